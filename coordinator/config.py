@@ -1,0 +1,29 @@
+"""What an operator may choose about groups, under Kafka's broker names, with Kafka's defaults."""
+
+from msgspec import Struct
+
+MINUTE_MS = 60_000
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """The rules that every group of a shard lives by. All times in milliseconds.
+
+    Source: Kafka's `GroupCoordinatorConfig`; the last four have no counterpart there.
+    """
+
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 10_000
+    group_new_member_join_timeout_ms: int = 300_000
+    offsets_retention_ms: int = 10_080 * MINUTE_MS
+    offset_metadata_max_bytes: int = 4_096
+
+    empty_group_retention_ms: int = 10 * MINUTE_MS
+    """How long an Empty group without offsets is remembered (Kafka: until its next expiry run, every 10 minutes)."""
+
+    clock_slack_ms: int = 1_000
+    """Deadlines that no request's time has passed fire this late: requests from before them may be on their way."""
+
+    late_notice_ms: int = 5_000
+    """A deadline noticed later than this says that the coordinator was away, not the member: it runs once more."""

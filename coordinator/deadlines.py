@@ -1,0 +1,111 @@
+"""The moments at which time alone changes a group, and what happens then.
+
+Deadlines are read off the group's vitals, never kept beside them. What fires carries the deadline's own time, not the
+time somebody noticed. One that is noticed so late that the coordinator itself must have been away blames nobody: the
+same wait begins once more (KIP-62's sessions promise a member its timeout; Kafka's coordinator renews them on load).
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+
+from msgspec import Struct
+
+from coordinator.config import Config
+from coordinator.describe import publishing
+from coordinator.group import NEVER_MS, Group
+from coordinator.membership import pending_due, session_due
+from coordinator.offsets import offsets_due
+from coordinator.outputs import Output
+from coordinator.phases import Phase
+from coordinator.rebalance import joins_due, syncs_due
+
+
+class Kind(IntEnum):
+    """What is due; where several are due at once, in this order."""
+
+    SESSION = 0
+    PENDING = 1
+    JOINS = 2
+    SYNCS = 3
+    OFFSETS = 4
+
+
+class Deadline(Struct, frozen=True, order=True):
+    """A moment at which time alone changes a group. Sorts by time, then by kind, then by when its member came."""
+
+    at_ms: int
+    kind: Kind
+    place: int = 0
+    member_id: str = ""
+
+
+def deadlines(group: Group) -> Iterator[Deadline]:
+    """Walk through all that is armed."""
+    vitals = group.vitals
+    for place, (member_id, session) in enumerate(vitals.sessions.items()):
+        yield Deadline(session.deadline_ms, Kind.SESSION, place, member_id)
+    for place, (member_id, session) in enumerate(vitals.pending.items()):
+        yield Deadline(session.deadline_ms, Kind.PENDING, place, member_id)
+    yield Deadline(vitals.joins_ms, Kind.JOINS)
+    yield Deadline(vitals.syncs_ms, Kind.SYNCS)
+    yield Deadline(vitals.offsets_ms, Kind.OFFSETS)
+
+
+def advance(group: Group, until_ms: int, noticed_ms: int, config: Config) -> Iterator[Output]:
+    """Fire every deadline up to and including `until_ms`, oldest first.
+
+    Args:
+        noticed_ms: The time at which the coordinator is looking, which may be long after.
+    """
+    vitals = group.vitals
+    while vitals.earliest_ms <= until_ms:
+        queue = sorted(d for d in deadlines(group) if d.at_ms <= until_ms)
+        vitals.earliest_ms = NEVER_MS
+        for due in queue:
+            if due.at_ms != _armed_ms(group, due):
+                continue  # what fired before has settled this one too
+            vitals.now_ms = max(vitals.now_ms, due.at_ms)
+            if due.kind is not Kind.OFFSETS and noticed_ms - due.at_ms > config.late_notice_ms:
+                _wait_once_more(group, due, noticed_ms)
+            else:
+                yield from publishing(group, _fire(group, due, config))
+            assert group.phase is Phase.DEAD or due.at_ms != _armed_ms(group, due), f"{due} did not clear"
+            if vitals.earliest_ms <= until_ms:
+                break  # something new is due as well: look again
+        else:
+            vitals.earliest_ms = min(d.at_ms for d in deadlines(group))
+
+
+def _armed_ms(group: Group, due: Deadline) -> int | None:
+    """Say for when a deadline is armed now; None where its member is gone."""
+    vitals = group.vitals
+    if due.kind in (Kind.SESSION, Kind.PENDING):
+        session = (vitals.sessions if due.kind is Kind.SESSION else vitals.pending).get(due.member_id)
+        return session.deadline_ms if session else None
+    return {Kind.JOINS: vitals.joins_ms, Kind.SYNCS: vitals.syncs_ms, Kind.OFFSETS: vitals.offsets_ms}[due.kind]
+
+
+def _fire(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
+    if due.kind is Kind.SESSION:
+        yield from session_due(group, group.members[due.member_id], due.at_ms, config)
+    elif due.kind is Kind.PENDING:
+        yield from pending_due(group, due.member_id, due.at_ms)
+    elif due.kind is Kind.JOINS:
+        yield from joins_due(group, due.at_ms)
+    elif due.kind is Kind.SYNCS:
+        yield from syncs_due(group, due.at_ms, config)
+    else:
+        yield from offsets_due(group, due.at_ms, config)
+
+
+def _wait_once_more(group: Group, due: Deadline, now_ms: int) -> None:
+    vitals = group.vitals
+    if due.kind is Kind.SESSION:
+        vitals.renew(vitals.sessions[due.member_id], now_ms)
+    elif due.kind is Kind.PENDING:
+        vitals.renew(vitals.pending[due.member_id], now_ms)
+    elif due.kind is Kind.JOINS:
+        wait_ms = group.delay.delay_ms if group.delay else group.rebalance_timeout_ms
+        vitals.joins_ms = vitals.noting(now_ms + wait_ms)
+    else:
+        vitals.syncs_ms = vitals.noting(now_ms + group.rebalance_timeout_ms)

@@ -1,0 +1,103 @@
+"""A group as others see it: the record that is published, and the answer to whoever asks."""
+
+from collections.abc import Iterator
+
+from coordinator.consumer_protocol import assigned_partitions
+from coordinator.group import NEVER_MS, Group, Member
+from coordinator.outputs import (
+    DescribedMember,
+    DescribeGroupAnswer,
+    GroupMember,
+    GroupRecord,
+    Output,
+    Published,
+    Reply,
+)
+from coordinator.phases import Phase
+from coordinator.requests import DescribeGroup
+
+
+def publish(group: Group) -> Published:
+    """Write down the group as it is, under its next version."""
+    version = group.next_version()
+    record = GroupRecord(
+        group_id=group.group_id,
+        state=group.phase,
+        since_ms=group.since_ms,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id,
+        subscribed_topics=group.subscribed_topics,
+        members=tuple(_published(group, m) for m in group.members.values()),
+        version=version,
+    )
+    return Published(group.group_id, ("group", group.group_id), record, version)
+
+
+def publishing(group: Group, outputs: Iterator[Output]) -> Iterator[Output]:
+    """Pass on what one request or deadline brings about, and publish the group if that moved it."""
+    before = group.phase, group.generation_id
+    yield from outputs
+    if group.phase is not Phase.DEAD and (group.phase, group.generation_id) != before:
+        yield publish(group)
+
+
+def _published(group: Group, member: Member) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=group.vitals.sessions[member.member_id].timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        assignment=member.assignment,
+        assigned=assigned_partitions(member.assignment) if group.is_of_consumers else None,
+    )
+
+
+def describe(group: Group | None, request: DescribeGroup) -> Reply:
+    """Answer with the group as it is now; one that is not there is Dead.
+
+    Protocol and subscriptions are shown while they are settled, in Stable; assignments always: before the plan is
+    there, the ones from before the rebalance.
+
+    Source: Kafka's ClassicGroup.describe.
+    """
+    if group is None:
+        return Reply(request.reply_to, DescribeGroupAnswer(request_id=request.request_id, group_id=request.group_id))
+    is_settled = group.phase is Phase.STABLE
+    waits_for = {
+        Phase.PREPARING: (group.vitals.joins_ms, [m for m in group.members.values() if not m.awaiting_join]),
+        Phase.COMPLETING: (group.vitals.syncs_ms, [m for m in group.members.values() if m.owes_sync]),
+    }
+    deadline_ms, awaited = waits_for.get(group.phase, (NEVER_MS, []))
+    answer = DescribeGroupAnswer(
+        request_id=request.request_id,
+        group_id=group.group_id,
+        state=group.phase,
+        since_ms=group.since_ms,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type or "",
+        protocol_name=(group.protocol_name or "") if is_settled else "",
+        leader=group.leader_id,
+        subscribed_topics=group.subscribed_topics,
+        members=tuple(_described(group, m, is_settled) for m in group.members.values()),
+        awaited=tuple(m.member_id for m in awaited) + tuple(group.vitals.pending),
+        deadline_ms=None if deadline_ms >= NEVER_MS else deadline_ms,
+    )
+    return Reply(request.reply_to, answer)
+
+
+def _described(group: Group, member: Member, is_settled: bool) -> DescribedMember:
+    return DescribedMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=group.vitals.sessions[member.member_id].timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        metadata=member.metadata(group.protocol_name) if is_settled else b"",
+        assignment=member.assignment,
+        awaiting="join" if member.awaiting_join else "sync" if member.awaiting_sync else None,
+    )

@@ -1,0 +1,49 @@
+"""Error codes that replies carry, and the two errors that mean the coordinator itself is wrong.
+
+    CoordinatorError        our own bug or a broken checkpoint; stops the batch, never answers a client
+    +-- IllegalMove         a phase change without a row in `phases.MOVES`
+    +-- CorruptState        state bytes that no version of the codec wrote, or that fail their checksum
+
+Source: names and numbers are those of Kafka's `org.apache.kafka.common.protocol.Errors`.
+"""
+
+from enum import Enum
+
+
+class ErrorCode(Enum):
+    """What a reply says went wrong: `(Kafka's number, may the client retry as it is?)`."""
+
+    UNKNOWN_SERVER_ERROR = (-1, False)
+    NONE = (0, False)
+    UNKNOWN_TOPIC_OR_PARTITION = (3, True)
+    OFFSET_METADATA_TOO_LARGE = (12, False)
+    COORDINATOR_LOAD_IN_PROGRESS = (14, True)
+    COORDINATOR_NOT_AVAILABLE = (15, True)
+    NOT_COORDINATOR = (16, True)  # another shard serves this group
+    ILLEGAL_GENERATION = (22, False)  # from an older or a newer generation
+    INCONSISTENT_GROUP_PROTOCOL = (23, False)
+    INVALID_GROUP_ID = (24, False)
+    UNKNOWN_MEMBER_ID = (25, False)  # never joined, or expired: join again
+    INVALID_SESSION_TIMEOUT = (26, False)
+    REBALANCE_IN_PROGRESS = (27, False)  # commit, then join again
+    UNSUPPORTED_VERSION = (35, False)
+    INVALID_REQUEST = (42, False)
+    GROUP_ID_NOT_FOUND = (69, False)
+    MEMBER_ID_REQUIRED = (79, False)  # join again with the id in this reply
+    GROUP_MAX_SIZE_REACHED = (81, False)
+
+    def __init__(self, number: int, retriable: bool) -> None:
+        self.number = number
+        self.retriable = retriable
+
+
+class CoordinatorError(Exception):
+    """The coordinator cannot go on: a bug of ours, or state that is not to be trusted."""
+
+
+class IllegalMove(CoordinatorError):
+    """A phase change that the table of moves does not know."""
+
+
+class CorruptState(CoordinatorError):
+    """State bytes that this code must not believe."""

@@ -1,0 +1,262 @@
+"""A group as it is kept: its vitals, which every heartbeat touches, and the rest, which only changes of the group do.
+
+The two parts are stored apart, so a heartbeat decodes and encodes a few numbers and not the members' subscriptions.
+Deadlines are values in the vitals: `deadlines` reads them, `earliest_ms` spares it from looking when nothing is due.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from coordinator.consumer_protocol import PROTOCOL_TYPE
+from coordinator.phases import Cause, Phase, move
+from coordinator.requests import Protocol
+
+NEVER_MS = 2**62
+
+
+class Session(Struct, array_like=True):
+    """How long one id may stay silent, and until when it has."""
+
+    deadline_ms: int
+    timeout_ms: int
+
+
+class Vitals(Struct, array_like=True):
+    """What a heartbeat reads and writes.
+
+    Args:
+        now_ms: The time of the latest request or deadline; never goes back.
+        sessions: By member id, in the order in which the members came.
+        pending: Ids handed out by MEMBER_ID_REQUIRED that have not come back.
+        joins_ms, syncs_ms, offsets_ms: When the join round ends, the plan is overdue, an offset or the group expires.
+        earliest_ms: No deadline is earlier. It may be early itself, as moving a deadline away leaves it where it is.
+    """
+
+    phase: Phase = Phase.EMPTY
+    generation_id: int = 0
+    now_ms: int = 0
+    sessions: dict[str, Session] = field(default_factory=dict)
+    pending: dict[str, Session] = field(default_factory=dict)
+    joins_ms: int = NEVER_MS
+    syncs_ms: int = NEVER_MS
+    offsets_ms: int = NEVER_MS
+    earliest_ms: int = NEVER_MS
+
+    def renew(self, session: Session, now_ms: int) -> None:
+        """Let the session run from now on."""
+        session.deadline_ms = now_ms + session.timeout_ms
+        self.noting(session.deadline_ms)
+
+    def noting(self, deadline_ms: int) -> int:
+        """Take note that `deadline_ms` is one of the deadlines, and return it."""
+        if deadline_ms < self.earliest_ms:
+            self.earliest_ms = deadline_ms
+        return deadline_ms
+
+
+class Parked(Struct, array_like=True, frozen=True):
+    """A request that is answered later: all that its reply needs."""
+
+    request_id: str
+    reply_to: str
+
+
+class Member(Struct, array_like=True, kw_only=True):
+    """A member. Its session is in the vitals.
+
+    Args:
+        protocols: In its order of preference.
+        is_new: Its first join round has not ended.
+        owes_sync: It has heard of this generation and not asked for its part of the plan.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    reply_to: str
+    rebalance_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    is_new: bool = True
+    owes_sync: bool = False
+    awaiting_join: Parked | None = None
+    awaiting_sync: Parked | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Find the member's subscription in the terms of one assignor; empty where it does not offer it."""
+        return next((p.metadata for p in self.protocols if p.name == protocol_name), b"")
+
+
+class Offset(Struct, array_like=True, frozen=True):
+    """A committed offset."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None
+
+
+class Delay(Struct, array_like=True, frozen=True):
+    """The initial delay that is running, and how much it may still be extended."""
+
+    delay_ms: int
+    remaining_ms: int
+
+
+class Round(Struct, array_like=True):
+    """A rebalance under way: when it began, when its joins were in, who owned what before."""
+
+    started_ms: int
+    joined_ms: int = 0
+    before: dict[str, bytes] = field(default_factory=dict)
+
+
+class Group(Struct, array_like=True, kw_only=True):
+    """A group: all that the coordinator knows of it.
+
+    Args:
+        since_ms: When the group came to its phase.
+        version: How many records and events the group has published.
+        joins_parked: Members with a parked join.
+        syncs_owed: Members that owe a sync.
+        supporters: By assignor, how many members offer it.
+        newcomers: Somebody joined during the initial delay that runs, so it may be extended.
+        subscribed_topics: Over all members of this generation; None where that cannot be known.
+    """
+
+    vitals: Vitals
+    group_id: str
+    since_ms: int
+    version: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    joins_parked: int = 0
+    syncs_owed: int = 0
+    supporters: dict[str, int] = field(default_factory=dict)
+    delay: Delay | None = None
+    newcomers: bool = False
+    round: Round | None = None
+    subscribed_topics: tuple[str, ...] | None = None
+    offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
+
+    @property
+    def phase(self) -> Phase:
+        return self.vitals.phase
+
+    @property
+    def generation_id(self) -> int:
+        return self.vitals.generation_id
+
+    def move(self, cause: Cause, now_ms: int) -> None:
+        """Go to the phase that `cause` leads to."""
+        self.vitals.phase = move(self.phase, cause)
+        self.since_ms = now_ms
+
+    def next_version(self) -> int:
+        """Count one more record or event that the group publishes."""
+        self.version += 1
+        return self.version
+
+    def look_at_offsets(self, at_ms: int) -> None:
+        """See at `at_ms` which offsets have expired and when the next one will, or earlier if that is planned."""
+        self.vitals.offsets_ms = self.vitals.noting(min(self.vitals.offsets_ms, at_ms))
+
+    # -- members -------------------------------------------------------------------------------------------------------
+
+    def add(self, member: Member, session: Session, protocol_type: str, now_ms: int) -> None:
+        """Take a member in. The first one settles the protocol type, and leads."""
+        assert member.member_id not in self.members, f"{member.member_id} is a member already"
+        self.open_round(now_ms)
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.vitals.pending.pop(member.member_id, None)
+        self.leader_id = self.leader_id or member.member_id
+        self.members[member.member_id] = member
+        self.vitals.sessions[member.member_id] = session
+        self.vitals.noting(session.deadline_ms)
+        self._count_protocols(member, +1)
+
+    def remove(self, member: Member, now_ms: int) -> None:
+        """Let a member go. If it led, the member that came first of those left leads."""
+        self.open_round(now_ms)
+        del self.members[member.member_id]
+        del self.vitals.sessions[member.member_id]
+        self._count_protocols(member, -1)
+        self.joins_parked -= member.awaiting_join is not None
+        self.settle_sync(member)
+        if self.leader_id == member.member_id:
+            self.leader_id = next(iter(self.members), None)
+
+    def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+        """Replace what a member offers."""
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, +1)
+
+    def _count_protocols(self, member: Member, step: int) -> None:
+        for name in {p.name: None for p in member.protocols}:
+            self.supporters[name] = self.supporters.get(name, 0) + step
+            if not self.supporters[name]:
+                del self.supporters[name]
+
+    def settle_sync(self, member: Member) -> None:
+        """Note that a member owes no sync any more; when nobody does, the plan cannot be overdue."""
+        self.syncs_owed -= member.owes_sync
+        member.owes_sync = False
+        if not self.syncs_owed:
+            self.vitals.syncs_ms = NEVER_MS
+
+    def open_round(self, now_ms: int) -> None:
+        """Remember who owns what, unless a rebalance is under way and it is remembered already."""
+        if self.round is None:
+            owned = {m.member_id: m.assignment for m in self.members.values()}
+            self.round = Round(started_ms=now_ms, before=owned)
+
+    # -- what follows from the members ---------------------------------------------------------------------------------
+
+    @property
+    def everybody_joined(self) -> bool:
+        """Every member's join is parked, and no id is on its way."""
+        return self.joins_parked == len(self.members) and not self.vitals.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
+        """Tell whether a member with these protocols can be in the group.
+
+        An Empty group takes any type. The asking member's own old offer counts, as it does in Kafka.
+
+        Source: Kafka's ClassicGroup.supportsProtocols.
+        """
+        if self.phase is Phase.EMPTY:
+            return bool(protocol_type and protocols)
+        return self.protocol_type == protocol_type and any(
+            self.supporters.get(p.name, 0) == len(self.members) for p in protocols
+        )
+
+    @property
+    def is_of_consumers(self) -> bool:
+        return self.protocol_type == PROTOCOL_TYPE
+
+    def subscribes(self, topic: str) -> bool:
+        """Tell whether the members may be reading a topic. Consumers with unreadable subscriptions may read any."""
+        if self.subscribed_topics is None:
+            return self.is_of_consumers
+        return topic in self.subscribed_topics
+
+    def all_offsets(self) -> Iterator[tuple[str, int, Offset]]:
+        """Walk through the committed offsets: topic, partition, offset."""
+        for topic, partitions in self.offsets.items():
+            for partition, offset in partitions.items():
+                yield topic, partition, offset

@@ -1,0 +1,46 @@
+"""The two hash functions that Kafka's protocols fix, and the member ids that only this coordinator can make."""
+
+from hashlib import blake2b
+
+MASK = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Hash a record key as every Kafka producer does, to 32 bits.
+
+    Source: Kafka's `org.apache.kafka.common.utils.Utils.murmur2`.
+    """
+    m, length = 0x5BD1E995, len(data)
+    h = 0x9747B28C ^ length
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & MASK
+        h = (h * m & MASK) ^ ((k ^ k >> 24) * m & MASK)
+    if whole < length:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & MASK
+    h = (h ^ h >> 13) * m & MASK
+    return h ^ h >> 15
+
+
+def shard_of(group_id: str, shards: int) -> int:
+    """Find the request partition, and so the shard, that serves a group: Kafka's default partitioner on its id."""
+    return (murmur2(group_id.encode()) & 0x7FFFFFFF) % shards
+
+
+def java_hash(text: str) -> int:
+    """Hash text as Java's `String.hashCode` does: over UTF-16 units, as an unsigned 32-bit number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    h = 0
+    for i in range(0, len(units), 2):
+        h = (31 * h + (units[i] << 8 | units[i + 1])) & MASK
+    return h
+
+
+def member_suffix(secret: bytes, group_id: str, partition: int, offset: int) -> str:
+    """Derive what makes a member id unique and unguessable from the place of its first join in the log.
+
+    Deriving instead of drawing lets a repeated batch hand out the same id again.
+    """
+    place = f"{partition}/{offset}/{group_id}".encode()
+    digest = blake2b(place, key=secret, digest_size=16).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))

@@ -1,0 +1,41 @@
+"""Hard bounds on what a request may bring and what a group may keep, each with its reason.
+
+Bounds that an operator chooses (session timeouts, group size, retention) are in `config`. A request beyond a bound
+of this module is answered with an error code and changes nothing.
+"""
+
+GROUP_ID_CHARS_MAX = 249
+"""As long as a topic name: group ids become record keys, file names and labels. Beyond it: INVALID_GROUP_ID."""
+
+ID_CHARS_MAX = 512
+"""Request, member, instance, client and inbox ids. A member id is a client id of up to 249 plus a suffix of 37."""
+
+HOST_CHARS_MAX = 255
+"""The longest name that DNS allows."""
+
+REASON_CHARS_MAX = 255
+"""A client's own reason for a join or a leave (KIP-800 cuts at 255 as well)."""
+
+NAME_CHARS_MAX = 249
+"""Topic, protocol and protocol type names (Kafka's `Topic.MAX_NAME_LENGTH`)."""
+
+PROTOCOLS_MAX = 64
+"""Assignors that one member may offer; clients offer one to four."""
+
+PROTOCOL_METADATA_BYTES_MAX = 262_144
+"""One subscription: about ten thousand topic names with their owned partitions."""
+
+ASSIGNMENT_BYTES_MAX = 1_048_576
+"""One member's part of a plan. Kafka bounds a whole plan by its largest message, 1 MB by default."""
+
+ASSIGNMENTS_MAX = 10_000
+"""Members that one plan may name, and so the largest group that `group_max_size` can ask for."""
+
+LEAVING_MEMBERS_MAX = 10_000
+"""Members that one leave request may name."""
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""Partitions that one commit or fetch may name."""
+
+COMMIT_METADATA_CHARS_MAX = 65_536
+"""Parsed at all; `offset_metadata_max_bytes` is the bound that a commit is judged by."""

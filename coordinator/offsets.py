@@ -1,0 +1,198 @@
+"""Committed offsets: storing, fetching, and forgetting them.
+
+Source: Kafka's OffsetMetadataManager, ClassicGroup.validateOffsetCommit and OffsetExpirationConditionImpl.
+"""
+
+from collections.abc import Iterator
+
+from coordinator import answers
+from coordinator.config import Config
+from coordinator.errors import ErrorCode
+from coordinator.group import NEVER_MS, Group, Offset
+from coordinator.outputs import (
+    CommitRejected,
+    CommittedPartition,
+    FetchedOffset,
+    GroupDeleted,
+    OffsetCommitAnswer,
+    OffsetFetchAnswer,
+    OffsetRecord,
+    OffsetsExpired,
+    Output,
+    Published,
+    Reply,
+)
+from coordinator.phases import Cause, Phase
+from coordinator.refusals import refuse
+from coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit
+
+# -- committing --------------------------------------------------------------------------------------------------------
+
+
+def commit(group: Group | None, request: OffsetCommit, now_ms: int, config: Config) -> Iterator[Output]:
+    """Store the offsets of a member of this generation, or of anybody while the group has no members.
+
+    Args:
+        group: None where there is none; a commit with generation -1 finds one made for it.
+
+    Replies with, for every partition:
+        UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: not a member, or of another generation.
+        REBALANCE_IN_PROGRESS: the generation has no plan yet.
+    and for one partition:
+        OFFSET_METADATA_TOO_LARGE: its metadata is longer than `offset_metadata_max_bytes`.
+    """
+    error = _refused(group, request)
+    if group is None or error is not ErrorCode.NONE:
+        if group is not None:
+            yield _rejected(group, request, error, now_ms)
+        yield refuse(request, error)
+        return
+    if session := group.vitals.sessions.get(request.member_id):
+        group.vitals.renew(session, now_ms)
+    ended = []
+    for asked in request.offsets:
+        if _utf16_length(asked.metadata or "") > config.offset_metadata_max_bytes:
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            yield _store(group, request, asked, now_ms, config)
+            error = ErrorCode.NONE
+        ended.append(CommittedPartition(asked.topic, asked.partition, error.name, error.number))
+    yield Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
+
+
+def _refused(group: Group | None, request: OffsetCommit) -> ErrorCode:
+    if group is None:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.generation_id < 0 and group.phase is Phase.EMPTY:
+        return ErrorCode.NONE
+    if request.member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return answers.COMMIT[group.phase]
+
+
+def _store(group: Group, request: OffsetCommit, asked: OffsetToCommit, now_ms: int, config: Config) -> Published:
+    expire_ms = None if asked.retention_ms < 0 else now_ms + asked.retention_ms
+    offset = Offset(asked.offset, asked.leader_epoch, asked.metadata or "", now_ms, expire_ms)
+    group.offsets.setdefault(asked.topic, {})[asked.partition] = offset
+    group.look_at_offsets(expiry_ms(group, asked.topic, offset, config))
+    version = group.next_version()
+    record = OffsetRecord(
+        group_id=group.group_id,
+        topic=asked.topic,
+        partition=asked.partition,
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp_ms=now_ms,
+        expire_timestamp_ms=expire_ms,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        version=version,
+    )
+    return Published(group.group_id, ("offset", group.group_id, asked.topic, asked.partition), record, version)
+
+
+def _rejected(group: Group, request: OffsetCommit, error: ErrorCode, now_ms: int) -> CommitRejected:
+    return CommitRejected(
+        group_id=group.group_id,
+        version=group.next_version(),
+        at_ms=now_ms,
+        generation_id=group.generation_id,
+        member_id=request.member_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        claimed_generation_id=request.generation_id,
+        error=error.name,
+        partitions=len(request.offsets),
+    )
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) + sum(c > "\uffff" for c in text)
+
+
+# -- fetching ----------------------------------------------------------------------------------------------------------
+
+
+def fetch(group: Group | None, request: OffsetFetch) -> Reply:
+    """Tell committed offsets; a partition without one, or a group that is not there, reads -1. Never an error."""
+    if request.topics is None:
+        found = [_fetched(t, p, o) for t, p, o in group.all_offsets()] if group else []
+    else:
+        known = group.offsets if group else {}
+        found = [_fetched(t.topic, p, known.get(t.topic, {}).get(p)) for t in request.topics for p in t.partitions]
+    return Reply(request.reply_to, OffsetFetchAnswer(request_id=request.request_id, partitions=tuple(found)))
+
+
+def _fetched(topic: str, partition: int, offset: Offset | None) -> FetchedOffset:
+    if offset is None:
+        return FetchedOffset(topic, partition)
+    return FetchedOffset(topic, partition, offset.offset, offset.leader_epoch, offset.metadata)
+
+
+# -- forgetting --------------------------------------------------------------------------------------------------------
+
+
+def expiry_ms(group: Group, topic: str, offset: Offset, config: Config) -> int:
+    """Say when a committed offset is forgotten, as things stand.
+
+    The promised time counts from the commit for groups without members of their own, from when the group emptied for
+    others, and from the commit again for topics that a Stable group of consumers has stopped reading.
+    """
+    if group.phase is Phase.EMPTY:
+        base_ms = group.since_ms if group.protocol_type else offset.commit_timestamp_ms
+    elif group.phase is Phase.STABLE and group.is_of_consumers and not group.subscribes(topic):
+        base_ms = offset.commit_timestamp_ms
+    else:
+        return NEVER_MS
+    if offset.expire_timestamp_ms is not None:
+        return offset.expire_timestamp_ms
+    return base_ms + config.offsets_retention_ms
+
+
+def next_expiry_ms(group: Group, config: Config) -> int:
+    """Say when an offset is forgotten next; for an Empty group without offsets, when the group is."""
+    if not group.offsets and group.phase is Phase.EMPTY:
+        return group.since_ms + config.empty_group_retention_ms
+    return min((expiry_ms(group, t, o, config) for t, _, o in group.all_offsets()), default=NEVER_MS)
+
+
+def offsets_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
+    """Forget the offsets whose time is over, and an Empty group that has none left."""
+    expired = [(t, p) for t, p, o in group.all_offsets() if expiry_ms(group, t, o, config) <= now_ms]
+    for topic, partition in expired:
+        del group.offsets[topic][partition]
+        if not group.offsets[topic]:
+            del group.offsets[topic]
+        key = ("offset", group.group_id, topic, partition)
+        yield Published(group.group_id, key, None, group.next_version())
+    if expired:
+        yield OffsetsExpired(
+            group_id=group.group_id,
+            version=group.next_version(),
+            at_ms=now_ms,
+            generation_id=group.generation_id,
+            partitions=tuple(expired),
+        )
+    if group.phase is Phase.EMPTY and not group.offsets and (expired or _nobody_for_long(group, now_ms, config)):
+        yield from _forget(group, now_ms)
+    else:
+        group.vitals.offsets_ms = group.vitals.noting(next_expiry_ms(group, config))
+
+
+def _nobody_for_long(group: Group, now_ms: int, config: Config) -> bool:
+    return now_ms >= group.since_ms + config.empty_group_retention_ms
+
+
+def _forget(group: Group, now_ms: int) -> Iterator[Output]:
+    group.move(Cause.FORGOTTEN, now_ms)
+    yield GroupDeleted(
+        group_id=group.group_id,
+        version=group.next_version(),
+        at_ms=now_ms,
+        generation_id=group.generation_id,
+        why="no member and no offset left",
+    )
+    yield Published(group.group_id, ("group", group.group_id), None, group.next_version())

@@ -1,0 +1,356 @@
+"""What leaves the coordinator: replies to askers, records that anybody reads, and events that say why.
+
+Each type is the JSON object that a record holds. `Reply`, `Published` and `Event` say which topic it goes to; what
+they hold comes from the coordinator's own state alone, never from a name that a request chose for a topic.
+"""
+
+from msgspec import UNSET, Struct, UnsetType
+
+from coordinator.errors import ErrorCode
+from coordinator.phases import Phase
+
+# -- replies -----------------------------------------------------------------------------------------------------------
+
+
+class Answer(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """What every reply says: which request it answers, and Kafka's error name and number."""
+
+    request_id: str | None
+    error: str = ErrorCode.NONE.name
+    code: int = ErrorCode.NONE.number
+    error_message: str | UnsetType = UNSET
+
+
+class JoinedMember(Struct, frozen=True):
+    """A member as the leader sees it: what it needs to make a plan."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class JoinGroupAnswer(Answer, frozen=True, kw_only=True, tag="join_group"):
+    """The generation one is in, and for its leader who else is. On error: generation -1 and nothing else."""
+
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    member_id: str = ""
+    members: tuple[JoinedMember, ...] = ()
+
+
+class SyncGroupAnswer(Answer, frozen=True, kw_only=True, tag="sync_group"):
+    """One's own part of the plan, byte for byte as the leader wrote it."""
+
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class HeartbeatAnswer(Answer, frozen=True, kw_only=True, tag="heartbeat"):
+    """Whether one is still a member, and whether to rejoin."""
+
+
+class LeftMember(Struct, frozen=True):
+    """How one entry of a leave request ended."""
+
+    member_id: str
+    group_instance_id: str | None
+    error: str
+    code: int
+
+
+class LeaveGroupAnswer(Answer, frozen=True, kw_only=True, tag="leave_group"):
+    """How each entry ended, in the order of the request."""
+
+    members: tuple[LeftMember, ...] = ()
+
+
+class CommittedPartition(Struct, frozen=True):
+    """How the commit of one partition ended."""
+
+    topic: str
+    partition: int
+    error: str
+    code: int
+
+
+class OffsetCommitAnswer(Answer, frozen=True, kw_only=True, tag="offset_commit"):
+    """How each partition ended, in the order of the request. An error of the whole is repeated for each."""
+
+    partitions: tuple[CommittedPartition, ...] = ()
+
+
+class FetchedOffset(Struct, frozen=True):
+    """What is committed for one partition: offset -1 and epoch -1 where nothing is."""
+
+    topic: str
+    partition: int
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str = ""
+    error: str = ErrorCode.NONE.name
+    code: int = ErrorCode.NONE.number
+
+
+class OffsetFetchAnswer(Answer, frozen=True, kw_only=True, tag="offset_fetch"):
+    """Committed offsets, in the order asked, or all of them."""
+
+    partitions: tuple[FetchedOffset, ...] = ()
+
+
+class DescribedMember(Struct, frozen=True):
+    """A member as an administrator sees it. `awaiting` is "join" or "sync" while its request is parked."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    metadata: bytes
+    assignment: bytes
+    awaiting: str | None
+
+
+class DescribeGroupAnswer(Answer, frozen=True, kw_only=True, tag="describe_group"):
+    """A group as it is now: `awaited` are the members it waits for, `deadline_ms` is when it stops waiting."""
+
+    group_id: str
+    state: Phase = Phase.DEAD
+    since_ms: int | None = None
+    generation_id: int = -1
+    protocol_type: str = ""
+    protocol_name: str = ""
+    leader: str | None = None
+    subscribed_topics: tuple[str, ...] | None = None
+    members: tuple[DescribedMember, ...] = ()
+    awaited: tuple[str, ...] = ()
+    deadline_ms: int | None = None
+
+
+class InvalidRequestAnswer(Answer, frozen=True, kw_only=True, tag="invalid_request"):
+    """A record that is no request, yet said who asks."""
+
+
+class RebalanceNotice(Answer, frozen=True, kw_only=True, tag="rebalance_notice"):
+    """Unasked: a rebalance began, rejoin now. A hint only; the heartbeat's REBALANCE_IN_PROGRESS is the truth."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+
+
+AnyAnswer = (
+    JoinGroupAnswer
+    | SyncGroupAnswer
+    | HeartbeatAnswer
+    | LeaveGroupAnswer
+    | OffsetCommitAnswer
+    | OffsetFetchAnswer
+    | DescribeGroupAnswer
+    | InvalidRequestAnswer
+    | RebalanceNotice
+)
+
+
+class Reply(Struct, frozen=True):
+    """An answer on its way to the inbox that asked."""
+
+    to: str
+    answer: AnyAnswer
+
+
+# -- the groups topic --------------------------------------------------------------------------------------------------
+
+
+class GroupMember(Struct, frozen=True, kw_only=True):
+    """A member in the group record. `assigned` is the assignment decoded, where the protocol type is `consumer`."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignment: bytes
+    assigned: dict[str, list[int]] | None
+
+
+class GroupRecord(Struct, frozen=True, kw_only=True):
+    """A group as of its latest change of phase or generation. Key: `["group", group_id]`."""
+
+    group_id: str
+    state: Phase
+    since_ms: int
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str | None
+    subscribed_topics: tuple[str, ...] | None
+    members: tuple[GroupMember, ...]
+    version: int
+
+
+class OffsetRecord(Struct, frozen=True, kw_only=True):
+    """A committed offset. Key: `["offset", group_id, topic, partition]`."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None
+    generation_id: int
+    member_id: str
+    version: int
+
+
+GroupKey = tuple[str, str]
+OffsetKey = tuple[str, str, str, int]
+
+
+class Published(Struct, frozen=True):
+    """A record of the compacted topic; without a record, a tombstone, whose version travels in a header."""
+
+    group_id: str
+    key: GroupKey | OffsetKey
+    record: GroupRecord | OffsetRecord | None
+    version: int
+
+
+# -- the events topic --------------------------------------------------------------------------------------------------
+
+
+class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
+    """What every event says. `version` counts all that the group publishes, without a gap; null where no group is."""
+
+    group_id: str | None
+    version: int | None
+    at_ms: int
+    generation_id: int | None
+
+
+class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"):
+    """Joins are being collected, because of `cause`: which member, on which host, and its own reason."""
+
+    cause: str
+    member_id: str
+    client_id: str
+    client_host: str
+    reason: str | None
+    members: int
+    joins_until_ms: int
+
+
+class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_completed"):
+    """All members of `generation_id` have a plan. Durations count from the first `rebalance_started`."""
+
+    duration_ms: int
+    joins_ms: int
+    syncs_ms: int
+    protocol_name: str | None
+    leader: str | None
+    members_before: tuple[str, ...]
+    members_after: tuple[str, ...]
+    joined: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+class Handover(Struct, frozen=True):
+    """One partition's old and new owner; null where there was or is none."""
+
+    topic: str
+    partition: int
+    before: str | None
+    after: str | None
+
+
+class AssignmentChanged(Event, frozen=True, kw_only=True, tag="assignment_changed"):
+    """Partition by partition, from whom to whom; partitions that stayed are left out."""
+
+    handovers: tuple[Handover, ...]
+
+
+class MemberJoined(Event, frozen=True, kw_only=True, tag="member_joined"):
+    """A newcomer is a member, from its first join on."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    reason: str | None
+
+
+class MemberLeft(Event, frozen=True, kw_only=True, tag="member_left"):
+    """A member left by itself, with its own reason."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    reason: str | None
+
+
+class MemberExpired(Event, frozen=True, kw_only=True, tag="member_expired"):
+    """A member was dropped: `why` is session_expired, joins_overdue, syncs_overdue or group_full."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    why: str
+    silence_ms: int | None
+
+
+class CommitRejected(Event, frozen=True, kw_only=True, tag="commit_rejected"):
+    """A commit was refused as a whole; the offsets are as they were."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    claimed_generation_id: int
+    error: str
+    partitions: int
+
+
+class OffsetsExpired(Event, frozen=True, kw_only=True, tag="offsets_expired"):
+    """Offsets were kept as long as promised, and are forgotten."""
+
+    partitions: tuple[tuple[str, int], ...]
+
+
+class GroupEmptied(Event, frozen=True, kw_only=True, tag="group_emptied"):
+    """The last member is gone."""
+
+
+class GroupDeleted(Event, frozen=True, kw_only=True, tag="group_deleted"):
+    """The group is forgotten, and its records with it."""
+
+    why: str
+
+
+class Rejected(Event, frozen=True, kw_only=True, tag="rejected"):
+    """A record that is no request and did not say who asks."""
+
+    partition: int
+    offset: int
+    why: str
+
+
+AnyEvent = (
+    RebalanceStarted
+    | RebalanceCompleted
+    | AssignmentChanged
+    | MemberJoined
+    | MemberLeft
+    | MemberExpired
+    | CommitRejected
+    | OffsetsExpired
+    | GroupEmptied
+    | GroupDeleted
+    | Rejected
+)
+
+Output = Reply | Published | AnyEvent

@@ -1,0 +1,55 @@
+"""Group phases and the moves between them.
+
+Every phase change goes through `move`, and every legal change is a row of `MOVES`. A missing row is a bug in our
+caller, never a client's mistake: a bad request is answered with an error code long before it gets here.
+
+Source: Kafka's ClassicGroupState and its valid previous states (KIP-62, KIP-134).
+"""
+
+from enum import Enum
+
+from coordinator.errors import IllegalMove
+
+
+class Phase(Enum):
+    """Where a group is in its life, by Kafka's own names for it."""
+
+    EMPTY = "Empty"  # no members; lingers while offsets are kept
+    PREPARING = "PreparingRebalance"  # joins are being collected
+    COMPLETING = "CompletingRebalance"  # joins are in; the leader's plan is awaited
+    STABLE = "Stable"  # the plan of this generation is known
+    DEAD = "Dead"  # forgotten
+
+
+class Cause(Enum):
+    """What moves a group."""
+
+    MEMBERS_CHANGED = "somebody joins, leaves, expires or changes its subscription"
+    JOINS_COMPLETE = "every member has joined, or the time for it is over"
+    NOBODY_LEFT = "the joins are over and there is no member"
+    LEADER_SYNCED = "the leader brings the plan"
+    FORGOTTEN = "no member, and no offset that is kept"
+
+
+MOVES: dict[tuple[Phase, Cause], Phase] = {
+    # a group that is ...  when ...                 becomes ...
+    (Phase.EMPTY,      Cause.MEMBERS_CHANGED): Phase.PREPARING,
+    (Phase.PREPARING,  Cause.JOINS_COMPLETE):  Phase.COMPLETING,
+    (Phase.PREPARING,  Cause.NOBODY_LEFT):     Phase.EMPTY,
+    (Phase.COMPLETING, Cause.LEADER_SYNCED):   Phase.STABLE,
+    (Phase.COMPLETING, Cause.MEMBERS_CHANGED): Phase.PREPARING,
+    (Phase.STABLE,     Cause.MEMBERS_CHANGED): Phase.PREPARING,
+    (Phase.EMPTY,      Cause.FORGOTTEN):       Phase.DEAD,
+}  # fmt: skip
+
+
+def move(phase: Phase, cause: Cause) -> Phase:
+    """Look up where `cause` takes a group.
+
+    Raises:
+        IllegalMove: the table has no such row.
+    """
+    try:
+        return MOVES[phase, cause]
+    except KeyError:
+        raise IllegalMove(f"{phase.value} when {cause.value}") from None

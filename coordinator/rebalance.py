@@ -1,0 +1,343 @@
+"""A rebalance: collecting joins, starting a generation, handing out the plan.
+
+    prepare ── every join in, or time over ──> complete ── leader's sync ──> install
+                                                  └─ syncs overdue ──> drop_unsynced ──> prepare
+
+Functions change the group they are given and yield what to publish; their caller takes all of it before it goes on.
+
+Source: Kafka's GroupMetadataManager.prepareRebalance, completeClassicGroupJoin, tryCompleteInitialRebalanceElseSchedule
+and expirePendingSync; ClassicGroup.initNextGeneration.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from coordinator.config import Config
+from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
+from coordinator.errors import ErrorCode
+from coordinator.group import NEVER_MS, Delay, Group, Member, Parked
+from coordinator.hashing import java_hash
+from coordinator.outputs import (
+    AssignmentChanged,
+    GroupEmptied,
+    Handover,
+    JoinedMember,
+    JoinGroupAnswer,
+    MemberExpired,
+    Output,
+    RebalanceCompleted,
+    RebalanceNotice,
+    RebalanceStarted,
+    Reply,
+    SyncGroupAnswer,
+)
+from coordinator.phases import Cause, Phase
+
+
+class Blame(Struct, frozen=True):
+    """Why a rebalance starts: `cause` as the events name it, and the member behind it with its own reason."""
+
+    cause: str
+    member_id: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    reason: str | None = None
+
+
+# -- the join round ----------------------------------------------------------------------------------------------------
+
+
+def prepare(group: Group, blame: Blame, now_ms: int, config: Config) -> Iterator[Output]:
+    """Ask everybody to join again, and wait for them: at most as long as the most patient member allows.
+
+    A rebalance of an Empty group waits for the initial delay instead, so that members that start together share one
+    generation.
+    """
+    group.open_round(now_ms)
+    if group.phase is Phase.COMPLETING:
+        for member in group.members.values():
+            member.assignment = b""
+            yield from answer_sync(group, member, now_ms, ErrorCode.REBALANCE_IN_PROGRESS)
+            group.settle_sync(member)
+    group.vitals.syncs_ms = NEVER_MS
+    is_initial = group.phase is Phase.EMPTY
+    group.move(Cause.MEMBERS_CHANGED, now_ms)
+
+    wait_ms = config.group_initial_rebalance_delay_ms if is_initial else group.rebalance_timeout_ms
+    yield RebalanceStarted(
+        group_id=group.group_id,
+        version=group.next_version(),
+        at_ms=now_ms,
+        generation_id=group.generation_id,
+        cause=blame.cause,
+        member_id=blame.member_id,
+        client_id=blame.client_id,
+        client_host=blame.client_host,
+        reason=blame.reason,
+        members=len(group.members),
+        joins_until_ms=now_ms + wait_ms,
+    )
+    yield from _notices(group)
+    if is_initial:
+        group.delay = Delay(wait_ms, max(group.rebalance_timeout_ms - wait_ms, 0))
+    elif group.everybody_joined:
+        yield from complete(group, now_ms)
+        return
+    group.vitals.joins_ms = group.vitals.noting(now_ms + wait_ms)
+
+
+def prepare_or_try_to_complete(group: Group, blame: Blame, now_ms: int, config: Config) -> Iterator[Output]:
+    """Start a rebalance, or where one collects joins already, see whether that was the last awaited one."""
+    if group.phase is Phase.PREPARING:
+        yield from try_to_complete(group, now_ms)
+    else:
+        yield from prepare(group, blame, now_ms, config)
+
+
+def try_to_complete(group: Group, now_ms: int) -> Iterator[Output]:
+    """End the join round if nobody is missing. The initial delay is never cut short."""
+    if group.phase is Phase.PREPARING and group.delay is None and group.everybody_joined:
+        yield from complete(group, now_ms)
+
+
+def joins_due(group: Group, now_ms: int) -> Iterator[Output]:
+    """End the join round by force, or let the initial delay run on if somebody came during it."""
+    delay = group.delay
+    if delay and group.newcomers and delay.remaining_ms:
+        group.newcomers = False
+        next_ms = min(delay.delay_ms, delay.remaining_ms)
+        group.delay = Delay(next_ms, max(delay.remaining_ms - delay.delay_ms, 0))
+        group.vitals.joins_ms = group.vitals.noting(now_ms + next_ms)
+        return
+    yield from complete(group, now_ms)
+
+
+def complete(group: Group, now_ms: int) -> Iterator[Output]:
+    """Start the next generation with the members that have joined; dynamic ones that have not are out."""
+    vitals = group.vitals
+    vitals.joins_ms, group.delay = NEVER_MS, None
+    for member in [m for m in group.members.values() if not m.awaiting_join and not m.is_static]:
+        yield from drop(group, member, "joins_overdue", now_ms)
+    if not group.members:
+        yield from _become_empty(group, now_ms)
+        return
+    if not group.members[group.leader_id or ""].awaiting_join:
+        group.leader_id = next(m.member_id for m in group.members.values() if m.awaiting_join)
+    vitals.generation_id += 1
+    group.protocol_name = _vote(group)
+    group.subscribed_topics = _subscribed(group)
+    group.move(Cause.JOINS_COMPLETE, now_ms)
+    assert group.round is not None, "joins are collected in a round"
+    group.round.joined_ms = now_ms
+    for member in group.members.values():
+        yield from answer_join(group, member)
+        vitals.renew(vitals.sessions[member.member_id], now_ms)
+        member.is_new, member.owes_sync = False, True
+    group.syncs_owed = len(group.members)
+    vitals.syncs_ms = vitals.noting(now_ms + group.rebalance_timeout_ms)
+
+
+def _become_empty(group: Group, now_ms: int) -> Iterator[Output]:
+    group.vitals.generation_id += 1
+    group.protocol_name, group.round = None, None
+    group.subscribed_topics = () if group.is_of_consumers else None
+    group.move(Cause.NOBODY_LEFT, now_ms)
+    group.look_at_offsets(now_ms)
+    yield GroupEmptied(
+        group_id=group.group_id, version=group.next_version(), at_ms=now_ms, generation_id=group.generation_id
+    )
+
+
+def _notices(group: Group) -> Iterator[Output]:
+    for member in group.members.values():
+        if not member.awaiting_join:
+            yield Reply(
+                member.reply_to,
+                RebalanceNotice(
+                    request_id=None,
+                    group_id=group.group_id,
+                    generation_id=group.generation_id,
+                    member_id=member.member_id,
+                ),
+            )
+
+
+def _vote(group: Group) -> str:
+    """Choose the assignor: each member votes for the first of its own that all offer; ties go by Java's hash order.
+
+    Source: Kafka's ClassicGroup.selectProtocol, whose ties fall to the order of a 16-bucket Java HashMap.
+    """
+    candidates = {name for name, supporters in group.supporters.items() if supporters == len(group.members)}
+    votes = Counter(next(p.name for p in m.protocols if p.name in candidates) for m in group.members.values())
+
+    def rank(name: str) -> tuple[int, int, str]:
+        h = java_hash(name)
+        return -votes[name], (h ^ h >> 16) & 15, name
+
+    return min(votes, key=rank)
+
+
+def _subscribed(group: Group) -> tuple[str, ...] | None:
+    if not group.is_of_consumers:
+        return None
+    topics: set[str] = set()
+    for member in group.members.values():
+        subscription = subscribed_topics(member.metadata(group.protocol_name))
+        if subscription is None:
+            return None
+        topics.update(subscription)
+    return tuple(sorted(topics))
+
+
+# -- the plan ----------------------------------------------------------------------------------------------------------
+
+
+def install(group: Group, plan: Mapping[str, bytes], now_ms: int) -> Iterator[Output]:
+    """Take the leader's plan: members that asked for their part hear it, the others will when they ask.
+
+    Members that the plan leaves out own nothing; ids in it that are no members are ignored.
+    """
+    for member in group.members.values():
+        member.assignment = plan.get(member.member_id, b"")
+        yield from answer_sync(group, member, now_ms)
+    group.move(Cause.LEADER_SYNCED, now_ms)
+    group.look_at_offsets(now_ms)
+    ended, group.round = group.round, None
+    assert ended is not None, "a plan ends a round"
+    members = tuple(group.members)
+    yield RebalanceCompleted(
+        group_id=group.group_id,
+        version=group.next_version(),
+        at_ms=now_ms,
+        generation_id=group.generation_id,
+        duration_ms=now_ms - ended.started_ms,
+        joins_ms=ended.joined_ms - ended.started_ms,
+        syncs_ms=now_ms - ended.joined_ms,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id,
+        members_before=tuple(ended.before),
+        members_after=members,
+        joined=tuple(m for m in members if m not in ended.before),
+        gone=tuple(m for m in ended.before if m not in group.members),
+    )
+    if handovers := _handovers(group, ended.before):
+        yield AssignmentChanged(
+            group_id=group.group_id,
+            version=group.next_version(),
+            at_ms=now_ms,
+            generation_id=group.generation_id,
+            handovers=handovers,
+        )
+
+
+def _handovers(group: Group, before: Mapping[str, bytes]) -> tuple[Handover, ...]:
+    if not group.is_of_consumers:
+        return ()
+    old = _owners(before)
+    new = _owners({m.member_id: m.assignment for m in group.members.values()})
+    moved = sorted(p for p in old.keys() | new.keys() if old.get(p) != new.get(p))
+    return tuple(Handover(topic, partition, old.get((topic, partition)), new.get((topic, partition)))
+                 for topic, partition in moved)  # fmt: skip
+
+
+def _owners(assignments: Mapping[str, bytes]) -> dict[tuple[str, int], str]:
+    return {
+        (topic, partition): member_id
+        for member_id, assignment in assignments.items()
+        for topic, partitions in (assigned_partitions(assignment) or {}).items()
+        for partition in partitions
+    }
+
+
+def syncs_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
+    """Drop the members that joined and never asked for their part of the plan, and rebalance without them."""
+    overdue = [m for m in group.members.values() if m.owes_sync]
+    first = overdue[0]
+    blame = Blame("sync_overdue", first.member_id, first.client_id, first.client_host)
+    for member in overdue:
+        yield from drop(group, member, "syncs_overdue", now_ms)
+    yield from prepare(group, blame, now_ms, config)
+
+
+# -- members' parked requests ------------------------------------------------------------------------------------------
+
+
+def answer_join(group: Group, member: Member) -> Iterator[Output]:
+    """Answer a member's parked join, if it has one, with the generation that the group is in."""
+    parked, member.awaiting_join = member.awaiting_join, None
+    if parked:
+        group.joins_parked -= 1
+        yield Reply(parked.reply_to, joined(group, member, parked.request_id))
+
+
+def joined(group: Group, member: Member, request_id: str) -> JoinGroupAnswer:
+    """Say which generation a member is in; its leader also hears who else is."""
+    everyone: tuple[JoinedMember, ...] = ()
+    if member.member_id == group.leader_id:
+        everyone = tuple(
+            JoinedMember(m.member_id, m.group_instance_id, m.metadata(group.protocol_name))
+            for m in group.members.values()
+        )
+    return JoinGroupAnswer(
+        request_id=request_id,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member.member_id,
+        members=everyone,
+    )
+
+
+def refuse_join(parked: Parked, error: ErrorCode, member_id: str = "") -> Reply:
+    """Answer a join with an error."""
+    answer = JoinGroupAnswer(request_id=parked.request_id, error=error.name, code=error.number, member_id=member_id)
+    return Reply(parked.reply_to, answer)
+
+
+def answer_sync(group: Group, member: Member, now_ms: int, error: ErrorCode = ErrorCode.NONE) -> Iterator[Output]:
+    """Answer a member's parked sync, if it has one; its session, which stood still meanwhile, runs again."""
+    parked, member.awaiting_sync = member.awaiting_sync, None
+    if parked:
+        group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
+        yield Reply(parked.reply_to, synced(group, member, parked.request_id, error))
+
+
+def synced(group: Group, member: Member, request_id: str, error: ErrorCode = ErrorCode.NONE) -> SyncGroupAnswer:
+    """Say what a member's part of the plan is, or why it gets none."""
+    if error is not ErrorCode.NONE:
+        return SyncGroupAnswer(request_id=request_id, error=error.name, code=error.number)
+    return SyncGroupAnswer(
+        request_id=request_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def drop(group: Group, member: Member, why: str, now_ms: int, silence_ms: int | None = None) -> Iterator[Output]:
+    """Take a member out that did not leave by itself; what it had parked is answered UNKNOWN_MEMBER_ID."""
+    yield from let_go(group, member, now_ms)
+    yield MemberExpired(
+        group_id=group.group_id,
+        version=group.next_version(),
+        at_ms=now_ms,
+        generation_id=group.generation_id,
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        why=why,
+        silence_ms=silence_ms,
+    )
+
+
+def let_go(group: Group, member: Member, now_ms: int) -> Iterator[Output]:
+    """Remove a member and answer what it had parked. What follows for the others is the caller's next step."""
+    group.remove(member, now_ms)
+    if member.awaiting_join:
+        yield refuse_join(member.awaiting_join, ErrorCode.UNKNOWN_MEMBER_ID)
+    if member.awaiting_sync:
+        answer = synced(group, member, member.awaiting_sync.request_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        yield Reply(member.awaiting_sync.reply_to, answer)

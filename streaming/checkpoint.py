@@ -1,0 +1,123 @@
+"""Whose state a checkpoint is: written beside it at the first start, and compared at every later one.
+
+    CHECKPOINT/identity.json    what this module writes: topic ids, what is fixed for the state's life, the id secret
+    CHECKPOINT/query/           Spark's own: offsets, commits, state
+
+State that meets another topic or another number of shards would be wrong without anybody noticing; so such a start is
+refused. The folder may be on any file system that Spark can reach.
+"""
+
+import secrets
+from typing import Any
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from coordinator.codec import VERSION
+from streaming.errors import UserError
+from streaming.settings import Settings
+
+
+class CheckpointMismatch(UserError):
+    """The checkpoint belongs to another query, or was made under settings that cannot change any more."""
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What cannot change for the life of a checkpoint."""
+
+    secret: str
+    topic_ids: dict[str, str]
+    request_partitions: int
+    shuffle_partitions: int
+    state_store: str
+    codec_version: int = VERSION
+
+
+def claim(spark: SparkSession, settings: Settings, topic_ids: dict[str, str]) -> Identity:
+    """Read whose state the checkpoint is and see that it is ours; where there is none, make it ours.
+
+    Raises:
+        CheckpointMismatch: one sentence that names all that differs.
+    """
+    path = f"{settings.checkpoint}/identity.json"
+    wanted = Identity(
+        secret=secrets.token_hex(32),
+        topic_ids=topic_ids,
+        request_partitions=settings.request_partitions,
+        shuffle_partitions=settings.shuffle_partitions,
+        state_store=settings.state_store,
+    )
+    found = _read(spark, path)
+    if found is None:
+        if _exists(spark, f"{settings.checkpoint}/query/offsets"):
+            raise CheckpointMismatch(
+                f"The checkpoint {settings.checkpoint} has a query's state but no identity.json: "
+                "restore that file from a back-up, or start with an empty checkpoint folder."
+            )
+        _write(spark, path, wanted)
+        return wanted
+    if differences := _differences(found, wanted):
+        raise CheckpointMismatch(
+            f"The checkpoint {settings.checkpoint} is of another query: {'; '.join(differences)}. "
+            "Start with the settings it was made with, or with another checkpoint folder."
+        )
+    return found
+
+
+def query_folder(settings: Settings) -> str:
+    """Say where Spark keeps its own part of the checkpoint."""
+    return f"{settings.checkpoint}/query"
+
+
+def _differences(found: Identity, wanted: Identity) -> list[str]:
+    differences = [
+        f"{name} was {getattr(found, name)} and is {getattr(wanted, name)}"
+        for name in ("request_partitions", "shuffle_partitions", "state_store")
+        if getattr(found, name) != getattr(wanted, name)
+    ]
+    for topic in found.topic_ids.keys() | wanted.topic_ids.keys():
+        if found.topic_ids.get(topic) != wanted.topic_ids.get(topic):
+            differences.append(f"topic {topic} is not the one it was made with")
+    return sorted(differences)
+
+
+def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    jvm: Any = spark.sparkContext._jvm
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    return hadoop_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), hadoop_path
+
+
+def _exists(spark: SparkSession, path: str) -> bool:
+    files, hadoop_path = _file_system(spark, path)
+    return bool(files.exists(hadoop_path))
+
+
+def _read(spark: SparkSession, path: str) -> Identity | None:
+    if not _exists(spark, path):
+        return None
+    files, hadoop_path = _file_system(spark, path)
+    stream = files.open(hadoop_path)
+    try:
+        text = bytes(stream.readAllBytes())
+    finally:
+        stream.close()
+    try:
+        return msgspec.json.decode(text, type=Identity)
+    except msgspec.MsgspecError as error:
+        raise CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.") from None
+
+
+def _write(spark: SparkSession, path: str, identity: Identity) -> None:
+    """Write the file whole or not at all: beside its place first, then renamed."""
+    jvm: Any = spark.sparkContext._jvm
+    files, beside = _file_system(spark, f"{path}.new")
+    permission = jvm.org.apache.hadoop.fs.permission.FsPermission("600")
+    stream = files.create(beside, True)
+    try:
+        stream.write(msgspec.json.encode(identity))
+    finally:
+        stream.close()
+    files.setPermission(beside, permission)
+    _, place = _file_system(spark, path)
+    if not files.rename(beside, place):
+        raise CheckpointMismatch(f"{path} cannot be written: is another coordinator starting on this checkpoint?")

@@ -1,0 +1,79 @@
+"""The stateful operator: one shard through one batch. Rows in, rows out; all thinking is in `coordinator`.
+
+Spark calls it with the rows of one request partition, in no promised order, and with that shard's state; also without
+rows, when the processing-time timeout says that a deadline has passed.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.state import GroupState
+
+from coordinator.config import Config
+from coordinator.requests import Received
+from coordinator.shard import Shard
+from streaming.records import OutputTopics, decode_request, to_row
+
+INPUT_COLUMNS = ("shard", "offset", "at_ms", "value")
+
+OUTPUT_SCHEMA = (
+    "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, "
+    "tally struct<shard: int, groups: int, members: int, requests: int, oldest_ms: bigint>"
+)
+"""Records to write; and in each shard's last row no record but a tally for the progress report.
+
+`groups` and `members` are what the shard holds, `requests` what it was asked in this batch, and `oldest_ms` how long
+the first of these had waited when the batch was planned.
+"""
+
+STATE_SCHEMA = "shard binary"
+
+
+@dataclass(frozen=True)
+class ShardOperator:
+    """What `applyInPandasWithState` calls. Small and importable: Spark pickles it for each task."""
+
+    partitions: int
+    secret: bytes
+    config: Config
+    topics: OutputTopics
+
+    def __call__(
+        self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        """Take the shard `key[0]` through a batch.
+
+        Raises:
+            CorruptState: its state is not to be trusted. A client's bad record never raises.
+        """
+        now_ms = state.getCurrentProcessingTimeMs()
+        stored = state.getOption
+        shard = Shard(int(key[0]), self.partitions, self.secret, self.config, stored[0] if stored else None)
+        log = _log(frames)
+        outputs = shard.step(log, now_ms)
+        self._keep(shard, state, now_ms)
+        rows: list[tuple[Any, ...]] = [(*to_row(output, self.topics), None) for output in outputs]
+        oldest_ms = now_ms - log[0].at_ms if log else None
+        rows.append((None, None, None, None, (int(key[0]), len(shard.group_ids), shard.members, len(log), oldest_ms)))
+        yield pd.DataFrame(rows, columns=["topic", "key", "value", "headers", "tally"])
+
+    def _keep(self, shard: Shard, state: GroupState, now_ms: int) -> None:
+        if not shard.group_ids:
+            state.remove()
+            return
+        state.update((shard.to_bytes(),))
+        if (deadline_ms := shard.next_deadline_ms) is not None:
+            state.setTimeoutDuration(max(1, deadline_ms + self.config.clock_slack_ms - now_ms))
+
+
+def _log(frames: Iterable[pd.DataFrame]) -> list[Received]:
+    """Collect a shard's requests in the order of the log, which Spark does not keep."""
+    rows = [
+        row
+        for frame in frames
+        for row in zip(frame["offset"].tolist(), frame["at_ms"].tolist(), frame["value"].tolist(), strict=True)
+    ]
+    rows.sort(key=lambda row: row[0])
+    return [Received(offset, at_ms, decode_request(value)) for offset, at_ms, value in rows]

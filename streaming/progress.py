@@ -1,0 +1,108 @@
+"""How the query is doing: a log line a batch, and the latest figures for whoever asks."""
+
+import logging
+import threading
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+log = logging.getLogger(__name__)
+
+_METRICS = "coordinator"
+
+
+class Batch(NamedTuple):
+    """One batch in figures.
+
+    Args:
+        answered: Replies written.
+        oldest_ms: How long the oldest request had waited when the batch was planned; 0 without requests.
+    """
+
+    batch_id: int
+    duration_ms: int
+    requests: int
+    answered: int
+    oldest_ms: int
+    groups: int
+    members: int
+
+
+class Tallies:
+    """What the shards hold, as each of them said last, and the latest batch. Safe to read from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shards: dict[int, tuple[int, int]] = {}
+        self._latest: Batch | None = None
+
+    @property
+    def latest(self) -> Batch | None:
+        with self._lock:
+            return self._latest
+
+    @property
+    def shards(self) -> dict[int, tuple[int, int]]:
+        """Groups and members of each shard that was called since the start."""
+        with self._lock:
+            return dict(self._shards)
+
+    def take(self, event: QueryProgressEvent) -> Batch:
+        """Take over what a batch's progress says."""
+        progress = event.progress
+        row = progress.observedMetrics.get(_METRICS)
+        shards = (row["shards"] or []) if row else []
+        with self._lock:
+            self._shards.update({s["shard"]: (s["groups"], s["members"]) for s in shards})
+            self._latest = Batch(
+                batch_id=progress.batchId,
+                duration_ms=progress.durationMs.get("triggerExecution", 0),
+                requests=sum(s["requests"] for s in shards),
+                answered=(row["answered"] or 0) if row else 0,
+                oldest_ms=max((s["oldest_ms"] or 0 for s in shards), default=0),
+                groups=sum(groups for groups, _ in self._shards.values()),
+                members=sum(members for _, members in self._shards.values()),
+            )
+            return self._latest
+
+
+def observed(answered: DataFrame, replies_topic: str) -> DataFrame:
+    """Have Spark report, batch by batch, what passes through the operator's output."""
+    return answered.observe(
+        _METRICS,
+        F.count_if(F.col("topic") == replies_topic).alias("answered"),
+        F.collect_list("tally").alias("shards"),
+    )
+
+
+class ProgressLog(StreamingQueryListener):
+    """Writes a line for each batch that had something to do."""
+
+    def __init__(self, tallies: Tallies) -> None:
+        self._tallies = tallies
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        log.info("query=%s started run=%s", event.name, event.runId)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        batch = self._tallies.take(event)
+        level = logging.INFO if batch.requests else logging.DEBUG
+        log.log(
+            level,
+            "batch=%d duration_ms=%d requests=%d answered=%d oldest_ms=%d groups=%d members=%d",
+            *batch,
+        )
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        log.info("query ended run=%s", event.runId)

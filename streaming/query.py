@@ -1,0 +1,220 @@
+"""The one query: requests from Kafka through the stateful operator to the output topics; starting it, stopping it.
+
+    requests ─┐
+              ├─ union ─> groupBy(shard) ─> ShardOperator ─> replies, groups, events
+    tick ─────┘
+
+The tick is an empty stream whose offsets move once a second. It makes Spark run a batch, and so look at timeouts, when
+no request comes. (Left to itself, a query with processing-time timeouts runs batches without a pause, and after a
+restart none until a row comes.)
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming import checkpoint, topics
+from streaming.embedded import CONNECTOR, fetch, find_java
+from streaming.errors import UserError
+from streaming.failures import explain
+from streaming.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
+from streaming.progress import ProgressLog, Tallies, observed
+from streaming.records import OutputTopics
+from streaming.settings import Settings
+
+log = logging.getLogger(__name__)
+
+QUERY_NAME = "group-coordinator"
+BATCH_WAIT_S = 60
+"""How long a stop waits for the batch that runs, before it gives that up to be repeated at the next start."""
+
+_STORE = "spark.sql.streaming.stateStore"
+STATE_STORES = {
+    "hdfs": {
+        f"{_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    },
+    "rocksdb": {
+        f"{_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+        f"{_STORE}.checkpointFormatVersion": "2",  # a torn retry is never read as committed state
+    },
+}
+
+SPARK_CONFIG = {
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the tick runs batches instead
+    f"{_STORE}.minDeltasForSnapshot": "100",
+    "spark.sql.streaming.pollingDelay": "20ms",
+    "spark.sql.adaptive.enabled": "false",  # has no say in stateful queries, but warns of that
+    "spark.sql.session.timeZone": "UTC",
+    "spark.speculation": "false",
+    "spark.locality.wait": "0s",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.sql.ui.retainedExecutions": "50",
+}
+"""What the query relies on or is measurably better with. What spark-submit or the environment sets wins."""
+
+LOCAL_CONFIG = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    # the default opens a checksum file and forks chmod for each file of the checkpoint
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+"""What else is right where driver and executor are one process on one machine."""
+
+
+class QueryFailed(UserError):
+    """The query has ended by itself: one sentence with the cause."""
+
+
+def open_session(settings: Settings, report: Callable[[str], None] | None = None) -> SparkSession:
+    """Start Spark, or take the session that spark-submit prepared.
+
+    Raises:
+        JavaMissing, JarsUnavailable: there is nothing to run Spark with.
+    """
+    find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(QUERY_NAME)
+    is_submitted = "SPARK_ENV_LOADED" in os.environ  # set by Spark's own launch scripts
+    master = settings.master or (None if is_submitted else "local[2]")
+    config = {**SPARK_CONFIG, **STATE_STORES[settings.state_store]}
+    config["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
+    if master:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            config |= LOCAL_CONFIG
+    if settings.jars != "provided":
+        jars = settings.jars or ",".join(str(jar) for jar in fetch(CONNECTOR, report=report))
+        config["spark.jars"] = jars
+    for name, value in config.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN" if log.isEnabledFor(logging.DEBUG) else "OFF")  # failures are told below
+    return spark
+
+
+def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity) -> DataFrame:
+    """Plan the query: from the request topic to records for the output topics."""
+    requests = (
+        spark.readStream.format("kafka")
+        .options(**settings.kafka_spark_options())
+        .option("subscribe", settings.requests_topic)
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "true")  # lost requests stop the query; they are never skipped silently
+        .option("kafka.fetch.max.wait.ms", "10")  # the default holds every batch back for half a second
+    )
+    if settings.max_requests_per_batch:
+        requests = requests.option("maxOffsetsPerTrigger", settings.max_requests_per_batch)
+    asked = requests.load().select(
+        F.col("partition").alias("shard"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
+    )
+    tick = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
+    nothing = tick.where("value < 0").select(
+        F.lit(0).alias("shard"), F.col("value").alias("offset"), F.col("value").alias("at_ms"),
+        F.lit(None).cast("binary").alias("value"),
+    )  # fmt: skip
+    operator = ShardOperator(
+        partitions=settings.request_partitions,
+        secret=bytes.fromhex(identity.secret),
+        config=settings.group_config(),
+        topics=OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic),
+    )
+    answered = (
+        asked.unionAll(nothing)
+        .select(*INPUT_COLUMNS)
+        .groupBy("shard")
+        .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
+    )
+    return (
+        observed(answered, settings.replies_topic).where("topic is not null").select("topic", "key", "value", "headers")
+    )
+
+
+class Coordinator:
+    """The running query.
+
+    Args:
+        report: Told in plain sentences how the start goes.
+
+    `start` raises any `UserError`; `wait` raises `QueryFailed`.
+    """
+
+    def __init__(self, settings: Settings, report: Callable[[str], None] | None = None) -> None:
+        self.settings = settings
+        self.tallies = Tallies()
+        self._report = report or (lambda _: None)
+        self._query: StreamingQuery | None = None
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Check Java, jars, broker, topics and checkpoint, in this order, and start the query."""
+        settings = self.settings
+        find_java()
+        topics.ensure(settings, self._report)
+        self._report("Starting Spark.")
+        spark = open_session(settings, self._report)
+        ids = topics.topic_ids(settings)
+        held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
+        identity = checkpoint.claim(spark, settings, {name: ids[name] for name in held})
+        spark.streams.addListener(ProgressLog(self.tallies))
+        self._query = (
+            build(spark, settings, identity)
+            .writeStream.queryName(QUERY_NAME)
+            .format("kafka")
+            .options(**settings.kafka_spark_options())
+            .option("checkpointLocation", checkpoint.query_folder(settings))
+            .outputMode("append")
+            .start()
+        )
+        self._await_first_batch(self._query)
+
+    def _await_first_batch(self, query: StreamingQuery) -> None:
+        while query.lastProgress is None and not self._stopping.is_set():
+            self._raise_if_failed(query)
+            self._stopping.wait(0.05)
+        self._raise_if_failed(query)
+
+    def wait(self) -> None:
+        """Return when the query was stopped.
+
+        Raises:
+            QueryFailed: it ended by itself.
+        """
+        assert self._query is not None, "wait() comes after start()"
+        while self._query.isActive and not self._stopping.is_set():
+            self._stopping.wait(0.2)
+        self._raise_if_failed(self._query)
+
+    def ask_to_stop(self) -> None:
+        """Let `wait` return; safe in a signal handler."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """End the query between two batches, so that nothing is repeated at the next start."""
+        self._stopping.set()
+        query = self._query
+        if query is None or not query.isActive:
+            return
+        deadline = time.monotonic() + BATCH_WAIT_S
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.002)
+        query.stop()
+
+    def _raise_if_failed(self, query: StreamingQuery) -> None:
+        error = query.exception()
+        if isinstance(error, StreamingQueryException):
+            log.debug("the query's failure in full", exc_info=error)
+            raise QueryFailed(explain(str(error), self.settings)) from error

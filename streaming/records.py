@@ -1,0 +1,149 @@
+"""Kafka records and the core's types: JSON objects as `coordinator.requests` and `coordinator.outputs` define them."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from coordinator.outputs import (
+    AnyAnswer,
+    AnyEvent,
+    GroupKey,
+    GroupRecord,
+    OffsetKey,
+    OffsetRecord,
+    Output,
+    Published,
+    Reply,
+)
+from coordinator.requests import Id, Request, Unreadable
+
+_encode = msgspec.json.Encoder().encode
+_request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_answer_decoder: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)
+_event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+_group_key_decoder = msgspec.json.Decoder(list[str | int])
+_group_decoder = msgspec.json.Decoder(GroupRecord)
+_offset_decoder = msgspec.json.Decoder(OffsetRecord)
+
+
+class _Sender(msgspec.Struct):
+    """As much of a request as it takes to tell its sender that the rest is wrong."""
+
+    request_id: Id
+    reply_to: Id
+
+
+_sender_decoder = msgspec.json.Decoder(_Sender)
+
+
+class Row(NamedTuple):
+    """A record to be written: topic, key, value (None for a tombstone) and headers."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    headers: list[tuple[str, bytes]] | None = None
+
+
+class OutputTopics(NamedTuple):
+    """Where replies, group records and events go."""
+
+    replies: str
+    groups: str
+    events: str
+
+
+# -- what comes in -----------------------------------------------------------------------------------------------------
+
+
+def decode_request(value: bytes | None) -> Request | Unreadable:
+    """Read the value of a request record. Never raises: what is no request says why."""
+    if value is None:
+        return Unreadable("the record has no value")
+    try:
+        return _request_decoder.decode(value)
+    except (ValueError, RecursionError) as error:
+        why = _plainly(error)
+    try:
+        sender = _sender_decoder.decode(value)
+    except (ValueError, RecursionError):
+        return Unreadable(why)
+    return Unreadable(why, sender.request_id, sender.reply_to)
+
+
+def _plainly(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "the record is not UTF-8"
+    if isinstance(error, RecursionError):
+        return "the record is nested too deeply"
+    return str(error).replace("`$.", "`").replace("Object", "The request")
+
+
+def encode_request(request: Request) -> bytes:
+    """Write a request as the value of its record; the key is the group id."""
+    return _encode(request)
+
+
+# -- what goes out -----------------------------------------------------------------------------------------------------
+
+
+def to_row(output: Output, topics: OutputTopics) -> Row:
+    """Turn an output into the record that holds it."""
+    if isinstance(output, Reply):
+        return Row(topics.replies, output.to.encode(), _encode(output.answer))
+    if isinstance(output, Published):
+        if output.record is None:
+            return Row(topics.groups, _encode(output.key), None, [("version", str(output.version).encode())])
+        return Row(topics.groups, _encode(output.key), _encode(output.record))
+    return Row(topics.events, (output.group_id or "").encode(), _encode(output))
+
+
+def decode_answer(value: bytes) -> AnyAnswer:
+    """Read the value of a reply record."""
+    return _answer_decoder.decode(value)
+
+
+def decode_event(value: bytes) -> AnyEvent:
+    """Read the value of an event record."""
+    return _event_decoder.decode(value)
+
+
+def decode_group_key(key: bytes) -> GroupKey | OffsetKey:
+    """Read the key of a record of the groups topic."""
+    kind, *rest = _group_key_decoder.decode(key)
+    match kind, rest:
+        case "group", [str(group_id)]:
+            return "group", group_id
+        case "offset", [str(group_id), str(topic), int(partition)]:
+            return "offset", group_id, topic, partition
+    raise ValueError(f"{key!r} is not a key of the groups topic")
+
+
+def decode_group_record(
+    key: bytes, value: bytes | None
+) -> tuple[GroupKey | OffsetKey, GroupRecord | OffsetRecord | None]:
+    """Read a record of the groups topic; a tombstone has no record."""
+    decoded = decode_group_key(key)
+    if value is None:
+        return decoded, None
+    decoder = _group_decoder if decoded[0] == "group" else _offset_decoder
+    return decoded, decoder.decode(value)
+
+
+# -- schemas -----------------------------------------------------------------------------------------------------------
+
+
+SCHEMAS: dict[str, Any] = {
+    "requests": Request,
+    "replies": AnyAnswer,
+    "groups": GroupRecord | OffsetRecord,
+    "events": AnyEvent,
+}
+
+
+def json_schema(topic: str) -> dict[str, Any]:
+    """Describe the values of one of the topics `requests`, `replies`, `groups`, `events` as JSON Schema 2020-12."""
+    if topic == "groups":  # the key tells the two apart, the schema cannot
+        schemas, components = msgspec.json.schema_components([GroupRecord, OffsetRecord], ref_template="#/$defs/{name}")
+        return {"anyOf": list(schemas), "$defs": components}
+    return msgspec.json.schema(SCHEMAS[topic])

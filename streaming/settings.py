@@ -1,0 +1,153 @@
+"""Everything that can be set, in one object: from flags, `COORDINATOR_*` variables or a TOML file, in that order.
+
+What Kafka's broker settings name too keeps its Kafka name here.
+"""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from coordinator import limits
+from coordinator.config import MINUTE_MS, Config
+from streaming.errors import UserError
+
+CONFIG_FILE_VARIABLE = "COORDINATOR_CONFIG"
+
+Milliseconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class BadSettings(UserError):
+    """A setting is unknown, missing or out of its range."""
+
+
+class Settings(BaseSettings):
+    """What the service, its topics and its groups are run with. Times are in the unit that ends the name."""
+
+    model_config = SettingsConfigDict(env_prefix="COORDINATOR_", extra="forbid", frozen=True)
+
+    # Kafka
+    bootstrap_servers: str = Field("127.0.0.1:9092", min_length=1, description="Brokers, host:port, comma-separated.")
+    topic_prefix: str = Field(
+        "coordinator", pattern=r"^[a-zA-Z0-9._-]{1,200}$", description="Topics are named PREFIX.requests and so on."
+    )
+    request_partitions: int = Field(16, ge=1, le=1000, description="Shards; fixed for the life of the topic.")
+    reply_partitions: int = Field(16, ge=1, le=1000, description="Partitions of the reply topic.")
+    replication_factor: int = Field(3, ge=1, le=32, description="Copies of each topic that is created.")
+
+    # Spark
+    master: str | None = Field(None, description="Spark master; local[2] unless spark-submit names one.")
+    shuffle_partitions: int = Field(
+        2, ge=1, le=1000, description="Tasks that serve shards side by side; about the cores. Fixed for a checkpoint."
+    )
+    checkpoint: str = Field("checkpoints/default", min_length=1, description="Folder of the query's state.")
+    state_store: Literal["hdfs", "rocksdb"] = Field(
+        "hdfs", description="Where Spark keeps state: in memory, or in RocksDB. Fixed for a checkpoint."
+    )
+    max_requests_per_batch: int | None = Field(None, ge=1, description="Bound of one batch; unbounded when not set.")
+    jars: str | None = Field(
+        None,
+        description="Spark's Kafka connector, comma-separated; fetched when not set; 'provided' when Spark has it.",
+    )
+
+    # groups, as Kafka's brokers name it
+    group_initial_rebalance_delay_ms: Milliseconds = 3_000
+    group_min_session_timeout_ms: Milliseconds = 6_000
+    group_max_session_timeout_ms: Milliseconds = 1_800_000
+    group_max_size: int = Field(10_000, ge=1, le=limits.ASSIGNMENTS_MAX)
+    offsets_retention_minutes: int = Field(10_080, ge=1, le=2**31 - 1)
+    offset_metadata_max_bytes: int = Field(4_096, ge=0, le=limits.COMMIT_METADATA_CHARS_MAX)
+
+    # time
+    clock_slack_ms: Milliseconds = Field(1_000, description="How far clocks of brokers and driver may differ.")
+    late_notice_ms: Milliseconds = Field(
+        5_000, description="A deadline noticed later than this is waited for once more."
+    )
+
+    @model_validator(mode="after")
+    def _session_bounds_in_order(self) -> Self:
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ValueError("group_min_session_timeout_ms is above group_max_session_timeout_ms")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = os.environ.get(CONFIG_FILE_VARIABLE)
+        toml = (TomlConfigSettingsSource(settings_cls, Path(file)),) if file else ()
+        return (init_settings, env_settings, *toml)
+
+    @classmethod
+    def load(cls, **flags: Any) -> "Settings":
+        """Put the settings together; flags that are None count as not given.
+
+        Raises:
+            BadSettings: one sentence that names the setting, or the variable or file that is wrong.
+        """
+        _refuse_unknown_variables(cls)
+        file = os.environ.get(CONFIG_FILE_VARIABLE)
+        if file and not Path(file).is_file():
+            raise BadSettings(f"{CONFIG_FILE_VARIABLE} names {file}, which is not a file.")
+        try:
+            return cls(**{name: value for name, value in flags.items() if value is not None})
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(str(part) for part in first["loc"])
+            problem = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+            raise BadSettings(f"{name}: {problem}." if name else f"{problem}.") from None
+        except tomllib.TOMLDecodeError as error:
+            raise BadSettings(f"{file} is not TOML: {error}.") from None
+
+    @property
+    def requests_topic(self) -> str:
+        return f"{self.topic_prefix}.requests"
+
+    @property
+    def replies_topic(self) -> str:
+        return f"{self.topic_prefix}.replies"
+
+    @property
+    def groups_topic(self) -> str:
+        return f"{self.topic_prefix}.groups"
+
+    @property
+    def events_topic(self) -> str:
+        return f"{self.topic_prefix}.events"
+
+    def group_config(self) -> Config:
+        """Say what of this the core needs."""
+        return Config(
+            group_initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
+            group_min_session_timeout_ms=self.group_min_session_timeout_ms,
+            group_max_session_timeout_ms=self.group_max_session_timeout_ms,
+            group_max_size=self.group_max_size,
+            offsets_retention_ms=self.offsets_retention_minutes * MINUTE_MS,
+            offset_metadata_max_bytes=self.offset_metadata_max_bytes,
+            clock_slack_ms=self.clock_slack_ms,
+            late_notice_ms=self.late_notice_ms,
+        )
+
+    def kafka_client_arguments(self) -> dict[str, object]:
+        """Say how kafka-python's clients reach the brokers."""
+        return {"bootstrap_servers": self.bootstrap_servers.split(",")}
+
+    def kafka_spark_options(self) -> dict[str, str]:
+        """Say how Spark's Kafka source and sink reach the brokers."""
+        return {"kafka.bootstrap.servers": self.bootstrap_servers}
+
+
+def _refuse_unknown_variables(settings: type[Settings]) -> None:
+    known = {f"COORDINATOR_{name}".upper() for name in settings.model_fields}
+    known |= {CONFIG_FILE_VARIABLE, "COORDINATOR_CACHE_DIR"}
+    for name in sorted(os.environ):
+        if name.upper().startswith("COORDINATOR_") and name.upper() not in known:
+            raise BadSettings(f"{name}: there is no such setting.")
