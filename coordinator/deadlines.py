@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from coordinator.config import Config
 from coordinator.describe import publishing
-from coordinator.group import NEVER_MS, Group
+from coordinator.group import NEVER_MS, Group, Session
 from coordinator.membership import pending_due, session_due
 from coordinator.offsets import offsets_due
 from coordinator.outputs import Output
@@ -65,7 +65,7 @@ def advance(group: Group, until_ms: int, noticed_ms: int, config: Config) -> Ite
             if due.at_ms != _armed_ms(group, due):
                 continue  # what fired before has settled this one too
             vitals.now_ms = max(vitals.now_ms, due.at_ms)
-            if due.kind is not Kind.OFFSETS and noticed_ms - due.at_ms > config.late_notice_ms:
+            if noticed_ms - due.at_ms > config.late_notice_ms and _may_be_spared(group, due):
                 _wait_once_more(group, due, noticed_ms)
             else:
                 yield from publishing(group, _fire(group, due, config))
@@ -80,9 +80,15 @@ def _armed_ms(group: Group, due: Deadline) -> int | None:
     """Say for when a deadline is armed now; None where its member is gone."""
     vitals = group.vitals
     if due.kind in (Kind.SESSION, Kind.PENDING):
-        session = (vitals.sessions if due.kind is Kind.SESSION else vitals.pending).get(due.member_id)
+        session = _session(group, due)
         return session.deadline_ms if session else None
     return {Kind.JOINS: vitals.joins_ms, Kind.SYNCS: vitals.syncs_ms, Kind.OFFSETS: vitals.offsets_ms}[due.kind]
+
+
+def _session(group: Group, due: Deadline) -> Session | None:
+    return {Kind.SESSION: group.vitals.sessions, Kind.PENDING: group.vitals.pending}.get(due.kind, {}).get(
+        due.member_id
+    )
 
 
 def _fire(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
@@ -98,14 +104,22 @@ def _fire(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
         yield from offsets_due(group, due.at_ms, config)
 
 
+def _may_be_spared(group: Group, due: Deadline) -> bool:
+    if due.kind is Kind.OFFSETS:
+        return False
+    session = _session(group, due)
+    return not (session or group.vitals).spared
+
+
 def _wait_once_more(group: Group, due: Deadline, now_ms: int) -> None:
     vitals = group.vitals
-    if due.kind is Kind.SESSION:
-        vitals.renew(vitals.sessions[due.member_id], now_ms)
-    elif due.kind is Kind.PENDING:
-        vitals.renew(vitals.pending[due.member_id], now_ms)
-    elif due.kind is Kind.JOINS:
+    if session := _session(group, due):
+        vitals.renew(session, now_ms)
+        session.spared = True
+        return
+    vitals.spared = True
+    if due.kind is Kind.SYNCS:
+        vitals.syncs_ms = vitals.noting(now_ms + group.rebalance_timeout_ms)
+    else:
         wait_ms = group.delay.delay_ms if group.delay else group.rebalance_timeout_ms
         vitals.joins_ms = vitals.noting(now_ms + wait_ms)
-    else:
-        vitals.syncs_ms = vitals.noting(now_ms + group.rebalance_timeout_ms)

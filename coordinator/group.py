@@ -16,10 +16,15 @@ NEVER_MS = 2**62
 
 
 class Session(Struct, array_like=True):
-    """How long one id may stay silent, and until when it has."""
+    """How long one id may stay silent, and until when it has.
+
+    Args:
+        spared: It was let run once more because the coordinator had been away; not again before the next renewal.
+    """
 
     deadline_ms: int
     timeout_ms: int
+    spared: bool = False
 
 
 class Vitals(Struct, array_like=True):
@@ -30,6 +35,7 @@ class Vitals(Struct, array_like=True):
         sessions: By member id, in the order in which the members came.
         pending: Ids handed out by MEMBER_ID_REQUIRED that have not come back.
         joins_ms, syncs_ms, offsets_ms: When the join round ends, the plan is overdue, an offset or the group expires.
+        spared: The join round or the wait for the plan was let run once more, as sessions are.
         earliest_ms: No deadline is earlier. It may be early itself, as moving a deadline away leaves it where it is.
     """
 
@@ -42,10 +48,11 @@ class Vitals(Struct, array_like=True):
     syncs_ms: int = NEVER_MS
     offsets_ms: int = NEVER_MS
     earliest_ms: int = NEVER_MS
+    spared: bool = False
 
     def renew(self, session: Session, now_ms: int) -> None:
         """Let the session run from now on."""
-        session.deadline_ms = now_ms + session.timeout_ms
+        session.deadline_ms, session.spared = now_ms + session.timeout_ms, False
         self.noting(session.deadline_ms)
 
     def noting(self, deadline_ms: int) -> int:
@@ -230,7 +237,8 @@ class Group(Struct, array_like=True, kw_only=True):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+        """How long the most patient member waits for the others; not below 0, whatever the members say."""
+        return max((m.rebalance_timeout_ms for m in self.members.values() if m.rebalance_timeout_ms > 0), default=0)
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """Tell whether a member with these protocols can be in the group.

@@ -240,7 +240,9 @@ def leave(group: Group | None, request: LeaveGroup, now_ms: int, config: Config)
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if group and entry.member_id in group.vitals.pending:
             del group.vitals.pending[entry.member_id]
-            behind = behind or Blame("member_left", entry.member_id, request.client_id, request.client_host)
+            behind = behind or Blame(
+                "member_left", entry.member_id, request.client_id, request.client_host, entry.reason
+            )
             error = ErrorCode.NONE
         elif group and (member := group.members.get(entry.member_id)):
             behind = behind or blame(member, "member_left", entry.reason)

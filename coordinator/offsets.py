@@ -40,7 +40,11 @@ def commit(group: Group | None, request: OffsetCommit, now_ms: int, config: Conf
         REBALANCE_IN_PROGRESS: the generation has no plan yet.
     and for one partition:
         OFFSET_METADATA_TOO_LARGE: its metadata is longer than `offset_metadata_max_bytes`.
+    A commit of nothing is answered NONE whatever else it says, as by Kafka's brokers.
     """
+    if not request.offsets:
+        yield Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id))
+        return
     error = _refused(group, request)
     if group is None or error is not ErrorCode.NONE:
         if group is not None:

@@ -61,7 +61,7 @@ def prepare(group: Group, blame: Blame, now_ms: int, config: Config) -> Iterator
             member.assignment = b""
             yield from answer_sync(group, member, now_ms, ErrorCode.REBALANCE_IN_PROGRESS)
             group.settle_sync(member)
-    group.vitals.syncs_ms = NEVER_MS
+    group.vitals.syncs_ms, group.vitals.spared = NEVER_MS, False
     is_initial = group.phase is Phase.EMPTY
     group.move(Cause.MEMBERS_CHANGED, now_ms)
 
@@ -117,7 +117,7 @@ def joins_due(group: Group, now_ms: int) -> Iterator[Output]:
 def complete(group: Group, now_ms: int) -> Iterator[Output]:
     """Start the next generation with the members that have joined; dynamic ones that have not are out."""
     vitals = group.vitals
-    vitals.joins_ms, group.delay = NEVER_MS, None
+    vitals.joins_ms, vitals.spared, group.delay = NEVER_MS, False, None
     for member in [m for m in group.members.values() if not m.awaiting_join and not m.is_static]:
         yield from drop(group, member, "joins_overdue", now_ms)
     if not group.members:

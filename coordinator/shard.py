@@ -53,7 +53,7 @@ class Shard:
 
     def __init__(self, partition: int, partitions: int, secret: bytes, config: Config, state: bytes | None = None):
         self._partition, self._partitions, self._secret, self._config = partition, partitions, secret, config
-        self._stored = codec.decode_shard(state) if state else {}
+        self._stored = codec.decode_shard(state) if state is not None else {}
         self._vitals: dict[str, Vitals] = {}  # of groups touched in this step
         self._groups: dict[str, Group] = {}  # of these, the ones that more than a heartbeat touched
 
@@ -132,7 +132,7 @@ class Shard:
             return
         at_ms = group.vitals.now_ms = max(at_ms, group.vitals.now_ms)
         yield from publishing(group, self._handle(group, received, request, at_ms))
-        yield from self._advance(request.group_id, at_ms, now_ms)
+        yield from self._advance(request.group_id, at_ms, noticed_ms=at_ms)  # what the request itself made due
 
     def _handle(self, group: Group | None, received: Received, request: Request, at_ms: int) -> Iterator[Output]:
         match request:
@@ -159,7 +159,7 @@ class Shard:
             case JoinGroup():
                 return not request.member_id and membership.misjoined(request, self._config) is ErrorCode.NONE
             case OffsetCommit():
-                return request.generation_id < 0
+                return request.generation_id < 0 and bool(request.offsets)
         return False
 
     def _found(self, group_id: str, at_ms: int) -> Group:
@@ -196,13 +196,13 @@ class Shard:
             if vitals.get(group_id, stored).earliest_ms <= horizon_ms
         ]
 
-    def _advance(self, group_id: str, until_ms: int, now_ms: int) -> Iterator[Output]:
+    def _advance(self, group_id: str, until_ms: int, noticed_ms: int) -> Iterator[Output]:
         vitals = self._vitals_of(group_id)
         if vitals is None or vitals.earliest_ms > max(until_ms, vitals.now_ms):
             return
         group = self._open(group_id)
         assert group is not None, "a group with vitals is there"
-        yield from advance(group, max(until_ms, vitals.now_ms), now_ms, self._config)
+        yield from advance(group, max(until_ms, vitals.now_ms), noticed_ms, self._config)
         if group.phase is Phase.DEAD:
             del self._stored[group_id], self._vitals[group_id], self._groups[group_id]
 

@@ -1,0 +1,35 @@
+# Each target makes what it needs: a virtual environment with pinned packages, and the jars that Spark and Kafka want.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: run test bench lint format clean
+
+run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
+	@$(BIN)/coordinator up
+
+test: $(READY)  ## every check and test there is
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest $(PYTEST)
+
+bench: $(READY)  ## every figure the README states, measured on this machine
+	@$(BIN)/python -m tests.benchmarks $(BENCH)
+
+format: $(READY)
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"Python 3.11 or newer is needed; name it: make PYTHON=python3.11 (this is %d.%d)" % sys.version_info[:2])'
+	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make a virtual environment: install its venv package."; exit 1; }
+	@echo "Installing packages (once; a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@

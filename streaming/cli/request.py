@@ -1,0 +1,73 @@
+"""One request by hand: put together from words, sent, and its reply as it came."""
+
+import json
+import sys
+from typing import Any
+
+import msgspec
+
+from coordinator.requests import Unreadable
+from streaming.client.transport import Transport
+from streaming.errors import UserError
+from streaming.records import decode_request
+from streaming.settings import Settings
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "join_group": {
+        "session_timeout_ms": 45_000,
+        "rebalance_timeout_ms": 300_000,
+        "protocol_type": "by-hand",
+        "protocols": [{"name": "by-hand"}],
+    },
+}
+"""What a kind needs and a person may leave out."""
+
+
+class NotARequest(UserError):
+    """The words on the command line do not make a request."""
+
+
+def ask(settings: Settings, what: str, fields: list[str], group: str | None, timeout_s: float) -> dict[str, Any]:
+    """Send one request and wait for its reply.
+
+    Raises:
+        NotARequest: names the field that is wrong.
+        UserError: no reply came in time, or no broker answers.
+    """
+    wanted = put_together(what, fields, group)
+    with Transport(settings) as transport:
+        wanted["request_id"] = wanted.get("request_id") or transport.next_request_id()
+        wanted["reply_to"] = transport.inbox
+        decoded = decode_request(json.dumps(wanted).encode())
+        if isinstance(decoded, Unreadable):
+            raise NotARequest(f"{decoded.why}; `coordinator schema requests` shows every field.")
+        answer = transport.ask(decoded, timeout_s)
+    return dict(msgspec.to_builtins(answer))
+
+
+def put_together(what: str, fields: list[str], group: str | None) -> dict[str, Any]:
+    """Make a request's fields out of a kind or a JSON object, and NAME=VALUE words that win over it."""
+    text = sys.stdin.read() if what == "-" else what
+    if text.lstrip().startswith("{"):
+        try:
+            wanted = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise NotARequest(f"The request is not JSON: {error}.") from None
+    else:
+        wanted = {"kind": text.strip()}
+    wanted = {"client_id": "by-hand", **DEFAULTS.get(wanted.get("kind", ""), {}), **wanted}
+    for field in fields:
+        name, equals, value = field.partition("=")
+        if not equals:
+            raise NotARequest(f"{field!r} is not NAME=VALUE.")
+        wanted[name] = _value(value)
+    if group is not None:
+        wanted["group_id"] = group
+    return wanted
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

@@ -1,0 +1,145 @@
+"""Commands that run until they are told to stop: the query, the broker, or all of it together."""
+
+import contextlib
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from streaming.embedded import Broker
+from streaming.query import Coordinator
+from streaming.settings import Settings
+
+Tell = Callable[[str], None]
+
+
+def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
+    """Run the query until a signal ends it.
+
+    Raises:
+        UserError: it could not start, or it failed.
+    """
+    with _running(settings, tell) as coordinator:
+        _write_ready_file(ready_file, settings)
+        tell(f"Serving groups over {settings.requests_topic} at {settings.bootstrap_servers}. Ctrl-C stops.")
+        _stop_on_signals(coordinator.ask_to_stop)
+        coordinator.wait()
+        tell("Stopping after the batch that runs.")
+
+
+def run_broker(data: Path | None, port: int | None, *, ready_file: Path | None, tell: Tell) -> None:
+    """Run the embedded broker until a signal ends it."""
+    stopping = threading.Event()
+    with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
+        _stop_on_signals(stopping.set)
+        _write_ready_file(ready_file, Settings.load(bootstrap_servers=broker.bootstrap_servers))
+        tell(f"Kafka runs at {broker.bootstrap_servers}; its log is {broker.log_file}. Ctrl-C stops.")
+        while not stopping.wait(1):
+            pass
+
+
+def run_embedded(data: Path | None, port: int | None, *, demo: bool, ready_file: Path | None, tell: Tell) -> None:
+    """Run broker, topics, query and, if asked for, the demo until a signal ends them."""
+    with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
+        settings = Settings.load(
+            bootstrap_servers=broker.bootstrap_servers, replication_factor=1, checkpoint=str(folder / "checkpoint")
+        )
+        with _running(settings, tell) as coordinator:
+            _write_ready_file(ready_file, settings)
+            _show_addresses(settings, tell)
+            _stop_on_signals(coordinator.ask_to_stop)
+            showing = _Demo(settings, coordinator) if demo else contextlib.nullcontext()
+            with showing:
+                coordinator.wait()
+            tell("Stopping.")
+
+
+@contextlib.contextmanager
+def _running(settings: Settings, tell: Tell) -> Iterator[Coordinator]:
+    coordinator = Coordinator(settings, tell)
+    try:
+        coordinator.start()
+        yield coordinator
+    finally:
+        coordinator.stop()
+
+
+class _Demo:
+    """The demo in a thread beside the query; it ends the query if it fails, and says why."""
+
+    def __init__(self, settings: Settings, coordinator: Coordinator) -> None:
+        self._settings, self._coordinator = settings, coordinator
+        self._over = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._show, name="demo")
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._failure:
+            raise self._failure
+
+    def _show(self) -> None:
+        from streaming.demo import run_demo
+
+        try:
+            run_demo(self._settings, out=Console(), stop=self._over.is_set)
+        except Exception as error:
+            self._failure = error
+            self._coordinator.ask_to_stop()
+
+
+def _show_addresses(settings: Settings, tell: Tell) -> None:
+    tell(
+        f"Ready. Kafka runs at {settings.bootstrap_servers}; requests go to {settings.requests_topic}.\n"
+        f"  watch it from another terminal:  coordinator watch -b {settings.bootstrap_servers}\n"
+        f"  ask it something:                coordinator request describe_group -g demo -b "
+        f"{settings.bootstrap_servers}\n"
+        f"Ctrl-C stops."
+    )
+
+
+@contextlib.contextmanager
+def _folder(data: Path | None) -> Iterator[Path]:
+    if data:
+        data.mkdir(parents=True, exist_ok=True)
+        yield data
+        return
+    with tempfile.TemporaryDirectory(prefix="coordinator-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _write_ready_file(ready_file: Path | None, settings: Settings) -> None:
+    """Write the file whole or not at all: whoever waits for it may read it the moment it is there."""
+    if ready_file is None:
+        return
+    ready = {
+        "bootstrap_servers": settings.bootstrap_servers,
+        "topics": {
+            "requests": settings.requests_topic,
+            "replies": settings.replies_topic,
+            "groups": settings.groups_topic,
+            "events": settings.events_topic,
+        },
+        "pid": os.getpid(),
+    }
+    beside = ready_file.with_name(f"{ready_file.name}.new")
+    beside.write_text(json.dumps(ready) + "\n")
+    beside.replace(ready_file)
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    def handler(_signal: int, _frame: FrameType | None) -> None:
+        stop()
+
+    signal.signal(signal.SIGINT, handler)
+    signal.signal(signal.SIGTERM, handler)

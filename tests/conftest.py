@@ -1,0 +1,33 @@
+"""What every test shares: one broker and one Spark session for the whole run, started when the first test asks."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from streaming.embedded import Broker
+from streaming.query import Coordinator
+from streaming.settings import Settings
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real broker."""
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def coordinator(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+    """The real query on that broker, with waits short enough for tests."""
+    settings = Settings.load(
+        bootstrap_servers=broker.bootstrap_servers,
+        topic_prefix="shared",
+        replication_factor=1,
+        checkpoint=str(tmp_path_factory.mktemp("checkpoint")),
+        group_initial_rebalance_delay_ms=300,
+        group_min_session_timeout_ms=1_000,
+    )
+    coordinator = Coordinator(settings)
+    coordinator.start()
+    yield coordinator
+    coordinator.stop()

@@ -1,0 +1,182 @@
+"""The operator under Spark's rules of calling it, without Spark."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from coordinator.config import Config
+from coordinator.errors import CorruptState
+from coordinator.hashing import shard_of
+from coordinator.requests import Assignment, Heartbeat, JoinGroup, Protocol, Request, SyncGroup
+from streaming.operator import ShardOperator
+from streaming.records import OutputTopics, encode_request
+from tests.streaming.fake_spark import FakeSpark, Record
+
+PARTITIONS = 4
+TOPICS = OutputTopics("replies", "groups", "events")
+HOME = shard_of("g", PARTITIONS)
+
+
+@pytest.fixture
+def spark() -> FakeSpark:
+    config = Config(group_initial_rebalance_delay_ms=0)
+    return FakeSpark(ShardOperator(PARTITIONS, b"a secret of some length", config, TOPICS))
+
+
+def record(request: Request, offset: int, at_ms: int, shard: int = HOME) -> Record:
+    return shard, offset, at_ms, encode_request(request)
+
+
+def join(request_id: str = "join", group_id: str = "g") -> JoinGroup:
+    return JoinGroup(
+        request_id=request_id,
+        reply_to="inbox",
+        group_id=group_id,
+        client_id="ana",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="work",
+        protocols=(Protocol("share"),),
+        require_known_member_id=False,
+    )
+
+
+def replies(rows: pd.DataFrame) -> list[dict[str, object]]:
+    return [json.loads(value) for value in rows[rows["topic"] == "replies"]["value"]]
+
+
+def stable(spark: FakeSpark, at_ms: int) -> str:
+    (joined,) = replies(spark.batch(at_ms, [record(join(), 0, at_ms)]))
+    member_id = str(joined["member_id"])
+    plan = (Assignment(member_id, b"all"),)
+    sync = SyncGroup(
+        request_id="sync", reply_to="inbox", group_id="g", generation_id=1, member_id=member_id, assignments=plan
+    )
+    (synced,) = replies(spark.batch(at_ms, [record(sync, 1, at_ms)]))
+    assert synced["error"] == "NONE"
+    return member_id
+
+
+def beat(member_id: str, request_id: str = "beat") -> Heartbeat:
+    return Heartbeat(request_id=request_id, reply_to="inbox", group_id="g", generation_id=1, member_id=member_id)
+
+
+def test_a_join_is_answered_in_its_own_batch_and_the_records_carry_their_keys(spark: FakeSpark) -> None:
+    """S25, S57."""
+    rows = spark.batch(1_000, [record(join(), 0, 990)])
+    assert [r["error"] for r in replies(rows)] == ["NONE"]
+    keys = {(topic, bytes(key)) for topic, key in zip(rows["topic"], rows["key"], strict=True) if topic}
+    assert keys == {("replies", b"inbox"), ("groups", b'["group","g"]'), ("events", b"g")}
+
+
+def test_a_silent_member_expires_by_the_processing_time_timeout_never_early(spark: FakeSpark) -> None:
+    """S05, S74, S145: session 10000, and the slack of 1000 for heartbeats on their way."""
+    member_id = stable(spark, 5_000)
+    spark.batch(6_000, [record(beat(member_id), 2, 6_000)])
+    early = spark.batch(6_000 + 10_000 + 1_000 - 1, [])
+    assert early["topic"].isna().all(), "a look at most, and nothing to say"
+    due = spark.batch(6_000 + 10_000 + 1_000 + 1, [])
+    events = [json.loads(v) for v in due[due["topic"] == "events"]["value"]]
+    assert [e["event"] for e in events] == ["member_expired", "rebalance_started", "group_emptied"]
+    assert events[0]["at_ms"] == 16_000
+    assert events[0]["silence_ms"] == 10_000
+
+
+def test_an_alarm_moved_by_heartbeats_does_not_repeat_itself(spark: FakeSpark) -> None:
+    member_id = stable(spark, 0)
+    for second in range(1, 60):
+        spark.batch(second * 1_000, [record(beat(member_id), second + 1, second * 1_000)])
+    woken = 0
+    for ms in range(59_000, 69_000, 500):
+        spark.batch(ms, [])
+        woken += len(spark.calls)
+    assert woken <= 1, "at most one early look, which sets the alarm right"
+
+
+def test_rows_are_taken_in_the_order_of_the_log_whatever_spark_hands_over(spark: FakeSpark) -> None:
+    """I20."""
+    member_id = stable(spark, 0)
+    beats = [record(beat(member_id, f"beat-{i}"), 10 + i, 100 + i) for i in range(7)]
+    rows = spark.batch(200, beats[::-1])
+    assert [r["request_id"] for r in replies(rows)] == [f"beat-{i}" for i in range(7)]
+
+
+def test_a_repeated_batch_writes_equal_bytes(spark: FakeSpark) -> None:
+    """I16: state of before, same rows, same time."""
+    spark.batch(0, [record(join("first"), 0, 0)])
+    before = dict(spark.store)
+    first = spark.batch(50, [record(join("second"), 1, 50)])
+    spark.store = before
+    again = spark.batch(50, [record(join("second"), 1, 50)])
+    pd.testing.assert_frame_equal(first, again)
+
+
+BAD = {
+    "half a record": b'{"kind":"heartbeat","request_id":"x"',
+    "no object": b"[]",
+    "no UTF-8": b'{"kind":"\xff"}',
+    "no value": None,
+    "nested deeply": b'{"x":' + b"[" * 100_000,
+    "nothing": b"",
+}
+ANSWERED = {
+    "unknown kind": ({"kind": "dance"}, "dance"),
+    "missing field": ({"kind": "heartbeat", "group_id": "g"}, "generation_id"),
+    "extra field": ({**json.loads(encode_request(beat("m"))), "extra": 1}, "extra"),
+    "wrong type": ({**json.loads(encode_request(beat("m"))), "generation_id": "one"}, "generation_id"),
+    "huge integer": ({**json.loads(encode_request(beat("m"))), "generation_id": 10**400}, "generation_id"),
+    "a fraction": ({**json.loads(encode_request(beat("m"))), "generation_id": 1.5}, "generation_id"),
+    "10,000 characters": ({**json.loads(encode_request(beat("m" * 10_000)))}, "member_id"),
+    "not base64": ({**json.loads(encode_request(join())), "protocols": [{"name": "x", "metadata": "!"}]}, "metadata"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_request_becomes_a_rejected_event_and_harms_no_neighbour(spark: FakeSpark, name: str) -> None:
+    """S25, I6."""
+    member_id = stable(spark, 0)
+    rows = spark.batch(10, [(HOME, 7, 10, BAD[name]), record(beat(member_id), 8, 10)])
+    (event,) = [json.loads(v) for v in rows[rows["topic"] == "events"]["value"]]
+    assert (event["event"], event["partition"], event["offset"], event["at_ms"]) == ("rejected", HOME, 7, 10)
+    assert event["why"]
+    assert [r["error"] for r in replies(rows)] == ["NONE"]
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_a_bad_field_is_answered_42_with_its_name_and_harms_no_neighbour(spark: FakeSpark, name: str) -> None:
+    """S25, I6."""
+    member_id = stable(spark, 0)
+    fields, named = ANSWERED[name]
+    value = json.dumps({**fields, "request_id": "bad", "reply_to": "inbox"}).encode()
+    rows = spark.batch(10, [(HOME, 7, 10, value), record(beat(member_id), 8, 10)])
+    bad, good = replies(rows)
+    assert (bad["request_id"], bad["error"], bad["code"]) == ("bad", "INVALID_REQUEST", 42)
+    assert named in str(bad["error_message"])
+    assert good["error"] == "NONE"
+
+
+def test_a_group_in_the_wrong_shard_is_told_the_right_one(spark: FakeSpark) -> None:
+    """S17."""
+    wrong = (HOME + 1) % PARTITIONS
+    (reply,) = replies(spark.batch(0, [record(join(), 0, 0, shard=wrong)]))
+    assert (reply["error"], reply["code"]) == ("NOT_COORDINATOR", 16)
+    assert str(HOME) in str(reply["error_message"])
+    assert not spark.store, "nothing is kept of it"
+
+
+def test_damaged_state_stops_the_batch(spark: FakeSpark) -> None:
+    """F8."""
+    stable(spark, 0)
+    data, timeout = spark.store[HOME]
+    assert data is not None
+    spark.store[HOME] = (data[:-1] + bytes([data[-1] ^ 1]), timeout)
+    with pytest.raises(CorruptState, match="checksum"):
+        spark.batch(1, [record(beat("m"), 9, 1)])
+
+
+def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:
+    stable(spark, 0)
+    rows = spark.batch(500, [record(beat("stranger"), 5, 100), record(beat("stranger"), 6, 400)])
+    assert rows.iloc[-1]["topic"] is None
+    assert rows.iloc[-1]["tally"] == (HOME, 1, 1, 2, 400)

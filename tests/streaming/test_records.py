@@ -1,0 +1,96 @@
+"""Records as bytes: what is read back is what was written, and the schemas say so."""
+
+import json
+
+import pytest
+from msgspec import json as msgspec_json
+
+from coordinator.outputs import GroupDeleted, GroupRecord, HeartbeatAnswer, OffsetRecord, Published, Reply
+from coordinator.phases import Phase
+from coordinator.requests import Heartbeat, JoinGroup, Protocol, Unreadable
+from streaming.records import (
+    OutputTopics,
+    decode_answer,
+    decode_event,
+    decode_group_key,
+    decode_group_record,
+    decode_request,
+    encode_request,
+    json_schema,
+    to_row,
+)
+
+TOPICS = OutputTopics("replies", "groups", "events")
+
+
+def test_a_request_survives_its_bytes() -> None:
+    request = JoinGroup(
+        request_id="1", reply_to="in", group_id="gruppe-ü-😀", session_timeout_ms=1, rebalance_timeout_ms=2,
+        protocol_type="consumer", protocols=(Protocol("range", bytes(range(256))),), reason="why not",
+    )  # fmt: skip
+    assert decode_request(encode_request(request)) == request
+
+
+def test_who_asked_is_told_where_that_can_be_read() -> None:
+    told = decode_request(b'{"request_id": "1", "reply_to": "in", "kind": "heartbeat"}')
+    assert isinstance(told, Unreadable)
+    assert (told.request_id, told.reply_to) == ("1", "in")
+    untold = decode_request(b'{"request_id": 1, "reply_to": "in"}')
+    assert isinstance(untold, Unreadable)
+    assert untold.request_id is None
+
+
+def test_repeated_fields_count_once_the_last_one() -> None:
+    value = encode_request(Heartbeat(request_id="1", reply_to="in", group_id="g", generation_id=1, member_id="m"))
+    again = decode_request(value[:-1] + b',"generation_id":2}')
+    assert isinstance(again, Heartbeat)
+    assert again.generation_id == 2
+
+
+def test_replies_go_under_their_inbox_and_events_under_their_group() -> None:
+    reply = to_row(Reply("inbox", HeartbeatAnswer(request_id="1")), TOPICS)
+    assert (reply.topic, reply.key) == ("replies", b"inbox")
+    assert decode_answer(reply.value or b"") == HeartbeatAnswer(request_id="1")
+    deleted = GroupDeleted(group_id="g", version=3, at_ms=5, generation_id=1, why="over")
+    event = to_row(deleted, TOPICS)
+    assert (event.topic, event.key) == ("events", b"g")
+    assert decode_event(event.value or b"") == deleted
+
+
+def test_a_tombstone_has_no_value_and_carries_its_version_in_a_header() -> None:
+    """I8: also what ends is counted."""
+    row = to_row(Published("g", ("offset", "g", "t", 3), None, 17), TOPICS)
+    assert (row.topic, row.key, row.value) == ("groups", b'["offset","g","t",3]', None)
+    assert row.headers == [("version", b"17")]
+
+
+@pytest.mark.parametrize("group_id", ["g", 'a"]', "a\nb", "\u202e", "消费者组"])
+def test_keys_cannot_be_forged_by_a_groups_name(group_id: str) -> None:
+    """The key is encoded, never formatted."""
+    record = OffsetRecord(
+        group_id=group_id, topic="t", partition=0, offset=1, leader_epoch=-1, metadata="", commit_timestamp_ms=0,
+        expire_timestamp_ms=None, generation_id=1, member_id="m", version=1,
+    )  # fmt: skip
+    row = to_row(Published(group_id, ("offset", group_id, "t", 0), record, 1), TOPICS)
+    assert decode_group_record(row.key, row.value) == (("offset", group_id, "t", 0), record)
+
+
+@pytest.mark.parametrize("key", [b"[]", b'["group"]', b'["other","g"]', b'["offset","g","t","0"]', b"{", b'"group"'])
+def test_other_keys_are_refused(key: bytes) -> None:
+    with pytest.raises(ValueError, match=r"not a key|malformed|Expected|truncated|unpack"):
+        decode_group_key(key)
+
+
+@pytest.mark.parametrize("topic", ["requests", "replies", "groups", "events"])
+def test_every_topic_has_a_schema(topic: str) -> None:
+    """S35."""
+    schema = json.loads(msgspec_json.encode(json_schema(topic)))
+    assert schema["anyOf"]
+    assert all("description" in kind for kind in schema["$defs"].values() if kind.get("type") == "object")
+
+
+def test_the_schema_of_groups_tells_every_field_of_a_group() -> None:
+    """S27 to S35."""
+    described = json_schema("groups")["$defs"]["GroupRecord"]["properties"]
+    assert set(described) == set(GroupRecord.__struct_fields__)
+    assert set(json_schema("groups")["$defs"]["Phase"]["enum"]) == {p.value for p in Phase}

@@ -1,0 +1,74 @@
+"""Settings: where they come from, and the sentence that a wrong one ends in."""
+
+from pathlib import Path
+
+import pytest
+
+from streaming.settings import BadSettings, Settings
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COORDINATOR_CONFIG", raising=False)
+
+
+def test_defaults_are_kafkas() -> None:
+    """S19 and protocol.md 1.4."""
+    config = Settings.load().group_config()
+    assert config.group_initial_rebalance_delay_ms == 3_000
+    assert (config.group_min_session_timeout_ms, config.group_max_session_timeout_ms) == (6_000, 1_800_000)
+    assert config.offsets_retention_ms == 7 * 24 * 3_600_000
+    assert config.offset_metadata_max_bytes == 4_096
+    assert Settings.load().request_partitions == 16
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "coordinator.toml"
+    file.write_text('topic_prefix = "file"\nrequest_partitions = 4\nreply_partitions = 4\n')
+    monkeypatch.setenv("COORDINATOR_CONFIG", str(file))
+    monkeypatch.setenv("COORDINATOR_REQUEST_PARTITIONS", "8")
+    monkeypatch.setenv("COORDINATOR_REPLY_PARTITIONS", "8")
+    settings = Settings.load(reply_partitions=2, topic_prefix=None)
+    assert (settings.topic_prefix, settings.request_partitions, settings.reply_partitions) == ("file", 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"topic_prfix": "x"}, "topic_prfix: there is no such setting."),
+        ({"request_partitions": 0}, "request_partitions: Input should be greater than or equal to 1."),
+        ({"state_store": "disk"}, "state_store: Input should be 'hdfs' or 'rocksdb'."),
+        (
+            {"group_min_session_timeout_ms": 20, "group_max_session_timeout_ms": 10},
+            "Value error, group_min_session_timeout_ms is above group_max_session_timeout_ms.",
+        ),
+    ],
+)
+def test_a_wrong_setting_ends_in_a_sentence_that_names_it(flags: dict[str, object], sentence: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        Settings.load(**flags)
+    assert str(refused.value) == sentence
+
+
+def test_an_unknown_variable_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_TOPIC_PRFIX", "x")
+    with pytest.raises(BadSettings, match=r"COORDINATOR_TOPIC_PRFIX: there is no such setting\."):
+        Settings.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("no_such = 1", "no_such: there is no such setting."), ("x = ", "is not TOML")],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str) -> None:
+    file = tmp_path / "coordinator.toml"
+    file.write_text(text)
+    monkeypatch.setenv("COORDINATOR_CONFIG", str(file))
+    with pytest.raises(BadSettings, match=sentence):
+        Settings.load()
+
+
+def test_a_file_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_CONFIG", "no/such/file.toml")
+    with pytest.raises(BadSettings, match=r"COORDINATOR_CONFIG names no/such/file.toml, which is not a file."):
+        Settings.load()
