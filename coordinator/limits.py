@@ -39,3 +39,6 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 
 COMMIT_METADATA_CHARS_MAX = 65_536
 """Parsed at all; `offset_metadata_max_bytes` is the bound that a commit is judged by."""
+
+RECORD_BYTES_MAX = 8 * 2**20
+"""A record of any of the four topics. An output that would be larger is replaced by a short one that says so."""

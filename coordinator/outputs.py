@@ -131,8 +131,8 @@ class DescribeGroupAnswer(Answer, frozen=True, kw_only=True, tag="describe_group
     deadline_ms: int | None = None
 
 
-class InvalidRequestAnswer(Answer, frozen=True, kw_only=True, tag="invalid_request"):
-    """A record that is no request, yet said who asks."""
+class ErrorAnswer(Answer, frozen=True, kw_only=True, tag="error"):
+    """No more than an error: to a record that is no request yet said who asks, or where an answer is too large."""
 
 
 class RebalanceNotice(Answer, frozen=True, kw_only=True, tag="rebalance_notice"):
@@ -151,7 +151,7 @@ AnyAnswer = (
     | OffsetCommitAnswer
     | OffsetFetchAnswer
     | DescribeGroupAnswer
-    | InvalidRequestAnswer
+    | ErrorAnswer
     | RebalanceNotice
 )
 
@@ -339,6 +339,13 @@ class Rejected(Event, frozen=True, kw_only=True, tag="rejected"):
     why: str
 
 
+class Oversized(Event, frozen=True, kw_only=True, tag="oversized"):
+    """Stands for an event or a group record, under its version, that is larger than a record may be."""
+
+    what: str
+    bytes: int
+
+
 AnyEvent = (
     RebalanceStarted
     | RebalanceCompleted
@@ -351,6 +358,7 @@ AnyEvent = (
     | GroupEmptied
     | GroupDeleted
     | Rejected
+    | Oversized
 )
 
 Output = Reply | Published | AnyEvent

@@ -18,7 +18,7 @@ from coordinator.errors import ErrorCode
 from coordinator.group import NEVER_MS, Group, Vitals
 from coordinator.hashing import member_suffix, shard_of
 from coordinator.limits import GROUP_ID_CHARS_MAX
-from coordinator.outputs import HeartbeatAnswer, InvalidRequestAnswer, Output, Rejected, Reply
+from coordinator.outputs import ErrorAnswer, HeartbeatAnswer, Output, Rejected, Reply
 from coordinator.phases import Phase
 from coordinator.refusals import refuse
 from coordinator.requests import (
@@ -172,7 +172,7 @@ class Shard:
     def _reject(self, received: Received, record: Unreadable) -> Output:
         if record.request_id is not None and record.reply_to is not None:
             error = ErrorCode.INVALID_REQUEST
-            answer = InvalidRequestAnswer(
+            answer = ErrorAnswer(
                 request_id=record.request_id, error=error.name, code=error.number, error_message=record.why
             )
             return Reply(record.reply_to, answer)

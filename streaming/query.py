@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 from pyspark.sql.streaming.query import StreamingQuery
@@ -32,7 +33,9 @@ from streaming.settings import Settings
 
 log = logging.getLogger(__name__)
 
+SPARK_LOG = Path(__file__).with_name("log4j2.properties")
 QUERY_NAME = "group-coordinator"
+CONNECTOR_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 BATCH_WAIT_S = 60
 """How long a stop waits for the batch that runs, before it gives that up to be repeated at the next start."""
 
@@ -75,6 +78,10 @@ LOCAL_CONFIG = {
 """What else is right where driver and executor are one process on one machine."""
 
 
+class ConnectorMissing(UserError):
+    """Spark cannot talk to Kafka."""
+
+
 class QueryFailed(UserError):
     """The query has ended by itself: one sentence with the cause."""
 
@@ -96,21 +103,35 @@ def open_session(settings: Settings, report: Callable[[str], None] | None = None
         builder = builder.master(master)
         if master.startswith("local"):
             config |= LOCAL_CONFIG
-    if settings.jars != "provided":
-        jars = settings.jars or ",".join(str(jar) for jar in fetch(CONNECTOR, report=report))
-        config["spark.jars"] = jars
+        level = "warn" if log.isEnabledFor(logging.DEBUG) else "off"
+        config["spark.driver.extraJavaOptions"] = (
+            f"-Dlog4j2.configurationFile={SPARK_LOG.as_uri()} -Dcoordinator.spark.log={level}"
+        )
+    if not is_submitted:  # spark-submit is told with --packages or --jars
+        config["spark.jars"] = ",".join(str(jar) for jar in fetch(CONNECTOR, report=report))
     for name, value in config.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN" if log.isEnabledFor(logging.DEBUG) else "OFF")  # failures are told below
+    if not _has_connector(spark):
+        raise ConnectorMissing(
+            f"Spark has no Kafka connector: give spark-submit --packages {CONNECTOR_PACKAGE}, or --jars with its jars."
+        )
     return spark
+
+
+def _has_connector(spark: SparkSession) -> bool:
+    try:
+        spark.readStream.format("kafka").option("subscribe", "any").option("kafka.bootstrap.servers", "any:1").load()
+    except AnalysisException:
+        return False
+    return True
 
 
 def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity) -> DataFrame:
     """Plan the query: from the request topic to records for the output topics."""
     requests = (
         spark.readStream.format("kafka")
-        .options(**settings.kafka_spark_options())
+        .options(**settings.kafka_source_options())
         .option("subscribe", settings.requests_topic)
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")  # lost requests stop the query; they are never skipped silently
@@ -174,7 +195,7 @@ class Coordinator:
             build(spark, settings, identity)
             .writeStream.queryName(QUERY_NAME)
             .format("kafka")
-            .options(**settings.kafka_spark_options())
+            .options(**settings.kafka_sink_options())
             .option("checkpointLocation", checkpoint.query_folder(settings))
             .outputMode("append")
             .start()

@@ -4,14 +4,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from coordinator.errors import ErrorCode
+from coordinator.limits import RECORD_BYTES_MAX
 from coordinator.outputs import (
     AnyAnswer,
     AnyEvent,
+    ErrorAnswer,
     GroupKey,
     GroupRecord,
     OffsetKey,
     OffsetRecord,
     Output,
+    Oversized,
     Published,
     Reply,
 )
@@ -88,7 +92,14 @@ def encode_request(request: Request) -> bytes:
 
 
 def to_row(output: Output, topics: OutputTopics) -> Row:
-    """Turn an output into the record that holds it."""
+    """Turn an output into the record that holds it, or where that is too large, into one that says so."""
+    row = _row(output, topics)
+    if row.value is not None and len(row.value) > RECORD_BYTES_MAX:
+        return _row(_instead_of(output, len(row.value)), topics)
+    return row
+
+
+def _row(output: Output, topics: OutputTopics) -> Row:
     if isinstance(output, Reply):
         return Row(topics.replies, output.to.encode(), _encode(output.answer))
     if isinstance(output, Published):
@@ -96,6 +107,28 @@ def to_row(output: Output, topics: OutputTopics) -> Row:
             return Row(topics.groups, _encode(output.key), None, [("version", str(output.version).encode())])
         return Row(topics.groups, _encode(output.key), _encode(output.record))
     return Row(topics.events, (output.group_id or "").encode(), _encode(output))
+
+
+def _instead_of(output: Output, size: int) -> Output:
+    if isinstance(output, Reply):
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        why = f"the answer would take {size} bytes; a record takes {RECORD_BYTES_MAX} at most"
+        request_id = output.answer.request_id
+        answer = ErrorAnswer(request_id=request_id, error=error.name, code=error.number, error_message=why)
+        return Reply(output.to, answer)
+    if isinstance(output, Published):
+        assert isinstance(output.record, GroupRecord), "only groups grow"
+        group, what, at_ms = output.record, "group record", output.record.since_ms
+    else:
+        group, what, at_ms = output, type(output).__name__, output.at_ms
+    return Oversized(
+        group_id=group.group_id,
+        version=group.version,
+        at_ms=at_ms,
+        generation_id=group.generation_id,
+        what=what,
+        bytes=size,
+    )
 
 
 def decode_answer(value: bytes) -> AnyAnswer:

@@ -17,6 +17,8 @@ from streaming.errors import UserError
 
 CONFIG_FILE_VARIABLE = "COORDINATOR_CONFIG"
 
+_SOURCE_ATTEMPTS = 3
+
 Milliseconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
@@ -37,6 +39,9 @@ class Settings(BaseSettings):
     request_partitions: int = Field(16, ge=1, le=1000, description="Shards; fixed for the life of the topic.")
     reply_partitions: int = Field(16, ge=1, le=1000, description="Partitions of the reply topic.")
     replication_factor: int = Field(3, ge=1, le=32, description="Copies of each topic that is created.")
+    broker_wait_ms: int = Field(
+        90_000, ge=3_000, le=3_600_000, description="How long the query waits for brokers that do not answer."
+    )
 
     # Spark
     master: str | None = Field(None, description="Spark master; local[2] unless spark-submit names one.")
@@ -48,10 +53,6 @@ class Settings(BaseSettings):
         "hdfs", description="Where Spark keeps state: in memory, or in RocksDB. Fixed for a checkpoint."
     )
     max_requests_per_batch: int | None = Field(None, ge=1, description="Bound of one batch; unbounded when not set.")
-    jars: str | None = Field(
-        None,
-        description="Spark's Kafka connector, comma-separated; fetched when not set; 'provided' when Spark has it.",
-    )
 
     # groups, as Kafka's brokers name it
     group_initial_rebalance_delay_ms: Milliseconds = 3_000
@@ -140,9 +141,23 @@ class Settings(BaseSettings):
         """Say how kafka-python's clients reach the brokers."""
         return {"bootstrap_servers": self.bootstrap_servers.split(",")}
 
-    def kafka_spark_options(self) -> dict[str, str]:
-        """Say how Spark's Kafka source and sink reach the brokers."""
-        return {"kafka.bootstrap.servers": self.bootstrap_servers}
+    def kafka_source_options(self) -> dict[str, str]:
+        """Say how Spark's Kafka source reaches the brokers, and for how long it tries."""
+        return {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "kafka.default.api.timeout.ms": str(self.broker_wait_ms // _SOURCE_ATTEMPTS),
+            "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms // _SOURCE_ATTEMPTS)),
+            "fetchOffset.numRetries": str(_SOURCE_ATTEMPTS),
+        }
+
+    def kafka_sink_options(self) -> dict[str, str]:
+        """Say how Spark's Kafka sink reaches the brokers, and for how long it tries."""
+        return {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "kafka.delivery.timeout.ms": str(self.broker_wait_ms),
+            "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms)),
+            "kafka.max.request.size": str(limits.RECORD_BYTES_MAX + 1_024),
+        }
 
 
 def _refuse_unknown_variables(settings: type[Settings]) -> None:

@@ -1,11 +1,25 @@
 """Records as bytes: what is read back is what was written, and the schemas say so."""
 
 import json
+import re
 
 import pytest
 from msgspec import json as msgspec_json
 
-from coordinator.outputs import GroupDeleted, GroupRecord, HeartbeatAnswer, OffsetRecord, Published, Reply
+from coordinator.outputs import (
+    ErrorAnswer,
+    GroupDeleted,
+    GroupMember,
+    GroupRecord,
+    HeartbeatAnswer,
+    JoinedMember,
+    JoinGroupAnswer,
+    OffsetRecord,
+    OffsetsExpired,
+    Oversized,
+    Published,
+    Reply,
+)
 from coordinator.phases import Phase
 from coordinator.requests import Heartbeat, JoinGroup, Protocol, Unreadable
 from streaming.records import (
@@ -94,3 +108,45 @@ def test_the_schema_of_groups_tells_every_field_of_a_group() -> None:
     described = json_schema("groups")["$defs"]["GroupRecord"]["properties"]
     assert set(described) == set(GroupRecord.__struct_fields__)
     assert set(json_schema("groups")["$defs"]["Phase"]["enum"]) == {p.value for p in Phase}
+
+
+def test_a_reply_that_is_too_large_says_so_instead() -> None:
+    """I22: an output beyond a record's bound must not stop the query."""
+    members = tuple(JoinedMember(f"member-{i}", None, bytes(100_000)) for i in range(70))
+    row = to_row(Reply("inbox", JoinGroupAnswer(request_id="1", members=members)), TOPICS)
+    answer = decode_answer(row.value or b"")
+    assert isinstance(answer, ErrorAnswer)
+    assert (answer.request_id, answer.error) == ("1", "UNKNOWN_SERVER_ERROR")
+    assert re.search(r"take 9\d{6} bytes", str(answer.error_message)), "the size it would have had"
+
+
+def test_a_record_or_event_that_is_too_large_leaves_its_version_behind() -> None:
+    """I8, I22: no gap where something was too large."""
+    members = tuple(
+        GroupMember(
+            member_id=f"m{i}",
+            group_instance_id=None,
+            client_id="c",
+            client_host="h",
+            session_timeout_ms=1,
+            rebalance_timeout_ms=1,
+            assignment=bytes(100_000),
+            assigned=None,
+        )
+        for i in range(70)
+    )
+    group = GroupRecord(
+        group_id="g", state=Phase.STABLE, since_ms=5, generation_id=2, protocol_type=None, protocol_name=None,
+        leader=None, subscribed_topics=None, members=members, version=9,
+    )  # fmt: skip
+    row = to_row(Published("g", ("group", "g"), group, 9), TOPICS)
+    event = decode_event(row.value or b"")
+    assert row.topic == "events"
+    assert isinstance(event, Oversized)
+    assert (event.group_id, event.version, event.at_ms, event.what) == ("g", 9, 5, "group record")
+    expired = OffsetsExpired(
+        group_id="g", version=10, at_ms=6, generation_id=2, partitions=tuple(("t" * 200, i) for i in range(50_000))
+    )
+    event = decode_event(to_row(expired, TOPICS).value or b"")
+    assert isinstance(event, Oversized)
+    assert (event.version, event.what) == (10, "OffsetsExpired")

@@ -1,0 +1,262 @@
+"""An embedded Kafka broker: one KRaft node in a process of its own, bound to the loopback address.
+
+Its folder holds all there is of it: `data`, kept from one start to the next; `broker.log`, whatever the broker says;
+`server.properties` and `log4j2.properties`, written anew at each start from `broker.properties` and `log4j2.properties`
+beside this module.
+"""
+
+import base64
+import random
+import re
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
+
+from streaming.embedded.child import Child
+from streaming.embedded.jars import BROKER, fetch
+from streaming.embedded.java import find_java
+from streaming.errors import BrokerFailed, PortTaken
+
+HOST = "127.0.0.1"
+PORTS = range(20_000, 32_768)  # below those of outgoing connections, so that a restart finds its own one free
+START_ATTEMPTS = 3  # with ports of our own choice, where another program was faster
+START_WAIT_S = 60.0
+STOP_WAIT_S = 20.0
+READY_POLL_S = 0.05
+ANSWER_WAIT_MS = 2_000
+
+_PROBE = {"ready": {"num_partitions": 1, "replication_factor": 1}}  # a topic that is never made
+
+_HERE = Path(__file__).parent
+_FORMAT_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_BROKER_OPTIONS = ("-Xms128m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:+ExitOnOutOfMemoryError")
+_FORMAT = ("kafka.tools.StorageTool", "format", "--config", "server.properties", "--ignore-formatted")
+_LOG_OPTIONS = ("-Dlog4j2.configurationFile=log4j2.properties", "-Djava.awt.headless=true")
+
+# What tells most about a failed start, best first; the last match of the first pattern that matches is shown.
+_TELLING = (
+    re.compile(r"^(?:Caused by: |Exception in thread \S+ )?(?:\w+\.)+\w*(?:Exception|Error): (.+)$", re.MULTILINE),
+    re.compile(r"^\[[^\]]+\] (?:ERROR|FATAL) (.+?)(?: \([\w.$]+\))?$", re.MULTILINE),
+    re.compile(r"^(\S.*)$", re.MULTILINE),
+)
+
+
+class Broker:
+    """One embedded broker: `start`, `stop`, or a `with` block.
+
+    Args:
+        data_dir: The broker's folder; made if missing, reused if it is a broker's already.
+        port: Where clients connect. Unless given: the folder's last one where it is free, or any free one.
+        properties: Kafka's broker properties, which win over ours.
+        die_with_parent: End with our process even if that is killed (on Linux).
+        report: Told in plain sentences what takes time.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        die_with_parent: bool = True,
+        report: Callable[[str], None] | None = None,
+    ) -> None:
+        self.data_dir = data_dir.absolute()
+        self.log_file = self.data_dir / "broker.log"
+        self._port_wanted = port
+        self._port = port
+        self._properties = dict(properties or {})
+        self._die_with_parent = die_with_parent
+        self._report = report or (lambda _: None)
+        self._child: Child | None = None
+
+    def __repr__(self) -> str:
+        return f"<Broker {self._port} {'running' if self.running else 'stopped'} in {self.data_dir}>"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect, known from `start` on; a restart keeps it unless it has been taken meanwhile."""
+        assert self._port is not None, "the broker has not been started"
+        return f"{HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None, "the broker is not running"
+        return self._child.pid
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and not self._child.ended.is_set()
+
+    def start(self) -> Self:
+        """Start the broker and return when it takes requests and creates topics.
+
+        Raises:
+            JavaMissing, JarsUnavailable: what it needs is not there.
+            PortTaken: another program listens on the port that was asked for.
+            BrokerFailed: it ended, or did not answer in time; names its log and the line there that tells most.
+        """
+        assert not self.running, "the broker is running"
+        java, jars = find_java(), fetch(BROKER, report=self._report)
+        self._report("Starting the embedded Kafka broker.")
+        for attempt in range(1, START_ATTEMPTS + 1):
+            port, controller_port = self._choose_ports()
+            try:
+                self._launch(java, jars, port, controller_port)
+                break
+            except PortTaken as error:
+                if self._port_wanted is not None or attempt == START_ATTEMPTS:
+                    raise PortTaken(_port_taken(port)) from error
+            except OSError as error:
+                raise BrokerFailed(
+                    f"The embedded Kafka broker cannot use its folder {self.data_dir} ({error.strerror}):"
+                    f" make room there, or choose another folder."
+                ) from error
+        self._port = port
+        self._report(f"The embedded Kafka broker listens on {self.bootstrap_servers}; its data is in {self.data_dir}.")
+        return self
+
+    def stop(self) -> None:
+        """End the broker in good order, or by force after a while. A broker that is not running is left as it is."""
+        if self._child is not None:
+            self._child.stop(STOP_WAIT_S)
+            self._child = None
+
+    def kill(self) -> None:
+        """End the broker as a crash would."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _choose_ports(self) -> tuple[int, int]:
+        """Choose the clients' port and the controller's.
+
+        Raises:
+            PortTaken: the port that was asked for is not free.
+        """
+        if self._port_wanted is not None and not _is_free(self._port_wanted):
+            raise PortTaken(_port_taken(self._port_wanted))
+        port = self._port_wanted or self._last_port() or _free_port()
+        return port, _free_port(but=port)
+
+    def _last_port(self) -> int | None:
+        """The port of this folder's last start, where it is still free."""
+        file = self.data_dir / "server.properties"
+        if not file.exists():
+            return None
+        last = re.search(rf"^listeners=PLAINTEXT://{HOST}:(\d+)", file.read_text(), re.MULTILINE)
+        return int(last[1]) if last and _is_free(int(last[1])) else None
+
+    def _launch(self, java: Path, jars: Sequence[Path], port: int, controller_port: int) -> None:
+        """Run the broker on these ports until it is ready; leaves no process behind when it fails."""
+        self._write_configuration(port, controller_port)
+        common = ("-cp", ":".join(map(str, jars)), *_LOG_OPTIONS)
+        deadline_s = time.monotonic() + START_WAIT_S
+        log_from = self.log_file.stat().st_size if self.log_file.exists() else 0
+        try:
+            if not (self.data_dir / "data" / "meta.properties").exists():
+                formatter = self._run(java, *_FORMAT_OPTIONS, *common, *_FORMAT, "--cluster-id", _cluster_id())
+                if not formatter.ended.wait(START_WAIT_S) or formatter.exit_code != 0:
+                    raise self._failure(log_from)
+            child = self._run(java, *_BROKER_OPTIONS, *common, "kafka.Kafka", "server.properties")
+            while _cluster_of_ready(port) != self._cluster():
+                if child.ended.wait(READY_POLL_S) or time.monotonic() > deadline_s:
+                    raise self._failure(log_from)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _write_configuration(self, port: int, controller_port: int) -> None:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        ours = {
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        }
+        added = "".join(f"{name}={value}\n" for name, value in (ours | self._properties).items())
+        (self.data_dir / "server.properties").write_text((_HERE / "broker.properties").read_text() + "\n" + added)
+        shutil.copyfile(_HERE / "log4j2.properties", self.data_dir / "log4j2.properties")
+
+    def _run(self, java: Path, *arguments: str) -> Child:
+        self._child = Child(
+            [str(java), *arguments],
+            folder=self.data_dir,
+            log_file=self.log_file,
+            die_with_parent=self._die_with_parent,
+        )
+        return self._child
+
+    def _cluster(self) -> str:
+        """The cluster id that the folder was formatted with; empty where that is damaged, as the broker will tell."""
+        found = re.search(r"^cluster\.id=(.+)$", (self.data_dir / "data" / "meta.properties").read_text(), re.MULTILINE)
+        return found[1] if found else ""
+
+    def _failure(self, log_from: int) -> PortTaken | BrokerFailed:
+        """Say why a start failed, by what the broker wrote to its log since `log_from`."""
+        with self.log_file.open("rb") as log:
+            log.seek(log_from)
+            said = log.read().decode(errors="replace")
+        if "Address already in use" in said:
+            return PortTaken(said)
+        why = _telling_line(said) if not self.running else f"it did not answer within {START_WAIT_S:.0f} s"
+        return BrokerFailed(f"The embedded Kafka broker did not start: {why.rstrip('.')}. Its log is {self.log_file}.")
+
+
+def _telling_line(said: str) -> str:
+    matches = (pattern.findall(said) for pattern in _TELLING)
+    return next((found[-1] for found in matches if found), "it said nothing")
+
+
+def _port_taken(port: int) -> str:
+    return f"Port {port} is taken by another program: stop that program, or choose another port for the broker."
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker does: closed connections may linger
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _free_port(but: int | None = None) -> int:
+    """Draw a free port other than `but`; at random, since two brokers may be starting at once."""
+    return next(port for port in random.sample(PORTS, len(PORTS)) if port != but and _is_free(port))
+
+
+def _cluster_id() -> str:
+    """Make an id as Kafka writes them, not led by a dash, which would look like an option."""
+    return "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+
+
+def _cluster_of_ready(port: int) -> str | None:
+    """Return the cluster id of the broker at `port` once it would create a topic: it has joined its controller then.
+
+    The id tells our broker from another one that was faster to take the port.
+    """
+    try:
+        socket.create_connection((HOST, port), timeout=1.0).close()
+        with KafkaAdminClient(bootstrap_servers=f"{HOST}:{port}", bootstrap_timeout_ms=ANSWER_WAIT_MS) as admin:
+            (probe,) = admin.create_topics(_PROBE, validate_only=True, raise_errors=False)["topics"]
+            ready = for_code(probe["error_code"]) in (NoError, TopicAlreadyExistsError)
+            return str(admin.describe_cluster()["cluster_id"]) if ready else None
+    except (OSError, KafkaError):
+        return None

@@ -1,0 +1,200 @@
+"""Fetches the jars that are not in any Python package, and trusts none that the lock does not name.
+
+A `Bundle` is two files beside this module: `NAME.xml`, what to resolve, for the Apache Ivy that ships inside pyspark;
+`NAME.sha256`, the jars that come of it, as `sha256sum` writes them. Jars are kept in a folder of the user's cache that
+is named for the lock, so that another lock never sees them. Each is checked whenever it is asked for (all in 0.1 s) and
+enters the folder by one rename after it was checked: neither a download cut short nor a second process can do harm.
+
+After a change of a `NAME.xml`, call `write_lock` on its bundle and read what changed.
+"""
+
+import hashlib
+import importlib.util
+import os
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from streaming.embedded.java import find_java
+from streaming.errors import JarsUnavailable
+
+CACHE_VARIABLE = "COORDINATOR_CACHE_DIR"
+RESOLVE_WAIT_S = 900.0  # 45 MB over a slow line
+REPORT_EVERY_JARS = 10
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Jars that are used together: `name` names their two files, `purpose` completes "the jars of ..."."""
+
+    name: str
+    purpose: str
+    folder: Path = Path(__file__).parent
+
+    @property
+    def module_file(self) -> Path:
+        return self.folder / f"{self.name}.xml"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.folder / f"{self.name}.sha256"
+
+
+CONNECTOR = Bundle("connector", "Spark's Kafka connector")
+BROKER = Bundle("broker", "the Kafka broker")
+TOOLS = Bundle("tools", "Kafka's command line tools")  # beside the jars of BROKER, not without them
+
+
+def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | None = None) -> tuple[Path, ...]:
+    """Return the bundle's jars, every one checked against the lock; download those that are missing or damaged.
+
+    Args:
+        cache_dir: Where jars are kept; `COORDINATOR_CACHE_DIR` or the user's cache folder unless given.
+        report: Told in plain sentences what is being downloaded; not called where all jars are there.
+
+    Raises:
+        JarsUnavailable: a jar could not be had, is not in the lock, or is not the one that the lock names.
+        JavaMissing: jars have to be downloaded, and there is no Java to do it.
+    """
+    say = report or (lambda _: None)
+    lock = read_lock(bundle)
+    folder = _folder(bundle, cache_dir or default_cache_dir())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if missing := _missing(lock, folder):
+            _download(bundle, lock, missing, folder, say)
+    except OSError as error:
+        raise JarsUnavailable(
+            f"The jars of {bundle.purpose} cannot be kept in {folder} ({error.strerror}):"
+            f" make room there, or set {CACHE_VARIABLE} to another folder."
+        ) from error
+    return tuple(folder / name for name in lock)
+
+
+def default_cache_dir() -> Path:
+    """Where jars are kept unless told otherwise."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("kafka-group-coordinator"))
+
+
+def read_lock(bundle: Bundle) -> dict[str, str]:
+    """Return the SHA-256 of each jar of the bundle, by file name."""
+    lines = (line.split() for line in bundle.lock_file.read_text().splitlines())
+    return {name: digest for digest, name in lines}
+
+
+def write_lock(bundle: Bundle) -> None:
+    """Resolve the bundle anew and take whatever comes as the lock."""
+    with tempfile.TemporaryDirectory() as scratch:
+        jars = _resolve(bundle, Path(scratch), Path(scratch), print)
+        bundle.lock_file.write_text("".join(f"{_sha256(jar)}  {jar.name}\n" for jar in jars))
+
+
+def _folder(bundle: Bundle, cache_dir: Path) -> Path:
+    return cache_dir / "jars" / f"{bundle.name}-{_sha256(bundle.lock_file)[:12]}"
+
+
+def _download(bundle: Bundle, lock: Mapping[str, str], missing: list[str], folder: Path, say: Report) -> None:
+    """Resolve the bundle beside its folder, check what came, and move in what is missing."""
+    say(f"Fetching the jars of {bundle.purpose} ({len(missing)} files) into {folder}; this is done once.")
+    with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as scratch:
+        _check_all(_resolve(bundle, Path(scratch), folder, say), lock, bundle)
+        for name in missing:
+            os.replace(Path(scratch) / name, folder / name)
+
+
+def _missing(lock: Mapping[str, str], folder: Path) -> list[str]:
+    """Name the jars that `folder` lacks, after deleting those that are not what the lock says."""
+    damaged = [name for name in lock if (folder / name).exists() and _sha256(folder / name) != lock[name]]
+    for name in damaged:
+        (folder / name).unlink(missing_ok=True)
+    return [name for name in lock if not (folder / name).exists()]
+
+
+def _check_all(jars: list[Path], lock: Mapping[str, str], bundle: Bundle) -> None:
+    """Refuse a download that is not, jar for jar, what the lock names; none of it is kept."""
+    unknown = sorted({jar.name for jar in jars} - set(lock))
+    absent = sorted(set(lock) - {jar.name for jar in jars})
+    wrong = [jar.name for jar in jars if jar.name in lock and _sha256(jar) != lock[jar.name]]
+    faults = {"not in the lock": unknown, "not delivered": absent, "not the file that the lock names": wrong}
+    found = "; ".join(f"{what}: {', '.join(names)}" for what, names in faults.items() if names)
+    if found:
+        raise JarsUnavailable(
+            f"The downloaded jars of {bundle.purpose} were refused and deleted ({found}):"
+            f" try again, and if it happens again do not trust where they come from."
+        )
+
+
+def _resolve(bundle: Bundle, scratch: Path, folder: Path, say: Report) -> list[Path]:
+    """Let Ivy download the bundle's jars into `scratch`, and return them by name.
+
+    Raises:
+        JarsUnavailable: Ivy failed; names its cause, and `folder`, where jars may be put by hand.
+    """
+    command = [
+        *(find_java(), "-jar", _ivy(), "-cache", scratch / "ivy", "-ivy", bundle.module_file),
+        *("-types", "jar", "bundle", "-retrieve", f"{scratch}/[artifact]-[revision].[ext]"),
+    ]
+    with subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as ivy:
+        bound = threading.Timer(RESOLVE_WAIT_S, ivy.kill)
+        bound.start()
+        try:
+            lines = _read(ivy, say)
+        finally:
+            bound.cancel()
+    if ivy.returncode != 0:
+        raise JarsUnavailable(
+            f"The jars of {bundle.purpose} could not be downloaded ({_cause(lines)}): go online and try again,"
+            f" or put the jars that {bundle.lock_file} names into {folder} by hand."
+        )
+    return sorted(scratch.glob("*.jar"))
+
+
+def _ivy() -> Path:
+    """Find the Apache Ivy that ships inside pyspark, without the cost of importing pyspark."""
+    spec = importlib.util.find_spec("pyspark")
+    homes = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    if spark_home := os.environ.get("SPARK_HOME"):
+        homes.append(Path(spark_home))
+    for ivy in (jar for home in homes for jar in sorted(home.glob("jars/ivy-*.jar"))):
+        return ivy
+    raise JarsUnavailable(
+        "Apache Ivy was not found among pyspark's jars: install pyspark, or set SPARK_HOME to Spark's."
+    )
+
+
+def _read(ivy: subprocess.Popen[str], say: Report) -> list[str]:
+    """Return what Ivy prints, saying now and then how far it has come."""
+    assert ivy.stdout is not None
+    lines, done = [], 0
+    for line in ivy.stdout:
+        lines.append(line.strip())
+        if lines[-1].startswith("[SUCCESSFUL"):
+            done += 1
+            if done % REPORT_EVERY_JARS == 0:
+                say(f"{done} jars fetched.")
+    return lines
+
+
+def _cause(lines: list[str]) -> str:
+    """Pick the line of Ivy's report that tells a person most."""
+    for pattern in (r"\((java[\w.]+(?:Exception|Error): .+)\)", r":: (\S+: not found)", r"(.*\b(?:ERROR|FAILED)\b.*)"):
+        for line in lines:
+            if found := re.search(pattern, line):
+                return found[1]
+    return next((line for line in reversed(lines) if line), f"no end after {RESOLVE_WAIT_S:.0f} s")
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

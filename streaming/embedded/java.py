@@ -1,0 +1,57 @@
+"""Finds the Java that Spark and Kafka run on.
+
+`JAVA_HOME` decides where it is set, since Spark's own scripts look there first; otherwise the first `java` on `PATH`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from streaming.errors import JavaMissing
+
+RELEASE_MIN = 17  # Spark 4 and Kafka 4 brokers run on no older one
+VERSION_WAIT_S = 30.0  # a cold JVM on a busy machine
+
+_ADVICE = f"install Java {RELEASE_MIN} or newer, or set JAVA_HOME to the folder of one"
+
+
+def find_java() -> Path:
+    """Find a `java` program that is new enough.
+
+    Raises:
+        JavaMissing: there is none, it does not run, or it is older than Java 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = _in_home(home) if home else _on_path()
+    release = _release(java)
+    if release < RELEASE_MIN:
+        raise JavaMissing(f"Java {release} at {java} is too old: {_ADVICE}.")
+    return java
+
+
+def _in_home(home: str) -> Path:
+    java = shutil.which("java", path=str(Path(home) / "bin"))
+    if java is None:
+        raise JavaMissing(f"JAVA_HOME is {home}, where there is no bin/java: {_ADVICE}, or unset it to use PATH.")
+    return Path(java)
+
+
+def _on_path() -> Path:
+    java = shutil.which("java")
+    if java is None:
+        raise JavaMissing(f"Java was not found: {_ADVICE}.")
+    return Path(java)
+
+
+def _release(java: Path) -> int:
+    """Ask `java` for its feature release: 17 for `17.0.15`, 8 for `1.8.0_402`."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_WAIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JavaMissing(f"{java} does not run ({error}): {_ADVICE}.") from error
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    if found is None:
+        raise JavaMissing(f"{java} does not say which version it is: {_ADVICE}.")
+    return int(found[1])

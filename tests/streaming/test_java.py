@@ -1,0 +1,79 @@
+"""Finding Java, and saying what to do where it is missing or too old."""
+
+from pathlib import Path
+
+import pytest
+
+from streaming.embedded.java import find_java
+from streaming.errors import JavaMissing
+
+
+def a_java(home: Path, *says: str) -> Path:
+    """Put a `java` into `home` that answers `-version` as told."""
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in says))
+    java.chmod(0o755)
+    return java
+
+
+def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = a_java(tmp_path / "chosen", 'openjdk version "21.0.4" 2024-07-16')
+    other = a_java(tmp_path / "other", 'openjdk version "17.0.15" 2025-04-15')
+    monkeypatch.setenv("PATH", str(other.parent))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "chosen"))
+    assert find_java() == chosen
+    monkeypatch.delenv("JAVA_HOME")
+    assert find_java() == other
+
+
+def test_the_version_is_found_behind_what_java_says_of_its_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = a_java(tmp_path, "Picked up JAVA_TOOL_OPTIONS: -Xmx9g", 'openjdk version "25" 2025-09-16')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert find_java() == java
+
+
+def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaMissing) as caught:
+        find_java()
+    assert str(caught.value) == ("Java was not found: install Java 17 or newer, or set JAVA_HOME to the folder of one.")
+
+
+def test_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing) as caught:
+        find_java()
+    assert str(caught.value) == (
+        f"JAVA_HOME is {tmp_path}, where there is no bin/java: install Java 17 or newer,"
+        " or set JAVA_HOME to the folder of one, or unset it to use PATH."
+    )
+
+
+@pytest.mark.parametrize(
+    ("says", "release"),
+    [
+        ('openjdk version "11.0.22" 2024-01-16', 11),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "16" 2021-03-16', 16),
+    ],
+)
+def test_an_old_java(says: str, release: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = a_java(tmp_path, says)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing) as caught:
+        find_java()
+    assert str(caught.value) == (
+        f"Java {release} at {java} is too old: install Java 17 or newer, or set JAVA_HOME to the folder of one."
+    )
+
+
+@pytest.mark.parametrize("says", [(), ("The operation couldn't be completed",)])
+def test_something_that_is_not_java(says: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = a_java(tmp_path, *(line.replace("'", "") for line in says))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing, match=f"^{java} does not say which version it is: install Java 17"):
+        find_java()

@@ -1,0 +1,129 @@
+"""The four topics on a real broker: made, checked, refused."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient
+
+from streaming import topics as module
+from streaming.embedded import Broker
+from streaming.errors import BrokerUnreachable, TopicMismatch, TopicRefused
+from streaming.settings import Settings
+from streaming.topics import ensure, layout, topic_ids
+
+PREFIXES = (f"topics-{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def settings(broker: Broker) -> Callable[..., Settings]:
+    """Make settings for topics that no other test has."""
+    prefix = next(PREFIXES)
+
+    def make(**changed: Any) -> Settings:
+        few = {"request_partitions": 4, "reply_partitions": 2, "replication_factor": 1}
+        return Settings(**{"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": prefix} | few | changed)
+
+    return make
+
+
+@pytest.fixture
+def admin(broker: Broker) -> Iterator[Any]:
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as client:
+        yield client
+
+
+def create(admin: Any, name: str, partitions: int, **config: str) -> None:
+    configs = {setting.replace("_", "."): value for setting, value in config.items()}
+    admin.create_topics({name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True)
+
+
+def delete(admin: Any, name: str) -> None:
+    admin.delete_topics([name])
+    deadline_s = time.monotonic() + 10.0
+    while admin.describe_topics([name])[0]["partitions"]:
+        assert time.monotonic() < deadline_s
+
+
+def test_missing_topics_are_made_and_then_found(settings: Callable[..., Settings]) -> None:
+    told: list[str] = []
+    topics = ensure(settings(), report=told.append)
+    assert topics == layout(settings())
+    assert told == [f"Creating the topics {', '.join(topic.name for topic in topics)}."]
+    assert ensure(settings(), report=told.append) == topics
+    assert len(told) == 1
+
+
+def test_what_we_set_is_what_the_broker_has(settings: Callable[..., Settings], admin: Any) -> None:
+    for topic in ensure(settings()):
+        (described,) = admin.describe_topics([topic.name])
+        assert len(described["partitions"]) == topic.partitions
+        assert all(partition["leader_id"] >= 0 for partition in described["partitions"])
+        resource = module.ConfigResource(module.ConfigResourceType.TOPIC, topic.name)
+        found = admin.describe_configs([resource], config_filter="all")["topic"][topic.name]
+        assert {name: found[name]["value"] for name in topic.config} == topic.config
+
+
+def test_two_services_may_make_them_at_once(settings: Callable[..., Settings]) -> None:
+    with ThreadPoolExecutor() as pool:
+        made = list(pool.map(ensure, [settings()] * 3))
+    assert made == [layout(settings())] * 3
+
+
+def test_every_mismatch_of_every_topic_is_told_at_once(settings: Callable[..., Settings], admin: Any) -> None:
+    requests, replies, groups, events = layout(settings())
+    create(admin, requests.name, 3, message_timestamp_type="CreateTime")
+    create(admin, replies.name, 5, cleanup_policy="delete")
+    create(admin, groups.name, 4, cleanup_policy="compact,delete")
+    create(admin, events.name, 4, cleanup_policy="compact")
+    with pytest.raises(TopicMismatch) as caught:
+        ensure(settings())
+    assert str(caught.value) == (
+        f"{requests.name} has 3 partitions where request_partitions is 4;"
+        f" {requests.name} has message.timestamp.type=CreateTime where LogAppendTime is needed;"
+        f" {replies.name} has 5 partitions where reply_partitions is 2;"
+        f" {groups.name} has cleanup.policy=compact,delete where compact is needed;"
+        f" {events.name} has cleanup.policy=compact where delete or compact,delete is needed:"
+        " alter the topics or the settings, or choose a topic_prefix that is not in use."
+    )
+
+
+def test_what_the_user_chose_is_left_as_it_is(settings: Callable[..., Settings], admin: Any) -> None:
+    requests, _, _, events = layout(settings())
+    create(admin, requests.name, 4, message_timestamp_type="LogAppendTime", retention_ms="3600000")
+    create(admin, events.name, 4, cleanup_policy="delete,compact")
+    ensure(settings())
+
+
+def test_more_copies_than_brokers(settings: Callable[..., Settings]) -> None:
+    with pytest.raises(TopicRefused) as caught:
+        ensure(settings(replication_factor=3))
+    assert str(caught.value).startswith(f"The brokers did not create the topic {layout(settings()).requests.name} (")
+    assert str(caught.value).endswith("): set replication_factor to the number of brokers or less.")
+
+
+def test_a_topic_made_again_has_another_id(settings: Callable[..., Settings], admin: Any) -> None:
+    topics = ensure(settings())
+    before = topic_ids(settings())
+    assert set(before) == {topic.name for topic in topics}
+    assert topic_ids(settings()) == before
+    delete(admin, topics.events.name)
+    with pytest.raises(TopicRefused) as caught:
+        topic_ids(settings())
+    assert str(caught.value).endswith(": start the coordinator once, which creates it.")
+    ensure(settings())
+    after = topic_ids(settings())
+    assert {name for name in before if before[name] != after[name]} == {topics.events.name}
+
+
+def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_WAIT_MS", 300)
+    with pytest.raises(BrokerUnreachable) as caught:
+        ensure(Settings(bootstrap_servers="127.0.0.1:9"))
+    assert str(caught.value) == (
+        "No Kafka broker answers at 127.0.0.1:9:"
+        " start one there, or correct bootstrap_servers and the security settings."
+    )
