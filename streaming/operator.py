@@ -19,7 +19,7 @@ from streaming.records import OutputTopics, decode_request, to_row
 INPUT_COLUMNS = ("shard", "offset", "at_ms", "value")
 
 OUTPUT_SCHEMA = (
-    "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, "
+    "topic string, partition int, key binary, value binary, headers array<struct<key: string, value: binary>>, "
     "tally struct<shard: int, groups: int, members: int, requests: int, oldest_ms: bigint>"
 )
 """Records to write; and in each shard's last row no record but a tally for the progress report.
@@ -27,6 +27,8 @@ OUTPUT_SCHEMA = (
 `groups` and `members` are what the shard holds, `requests` what it was asked in this batch, and `oldest_ms` how long
 the first of these had waited when the batch was planned.
 """
+
+OUTPUT_COLUMNS = ["topic", "partition", "key", "value", "headers", "tally"]
 
 STATE_SCHEMA = "shard binary"
 
@@ -50,14 +52,16 @@ class ShardOperator:
         """
         now_ms = state.getCurrentProcessingTimeMs()
         stored = state.getOption
-        shard = Shard(int(key[0]), self.partitions, self.secret, self.config, stored[0] if stored else None)
+        number = int(key[0])
+        shard = Shard(number, self.partitions, self.secret, self.config, stored[0] if stored else None)
         log = _log(frames)
         outputs = shard.step(log, now_ms)
         self._keep(shard, state, now_ms)
-        rows: list[tuple[Any, ...]] = [(*to_row(output, self.topics), None) for output in outputs]
+        rows: list[tuple[Any, ...]] = [(*to_row(output, self.topics, number), None) for output in outputs]
         oldest_ms = now_ms - log[0].at_ms if log else None
-        rows.append((None, None, None, None, (int(key[0]), len(shard.group_ids), shard.members, len(log), oldest_ms)))
-        yield pd.DataFrame(rows, columns=["topic", "key", "value", "headers", "tally"])
+        tally = number, len(shard.group_ids), shard.members, len(log), oldest_ms
+        rows.append((None, None, None, None, None, tally))
+        yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
 
     def _keep(self, shard: Shard, state: GroupState, now_ms: int) -> None:
         if not shard.group_ids:

@@ -159,9 +159,8 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
         .groupBy("shard")
         .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
     )
-    return (
-        observed(answered, settings.replies_topic).where("topic is not null").select("topic", "key", "value", "headers")
-    )
+    records = observed(answered, settings.replies_topic).where("topic is not null")
+    return records.select("topic", "partition", "key", "value", "headers")
 
 
 class Coordinator:

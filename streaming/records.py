@@ -41,9 +41,15 @@ _sender_decoder = msgspec.json.Decoder(_Sender)
 
 
 class Row(NamedTuple):
-    """A record to be written: topic, key, value (None for a tombstone) and headers."""
+    """A record to be written.
+
+    Args:
+        partition: None where the key's hash decides.
+        value: None for a tombstone.
+    """
 
     topic: str
+    partition: int | None
     key: bytes
     value: bytes | None
     headers: list[tuple[str, bytes]] | None = None
@@ -91,22 +97,25 @@ def encode_request(request: Request) -> bytes:
 # -- what goes out -----------------------------------------------------------------------------------------------------
 
 
-def to_row(output: Output, topics: OutputTopics) -> Row:
-    """Turn an output into the record that holds it, or where that is too large, into one that says so."""
-    row = _row(output, topics)
+def to_row(output: Output, topics: OutputTopics, shard: int) -> Row:
+    """Turn an output into the record that holds it, or where that is too large, into one that says so.
+
+    All that a shard publishes is in the partition of its own number, so a group's records stand in one partition.
+    """
+    row = _row(output, topics, shard)
     if row.value is not None and len(row.value) > RECORD_BYTES_MAX:
-        return _row(_instead_of(output, len(row.value)), topics)
+        return _row(_instead_of(output, len(row.value)), topics, shard)
     return row
 
 
-def _row(output: Output, topics: OutputTopics) -> Row:
+def _row(output: Output, topics: OutputTopics, shard: int) -> Row:
     if isinstance(output, Reply):
-        return Row(topics.replies, output.to.encode(), _encode(output.answer))
+        return Row(topics.replies, None, output.to.encode(), _encode(output.answer))
     if isinstance(output, Published):
         if output.record is None:
-            return Row(topics.groups, _encode(output.key), None, [("version", str(output.version).encode())])
-        return Row(topics.groups, _encode(output.key), _encode(output.record))
-    return Row(topics.events, (output.group_id or "").encode(), _encode(output))
+            return Row(topics.groups, shard, _encode(output.key), None, [("version", str(output.version).encode())])
+        return Row(topics.groups, shard, _encode(output.key), _encode(output.record))
+    return Row(topics.events, shard, (output.group_id or "").encode(), _encode(output))
 
 
 def _instead_of(output: Output, size: int) -> Output:

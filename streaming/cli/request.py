@@ -34,15 +34,11 @@ def ask(settings: Settings, what: str, fields: list[str], group: str | None, tim
         NotARequest: names the field that is wrong.
         UserError: no reply came in time, or no broker answers.
     """
-    wanted = put_together(what, fields, group)
-    with Transport(settings) as transport:
-        wanted["request_id"] = wanted.get("request_id") or transport.next_request_id()
-        wanted["reply_to"] = transport.inbox
-        decoded = decode_request(json.dumps(wanted).encode())
-        if isinstance(decoded, Unreadable):
-            raise NotARequest(f"{decoded.why}; `coordinator schema requests` shows every field.")
-        answer = transport.ask(decoded, timeout_s)
-    return dict(msgspec.to_builtins(answer))
+    request = decode_request(json.dumps(put_together(what, fields, group)).encode())
+    if isinstance(request, Unreadable):
+        raise NotARequest(f"{request.why}; `coordinator schema requests` shows every field.")
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
+        return dict(msgspec.to_builtins(transport.ask(request, timeout_s)))
 
 
 def put_together(what: str, fields: list[str], group: str | None) -> dict[str, Any]:
@@ -55,7 +51,8 @@ def put_together(what: str, fields: list[str], group: str | None) -> dict[str, A
             raise NotARequest(f"The request is not JSON: {error}.") from None
     else:
         wanted = {"kind": text.strip()}
-    wanted = {"client_id": "by-hand", **DEFAULTS.get(wanted.get("kind", ""), {}), **wanted}
+    asker = {"request_id": "", "reply_to": "", "client_id": "by-hand"}  # the transport fills the first two in
+    wanted = {**asker, **DEFAULTS.get(wanted.get("kind", ""), {}), **wanted}
     for field in fields:
         name, equals, value = field.partition("=")
         if not equals:

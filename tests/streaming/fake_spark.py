@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from streaming.operator import INPUT_COLUMNS, ShardOperator
+from streaming.operator import INPUT_COLUMNS, OUTPUT_COLUMNS, ShardOperator
 
 SCHEMA = StructType([StructField("shard", BinaryType())])
 NO_TIMEOUT = -1
@@ -38,7 +38,7 @@ class FakeSpark:
         frames = [self._call(shard, rows, now_ms) for shard, rows in by_shard.items()]
         due = [shard for shard, (_, at) in self.store.items() if at != NO_TIMEOUT and at < now_ms]
         frames += [self._call(shard, [], now_ms) for shard in due]
-        return pd.concat(frames) if frames else pd.DataFrame(columns=["topic", "key", "value", "headers", "tally"])
+        return pd.concat(frames) if frames else pd.DataFrame(columns=OUTPUT_COLUMNS)
 
     def _call(self, shard: int, rows: list[Record], now_ms: int) -> pd.DataFrame:
         self.calls.append(shard)

@@ -61,20 +61,21 @@ def test_repeated_fields_count_once_the_last_one() -> None:
     assert again.generation_id == 2
 
 
-def test_replies_go_under_their_inbox_and_events_under_their_group() -> None:
-    reply = to_row(Reply("inbox", HeartbeatAnswer(request_id="1")), TOPICS)
-    assert (reply.topic, reply.key) == ("replies", b"inbox")
+def test_replies_go_under_their_inbox_and_events_under_their_group_in_its_shards_partition() -> None:
+    """S20."""
+    reply = to_row(Reply("inbox", HeartbeatAnswer(request_id="1")), TOPICS, 3)
+    assert (reply.topic, reply.partition, reply.key) == ("replies", None, b"inbox")
     assert decode_answer(reply.value or b"") == HeartbeatAnswer(request_id="1")
     deleted = GroupDeleted(group_id="g", version=3, at_ms=5, generation_id=1, why="over")
-    event = to_row(deleted, TOPICS)
-    assert (event.topic, event.key) == ("events", b"g")
+    event = to_row(deleted, TOPICS, 3)
+    assert (event.topic, event.partition, event.key) == ("events", 3, b"g")
     assert decode_event(event.value or b"") == deleted
 
 
 def test_a_tombstone_has_no_value_and_carries_its_version_in_a_header() -> None:
     """I8: also what ends is counted."""
-    row = to_row(Published("g", ("offset", "g", "t", 3), None, 17), TOPICS)
-    assert (row.topic, row.key, row.value) == ("groups", b'["offset","g","t",3]', None)
+    row = to_row(Published("g", ("offset", "g", "t", 3), None, 17), TOPICS, 3)
+    assert (row.topic, row.partition, row.key, row.value) == ("groups", 3, b'["offset","g","t",3]', None)
     assert row.headers == [("version", b"17")]
 
 
@@ -85,7 +86,7 @@ def test_keys_cannot_be_forged_by_a_groups_name(group_id: str) -> None:
         group_id=group_id, topic="t", partition=0, offset=1, leader_epoch=-1, metadata="", commit_timestamp_ms=0,
         expire_timestamp_ms=None, generation_id=1, member_id="m", version=1,
     )  # fmt: skip
-    row = to_row(Published(group_id, ("offset", group_id, "t", 0), record, 1), TOPICS)
+    row = to_row(Published(group_id, ("offset", group_id, "t", 0), record, 1), TOPICS, 3)
     assert decode_group_record(row.key, row.value) == (("offset", group_id, "t", 0), record)
 
 
@@ -113,7 +114,7 @@ def test_the_schema_of_groups_tells_every_field_of_a_group() -> None:
 def test_a_reply_that_is_too_large_says_so_instead() -> None:
     """I22: an output beyond a record's bound must not stop the query."""
     members = tuple(JoinedMember(f"member-{i}", None, bytes(100_000)) for i in range(70))
-    row = to_row(Reply("inbox", JoinGroupAnswer(request_id="1", members=members)), TOPICS)
+    row = to_row(Reply("inbox", JoinGroupAnswer(request_id="1", members=members)), TOPICS, 3)
     answer = decode_answer(row.value or b"")
     assert isinstance(answer, ErrorAnswer)
     assert (answer.request_id, answer.error) == ("1", "UNKNOWN_SERVER_ERROR")
@@ -139,7 +140,7 @@ def test_a_record_or_event_that_is_too_large_leaves_its_version_behind() -> None
         group_id="g", state=Phase.STABLE, since_ms=5, generation_id=2, protocol_type=None, protocol_name=None,
         leader=None, subscribed_topics=None, members=members, version=9,
     )  # fmt: skip
-    row = to_row(Published("g", ("group", "g"), group, 9), TOPICS)
+    row = to_row(Published("g", ("group", "g"), group, 9), TOPICS, 3)
     event = decode_event(row.value or b"")
     assert row.topic == "events"
     assert isinstance(event, Oversized)
@@ -147,6 +148,6 @@ def test_a_record_or_event_that_is_too_large_leaves_its_version_behind() -> None
     expired = OffsetsExpired(
         group_id="g", version=10, at_ms=6, generation_id=2, partitions=tuple(("t" * 200, i) for i in range(50_000))
     )
-    event = decode_event(to_row(expired, TOPICS).value or b"")
+    event = decode_event(to_row(expired, TOPICS, 3).value or b"")
     assert isinstance(event, Oversized)
     assert (event.version, event.what) == (10, "OffsetsExpired")

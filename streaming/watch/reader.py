@@ -1,0 +1,162 @@
+"""Reading the two output topics as they grow: each record once, as a line, and a line for what is missing."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from coordinator.outputs import GroupRecord, OffsetRecord
+from streaming.client.errors import NoCoordinator
+from streaming.errors import BrokerUnreachable
+from streaming.records import decode_event, decode_group_record
+from streaming.settings import Settings
+from streaming.watch.versions import Versions
+from streaming.watch.words import Gap, Line, Record, Tombstone, Unreadable, to_line
+
+POLL_MS = 200
+
+
+class Fetched(NamedTuple):
+    """A Kafka record of one of the two topics.
+
+    Args:
+        topic: `groups` or `events`.
+        is_history: It was there before the reading began.
+    """
+
+    topic: str
+    record: Any
+    is_history: bool
+
+
+class Reader:
+    """Turns records of the two topics into lines: each one once, and a line for what is missing.
+
+    Args:
+        groups: Whose records to show; None for everybody's.
+    """
+
+    def __init__(self, groups: Collection[str] | None = None) -> None:
+        self._groups = groups
+        self._versions: dict[str, Versions] = {}
+
+    def read(self, records: Iterable[Fetched]) -> Iterator[Line]:
+        """Put the Kafka records of one poll into words, in the order in which they were written."""
+        decoded = [(fetched, _decode(fetched)) for fetched in records]
+        decoded.sort(key=lambda pair: (pair[0].record.timestamp, getattr(pair[1], "version", None) or 0))
+        for fetched, record in decoded:
+            yield from self._read_one(fetched, record)
+
+    def _read_one(self, fetched: Fetched, record: Any) -> Iterator[Line]:
+        timestamp_ms = fetched.record.timestamp
+        group_id, version = getattr(record, "group_id", None), getattr(record, "version", None)
+        if self._groups is not None and group_id not in self._groups:
+            return
+        if group_id is not None and version is not None:
+            versions = self._versions.setdefault(group_id, Versions())
+            fingerprint = hash((fetched.record.key, fetched.record.value))
+            gaps = versions.take(fetched.topic, version, fingerprint, is_history=fetched.is_history)
+            if gaps is None:
+                return
+            yield from (to_line(Gap(group_id, first, last), timestamp_ms) for first, last in gaps)
+        yield to_line(record, _at_ms(record, timestamp_ms))
+
+
+def _decode(fetched: Fetched) -> Record:
+    record = fetched.record
+    try:
+        return _decode_event(record) if fetched.topic == "events" else _decode_group(record)
+    except ValueError as error:
+        return Unreadable(f"{record.topic}-{record.partition}@{record.offset}", str(error))
+
+
+def _decode_event(record: Any) -> Record:
+    return decode_event(record.value or b"")
+
+
+def _decode_group(record: Any) -> GroupRecord | OffsetRecord | Tombstone:
+    key, read = decode_group_record(record.key, record.value)
+    if read is not None:
+        return read
+    version = next((int(value) for name, value in record.headers if name == "version"), None)
+    _, group_id, *which = key
+    topic, partition = which or (None, None)
+    return Tombstone(str(group_id), topic, partition, version)  # type: ignore[arg-type]
+
+
+def _at_ms(read: Record, timestamp_ms: int) -> int:
+    match read:
+        case GroupRecord():
+            return read.since_ms
+        case OffsetRecord():
+            return read.commit_timestamp_ms
+        case Tombstone() | Gap() | Unreadable():
+            return timestamp_ms
+    return read.at_ms
+
+
+def follow(
+    settings: Settings,
+    *,
+    groups: Collection[str] | None = None,
+    from_beginning: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Line]:
+    """Read both topics as they grow.
+
+    Args:
+        groups: Whose records to show; None for everybody's.
+        from_beginning: Show first what is there already; otherwise only what comes from now on.
+        stop: Asked several times a second; for the first time when the place to read from is settled.
+
+    Raises:
+        BrokerUnreachable: no broker answers.
+        NoCoordinator: the topics are not there.
+    """
+    names = {settings.groups_topic: "groups", settings.events_topic: "events"}
+    reader = Reader(groups)
+    with closing(_open(settings)) as consumer:
+        ends = _start(consumer, settings, list(names), from_beginning=from_beginning)
+        while not stop():
+            batches = consumer.poll(timeout_ms=POLL_MS)
+            yield from reader.read(
+                Fetched(names[partition.topic], record, is_history=record.offset < ends[partition])
+                for partition, batch in batches.items()
+                for record in batch
+            )
+
+
+def _open(settings: Settings) -> Any:
+    try:
+        return KafkaConsumer(
+            **settings.kafka_client_arguments(),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            allow_auto_create_topics=False,
+        )
+    except KafkaError as error:
+        raise BrokerUnreachable(
+            f"No Kafka broker answers at {settings.bootstrap_servers} ({error}):"
+            f" start one there, or correct bootstrap_servers and the security settings."
+        ) from error
+
+
+def _start(consumer: Any, settings: Settings, topics: list[str], *, from_beginning: bool) -> dict[TopicPartition, int]:
+    """Take all partitions; returns where each one ends now."""
+    partitions = [TopicPartition(topic, p) for topic in topics for p in consumer.partitions_for_topic(topic)]
+    if missing := [topic for topic in topics if topic not in {p.topic for p in partitions}]:
+        raise NoCoordinator(
+            f"There is no topic {missing[0]} at {settings.bootstrap_servers}:"
+            f" start the coordinator, which creates it, or correct the topic prefix."
+        )
+    consumer.assign(partitions)
+    ends: dict[TopicPartition, int] = consumer.end_offsets(partitions)
+    if from_beginning:
+        consumer.seek_to_beginning()
+    else:
+        for partition, end in ends.items():
+            consumer.seek(partition, end)
+    return ends

@@ -1,0 +1,214 @@
+"""Records of the output topics, in words for people.
+
+Ids are chosen by strangers: whatever could move a cursor or hide text is shown escaped.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from coordinator.outputs import (
+    AnyEvent,
+    AssignmentChanged,
+    CommitRejected,
+    GroupDeleted,
+    GroupEmptied,
+    GroupMember,
+    GroupRecord,
+    MemberExpired,
+    MemberJoined,
+    MemberLeft,
+    OffsetRecord,
+    OffsetsExpired,
+    RebalanceCompleted,
+    RebalanceStarted,
+    Rejected,
+)
+from coordinator.phases import Phase
+
+
+class Tombstone(Struct, frozen=True):
+    """A record that ends a key of `groups`: a group, or one of its offsets."""
+
+    group_id: str
+    topic: str | None
+    partition: int | None
+    version: int | None
+
+
+class Gap(Struct, frozen=True):
+    """Versions that a group has published and no topic shows."""
+
+    group_id: str
+    first: int
+    last: int
+
+
+class Unreadable(Struct, frozen=True):
+    """A record that this program does not understand: perhaps it is older than the coordinator."""
+
+    place: str
+    why: str
+
+
+Record = AnyEvent | GroupRecord | OffsetRecord | Tombstone | Gap | Unreadable
+
+
+class Line(NamedTuple):
+    """A record, in words.
+
+    Args:
+        at_ms: When it happened, Unix milliseconds; None where nobody can say.
+        text: Fit to be printed on one line, whatever the ids in it are.
+        record: What it was made from.
+    """
+
+    at_ms: int | None
+    group_id: str | None
+    text: str
+    record: Record
+
+    def __str__(self) -> str:
+        return f"{clock(self.at_ms)}  {escape(self.group_id or '-')}  {self.text}"
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def escape(text: str) -> str:
+    """Show what a terminal would act on, or not show at all, as Python writes it: `\\x1b`."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def clock(at_ms: int | None) -> str:
+    """Write a time of day, to the millisecond, where this program runs."""
+    if at_ms is None:
+        return "--:--:--.---"
+    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%H:%M:%S.%f")[:-3]
+
+
+def duration(wait_ms: int) -> str:
+    """Write how long something took."""
+    return f"{wait_ms} ms" if wait_ms < 1_000 else f"{wait_ms / 1_000:.1f} s"
+
+
+_SUFFIX = re.compile(r"-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+
+
+def brief(member_id: str | None) -> str:
+    """Name a member by its client id and as much of the rest as it takes to tell namesakes apart."""
+    if member_id is None:
+        return "nobody"
+    return escape(_SUFFIX.sub(r"-\1", member_id))
+
+
+def spans(numbers: Collection[int]) -> str:
+    """Write numbers as a person would: `0-2 5`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _partitions(assigned: Mapping[str, Collection[int]]) -> str:
+    return ", ".join(f"{escape(topic)} {spans(each)}" for topic, each in sorted(assigned.items()) if each) or "nothing"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _reason(reason: str | None) -> str:
+    return f' ("{escape(reason)}")' if reason else ""
+
+
+def _names(member_ids: Collection[str]) -> str:
+    return ", ".join(map(brief, member_ids)) or "nobody"
+
+
+def _share(member: GroupMember) -> str:
+    if member.assigned is None:
+        return f"{brief(member.member_id)}: {len(member.assignment)} bytes"
+    return f"{brief(member.member_id)}: {_partitions(member.assigned)}"
+
+
+def _group(record: GroupRecord) -> str:
+    text = f"{record.state.value}, generation {record.generation_id}"
+    if record.state is not Phase.STABLE:
+        return f"{text}, {_count(len(record.members), 'member')}"
+    return f"{text}, led by {brief(record.leader)} | " + " | ".join(map(_share, record.members))
+
+
+def _offset(record: OffsetRecord) -> str:
+    by = f" by {brief(record.member_id)}" if record.member_id else ""
+    metadata = f" ({escape(record.metadata)})" if record.metadata else ""
+    return f"offset {record.offset} committed for {escape(record.topic)}-{record.partition}{by}{metadata}"
+
+
+def _started(event: RebalanceStarted) -> str:
+    who = f" by {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
+    cause = escape(event.cause).replace("_", " ")
+    return f"rebalance: {cause}{who}{_reason(event.reason)}; joins until {clock(event.joins_until_ms)} at most"
+
+
+def _completed(event: RebalanceCompleted) -> str:
+    took = f"in {duration(event.duration_ms)} (joins {event.joins_ms} ms, plan {event.syncs_ms} ms)"
+    changes = [f"{verb} {_names(ids)}" for verb, ids in (("joined", event.joined), ("gone", event.gone)) if ids]
+    return "; ".join([f"rebalanced {took}, {_count(len(event.members_after), 'member')}", *changes])
+
+
+def _handovers(event: AssignmentChanged) -> str:
+    moves: dict[tuple[str | None, str | None, str], list[int]] = {}
+    for h in event.handovers:
+        moves.setdefault((h.before, h.after, h.topic), []).append(h.partition)
+    return "; ".join(
+        f"{escape(topic)} {spans(numbers)} from {brief(before)} to {brief(after)}"
+        for (before, after, topic), numbers in moves.items()
+    )
+
+
+def _expired(event: MemberExpired) -> str:
+    silence = f" after {duration(event.silence_ms)} of silence" if event.silence_ms is not None else ""
+    return f"{brief(event.member_id)} was dropped: {escape(event.why).replace('_', ' ')}{silence}"
+
+
+def _commit_rejected(event: CommitRejected) -> str:
+    claimed = f"generation {event.claimed_generation_id}, the group is in {event.generation_id}"
+    return f"commit of {brief(event.member_id)} refused: {escape(event.error)} ({claimed})"
+
+
+def _tombstone(record: Tombstone) -> str:
+    return (
+        "group forgotten" if record.topic is None else f"offset of {escape(record.topic)}-{record.partition} forgotten"
+    )
+
+
+_WORDS: dict[type, Callable[[Any], str]] = {
+    GroupRecord: _group,
+    OffsetRecord: _offset,
+    RebalanceStarted: _started,
+    RebalanceCompleted: _completed,
+    AssignmentChanged: _handovers,
+    MemberJoined: lambda e: f"{brief(e.member_id)} joined from {escape(e.client_host) or '?'}{_reason(e.reason)}",
+    MemberLeft: lambda e: f"{brief(e.member_id)} left{_reason(e.reason)}",
+    MemberExpired: _expired,
+    CommitRejected: _commit_rejected,
+    OffsetsExpired: lambda e: f"{_count(len(e.partitions), 'offset')} expired",
+    GroupEmptied: lambda e: "the last member is gone",
+    GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
+    Rejected: lambda e: f"request {e.partition}@{e.offset} is no request: {escape(e.why)}",
+    Tombstone: _tombstone,
+    Gap: lambda g: f"MISSING: versions {g.first} to {g.last} of this group were published and are not in the topics",
+    Unreadable: lambda u: f"{u.place} cannot be read: {escape(u.why)}",
+}
+
+
+def to_line(record: Record, at_ms: int | None) -> Line:
+    """Put a record into words."""
+    return Line(at_ms, getattr(record, "group_id", None), _WORDS[type(record)](record), record)

@@ -1,0 +1,102 @@
+"""Members by hand: raw requests about one group, and the answers to them."""
+
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+from coordinator.outputs import AnyAnswer
+from coordinator.requests import (
+    Assignment,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    Protocol,
+    Request,
+    SyncGroup,
+)
+from streaming.client.transport import Transport
+
+TOLD_BY_THE_TRANSPORT = {"request_id": "", "reply_to": ""}
+
+
+class Asker:
+    """Asks about one group."""
+
+    def __init__(self, transport: Transport, group_id: str) -> None:
+        self.transport, self.group_id = transport, group_id
+
+    def ask(self, request: Request, within_s: float = 30) -> Any:
+        return self.transport.ask(request, within_s)
+
+    def begin(self, request: Request) -> "Future[AnyAnswer]":
+        """Ask without waiting: for requests that are parked."""
+        asked: Future[AnyAnswer] = Future()
+
+        def wait() -> None:
+            try:
+                asked.set_result(self.ask(request, 60))
+            except BaseException as error:
+                asked.set_exception(error)
+
+        threading.Thread(target=wait, daemon=True).start()
+        return asked
+
+    def _about(self, member_id: str = "", **fields: Any) -> dict[str, Any]:
+        return {**TOLD_BY_THE_TRANSPORT, "group_id": self.group_id, "member_id": member_id, **fields}
+
+    def joining(self, member_id: str = "", client_id: str = "ana", **fields: Any) -> JoinGroup:
+        wanted: dict[str, Any] = {
+            "session_timeout_ms": 30_000,
+            "rebalance_timeout_ms": 30_000,
+            "protocol_type": "work",
+            "protocols": (Protocol("share", b"all"),),
+            "client_host": "/127.0.0.1",
+            **fields,
+        }
+        return JoinGroup(**self._about(member_id, client_id=client_id, **wanted))
+
+    def syncing(self, generation_id: int, member_id: str, plan: dict[str, bytes] | None = None) -> SyncGroup:
+        assignments = tuple(Assignment(m, a) for m, a in (plan or {}).items())
+        return SyncGroup(**self._about(member_id, generation_id=generation_id, assignments=assignments))
+
+    def new_id(self, client_id: str = "ana", **fields: Any) -> str:
+        """Ask for a member id (KIP-394)."""
+        answer = self.ask(self.joining(client_id=client_id, **fields))
+        assert answer.error == "MEMBER_ID_REQUIRED", answer
+        return str(answer.member_id)
+
+    def alone(self, **fields: Any) -> tuple[str, int]:
+        """Make a Stable group of one, and return its member id and generation."""
+        member_id = self.new_id(**fields)
+        joined = self.ask(self.joining(member_id, **fields))
+        assert joined.error == "NONE", joined
+        synced = self.ask(self.syncing(joined.generation_id, member_id, {member_id: b"mine"}))
+        assert (synced.error, synced.assignment) == ("NONE", b"mine")
+        return member_id, joined.generation_id
+
+    def heartbeat(self, generation_id: int, member_id: str) -> Any:
+        return self.ask(Heartbeat(**self._about(member_id, generation_id=generation_id)))
+
+    def leave(self, member_id: str, reason: str | None = None) -> Any:
+        about = self._about()
+        del about["member_id"]
+        return self.ask(LeaveGroup(**about, members=(Leaving(member_id, None, reason),)))
+
+    def commit(self, generation_id: int, member_id: str, offset: int, topic: str = "t", **fields: Any) -> Any:
+        offsets = (OffsetToCommit(topic, 0, offset, **fields),)
+        return self.ask(OffsetCommit(**self._about(member_id, generation_id=generation_id, offsets=offsets)))
+
+    def fetch(self) -> dict[tuple[str, int], int]:
+        about = self._about()
+        del about["member_id"]
+        return {(o.topic, o.partition): o.offset for o in self.ask(OffsetFetch(**about)).partitions}
+
+    def describe(self) -> Any:
+        about = self._about()
+        del about["member_id"]
+        return self.ask(DescribeGroup(**about))

@@ -1,0 +1,111 @@
+"""What system tests share: somebody to ask the coordinator with, and a way to run it in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from streaming.client.transport import Transport
+from streaming.embedded import Broker
+from streaming.query import Coordinator
+from streaming.settings import Settings
+from tests.system.asking import Asker
+from tests.system.waiting import wait_until
+
+
+@pytest.fixture(scope="session")
+def transport(coordinator: Coordinator) -> Iterator[Transport]:
+    settings = coordinator.settings
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
+        yield transport
+
+
+@pytest.fixture
+def asker(transport: Transport, request: pytest.FixtureRequest) -> Asker:
+    """Asks about a group that no other test uses."""
+    return Asker(transport, group_id=request.node.name[:200])
+
+
+@dataclass
+class Service:
+    """`coordinator run` in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    settings: Settings
+    checkpoint: Path
+    ready_file: Path
+    log_file: Path
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    def await_ready(self, within_s: float = 90) -> None:
+        wait_until(lambda: self.ready_file.exists() or self.process.poll() is not None, within_s, lambda: self.log)
+        assert self.process.poll() is None, self.log
+
+    def kill(self) -> None:
+        """kill -9 of the driver: the Python process and its Java, at once."""
+        family = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
+        for process in family:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(family, timeout=20)
+        self.process.wait(20)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.terminate()
+        return self.process.wait(90)
+
+
+@pytest.fixture
+def run_service(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Start `coordinator run` on the shared broker, under topics of the test's own unless told otherwise."""
+    started: list[Service] = []
+
+    def run(topic_prefix: str, **settings: object) -> Service:
+        number = len(started)
+        ready_file, log_file, checkpoint = tmp_path / f"ready-{number}", tmp_path / f"log-{number}", tmp_path / "state"
+        wanted = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "topic_prefix": topic_prefix,
+            "replication_factor": 1,
+            "request_partitions": 4,
+            "checkpoint": str(checkpoint),
+            "group_initial_rebalance_delay_ms": 100,
+            **settings,
+        }
+        environment = {f"COORDINATOR_{name.upper()}": str(value) for name, value in wanted.items()}
+        with log_file.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "streaming", "run", "--ready-file", str(ready_file)],
+                env={**os.environ, **environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        service = Service(process, Settings(**wanted), checkpoint, ready_file, log_file)  # type: ignore[arg-type]
+        started.append(service)
+        return service
+
+    yield run
+    for service in started:
+        if service.process.poll() is None:
+            service.kill()
+
+
+def batches(checkpoint: Path, kind: str) -> list[int]:
+    """Say which batches a checkpoint has planned (`offsets`) or finished (`commits`)."""
+    return sorted(int(file.name) for file in (checkpoint / "query" / kind).iterdir() if file.name.isdigit())
+
+
+def ready(file: Path) -> dict[str, object]:
+    return dict(json.loads(file.read_text()))

@@ -1,0 +1,117 @@
+"""What a user reads when something is wrong, and the exit code."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+
+from streaming.embedded import Broker
+from tests.system.conftest import Service
+
+
+def run(*words: str, **environment: str) -> tuple[int, str]:
+    """Run a command; its exit code and the last line on standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "streaming", *words],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lines = done.stderr.strip().splitlines()
+    return done.returncode, lines[-1] if lines else ""
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_no_java(tmp_path: Path) -> None:
+    code, sentence = run("run", PATH=str(tmp_path), JAVA_HOME=str(tmp_path))
+    assert code == 1
+    assert sentence.startswith("coordinator: ")
+    assert "Java 17" in sentence
+    assert "JAVA_HOME" in sentence
+
+
+def test_a_taken_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        code, sentence = run("broker", "--port", str(port))
+    assert code == 1
+    assert sentence.startswith("coordinator: ")
+    assert str(port) in sentence
+
+
+def test_no_broker(free_port: int) -> None:
+    """S22."""
+    code, sentence = run("topics", "--bootstrap-servers", f"127.0.0.1:{free_port}")
+    assert code == 1
+    assert sentence.startswith(f"coordinator: No Kafka broker answers at 127.0.0.1:{free_port}")
+
+
+def test_topics_that_would_not_do(broker: Broker) -> None:
+    """S19: another partition count than the settings say, and a clock that clients could set."""
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    admin.create_topics({"unfit.requests": {"num_partitions": 3, "replication_factor": 1}})
+    admin.wait_for_topics(["unfit.requests"])
+    admin.close()
+    words = ("run", "-b", broker.bootstrap_servers, "--topic-prefix", "unfit", "--replication-factor", "1")
+    code, sentence = run(*words)
+    assert code == 1
+    assert "unfit.requests" in sentence
+    assert "3 partitions" in sentence
+    assert "LogAppendTime" in sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("run", "--no-such-flag"), 2, ""),
+        (("request", "describe_group", "generation_id"), 1, "'generation_id' is not NAME=VALUE."),
+        (("request", "{"), 1, "The request is not JSON"),
+        (("request", "dance", "-g", "g"), 1, "dance"),
+    ],
+)
+def test_wrong_usage(words: tuple[str, ...], code: int, told: str) -> None:
+    found, sentence = run(*words)
+    assert found == code
+    assert told in sentence
+
+
+def test_a_wrong_setting_in_the_environment() -> None:
+    code, sentence = run("run", COORDINATOR_REQUEST_PARTITIONS="many")
+    assert code == 1
+    assert sentence.startswith("coordinator: request_partitions: ")
+
+
+def test_a_checkpoint_of_another_query(run_service: Callable[..., Service]) -> None:
+    """Changed P, and topics that are not the checkpoint's own: refused before a batch runs."""
+    service = run_service("first")
+    service.await_ready()
+    assert service.stop() == 0, service.log
+    other = run_service("second", request_partitions=8)
+    assert other.process.wait(60) == 1
+    sentence = other.log.strip().splitlines()[-1]
+    assert sentence.startswith(f"coordinator: The checkpoint {other.checkpoint} is of another query")
+    assert "request_partitions was 4 and is 8" in sentence
+    assert "second.requests" in sentence
+
+
+def test_a_broker_that_goes_away_ends_the_query_with_a_sentence(
+    run_service: Callable[..., Service], tmp_path: Path
+) -> None:
+    with Broker(tmp_path / "own-broker") as own:
+        service = run_service("gone", bootstrap_servers=own.bootstrap_servers, broker_wait_ms=3_000)
+        service.await_ready()
+    assert service.process.wait(60) == 1
+    sentence = service.log.strip().splitlines()[-1]
+    assert sentence.startswith(f"coordinator: No Kafka broker answers at {own.bootstrap_servers}")
