@@ -119,7 +119,7 @@ def _wait_once_more(group: Group, due: Deadline, now_ms: int) -> None:
         return
     vitals.spared = True
     if due.kind is Kind.SYNCS:
-        vitals.syncs_ms = vitals.noting(now_ms + group.rebalance_timeout_ms)
+        vitals.syncs_ms = vitals.wait(now_ms, group.rebalance_timeout_ms)
     else:
         wait_ms = group.delay.delay_ms if group.delay else group.rebalance_timeout_ms
-        vitals.joins_ms = vitals.noting(now_ms + wait_ms)
+        vitals.joins_ms = vitals.wait(now_ms, wait_ms)

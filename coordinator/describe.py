@@ -67,9 +67,11 @@ def describe(group: Group | None, request: DescribeGroup) -> Reply:
     if group is None:
         return Reply(request.reply_to, DescribeGroupAnswer(request_id=request.request_id, group_id=request.group_id))
     is_settled = group.phase is Phase.STABLE
+    members = group.members.values()
+    not_joined = [m.member_id for m in members if not m.awaiting_join] + list(group.vitals.pending)
     waits_for = {
-        Phase.PREPARING: (group.vitals.joins_ms, [m for m in group.members.values() if not m.awaiting_join]),
-        Phase.COMPLETING: (group.vitals.syncs_ms, [m for m in group.members.values() if m.owes_sync]),
+        Phase.PREPARING: (group.vitals.joins_ms, not_joined),
+        Phase.COMPLETING: (group.vitals.syncs_ms, [m.member_id for m in members if m.owes_sync]),
     }
     deadline_ms, awaited = waits_for.get(group.phase, (NEVER_MS, []))
     answer = DescribeGroupAnswer(
@@ -82,8 +84,8 @@ def describe(group: Group | None, request: DescribeGroup) -> Reply:
         protocol_name=(group.protocol_name or "") if is_settled else "",
         leader=group.leader_id,
         subscribed_topics=group.subscribed_topics,
-        members=tuple(_described(group, m, is_settled) for m in group.members.values()),
-        awaited=tuple(m.member_id for m in awaited) + tuple(group.vitals.pending),
+        members=tuple(_described(group, m, is_settled) for m in members),
+        awaited=tuple(awaited),
         deadline_ms=None if deadline_ms >= NEVER_MS else deadline_ms,
     )
     return Reply(request.reply_to, answer)

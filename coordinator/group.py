@@ -36,6 +36,8 @@ class Vitals(Struct, array_like=True):
         pending: Ids handed out by MEMBER_ID_REQUIRED that have not come back.
         joins_ms, syncs_ms, offsets_ms: When the join round ends, the plan is overdue, an offset or the group expires.
         spared: The join round or the wait for the plan was let run once more, as sessions are.
+        back_ms: When the coordinator came back from being away. What was asked before that is heard then, so waits
+            that begin with it run from then.
         earliest_ms: No deadline is earlier. It may be early itself, as moving a deadline away leaves it where it is.
     """
 
@@ -49,11 +51,15 @@ class Vitals(Struct, array_like=True):
     offsets_ms: int = NEVER_MS
     earliest_ms: int = NEVER_MS
     spared: bool = False
+    back_ms: int = 0
 
     def renew(self, session: Session, now_ms: int) -> None:
         """Let the session run from now on."""
-        session.deadline_ms, session.spared = now_ms + session.timeout_ms, False
-        self.noting(session.deadline_ms)
+        session.deadline_ms, session.spared = self.wait(now_ms, session.timeout_ms), False
+
+    def wait(self, now_ms: int, wait_ms: int) -> int:
+        """Say when a wait that begins now is over, and take note of it. A wait of 0 ms is over at once."""
+        return self.noting(max(now_ms, self.back_ms) + wait_ms if wait_ms else now_ms)
 
     def noting(self, deadline_ms: int) -> int:
         """Take note that `deadline_ms` is one of the deadlines, and return it."""

@@ -295,7 +295,11 @@ class MemberLeft(Event, frozen=True, kw_only=True, tag="member_left"):
 
 
 class MemberExpired(Event, frozen=True, kw_only=True, tag="member_expired"):
-    """A member was dropped: `why` is session_expired, joins_overdue, syncs_overdue or group_full."""
+    """A member was dropped: `why` is session_expired, joins_overdue, syncs_overdue or group_full.
+
+    `silence_ms` is how long its session had run without a sign of life; null where another reason, or an absence of the
+    coordinator's own, leaves that unsaid.
+    """
 
     member_id: str
     client_id: str

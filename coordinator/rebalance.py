@@ -66,6 +66,7 @@ def prepare(group: Group, blame: Blame, now_ms: int, config: Config) -> Iterator
     group.move(Cause.MEMBERS_CHANGED, now_ms)
 
     wait_ms = config.group_initial_rebalance_delay_ms if is_initial else group.rebalance_timeout_ms
+    group.vitals.joins_ms = group.vitals.wait(now_ms, wait_ms)
     yield RebalanceStarted(
         group_id=group.group_id,
         version=group.next_version(),
@@ -77,15 +78,13 @@ def prepare(group: Group, blame: Blame, now_ms: int, config: Config) -> Iterator
         client_host=blame.client_host,
         reason=blame.reason,
         members=len(group.members),
-        joins_until_ms=now_ms + wait_ms,
+        joins_until_ms=group.vitals.joins_ms,
     )
     yield from _notices(group)
     if is_initial:
         group.delay = Delay(wait_ms, max(group.rebalance_timeout_ms - wait_ms, 0))
     elif group.everybody_joined:
         yield from complete(group, now_ms)
-        return
-    group.vitals.joins_ms = group.vitals.noting(now_ms + wait_ms)
 
 
 def prepare_or_try_to_complete(group: Group, blame: Blame, now_ms: int, config: Config) -> Iterator[Output]:
@@ -109,7 +108,7 @@ def joins_due(group: Group, now_ms: int) -> Iterator[Output]:
         group.newcomers = False
         next_ms = min(delay.delay_ms, delay.remaining_ms)
         group.delay = Delay(next_ms, max(delay.remaining_ms - delay.delay_ms, 0))
-        group.vitals.joins_ms = group.vitals.noting(now_ms + next_ms)
+        group.vitals.joins_ms = group.vitals.wait(now_ms, next_ms)
         return
     yield from complete(group, now_ms)
 
@@ -136,7 +135,7 @@ def complete(group: Group, now_ms: int) -> Iterator[Output]:
         vitals.renew(vitals.sessions[member.member_id], now_ms)
         member.is_new, member.owes_sync = False, True
     group.syncs_owed = len(group.members)
-    vitals.syncs_ms = vitals.noting(now_ms + group.rebalance_timeout_ms)
+    vitals.syncs_ms = vitals.wait(now_ms, group.rebalance_timeout_ms)
 
 
 def _become_empty(group: Group, now_ms: int) -> Iterator[Output]:

@@ -33,7 +33,7 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     request_id: Id
     reply_to: Id
     group_id: str
-    client_id: Id = ""
+    client_id: Name = ""
     client_host: Host = ""
     principal: Id | None = None
 

@@ -72,6 +72,7 @@ class Shard:
                 vitals = self._vitals_of(request.group_id)
                 if vitals is not None and vitals.earliest_ms > max(received.at_ms, vitals.now_ms):
                     vitals.now_ms = max(received.at_ms, vitals.now_ms)
+                    self._note_lateness(vitals, now_ms)
                     outputs.append(_heard(request, membership.heartbeat(vitals, request, vitals.now_ms)))
                     continue
             outputs.extend(self._take(received, now_ms))
@@ -131,6 +132,7 @@ class Shard:
             yield from self._handle(None, received, request, at_ms)
             return
         at_ms = group.vitals.now_ms = max(at_ms, group.vitals.now_ms)
+        self._note_lateness(group.vitals, now_ms)
         yield from publishing(group, self._handle(group, received, request, at_ms))
         yield from self._advance(request.group_id, at_ms, noticed_ms=at_ms)  # what the request itself made due
 
@@ -187,6 +189,10 @@ class Shard:
         )
 
     # -- time ----------------------------------------------------------------------------------------------------------
+
+    def _note_lateness(self, vitals: Vitals, now_ms: int) -> None:
+        if now_ms - vitals.now_ms > self._config.late_notice_ms:
+            vitals.back_ms = now_ms
 
     def _due_by(self, horizon_ms: int) -> list[str]:
         vitals: dict[str, Stored | Vitals] = {**self._vitals}

@@ -13,7 +13,7 @@ Run = Callable[..., Service]
 
 
 def test_a_killed_coordinator_comes_back_with_its_groups_and_a_stopped_one_repeats_nothing(run_service: Run) -> None:
-    """S146, S147, W27 steps 1 to 3, I13, I21: the same ids, generation and offsets, no rebalance, parked joins answered."""
+    """S146, S147, W27 steps 1 to 3, I13, I21: the same ids, generation and offsets, no rebalance; parked joins too."""
     service = run_service("recovery")
     service.await_ready()
     settings = service.settings

@@ -1,0 +1,502 @@
+"""A member's side of the protocol: when to join, sync, beat, commit and leave, and what to do about each answer.
+
+    UNJOINED ── join sent ──> PREPARING_REBALANCE ── answered ──> COMPLETING_REBALANCE ── sync answered ──> STABLE
+        ^                              ^                                                                      │
+        └─ membership lost, or left    └───────────────────── rejoin needed: poll, prepare, join ─────────────┘
+
+Like the coordinator's core it knows no clock, no chance and no wire. Time is an argument, and every call returns what
+is to be done: requests to send, and things that only the member's owner can do. `ON_ERROR` is the protocol's table of
+what an error means; `deadline_ms` is the one moment at which time alone brings about more.
+
+A reply may be lost or come twice, never a request: what stays unanswered is sent again under the same `request_id`,
+and an answer counts once. Heartbeats are not sent again, since the next one says the same.
+
+Source: Kafka's AbstractCoordinator, ConsumerCoordinator and Heartbeat; KIP-62, KIP-394, KIP-800.
+"""
+
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import Any
+from zlib import crc32
+
+from msgspec import UNSET, Struct, structs
+
+from coordinator.effects import (
+    Assigned,
+    CommitEnded,
+    Effect,
+    Failed,
+    FetchEnded,
+    Left,
+    Lost,
+    MakePlan,
+    PrepareToJoin,
+    RejoinNeeded,
+)
+from coordinator.errors import ErrorCode
+from coordinator.limits import REASON_CHARS_MAX
+from coordinator.outputs import (
+    AnyAnswer,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+    OffsetCommitAnswer,
+    OffsetFetchAnswer,
+    RebalanceNotice,
+    SyncGroupAnswer,
+)
+from coordinator.requests import (
+    Assignment,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    Protocol,
+    SyncGroup,
+    TopicPartitions,
+)
+
+NEVER_MS = 2**62
+
+Sent = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch
+Todo = Sent | Effect
+
+
+class MemberState(Enum):
+    """Where a member is. Its session is kept alive by heartbeats in the last two."""
+
+    UNJOINED = auto()
+    PREPARING_REBALANCE = auto()
+    COMPLETING_REBALANCE = auto()
+    STABLE = auto()
+
+
+BEATING = (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
+
+
+class MemberConfig(Struct, frozen=True, kw_only=True):
+    """Who a member is and how patient it is, under Kafka's consumer names, with Kafka's defaults.
+
+    Args:
+        reply_to: The inbox that answers are read from.
+        max_poll_interval_ms: The longest an owner may stay away from `poll`; also the rebalance timeout.
+        request_timeout_ms: How long an answer may take before the request is sent again.
+    """
+
+    group_id: str
+    reply_to: str
+    client_id: str = ""
+    client_host: str = ""
+    protocol_type: str = "consumer"
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    request_timeout_ms: int = 30_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+
+
+# -- what an error means -----------------------------------------------------------------------------------------------
+
+
+class Act(Enum):
+    """What a member does about an error."""
+
+    RETRY = auto()  # the same again, after a backoff
+    REJOIN = auto()  # join again at once, as who one is
+    REJOIN_LATER = auto()  # join again as who one is, after a backoff
+    NEW_GENERATION = auto()  # forget the generation but not the member id, and join again
+    NEW_MEMBER = auto()  # forget both, and join again
+    TAKE_ID = auto()  # join again at once, with the id in the answer
+    TELL = auto()  # the caller decides
+    STOP = auto()  # the owner must know: it does not get better by itself
+
+
+RETRY, REJOIN, REJOIN_LATER, NEW_GENERATION, NEW_MEMBER, TAKE_ID, TELL, STOP = Act
+
+_TABLE: dict[ErrorCode, tuple[Act, ...]] = {
+    # error                                   JoinGroup   SyncGroup       Heartbeat       OffsetCommit    OffsetFetch
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:   (STOP,        STOP,           STOP,           RETRY,          TELL),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: (RETRY,       RETRY,          RETRY,          RETRY,          RETRY),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE:    (RETRY,       REJOIN_LATER,   RETRY,          RETRY,          RETRY),
+    ErrorCode.NOT_COORDINATOR:              (RETRY,       REJOIN_LATER,   RETRY,          RETRY,          RETRY),
+    ErrorCode.ILLEGAL_GENERATION:           (STOP,        NEW_GENERATION, NEW_GENERATION, NEW_GENERATION, TELL),
+    ErrorCode.UNKNOWN_MEMBER_ID:            (NEW_MEMBER,  NEW_MEMBER,     NEW_MEMBER,     NEW_MEMBER,     TELL),
+    ErrorCode.REBALANCE_IN_PROGRESS:        (REJOIN,      REJOIN,         REJOIN,         REJOIN,         TELL),
+    ErrorCode.MEMBER_ID_REQUIRED:           (TAKE_ID,     STOP,           STOP,           TELL,           TELL),
+}  # fmt: skip
+
+_COLUMNS: tuple[type, ...] = (JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch)
+
+ON_ERROR: dict[tuple[type, int], Act] = {
+    (asked, error.number): act for error, acts in _TABLE.items() for asked, act in zip(_COLUMNS, acts, strict=True)
+}
+"""What to do about an error number in the answer to a request of this type."""
+
+
+def action(asked: type, code: int) -> Act:
+    """Look up what to do about an error. With one that the table does not know, membership cannot go on."""
+    return ON_ERROR.get((asked, code), TELL if asked in (OffsetCommit, OffsetFetch) else STOP)
+
+
+class _Call(Struct):
+    """A request whose answer is awaited; `due_ms` is when it is sent, or sent again.
+
+    Args:
+        ticket: The id under which the owner knows it, which outlives a retry.
+        failures: How often it has been refused so far.
+    """
+
+    request: Sent
+    due_ms: int
+    ticket: str
+    failures: int = 0
+
+
+class Member:
+    """One member of one group, for as long as its owner likes: it may leave and subscribe again.
+
+    Args:
+        request_prefix: What this member's request ids begin with, unique among all who share its inbox.
+        now_ms: From any clock that never goes back.
+    """
+
+    def __init__(self, config: MemberConfig, request_prefix: str, now_ms: int) -> None:
+        assert config.heartbeat_interval_ms < config.session_timeout_ms, "a session holds a heartbeat"
+        self.config = config
+        self.state = MemberState.UNJOINED
+        self.generation_id = -1
+        self.member_id = ""
+        self.protocol_name: str | None = None
+        self.is_leader = False
+        self.is_subscribed = False
+        self.rejoin_needed = False
+        self._why = ""
+        self._is_preparing = False  # PrepareToJoin is out, `join` has not come back
+        self._protocols: tuple[Protocol, ...] = ()
+        self._polled_ms = now_ms
+        self._heartbeat_ms = NEVER_MS
+        self._calls: dict[str, _Call] = {}
+        self._newest_commit = ""
+        self._prefix, self._count = request_prefix, 0
+
+    # -- what the owner wants ------------------------------------------------------------------------------------------
+
+    def subscribe(self, why: str = "subscribed") -> list[Todo]:
+        """Want to be in, or in again with another subscription."""
+        self.is_subscribed = True
+        return self.request_rejoin(why)
+
+    def request_rejoin(self, why: str) -> list[Todo]:
+        """Join again at the next `poll`."""
+        if self.rejoin_needed:
+            return []
+        self.rejoin_needed, self._why = True, why
+        return [RejoinNeeded(why)]
+
+    def poll(self, now_ms: int) -> list[Todo]:
+        """Say that the owner is alive and ready to hear of a rebalance."""
+        self._polled_ms = now_ms
+        is_between_rounds = self.state in (MemberState.UNJOINED, MemberState.STABLE)
+        if not (self.is_subscribed and self.rejoin_needed and is_between_rounds) or self._is_preparing:
+            return []
+        self._is_preparing = True
+        return [PrepareToJoin(self._why)]
+
+    def join(self, protocols: tuple[Protocol, ...], now_ms: int) -> list[Todo]:
+        """Go on after `PrepareToJoin`.
+
+        Args:
+            protocols: The assignors that this member offers, the preferred one first.
+        """
+        self._is_preparing, self._protocols = False, protocols
+        return self._join(now_ms) if self.is_subscribed else []
+
+    def plan(self, generation_id: int, assignments: Iterable[Assignment], now_ms: int) -> list[Todo]:
+        """Go on after `MakePlan`; void if the generation is over by now."""
+        if generation_id != self.generation_id or self.state is not MemberState.COMPLETING_REBALANCE:
+            return []
+        return self._sync(tuple(assignments), now_ms)
+
+    def commit(self, offsets: tuple[OffsetToCommit, ...], now_ms: int) -> tuple[str, list[Todo]]:
+        """Commit offsets as a member of this generation.
+
+        Returns:
+            The ticket that `CommitEnded` will bear, and what is to be done. A member that is not STABLE does not ask:
+            its commit ends at once with REBALANCE_IN_PROGRESS, or with UNKNOWN_MEMBER_ID where no rebalance is on.
+        """
+        ticket = self._next_id()
+        if self.state is not MemberState.STABLE:
+            is_rebalancing = self.state is not MemberState.UNJOINED
+            error = ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.UNKNOWN_MEMBER_ID
+            return ticket, [CommitEnded(ticket, error.number, error.name)]
+        request = OffsetCommit(
+            **self._asked(ticket), generation_id=self.generation_id, member_id=self.member_id, offsets=offsets
+        )
+        self._newest_commit = ticket
+        return ticket, self._call(request, now_ms)
+
+    def fetch(self, topics: tuple[TopicPartitions, ...] | None, now_ms: int) -> tuple[str, list[Todo]]:
+        """Ask for committed offsets, of all partitions where `topics` is None; `FetchEnded` bears the ticket."""
+        ticket = self._next_id()
+        return ticket, self._call(OffsetFetch(**self._asked(ticket), topics=topics, require_stable=True), now_ms)
+
+    def give_up(self, ticket: str) -> None:
+        """Wait no longer for a commit or a fetch."""
+        self._calls = {i: c for i, c in self._calls.items() if c.ticket != ticket}
+
+    def leave(self, reason: str, now_ms: int) -> list[Todo]:
+        """Be a member no longer. `Left` follows where the coordinator has to be told."""
+        self.is_subscribed = self._is_preparing = False
+        todos = self._leave(reason, now_ms)
+        self.rejoin_needed = False
+        return todos
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `advance` has something to do next."""
+        due_ms = min((call.due_ms for call in self._calls.values()), default=NEVER_MS)
+        return min(due_ms, self._heartbeat_ms, self._poll_overdue_ms)
+
+    @property
+    def _poll_overdue_ms(self) -> int:
+        return self._polled_ms + self.config.max_poll_interval_ms if self.state in BEATING else NEVER_MS
+
+    def advance(self, now_ms: int) -> list[Todo]:
+        """Do what is due by now: beat, send again what stays unanswered, leave if the owner does not poll."""
+        todos: list[Todo] = []
+        if self._poll_overdue_ms <= now_ms:
+            todos += self._leave("consumer poll timeout has expired", now_ms)
+            todos.append(Lost(f"poll() was not called for {self.config.max_poll_interval_ms} ms"))
+        if self._heartbeat_ms <= now_ms:
+            self._heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
+            request = Heartbeat(
+                **self._asked(self._next_id()), generation_id=self.generation_id, member_id=self.member_id
+            )
+            todos += self._call(request, now_ms)
+        for call in [c for c in self._calls.values() if c.due_ms <= now_ms]:
+            todos += self._send_again(call, now_ms)
+        assert self.deadline_ms > now_ms, "what was due is done"
+        return todos
+
+    def _send_again(self, call: _Call, now_ms: int) -> list[Todo]:
+        if isinstance(call.request, OffsetCommit) and call.ticket != self._newest_commit:
+            # sent again after a newer one, it would take offsets back
+            del self._calls[call.request.request_id]
+            return [_commit_ended(call.ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+        call.due_ms = now_ms + self.config.request_timeout_ms
+        return [call.request]
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def receive(self, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+        """Take one answer, or a notice, from this member's inbox. Those of others and repeats change nothing."""
+        if isinstance(answer, RebalanceNotice):
+            me = (self.config.group_id, self.member_id, self.generation_id)
+            is_news = (answer.group_id, answer.member_id, answer.generation_id) == me
+            return self._hear_of_rebalance() if is_news else []
+        call = self._calls.pop(answer.request_id or "", None)
+        if call is None:
+            return []
+        if answer.code != ErrorCode.NONE.number:
+            return self._refused(call, answer, now_ms)
+        match answer:
+            case JoinGroupAnswer() if isinstance(call.request, JoinGroup):
+                return self._joined(answer, now_ms)
+            case SyncGroupAnswer() if isinstance(call.request, SyncGroup):
+                return self._synced(answer)
+            case OffsetCommitAnswer() if isinstance(call.request, OffsetCommit):
+                return self._committed(call, answer, now_ms)
+            case OffsetFetchAnswer() if isinstance(call.request, OffsetFetch):
+                return [FetchEnded(call.ticket, answer.code, answer.error, answer.partitions)]
+            case LeaveGroupAnswer() if isinstance(call.request, LeaveGroup):
+                return [Left()]
+        return []
+
+    def _joined(self, answer: JoinGroupAnswer, now_ms: int) -> list[Todo]:
+        if answer.protocol_type != self.config.protocol_type:
+            return self._stop(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group is of type {answer.protocol_type}")
+        self.state = MemberState.COMPLETING_REBALANCE
+        self.generation_id, self.member_id = answer.generation_id, answer.member_id
+        self.protocol_name, self.is_leader = answer.protocol_name, answer.leader == answer.member_id
+        self._heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
+        if self.is_leader and not answer.skip_assignment:
+            return [MakePlan(answer.generation_id, answer.protocol_name or "", answer.members)]
+        return self._sync((), now_ms)
+
+    def _synced(self, answer: SyncGroupAnswer) -> list[Todo]:
+        named = (answer.protocol_type, answer.protocol_name)
+        if named != (self.config.protocol_type, self.protocol_name):
+            return self._stop(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the plan is for {named}")
+        self.state, self.rejoin_needed = MemberState.STABLE, False
+        return [Assigned(self.generation_id, self.protocol_name or "", answer.assignment)]
+
+    def _committed(self, call: _Call, answer: OffsetCommitAnswer, now_ms: int) -> list[Todo]:
+        """End a commit; an error of single partitions is the commit's error too."""
+        failed = next((p for p in answer.partitions if p.code), None)
+        if failed is None:
+            return [CommitEnded(call.ticket, answer.code, answer.error, answer.partitions)]
+        if action(OffsetCommit, failed.code) is RETRY:
+            return self._retry(call, now_ms)
+        return [CommitEnded(call.ticket, failed.code, failed.error, answer.partitions)]
+
+    def _refused(self, call: _Call, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+        match call.request:
+            case OffsetCommit():
+                return self._commit_refused(call, call.request, answer, now_ms)
+            case OffsetFetch():
+                if action(OffsetFetch, answer.code) is RETRY:
+                    return self._retry(call, now_ms)
+                return [FetchEnded(call.ticket, answer.code, answer.error)]
+            case LeaveGroup():
+                return [Left()]
+            case Heartbeat():
+                return self._heartbeat_refused(answer, now_ms)
+        act = action(type(call.request), answer.code)
+        if act is RETRY:
+            return self._retry(call, now_ms)
+        if act is TAKE_ID and isinstance(answer, JoinGroupAnswer):
+            self.member_id = answer.member_id
+            return self._join(now_ms)
+        if act is REJOIN:
+            self._why = "rebalance overtaken by another"
+            return self._join(now_ms)
+        if act is REJOIN_LATER:
+            return self._join(now_ms, wait_ms=self._backoff_ms(call.failures + 1))
+        return self._end_membership(act, answer)
+
+    def _heartbeat_refused(self, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+        act = action(Heartbeat, answer.code)
+        if act is RETRY:
+            self._heartbeat_ms = min(self._heartbeat_ms, now_ms + self._backoff_ms(1))
+            return []
+        return self._hear_of_rebalance() if act is REJOIN else self._end_membership(act, answer)
+
+    def _commit_refused(self, call: _Call, request: OffsetCommit, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+        """End a refused commit. One of an earlier generation says nothing about this one."""
+        act = action(OffsetCommit, answer.code)
+        if act is RETRY:
+            return self._retry(call, now_ms)
+        is_ours = (request.generation_id, request.member_id) == (self.generation_id, self.member_id)
+        ended: list[Todo] = [CommitEnded(call.ticket, answer.code, answer.error)]
+        if act in (NEW_GENERATION, NEW_MEMBER):
+            if is_ours:
+                return self._end_membership(act, answer) + ended
+            if self.state is MemberState.PREPARING_REBALANCE:
+                return [_commit_ended(call.ticket, ErrorCode.REBALANCE_IN_PROGRESS)]
+        if act is REJOIN and is_ours:
+            return self._hear_of_rebalance() + ended
+        return ended
+
+    def _hear_of_rebalance(self) -> list[Todo]:
+        """Note that a rebalance is on. In the middle of one's own join that is no news: `rejoin_needed` is set."""
+        return self.request_rejoin("group is already rebalancing")
+
+    # -- moves ---------------------------------------------------------------------------------------------------------
+
+    def _join(self, now_ms: int, wait_ms: int = 0) -> list[Todo]:
+        self._forget_membership_calls()
+        self.state, self._heartbeat_ms = MemberState.PREPARING_REBALANCE, NEVER_MS
+        request = JoinGroup(
+            **self._asked(self._next_id()),
+            member_id=self.member_id,
+            session_timeout_ms=self.config.session_timeout_ms,
+            rebalance_timeout_ms=self.config.max_poll_interval_ms,
+            protocol_type=self.config.protocol_type,
+            protocols=self._protocols,
+            reason=self._why[:REASON_CHARS_MAX] or None,
+        )
+        return self._call(request, now_ms, wait_ms)
+
+    def _sync(self, assignments: tuple[Assignment, ...], now_ms: int) -> list[Todo]:
+        request = SyncGroup(
+            **self._asked(self._next_id()),
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            protocol_type=self.config.protocol_type,
+            protocol_name=self.protocol_name,
+            assignments=assignments,
+        )
+        return self._call(request, now_ms)
+
+    def _leave(self, reason: str, now_ms: int) -> list[Todo]:
+        member_id, was_in = self.member_id, self.state is not MemberState.UNJOINED
+        self._forget_generation(keep_member_id=False)
+        self.rejoin_needed, self._why = True, reason
+        if not (was_in and member_id):
+            return []
+        leaving = Leaving(member_id, reason=reason[:REASON_CHARS_MAX])
+        return self._call(LeaveGroup(**self._asked(self._next_id()), members=(leaving,)), now_ms)
+
+    def _end_membership(self, act: Act, answer: AnyAnswer) -> list[Todo]:
+        """Forget what the answer says is no longer so, and join again or stop."""
+        if act not in (NEW_GENERATION, NEW_MEMBER):
+            message = None if answer.error_message is UNSET else answer.error_message
+            return self._fail(answer.code, answer.error, message)
+        self._forget_generation(keep_member_id=act is NEW_GENERATION)
+        self.rejoin_needed, self._why = True, f"the coordinator answered {answer.error}"
+        return [Lost(self._why)]
+
+    def _stop(self, error: ErrorCode, message: str) -> list[Todo]:
+        return self._fail(error.number, error.name, message)
+
+    def _fail(self, code: int, error: str, message: str | None) -> list[Todo]:
+        self._forget_generation(keep_member_id=True)
+        self.rejoin_needed = True
+        return [Lost(f"the coordinator answered {error}"), Failed(code, error, message)]
+
+    def _forget_generation(self, *, keep_member_id: bool) -> None:
+        self._forget_membership_calls()
+        self.state, self._heartbeat_ms = MemberState.UNJOINED, NEVER_MS
+        self.generation_id, self.protocol_name, self.is_leader = -1, None, False
+        if not keep_member_id:
+            self.member_id = ""
+
+    def _forget_membership_calls(self) -> None:
+        """Whatever is answered from here on belongs to a generation that is over."""
+        kept = (OffsetCommit, OffsetFetch, LeaveGroup)
+        self._calls = {i: c for i, c in self._calls.items() if isinstance(c.request, kept)}
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def _call(self, request: Sent, now_ms: int, wait_ms: int = 0) -> list[Todo]:
+        is_sent_once = isinstance(request, Heartbeat | LeaveGroup)
+        due_ms = NEVER_MS if is_sent_once else now_ms + (wait_ms or self.config.request_timeout_ms)
+        self._calls[request.request_id] = _Call(request, due_ms, request.request_id)
+        return [] if wait_ms else [request]
+
+    def _retry(self, call: _Call, now_ms: int) -> list[Todo]:
+        """Ask the same again, after a backoff. A new id keeps the refusal's repeats apart from the new answer."""
+        call.failures += 1
+        call.request = structs.replace(call.request, request_id=self._next_id())
+        call.due_ms = now_ms + self._backoff_ms(call.failures)
+        self._calls[call.request.request_id] = call
+        return []
+
+    def _backoff_ms(self, failures: int) -> int:
+        """Double with each failure, spread by a fifth so that members that failed together do not return together."""
+        spread = crc32(f"{self._prefix}{self._count}".encode()) % 401 - 200
+        wait_ms = min(self.config.retry_backoff_ms << min(failures - 1, 16), self.config.retry_backoff_max_ms)
+        return max(1, wait_ms + wait_ms * spread // 1000)
+
+    def _next_id(self) -> str:
+        self._count += 1
+        return f"{self._prefix}{self._count}"
+
+    def _asked(self, request_id: str) -> dict[str, Any]:
+        config = self.config
+        return {
+            "request_id": request_id,
+            "reply_to": config.reply_to,
+            "group_id": config.group_id,
+            "client_id": config.client_id,
+            "client_host": config.client_host,
+        }
+
+
+def _commit_ended(ticket: str, error: ErrorCode) -> CommitEnded:
+    return CommitEnded(ticket, error.number, error.name)

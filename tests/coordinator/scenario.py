@@ -1,0 +1,331 @@
+"""Conversations with one shard, so that a test reads as what was said.
+
+    s = Scenario.stable("ana", "bo", session_timeout_ms=10_000)
+    s.at(s.now_ms + 9_999).heartbeat("ana").hears(ErrorCode.NONE)
+
+Members go by short names: a name is a client id, its member id is learned from the replies. Who joins again as a
+newcomer is the same client with another id: `ana#2`. Each step is taken twice, by a shard that lives on and by one that
+is written to bytes and read back before it; both must give equal outputs and equal bytes, and every checker of
+`invariants` is shown the step.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from coordinator.config import Config
+from coordinator.errors import ErrorCode
+from coordinator.group import Group
+from coordinator.outputs import (
+    AnyAnswer,
+    Event,
+    JoinGroupAnswer,
+    MemberJoined,
+    Output,
+    Published,
+    RebalanceNotice,
+    Reply,
+)
+from coordinator.requests import (
+    Assignment,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    Protocol,
+    Received,
+    Request,
+    SyncGroup,
+    TopicPartitions,
+    Unreadable,
+)
+from coordinator.shard import Shard
+from tests.coordinator.invariants import Step, all_checkers
+from tests.coordinator.wire import assignment, subscription
+
+SECRET = b"sixteen secret bytes"
+
+Partitions = Mapping[str, Sequence[int]]
+"""By topic."""
+
+
+class Scenario:
+    """One shard, its clients, and all that was said so far.
+
+    Args:
+        delay_ms: The initial rebalance delay; none, unlike Kafka's default, as most stories are shorter without.
+        config: Further settings, by their names in `Config`.
+    """
+
+    def __init__(self, *, delay_ms: int = 0, **config: Any) -> None:
+        self.config = Config(group_initial_rebalance_delay_ms=delay_ms, **config)
+        self.shard, self._living = self.new_shard(), self.new_shard()
+        self._checkers = all_checkers(clock_slack_ms=self.config.clock_slack_ms)
+        self.now_ms = 0
+        self.group_id = "g"
+        self.batches: list[tuple[list[Received], int]] = []
+        self.outputs: list[Output] = []
+        self.latest: list[Output] = []
+        self.ids: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        self.generations: dict[str, int] = {}
+        self.asked: dict[str, tuple[str, Request | Unreadable]] = {}
+        self.answers: dict[str, list[AnyAnswer]] = {}
+        self.latest_request_id = ""
+        self._offset = 0
+        self._waiting: list[Received] | None = None
+
+    def new_shard(self, state: bytes | None = None, **config: Any) -> Shard:
+        """Make a shard like this scenario's own, with `state` or new."""
+        changed = {**{name: getattr(self.config, name) for name in Config.__struct_fields__}, **config}
+        return Shard(0, 1, SECRET, Config(**changed), state)
+
+    @classmethod
+    def joined(cls, *names: str, session_timeout_ms: int = 10_000, rebalance_timeout_ms: int = 10_000,
+               protocols: Sequence[str] = ("range",), **config: Any) -> Self:  # fmt: skip
+        """Set the scene: `names` have joined one after another, the first one leads, the plan is awaited."""
+        s = cls(**config)
+        joining = {
+            "session_timeout_ms": session_timeout_ms,
+            "rebalance_timeout_ms": rebalance_timeout_ms,
+            "protocols": protocols,
+        }
+        for name in names:
+            s.join(name, **joining)
+        if len(names) > 1:
+            s.join(names[0], **joining)
+        s.is_("CompletingRebalance")
+        return s
+
+    @classmethod
+    def stable(cls, *names: str, **settings: Any) -> Self:
+        """Set the scene: `names` have joined and synced, partition 0 of topic t is the first one's, and so on."""
+        s = cls.joined(*names, **settings)
+        s.sync(names[0], plan={name: {"t": [place]} for place, name in enumerate(names)})
+        for name in names[1:]:
+            s.sync(name)
+        s.is_("Stable")
+        return s
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def at(self, now_ms: int) -> Self:
+        """Set the time of what comes next."""
+        self.now_ms = now_ms
+        return self
+
+    def until(self, now_ms: int) -> Self:
+        """Let time pass with no request, until all that is due by `now_ms` has happened, each at its alarm."""
+        self.now_ms = now_ms
+        if self._waiting is None:
+            slack_ms = self.config.clock_slack_ms
+            while (due_ms := self.shard.next_deadline_ms) is not None and due_ms < now_ms:
+                self.step([], due_ms + slack_ms)
+            self.step([], now_ms + slack_ms)
+        return self
+
+    def away(self) -> Self:
+        """Take the coordinator away: what is asked from now on waits in the log."""
+        self._waiting = []
+        return self
+
+    def back(self, now_ms: int) -> Self:
+        """Bring the coordinator back at `now_ms`: one batch takes all that waited."""
+        waiting, self._waiting, self.now_ms = self._waiting or [], None, now_ms
+        self.step(waiting, now_ms)
+        return self
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def join(self, name: str, *, session_timeout_ms: int = 10_000, rebalance_timeout_ms: int = 10_000,
+             protocols: Sequence[str] = ("range",), topics: Sequence[str] = ("t",), **fields: Any) -> Self:  # fmt: skip
+        """Join as a newcomer, or under the id that is known. `fields` are further fields of the request."""
+        fields.setdefault("protocol_type", "consumer")
+        fields.setdefault("require_known_member_id", False)
+        if "protocols_as_they_are" in fields:
+            offers = fields.pop("protocols_as_they_are")
+        else:
+            offers = tuple(Protocol(protocol, subscription(topics)) for protocol in protocols)
+        timeouts = {"session_timeout_ms": session_timeout_ms, "rebalance_timeout_ms": rebalance_timeout_ms}
+        return self.ask(name, JoinGroup, protocols=offers, **timeouts, **fields)
+
+    def sync(self, name: str, plan: Mapping[str, Partitions | bytes] | None = None, **fields: Any) -> Self:
+        """Ask for one's part of the plan; bring it as the leader."""
+        assignments = tuple(
+            Assignment(self.ids.get(who, who), what if isinstance(what, bytes) else assignment(what))
+            for who, what in (plan or {}).items()
+        )
+        return self.ask(name, SyncGroup, assignments=assignments, **fields)
+
+    def heartbeat(self, name: str, **fields: Any) -> Self:
+        """Be alive."""
+        return self.ask(name, Heartbeat, **fields)
+
+    def leave(self, *names: str, reason: str | None = None, **fields: Any) -> Self:
+        """Leave; the first one asks for all."""
+        members = tuple(Leaving(self.ids.get(name, name), None, reason) for name in names)
+        return self.ask(names[0], LeaveGroup, members=members, **fields)
+
+    def commit(self, name: str, offsets: Mapping[tuple[str, int], int], *, metadata: str | None = None,
+               leader_epoch: int = -1, retention_ms: int = -1, **fields: Any) -> Self:  # fmt: skip
+        """Commit as a member of the generation last heard of."""
+        return self.ask(
+            name,
+            OffsetCommit,
+            offsets=tuple(
+                OffsetToCommit(topic, partition, offset, leader_epoch, metadata, retention_ms)
+                for (topic, partition), offset in offsets.items()
+            ),
+            **fields,
+        )
+
+    def commit_from_outside(self, name: str, offsets: Mapping[tuple[str, int], int], **fields: Any) -> Self:
+        """Commit without being a member, as tools do."""
+        return self.commit(name, offsets, member_id="", generation_id=-1, **fields)
+
+    def fetch(self, name: str, topics: Partitions | None = None, **fields: Any) -> Self:
+        """Ask for committed offsets, all of them unless told which."""
+        asked = None if topics is None else tuple(TopicPartitions(t, tuple(p)) for t, p in topics.items())
+        return self.ask(name, OffsetFetch, topics=asked, **fields)
+
+    def describe(self, name: str = "admin", **fields: Any) -> Self:
+        """Ask what the group looks like."""
+        return self.ask(name, DescribeGroup, **fields)
+
+    def ask(self, name: str, kind: type[Any], **fields: Any) -> Self:
+        """Send any request, with the id and generation that `name` goes by unless told otherwise."""
+        known = set(kind.__struct_fields__)
+        client = name.split("#")[0]
+        fields.setdefault("group_id", self.group_id)
+        fields.setdefault("reply_to", f"{client}'s inbox")
+        fields.setdefault("client_id", client)
+        fields.setdefault("client_host", f"/{client}.example")
+        if "member_id" in known:
+            fields.setdefault("member_id", self.ids.get(name, "" if kind is JoinGroup else name))
+        if "generation_id" in known:
+            fields.setdefault("generation_id", self.generations.get(name, -1))
+        fields.setdefault("request_id", f"{name} {kind.__struct_config__.tag} {len(self.asked) + 1}")
+        return self.send(name, kind(**fields))
+
+    def send(self, name: str, request: Request | Unreadable) -> Self:
+        """Put a request into the log, also one that was sent before."""
+        self._offset += 1
+        if request.request_id is not None:
+            self.asked.setdefault(request.request_id, (name, request))
+            self.latest_request_id = request.request_id
+        received = Received(self._offset, self.now_ms, request)
+        if self._waiting is not None:
+            self._waiting.append(received)
+        else:
+            self.step([received], self.now_ms)
+        return self
+
+    def last_request(self, name: str, kind: type[Any]) -> Any:
+        """Find the latest request of a kind that `name` sent."""
+        return next(r for n, r in reversed(self.asked.values()) if n == name and isinstance(r, kind))
+
+    # -- stepping ------------------------------------------------------------------------------------------------------
+
+    def step(self, log: list[Received], now_ms: int) -> list[Output]:
+        """Run one batch, in both shards, and check every promise."""
+        self.shard = self.new_shard(self.shard.to_bytes())
+        self.latest = self.shard.step(log, now_ms)
+        assert self._living.step(log, now_ms) == self.latest, "being written down and read back shows (I18)"
+        state = self.shard.to_bytes()
+        assert self._living.to_bytes() == state, "one history, different bytes (I16)"
+        assert self.new_shard(state).to_bytes() == state, "reading and writing changes the bytes (I18)"
+        self.batches.append((log, now_ms))
+        self.outputs += self.latest
+        self._learn(self.latest)
+        groups = {group_id: self.shard.group(group_id) for group_id in self.shard.group_ids}
+        for checker in self._checkers:
+            checker.watch(Step(log, self.latest, now_ms, groups))
+        return self.latest
+
+    def _learn(self, outputs: Sequence[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, MemberJoined):
+                self._name(output.member_id, output.client_id)
+            if not isinstance(output, Reply) or output.answer.request_id is None:
+                continue
+            answer = output.answer
+            self.answers.setdefault(answer.request_id, []).append(answer)
+            if isinstance(answer, JoinGroupAnswer):
+                _, request = self.asked[answer.request_id]
+                if answer.error == ErrorCode.MEMBER_ID_REQUIRED.name:
+                    self._name(answer.member_id, request.client_id)
+                elif answer.error == ErrorCode.NONE.name:
+                    self.generations[self.names[answer.member_id]] = answer.generation_id
+
+    def _name(self, member_id: str, client_id: str) -> None:
+        if member_id in self.names:
+            return
+        number = sum(name.split("#")[0] == client_id for name in self.ids) + 1
+        name = client_id if number == 1 else f"{client_id}#{number}"
+        self.ids[name], self.names[member_id] = member_id, name
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> Group:
+        """The group as it is now."""
+        group = self.shard.group(self.group_id)
+        assert group is not None, f"there is no group {self.group_id}"
+        return group
+
+    def name(self, member_id: str | None) -> str:
+        """Turn a member id into the member's name; what is nobody's id stays as it is."""
+        return self.names.get(member_id or "", member_id or "")
+
+    @property
+    def said(self) -> AnyAnswer:
+        """The one answer to the latest request."""
+        answers = self.answers.get(self.latest_request_id, [])
+        assert len(answers) == 1, f"{self.latest_request_id} heard {answers or 'nothing'}"
+        return answers[0]
+
+    def hears(self, error: ErrorCode, **fields: Any) -> Self:
+        """Expect the latest request to be answered with `error`, and `fields` in its answer."""
+        said = self.said
+        assert said.error == error.name, f"{self.latest_request_id} heard {said.error}"
+        assert {field: getattr(said, field) for field in fields} == fields
+        return self
+
+    def is_parked(self) -> Self:
+        """Expect the latest request to be unanswered."""
+        assert self.latest_request_id not in self.answers, f"{self.latest_request_id} was answered"
+        return self
+
+    def heard(self, name: str, kind: type[Any]) -> Any:
+        """Find what `name` heard to its latest request of a kind."""
+        return self.answers[self.last_request(name, kind).request_id][-1]
+
+    def is_(self, phase: str, *, generation: int | None = None, members: str | None = None) -> Self:
+        """Expect the group in a phase, at a generation, with members by name, the first one that came first."""
+        group = self.group
+        assert group.phase.value == phase
+        assert generation is None or group.generation_id == generation
+        assert members is None or " ".join(map(self.name, group.members)) == members
+        return self
+
+    def is_gone(self) -> Self:
+        """Expect the group to be forgotten."""
+        assert self.shard.group(self.group_id) is None
+        return self
+
+    def events(self, kind: type[Any] = Event) -> list[Any]:
+        """Find the events of a kind that came out so far."""
+        return [output for output in self.outputs if isinstance(output, kind)]
+
+    def published(self) -> list[Published]:
+        """Find the records that came out so far."""
+        return [output for output in self.outputs if isinstance(output, Published)]
+
+    def noticed(self) -> set[str]:
+        """Name the members that got a rebalance notice in the latest step."""
+        notices = [o.answer for o in self.latest if isinstance(o, Reply) and isinstance(o.answer, RebalanceNotice)]
+        assert len({n.member_id for n in notices}) == len(notices), "one notice is enough"
+        return {self.name(n.member_id) for n in notices}

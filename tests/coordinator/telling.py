@@ -1,0 +1,242 @@
+"""Tells what came out of a shard in words, one line an output, so that a person can check it against the tables.
+
+    -> c1 join NONE ...             a reply, to whom and to which request
+    => group Stable ...             a record of the compacted topic
+    !! 3000 rebalance_started ...   an event, at its time
+
+Members go by the names of the scenario, request ids and versions are left out.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from coordinator import outputs as out
+from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
+from coordinator.deadlines import Kind, deadlines
+from coordinator.errors import ErrorCode
+from coordinator.group import NEVER_MS, Group
+from coordinator.phases import Phase
+from tests.coordinator.scenario import Scenario
+
+TOPIC = "t"
+"""Its partitions are told by their numbers alone."""
+
+
+def partitions(assigned: Mapping[str, list[int]]) -> str:
+    """`0,1` for partitions of the usual topic, `u-0` for others, `none` for no partition."""
+    told = [str(p) if topic == TOPIC else f"{topic}-{p}" for topic, ps in assigned.items() for p in ps]
+    return ",".join(told) or "none"
+
+
+def plan(assignment: bytes) -> str:
+    """A member's part of a plan: its partitions, or its bytes where they are not to be understood."""
+    assigned = assigned_partitions(assignment)
+    if not assignment:
+        return "nothing"
+    return "hex:" + assignment.hex() if assigned is None else partitions(assigned)
+
+
+def place(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+class Teller:
+    """Knows the names of a scenario's members, and which request a reply belongs to."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.s = scenario
+
+    def tell(self, output: Any) -> Iterator[str]:
+        """Tell one output, in one line or more."""
+        if isinstance(output, out.Reply):
+            yield from self._reply(output.answer)
+        elif isinstance(output, out.Published):
+            yield "=> " + self._of(output.group_id) + self._published(output)
+        else:
+            words = EVENTS[type(output)](self, output)
+            name = output.__struct_config__.tag
+            yield " ".join(f"!! {output.at_ms} {self._of(output.group_id)}{name} {words}".split())
+
+    def state(self, group: Group) -> str:
+        """Tell where a group is: phase, generation, leader, what it waits for and until when."""
+        vitals = group.vitals
+        told = [f"{self._of(group.group_id)}{group.phase.value}, generation {group.generation_id}"]
+        if group.leader_id:
+            told[0] += f", leader {self.s.name(group.leader_id)}"
+        if vitals.joins_ms < NEVER_MS:
+            told.append(f"joins by {vitals.joins_ms}")
+        if vitals.syncs_ms < NEVER_MS:
+            told.append(f"syncs by {vitals.syncs_ms}")
+        parked = [m.member_id for m in group.members.values() if m.awaiting_join or m.awaiting_sync]
+        for word, ids in (("parked", parked), ("pending", list(vitals.pending))):
+            if ids:
+                told.append(f"{word} {self._names(ids)}")
+        return "; ".join(told)
+
+    def sessions(self, group: Group) -> str:
+        """Tell until when each member and each pending id may be silent."""
+        armed = [d for d in deadlines(group) if d.kind in (Kind.SESSION, Kind.PENDING)]
+        return "sessions " + " ".join(
+            f"{self.s.name(d.member_id)}={d.at_ms if d.at_ms < NEVER_MS else 'never'}" for d in armed
+        )
+
+    def _of(self, group_id: str | None) -> str:
+        return "" if group_id in (None, "g") else f"[{group_id}] "
+
+    def _names(self, ids: Any) -> str:
+        return " ".join(map(self.s.name, ids))
+
+    # -- replies -------------------------------------------------------------------------------------------------------
+
+    def _reply(self, answer: Any) -> Iterator[str]:
+        if isinstance(answer, out.RebalanceNotice):
+            yield f"-> {self.s.name(answer.member_id)} notice of a rebalance, generation {answer.generation_id}"
+            return
+        name, request = self.s.asked[answer.request_id]
+        verb = VERBS[type(answer)]
+        is_latest = request.request_id == self.s.last_request(name, type(request)).request_id
+        words = REPLIES[type(answer)](self, answer)
+        group = self._of(getattr(request, "group_id", None))
+        told = [f"-> {group}{name}", verb, "" if is_latest else "(an earlier one)", answer.error, words]
+        if answer.error_message:
+            told.append(f"({answer.error_message})")
+        yield " ".join(" ".join(told).split())
+        if isinstance(answer, out.DescribeGroupAnswer):
+            yield from self._described(answer)
+
+    def _joined(self, a: out.JoinGroupAnswer) -> str:
+        assert ErrorCode[a.error].number == a.code
+        member = f"member={self.s.name(a.member_id)}" if a.member_id else ""
+        if a.code:
+            return member
+        protocol = f"{a.protocol_type}/{a.protocol_name}"
+        told = f"generation={a.generation_id} protocol={protocol} leader={self.s.name(a.leader)}"
+        roll = f" members={','.join(self.s.name(m.member_id) for m in a.members)}" if a.members else ""
+        return f"{told} {member}{roll}"
+
+    def _synced(self, a: out.SyncGroupAnswer) -> str:
+        return "" if a.code else f"protocol={a.protocol_type}/{a.protocol_name} assignment={plan(a.assignment)}"
+
+    def _left(self, a: out.LeaveGroupAnswer) -> str:
+        return " ".join(f"{self.s.name(m.member_id)}={m.error}" for m in a.members)
+
+    def _committed(self, a: out.OffsetCommitAnswer) -> str:
+        return " ".join(f"{place(p.topic, p.partition)}={p.error}" for p in a.partitions)
+
+    def _fetched(self, a: out.OffsetFetchAnswer) -> str:
+        return " ".join(
+            f"{place(p.topic, p.partition)}={p.offset}" + (f"({p.metadata})" if p.metadata else "")
+            for p in a.partitions
+        )
+
+    def _group_described(self, a: out.DescribeGroupAnswer) -> str:
+        if a.state is Phase.DEAD:
+            return "Dead"
+        topics = "unknown" if a.subscribed_topics is None else ",".join(a.subscribed_topics) or "none"
+        protocol = f"{a.protocol_type}/{a.protocol_name}"
+        leader = self.s.name(a.leader) or "nobody"
+        told = f"{a.state.value} since={a.since_ms} generation={a.generation_id} protocol={protocol} leader={leader}"
+        awaited = f" awaited={','.join(map(self.s.name, a.awaited))} until={a.deadline_ms}" if a.awaited else ""
+        return f"{told} topics={topics}{awaited}"
+
+    def _described(self, a: out.DescribeGroupAnswer) -> Iterator[str]:
+        for m in a.members:
+            topics = subscribed_topics(m.metadata)
+            subscribed = f" subscribed={','.join(topics)}" if topics else ""
+            awaiting = f" awaiting={m.awaiting}" if m.awaiting else ""
+            yield (
+                f"   {self.s.name(m.member_id)} {m.client_id} {m.client_host} session={m.session_timeout_ms} "
+                f"rebalance={m.rebalance_timeout_ms} assignment={plan(m.assignment)}{subscribed}{awaiting}"
+            )
+
+    # -- records and events --------------------------------------------------------------------------------------------
+
+    def _published(self, output: out.Published) -> str:
+        record = output.record
+        if output.key[0] == "group":
+            if record is None:
+                return "group gone"
+            assert isinstance(record, out.GroupRecord)
+            protocol = f" protocol={record.protocol_type}/{record.protocol_name}" if record.protocol_name else ""
+            leader = f" leader={self.s.name(record.leader)}" if record.leader else ""
+            members = "".join(f" {self.s.name(m.member_id)}:{plan(m.assignment)}" for m in record.members)
+            return f"group {record.state.value} generation={record.generation_id}{protocol}{leader}{members}"
+        what = f"offset {place(output.key[2], output.key[3])}"
+        if record is None:
+            return f"{what} gone"
+        assert isinstance(record, out.OffsetRecord)
+        who = f"by {self.s.name(record.member_id)} generation={record.generation_id}" if record.member_id else ""
+        metadata = f"({record.metadata}) " if record.metadata else ""
+        until = "" if record.expire_timestamp_ms is None else f" until {record.expire_timestamp_ms}"
+        return f"{what} {record.offset} {metadata}{who or 'from outside'}{until}"
+
+    def _started(self, e: out.RebalanceStarted) -> str:
+        reason = f" ({e.reason})" if e.reason else ""
+        return f"{e.cause} {self.s.name(e.member_id)}{reason}, {e.members} members, joins until {e.joins_until_ms}"
+
+    def _completed(self, e: out.RebalanceCompleted) -> str:
+        joined = f"; joined {self._names(e.joined)}" if e.joined else ""
+        gone = f"; gone {self._names(e.gone)}" if e.gone else ""
+        times = f"took {e.duration_ms}, joins {e.joins_ms}, syncs {e.syncs_ms}"
+        return f"generation {e.generation_id} {times}; {self._names(e.members_after)}{joined}{gone}"
+
+    def _handed_over(self, e: out.AssignmentChanged) -> str:
+        return " ".join(
+            f"{place(h.topic, h.partition)}:{self.s.name(h.before) or 'nobody'}>{self.s.name(h.after) or 'nobody'}"
+            for h in e.handovers
+        )
+
+    def _newcomer(self, e: out.MemberJoined | out.MemberLeft) -> str:
+        return self.s.name(e.member_id) + (f" ({e.reason})" if e.reason else "")
+
+    def _expired(self, e: out.MemberExpired) -> str:
+        silence = "" if e.silence_ms is None else f" after {e.silence_ms} of silence"
+        return f"{self.s.name(e.member_id)} {e.why}{silence}"
+
+    def _refused(self, e: out.CommitRejected) -> str:
+        who = self.s.name(e.member_id) or "outsider"
+        return f"{who} {e.error} claimed generation {e.claimed_generation_id}, {e.partitions} partitions"
+
+    def _offsets(self, e: out.OffsetsExpired) -> str:
+        return " ".join(place(topic, partition) for topic, partition in e.partitions)
+
+
+def _nothing(teller: Teller, told: Any) -> str:
+    return ""
+
+
+VERBS = {
+    out.JoinGroupAnswer: "join",
+    out.SyncGroupAnswer: "sync",
+    out.HeartbeatAnswer: "heartbeat",
+    out.LeaveGroupAnswer: "leave",
+    out.OffsetCommitAnswer: "commit",
+    out.OffsetFetchAnswer: "fetch",
+    out.DescribeGroupAnswer: "describe",
+    out.ErrorAnswer: "garbage",
+}
+
+REPLIES: dict[type, Callable[[Teller, Any], str]] = {
+    out.JoinGroupAnswer: Teller._joined,
+    out.SyncGroupAnswer: Teller._synced,
+    out.HeartbeatAnswer: _nothing,
+    out.LeaveGroupAnswer: Teller._left,
+    out.OffsetCommitAnswer: Teller._committed,
+    out.OffsetFetchAnswer: Teller._fetched,
+    out.DescribeGroupAnswer: Teller._group_described,
+    out.ErrorAnswer: _nothing,
+}
+
+EVENTS: dict[type, Callable[[Teller, Any], str]] = {
+    out.RebalanceStarted: Teller._started,
+    out.RebalanceCompleted: Teller._completed,
+    out.AssignmentChanged: Teller._handed_over,
+    out.MemberJoined: Teller._newcomer,
+    out.MemberLeft: Teller._newcomer,
+    out.MemberExpired: Teller._expired,
+    out.CommitRejected: Teller._refused,
+    out.OffsetsExpired: Teller._offsets,
+    out.GroupEmptied: _nothing,
+    out.GroupDeleted: lambda teller, event: event.why,
+    out.Rejected: lambda teller, event: f"offset {event.offset}: {event.why}",
+}

@@ -1,0 +1,183 @@
+"""State as bytes: what comes back is what went in, or `CorruptState`; nothing between (I18, F8)."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator import codec
+from coordinator.codec import Stored
+from coordinator.errors import CorruptState
+from coordinator.group import Delay, Group, Member, Offset, Parked, Round, Session, Vitals
+from coordinator.phases import Phase
+from coordinator.requests import Protocol
+from tests.coordinator.scenario import Scenario
+
+
+@pytest.fixture(scope="module")
+def state() -> bytes:
+    """A shard with parked requests, a plan, offsets, a handed out id and a second group."""
+    s = Scenario.stable("a", "b").commit("a", {("t", 0): 5}, metadata="ü")
+    s.join("c", require_known_member_id=True).join("d").join("a").join("e", group_id="h")
+    return s.shard.to_bytes()
+
+
+def test_groups_come_back(state: bytes):
+    """S43, I18."""
+    s = Scenario()
+    again = s.new_shard(state)
+    assert again.to_bytes() == state
+    assert again.group_ids == ("g", "h")
+    g = again.group("g")
+    assert [len(x) for x in (g.members, g.vitals.pending, g.offsets)] == [3, 1, 1]
+    assert sum(m.awaiting_join is not None for m in g.members.values()) == 2
+
+
+def test_every_flipped_bit_is_noticed(state: bytes):
+    """F8, promises.md 2: one byte flipped."""
+    for at in range(len(state)):
+        for bit in (1, 128):
+            damaged = bytearray(state)
+            damaged[at] ^= bit
+            with pytest.raises(CorruptState):
+                Scenario().new_shard(bytes(damaged))
+
+
+def test_every_truncation_is_noticed(state: bytes):
+    """F8: torn and empty files."""
+    for length in range(len(state)):
+        with pytest.raises(CorruptState):
+            Scenario().new_shard(state[:length])
+
+
+def test_bytes_behind_the_end_are_noticed(state: bytes):
+    with pytest.raises(CorruptState):
+        Scenario().new_shard(state + b"\x00")
+
+
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_an_unknown_version_is_refused_by_name(state: bytes, version: int):
+    """design.md 8: a clear message."""
+    with pytest.raises(CorruptState, match=f"version {version}.*reads version {codec.VERSION}"):
+        Scenario().new_shard(bytes([version]) + state[1:])
+
+
+def test_a_checksum_that_fits_nonsense_is_no_help():
+    body = msgspec.msgpack.encode({"g": "no group"})
+    with pytest.raises(CorruptState, match="cannot be read"):
+        codec.decode_shard(codec.encode_shard({})[:1] + codec.crc32(body).to_bytes(4, "big") + body)
+
+
+def test_nonsense_within_a_group_is_noticed_when_it_is_opened():
+    """The checksum is right, the inside is not: another version's vitals, say."""
+    damaged = codec.encode_shard({"g": Stored(0, 0, b"\xc1", b"\xc1")})
+    with pytest.raises(CorruptState):
+        Scenario().new_shard(damaged).group("g")
+
+
+def test_a_new_shard_has_no_groups_and_can_be_written():
+    s = Scenario()
+    assert s.new_shard(s.new_shard().to_bytes()).group_ids == ()
+
+
+def test_equal_offers_are_kept_once():
+    """design.md 8: a hundred members of one application cost their subscription once."""
+    s = Scenario(delay_ms=3_000)
+    big = (Protocol("range", bytes(10_000)),)
+    for n in range(20):
+        s.join(f"c{n}", protocols_as_they_are=big)
+    assert len(s.shard.to_bytes()) < 20_000
+    assert all(m.protocols == big for m in s.group.members.values())
+
+
+def test_a_heartbeat_leaves_the_rest_of_the_group_as_it_is_written():
+    """design.md 8: what a heartbeat touches is small, and the rest is copied."""
+    s = Scenario.stable("a", "b")
+    before = codec.decode_shard(s.shard.to_bytes())["g"]
+    s.at(1_000).heartbeat("a")
+    after = codec.decode_shard(s.shard.to_bytes())["g"]
+    assert after.rest == before.rest
+    assert after.vitals != before.vitals
+
+
+# -- any group at all, also ones that no conversation leads to ---------------------------------------------------------
+
+texts, blobs, flags = st.text(max_size=5), st.binary(max_size=5), st.booleans()
+int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+maybe_texts, maybe_parked = st.none() | texts, st.none() | st.builds(Parked, texts, texts)
+sessions = st.dictionaries(texts, st.builds(Session, int64s, int32s, flags), max_size=3)
+vitals = st.builds(
+    Vitals,
+    phase=st.sampled_from(Phase),
+    generation_id=int32s,
+    now_ms=int64s,
+    sessions=sessions,
+    pending=sessions,
+    joins_ms=int64s,
+    syncs_ms=int64s,
+    offsets_ms=int64s,
+    earliest_ms=int64s,
+    spared=flags,
+)
+offers = st.lists(st.builds(Protocol, texts, blobs), max_size=2).map(tuple)
+members = st.builds(
+    Member,
+    member_id=texts,
+    group_instance_id=maybe_texts,
+    client_id=texts,
+    client_host=texts,
+    reply_to=texts,
+    rebalance_timeout_ms=int32s,
+    protocols=offers,
+    assignment=blobs,
+    is_new=flags,
+    owes_sync=flags,
+    awaiting_join=maybe_parked,
+    awaiting_sync=maybe_parked,
+)
+offsets = st.builds(Offset, int64s, int32s, texts, int64s, st.none() | int64s)
+groups = st.builds(
+    Group,
+    vitals=vitals,
+    group_id=texts,
+    since_ms=int64s,
+    version=int64s,
+    protocol_type=maybe_texts,
+    protocol_name=maybe_texts,
+    leader_id=maybe_texts,
+    members=st.lists(members, max_size=3).map(lambda ms: {m.member_id: m for m in ms}),
+    joins_parked=int32s,
+    syncs_owed=int32s,
+    supporters=st.dictionaries(texts, int32s, max_size=3),
+    delay=st.none() | st.builds(Delay, int64s, int64s),
+    newcomers=flags,
+    round=st.none() | st.builds(Round, int64s, int64s, st.dictionaries(texts, blobs, max_size=2)),
+    subscribed_topics=st.none() | st.lists(texts, max_size=3).map(tuple),
+    offsets=st.dictionaries(texts, st.dictionaries(int32s, offsets, max_size=2), max_size=2),
+)
+stored = st.builds(Stored, int64s, int32s, blobs, blobs)
+
+
+@given(groups)
+def test_every_group_comes_back(group: Group):
+    """I18."""
+    vitals = codec.decode_vitals(codec.encode_vitals(group.vitals))
+    assert vitals == group.vitals
+    assert codec.decode_rest(codec.encode_rest(group), vitals) == group
+
+
+@given(st.dictionaries(texts, stored, max_size=4))
+def test_every_shard_comes_back(shard: dict[str, Stored]):
+    """I18."""
+    assert codec.decode_shard(codec.encode_shard(shard)) == shard
+
+
+@given(st.binary(max_size=60))
+def test_no_other_bytes_are_believed(data: bytes):
+    with pytest.raises(CorruptState):
+        codec.decode_shard(data)
+
+
+def test_vitals_are_written_apart():
+    group = Group(vitals=Vitals(generation_id=7), group_id="g", since_ms=0)
+    assert codec.decode_rest(codec.encode_rest(group), Vitals()).generation_id == 0

@@ -1,0 +1,144 @@
+"""What is shown of a group: to who asks, and on the groups topic (protocol.md 3.11; design.md 5)."""
+
+import pytest
+
+from coordinator.errors import ErrorCode
+from coordinator.outputs import DescribedMember, DescribeGroupAnswer, GroupMember, GroupRecord
+from coordinator.phases import Phase
+from tests.coordinator.scenario import Scenario
+from tests.coordinator.wire import assignment, subscription
+
+
+def test_an_unknown_group_is_dead_and_empty():
+    """S50."""
+    s = Scenario().describe().hears(ErrorCode.NONE)
+    assert s.said == DescribeGroupAnswer(request_id=s.latest_request_id, group_id="g")
+    assert (s.said.state, s.said.generation_id, s.said.members) == (Phase.DEAD, -1, ())
+    s.is_gone()
+
+
+def test_a_stable_group_in_full():
+    """S27, S28, S31 to S34, S38."""
+    s = Scenario.stable("c1").at(700).describe()
+    assert s.said == DescribeGroupAnswer(
+        request_id=s.latest_request_id,
+        group_id="g",
+        state=Phase.STABLE,
+        since_ms=0,
+        generation_id=1,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader=s.ids["c1"],
+        subscribed_topics=("t",),
+        members=(
+            DescribedMember(
+                member_id=s.ids["c1"],
+                group_instance_id=None,
+                client_id="c1",
+                client_host="/c1.example",
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                metadata=subscription(["t"]),
+                assignment=assignment({"t": [0]}),
+                awaiting=None,
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("phase", ["PreparingRebalance", "CompletingRebalance"])
+def test_outside_stable_protocol_and_metadata_are_left_out_and_the_old_plan_is_shown(phase: str):
+    """S47, S48; protocol.md 3.11, 10 row 21."""
+    s = Scenario.stable("c1", "c2").join("c1")
+    if phase == "CompletingRebalance":
+        s.join("c2")
+    s.describe()
+    assert (s.said.state.value, s.said.protocol_type, s.said.protocol_name) == (phase, "consumer", "")
+    assert {m.metadata for m in s.said.members} == {b""}
+    assert [m.assignment for m in s.said.members] == [assignment({"t": [0]}), assignment({"t": [1]})]
+
+
+def test_who_is_awaited_and_until_when():
+    """S43, S47, S48."""
+    s = Scenario.stable("c1", "c2").at(1_000).join("p", require_known_member_id=True).describe()
+    assert (s.said.awaited, s.said.deadline_ms) == ((), None)
+    s.at(2_000).join("c2", topics=["u"]).describe()
+    assert [s.name(m) for m in s.said.awaited] == ["c1", "p"]
+    assert s.said.deadline_ms == 12_000
+    assert [(s.name(m.member_id), m.awaiting) for m in s.said.members] == [("c1", None), ("c2", "join")]
+    s.leave("p").at(3_000).join("c1").sync("c2").describe()
+    assert [s.name(m) for m in s.said.awaited] == ["c1"]
+    assert s.said.deadline_ms == 13_000
+    assert [(s.name(m.member_id), m.awaiting) for m in s.said.members] == [("c1", None), ("c2", "sync")]
+    s.sync("c1", plan={}).describe()
+    assert (s.said.awaited, s.said.deadline_ms) == ((), None)
+
+
+def test_an_emptied_group_keeps_its_type_and_reads_no_topics():
+    """S32, S33, S46."""
+    s = Scenario.stable("c1").at(4_000).leave("c1").describe()
+    assert (s.said.state, s.said.since_ms, s.said.generation_id) == (Phase.EMPTY, 4_000, 2)
+    assert (s.said.protocol_type, s.said.protocol_name, s.said.leader) == ("consumer", "", None)
+    assert (s.said.subscribed_topics, s.said.members) == ((), ())
+
+
+def test_describing_changes_nothing():
+    s = Scenario.stable("c1")
+    before = s.shard.to_bytes()
+    s.describe()
+    assert s.shard.to_bytes() == before
+
+
+def test_topics_are_those_of_all_members_sorted():
+    """S33, I16."""
+    s = Scenario(delay_ms=3_000).join("c1", topics=["z", "b"]).join("c2", topics=["a", "b"]).until(9_000).describe()
+    assert s.said.subscribed_topics == ("a", "b", "z")
+
+
+def test_the_group_record_in_full():
+    """S27, S35: what anybody may read; the assignment also decoded."""
+    s = Scenario.stable("c1")
+    record = s.published()[-1]
+    assert (record.group_id, record.key) == ("g", ("group", "g"))
+    assert record.record == GroupRecord(
+        group_id="g",
+        state=Phase.STABLE,
+        since_ms=0,
+        generation_id=1,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader=s.ids["c1"],
+        subscribed_topics=("t",),
+        members=(
+            GroupMember(
+                member_id=s.ids["c1"],
+                group_instance_id=None,
+                client_id="c1",
+                client_host="/c1.example",
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                assignment=assignment({"t": [0]}),
+                assigned={"t": [0]},
+            ),
+        ),
+        version=record.version,
+    )
+
+
+def test_what_cannot_be_decoded_is_not():
+    """S35: another type's bytes, and bytes that are no assignment."""
+    s = Scenario.joined("c1").sync("c1", plan={"c1": b"\xff"})
+    assert s.published()[-1].record.members[0].assigned is None
+    s = Scenario().join("c1", protocol_type="connect").sync("c1", plan={"c1": assignment({"t": [0]})})
+    assert s.published()[-1].record.members[0].assigned is None
+
+
+def test_a_group_is_published_when_it_moves_and_not_when_a_member_is_alive():
+    """design.md 5: at each change of phase or generation, once."""
+    s = Scenario.stable("c1", "c2")
+    states = [p.record.state.value for p in s.published()]
+    one_round = ["PreparingRebalance", "CompletingRebalance"]
+    assert states == ["Empty", *one_round, *one_round, "Stable"]
+    published = len(s.published())
+    s.at(1_000).heartbeat("c1").heartbeat("c2").join("c2").sync("c2").describe().fetch("c1")
+    assert len(s.published()) == published

@@ -1,0 +1,255 @@
+"""Committed offsets: what is kept, what is refused, and when they are forgotten."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.errors import ErrorCode
+from coordinator.outputs import CommitRejected, OffsetRecord, OffsetsExpired
+from coordinator.requests import OffsetCommit, OffsetToCommit
+from tests.coordinator.scenario import Scenario
+
+DAY_MS = 24 * 3_600_000
+
+
+def fetched(s: Scenario) -> dict[tuple[str, int], int]:
+    """All committed offsets, as a fetch tells them."""
+    s.fetch("reader")
+    return {(f.topic, f.partition): f.offset for f in s.said.partitions}
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_is_published_as_it_is_acknowledged():
+    """S136, S140."""
+    s = Scenario.stable("c1").at(500).commit("c1", {("t", 3): 7}, metadata="m", leader_epoch=2)
+    record, reply = s.latest
+    assert record.key == ("offset", "g", "t", 3)
+    assert record.record == OffsetRecord(
+        group_id="g",
+        topic="t",
+        partition=3,
+        offset=7,
+        leader_epoch=2,
+        metadata="m",
+        commit_timestamp_ms=500,
+        expire_timestamp_ms=None,
+        generation_id=1,
+        member_id=s.ids["c1"],
+        version=record.version,
+    )
+    assert [(p.topic, p.partition, p.code) for p in reply.answer.partitions] == [("t", 3, 0)]
+
+
+def test_a_fetch_answers_in_the_order_asked():
+    """protocol.md 3.7: with -1 and epoch -1 where nothing is."""
+    s = Scenario().commit_from_outside("tool", {("t", 0): 5, ("u", 1): 6}, leader_epoch=9, metadata="m")
+    s.fetch("reader", {"u": [1, 0], "t": [0], "v": []})
+    assert [(f.topic, f.partition, f.offset, f.leader_epoch, f.metadata, f.code) for f in s.said.partitions] == [
+        ("u", 1, 6, 9, "m", 0),
+        ("u", 0, -1, -1, "", 0),
+        ("t", 0, 5, 9, "m", 0),
+    ]
+
+
+def test_a_fetch_of_no_topics_is_not_a_fetch_of_all():
+    """protocol.md 3.7: null is all, an empty list is nothing."""
+    s = Scenario().commit_from_outside("tool", {("t", 0): 5}).fetch("reader", {})
+    assert s.said.partitions == ()
+
+
+def test_metadata_that_is_not_given_reads_as_empty():
+    """protocol.md 1.3."""
+    s = Scenario().commit_from_outside("tool", {("t", 0): 5}, metadata=None).fetch("reader")
+    assert s.said.partitions[0].metadata == ""
+
+
+def test_odd_numbers_are_stored_as_given():
+    """protocol.md 11: negative offsets, and partitions that only metadata would know to be wrong."""
+    s = Scenario().commit_from_outside("tool", {("t", -1): -7, ("t", 2**31 - 1): 2**63 - 1})
+    assert fetched(s) == {("t", -1): -7, ("t", 2**31 - 1): 2**63 - 1}
+
+
+def test_a_partition_named_twice_keeps_the_last_word():
+    s = Scenario()
+    twice = (OffsetToCommit("t", 0, 5), OffsetToCommit("t", 0, 4))
+    s.ask("tool", OffsetCommit, member_id="", offsets=twice).hears(ErrorCode.NONE)
+    assert len(s.said.partitions) == 2
+    assert fetched(s) == {("t", 0): 4}
+
+
+def test_offsets_belong_to_the_group_and_not_to_the_member():
+    """S141, S142: B reads on from what A committed."""
+    s = Scenario.stable("a", "b").commit("a", {("t", 0): 5}).leave("a").join("b").sync("b", plan={"b": {"t": [0]}})
+    assert fetched(s) == {("t", 0): 5}
+
+
+def test_a_commit_of_nothing_touches_nothing():
+    """protocol.md 3.6: answered without looking at the group, whoever asks."""
+    s = Scenario()
+    s.ask("tool", OffsetCommit, member_id="", offsets=()).hears(ErrorCode.NONE, partitions=()).is_gone()
+    s = Scenario.stable("c1").at(1_000)
+    session = s.group.vitals.sessions[s.ids["c1"]].deadline_ms
+    s.commit("c1", {}).hears(ErrorCode.NONE).commit("made-up", {}, generation_id=9).hears(ErrorCode.NONE)
+    assert s.group.vitals.sessions[s.ids["c1"]].deadline_ms == session
+    assert not s.events(CommitRejected)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+LENGTHS = {
+    "ascii at the bound": ("x" * 4096, 0),
+    "ascii beyond": ("x" * 4097, 12),
+    "umlauts at the bound": ("ü" * 4096, 0),
+    "smileys at the bound": ("😀" * 2048, 0),
+    "smileys beyond": ("😀" * 2048 + "x", 12),
+}
+
+
+@pytest.mark.parametrize(("metadata", "code"), LENGTHS.values(), ids=LENGTHS)
+def test_metadata_is_measured_in_utf16_units(metadata: str, code: int):
+    """protocol.md 1.4, S136."""
+    s = Scenario().commit_from_outside("tool", {("t", 0): 5}, metadata=metadata).hears(ErrorCode.NONE)
+    assert [p.code for p in s.said.partitions] == [code]
+
+
+def test_one_partition_may_be_refused_and_the_others_kept():
+    """I14, protocol.md 3.6 row 8: partition by partition, and still a sign of life."""
+    s = Scenario.stable("c1", offset_metadata_max_bytes=3).at(1_000)
+    offers = (OffsetToCommit("t", 0, 1, metadata="long"), OffsetToCommit("t", 1, 2, metadata="ok"))
+    s.ask("c1", OffsetCommit, offsets=offers).hears(ErrorCode.NONE)
+    assert [p.code for p in s.said.partitions] == [12, 0]
+    assert fetched(s) == {("t", 1): 2}
+    assert s.group.vitals.sessions[s.ids["c1"]].deadline_ms == 11_000
+
+
+REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
+    "a stranger": ({"member_id": "made-up"}, ErrorCode.UNKNOWN_MEMBER_ID),
+    "an older generation": ({"generation_id": 0}, ErrorCode.ILLEGAL_GENERATION),
+    "a newer generation": ({"generation_id": 2}, ErrorCode.ILLEGAL_GENERATION),
+    "a stranger of another generation": ({"member_id": "x", "generation_id": 9}, ErrorCode.UNKNOWN_MEMBER_ID),
+    "a tool": ({"member_id": "", "generation_id": -1}, ErrorCode.UNKNOWN_MEMBER_ID),
+    "a member without a generation": ({"generation_id": -1}, ErrorCode.ILLEGAL_GENERATION),
+}
+
+
+@pytest.mark.parametrize(("fields", "error"), REFUSED.values(), ids=REFUSED)
+def test_a_refused_commit_changes_nothing_and_is_recorded(fields: dict[str, Any], error: ErrorCode):
+    """S143, I14: the error stands for every partition, and an event says who tried."""
+    s = Scenario.stable("c1").commit("c1", {("t", 0): 5}).commit("c1", {("t", 0): 9, ("t", 1): 9}, **fields)
+    s.hears(error)
+    assert [(p.partition, p.error) for p in s.said.partitions] == [(0, error.name), (1, error.name)]
+    (rejected,) = s.events(CommitRejected)
+    claimed = fields.get("generation_id", 1)
+    assert (rejected.error, rejected.claimed_generation_id, rejected.partitions) == (error.name, claimed, 2)
+    assert (rejected.client_id, rejected.client_host, rejected.generation_id) == ("c1", "/c1.example", 1)
+    assert fetched(s) == {("t", 0): 5}
+
+
+# -- when they are forgotten (protocol.md 4.6) -------------------------------------------------------------------------
+
+
+def test_in_a_simple_group_each_by_its_own_commit():
+    """S54, I15."""
+    s = Scenario(offsets_retention_ms=DAY_MS).commit_from_outside("tool", {("t", 0): 1})
+    s.until(1_000).commit_from_outside("tool", {("t", 1): 2})
+    assert fetched(s.until(DAY_MS - 1)) == {("t", 0): 1, ("t", 1): 2}
+    assert fetched(s.until(DAY_MS)) == {("t", 1): 2}
+    s.until(DAY_MS + 1_000).is_gone()
+
+
+def test_another_commit_begins_the_time_anew():
+    """I15."""
+    s = Scenario(offsets_retention_ms=DAY_MS).commit_from_outside("tool", {("t", 0): 1})
+    s.until(DAY_MS - 1).commit_from_outside("tool", {("t", 0): 2})
+    assert fetched(s.until(2 * DAY_MS - 2)) == {("t", 0): 2}
+    s.until(2 * DAY_MS - 1).is_gone()
+
+
+def test_in_an_emptied_group_all_by_when_it_emptied():
+    """S46, I15."""
+    s = Scenario.stable("c1", offsets_retention_ms=DAY_MS).commit("c1", {("t", 0): 1}).at(9_000).leave("c1")
+    assert fetched(s.until(9_000 + DAY_MS - 1)) == {("t", 0): 1}
+    s.until(9_000 + DAY_MS).is_gone()
+
+
+def test_a_group_that_comes_back_in_time_keeps_its_offsets():
+    """S46, I15: the time starts again when it empties again."""
+    s = Scenario.stable("c1", offsets_retention_ms=DAY_MS, session_timeout_ms=1_800_000)
+    s.commit("c1", {("t", 0): 1}).leave("c1").until(DAY_MS - 1)
+    s.join("c2", session_timeout_ms=1_800_000).sync("c2", plan={})
+    s.until(DAY_MS + 60_000).leave("c2")
+    assert fetched(s.until(2 * DAY_MS + 59_999)) == {("t", 0): 1}
+    s.until(2 * DAY_MS + 60_000).is_gone()
+
+
+@pytest.mark.parametrize("phase", ["PreparingRebalance", "CompletingRebalance"])
+def test_while_a_rebalance_runs_nothing_expires(phase: str):
+    """protocol.md 4.6, "anything else": not even topics that nobody reads, or offsets with a term of their own."""
+    joining = {"session_timeout_ms": 1_800_000, "rebalance_timeout_ms": 1_800_000}
+    s = Scenario.stable("c1", "c2", offsets_retention_ms=1_000, **joining)
+    s.commit("c1", {("unread", 0): 1}).commit("c1", {("unread", 1): 1}, retention_ms=500).join("c1", **joining)
+    if phase == "CompletingRebalance":
+        s.join("c2", topics=["u"], **joining)
+    assert fetched(s.until(100_000).is_(phase)) == {("unread", 0): 1, ("unread", 1): 1}
+
+
+def test_in_a_stable_group_only_topics_that_nobody_reads_any_more():
+    """S33, I15: t is read, unread is not."""
+    s = Scenario.stable("c1", offsets_retention_ms=10_000, session_timeout_ms=1_800_000)
+    s.commit("c1", {("t", 0): 1, ("unread", 0): 2})
+    assert fetched(s.until(9_999)) == {("t", 0): 1, ("unread", 0): 2}
+    assert fetched(s.until(10_000)) == {("t", 0): 1}
+    s.is_("Stable")
+
+
+def test_an_offset_may_have_a_term_of_its_own():
+    """protocol.md 1.3, 4.6: OffsetCommit v2 to v4."""
+    s = Scenario.stable("c1", offsets_retention_ms=DAY_MS).commit("c1", {("t", 0): 1}, retention_ms=2_000)
+    s.commit("c1", {("t", 1): 1}, retention_ms=3 * DAY_MS).leave("c1")
+    assert fetched(s.until(1_999)) == {("t", 0): 1, ("t", 1): 1}
+    assert fetched(s.until(2_000)) == {("t", 1): 1}
+    assert fetched(s.until(3 * DAY_MS - 1)) == {("t", 1): 1}
+    s.until(3 * DAY_MS).is_gone()
+
+
+def test_a_term_of_nothing_ends_at_once():
+    Scenario().commit_from_outside("tool", {("t", 0): 1}, retention_ms=0).hears(ErrorCode.NONE).is_gone()
+
+
+def test_a_term_without_end_does_no_harm():
+    now_ms = 1_700_000_000_000
+    s = Scenario().at(now_ms).commit_from_outside("tool", {("t", 0): 1}, retention_ms=2**63 - 1)
+    assert fetched(s.until(now_ms + 100 * 365 * DAY_MS)) == {("t", 0): 1}
+
+
+def test_expiry_says_what_is_gone():
+    """S54: tombstones partition by partition, one event, then the group's own end."""
+    s = Scenario(offsets_retention_ms=1_000).commit_from_outside("tool", {("t", 0): 1, ("u", 5): 2}).until(1_000)
+    *tombstones, expired, deleted, group = s.latest
+    assert [(t.key, t.record) for t in tombstones] == [(("offset", "g", "t", 0), None), (("offset", "g", "u", 5), None)]
+    assert isinstance(expired, OffsetsExpired)
+    assert (expired.partitions, expired.at_ms) == ((("t", 0), ("u", 5)), 1_000)
+    assert (group.key, group.record, group.version) == (("group", "g"), None, deleted.version + 1)
+
+
+def test_an_empty_group_without_offsets_is_remembered_for_a_while():
+    """S54; protocol.md 4.6: until the next expiry run, every ten minutes."""
+    s = Scenario.stable("c1", empty_group_retention_ms=60_000).at(5_000).leave("c1")
+    s.until(64_999).is_("Empty").until(65_000).is_gone()
+
+
+def test_a_group_that_only_refused_a_commit_is_forgotten_too():
+    """I22: metadata too large, nothing stored, and no member ever."""
+    s = Scenario(offset_metadata_max_bytes=1).commit_from_outside("tool", {("t", 0): 1}, metadata="long")
+    s.is_("Empty").until(600_000).is_gone()
+
+
+def test_a_group_that_is_forgotten_and_comes_back_knows_nothing_of_its_past():
+    """I2: and nobody remembers: ids of its first life are unknown, generations start again."""
+    s = Scenario.stable("c1", offsets_retention_ms=1_000).commit("c1", {("t", 0): 1}).leave("c1").until(600_000)
+    s.is_gone().heartbeat("c1").hears(ErrorCode.UNKNOWN_MEMBER_ID).commit("c1", {("t", 0): 1})
+    s.hears(ErrorCode.ILLEGAL_GENERATION)
+    s.join("c2").is_("CompletingRebalance", generation=1)
+    s.heartbeat("c1", generation_id=1).hears(ErrorCode.UNKNOWN_MEMBER_ID)

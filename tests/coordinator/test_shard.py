@@ -1,0 +1,141 @@
+"""The shard as its caller sees it: which groups are its own, when it wants to be called, what it keeps."""
+
+import pytest
+
+from coordinator.config import Config
+from coordinator.errors import ErrorCode
+from coordinator.hashing import shard_of
+from coordinator.outputs import ErrorAnswer, Rejected, Reply
+from coordinator.requests import DescribeGroup, JoinGroup, Protocol, Received, Unreadable
+from coordinator.shard import Shard
+from tests.coordinator.scenario import SECRET, Scenario
+
+# -- whose group it is -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ask", ["join", "sync", "heartbeat", "leave", "commit", "fetch", "describe"])
+def test_a_group_of_another_shard_is_told_where_to_go(ask: str):
+    """S17, design.md 1: NOT_COORDINATOR, with the right partition in words, and nothing is made."""
+    s = Scenario()
+    home = shard_of("g", 16)
+    s.shard = s._living = Shard((home + 1) % 16, 16, SECRET, s.config)
+    s.new_shard = lambda state=None: Shard((home + 1) % 16, 16, SECRET, s.config, state)
+    getattr(s, ask)(*{"commit": ["c", {("t", 0): 1}]}.get(ask, ["c"])).hears(
+        ErrorCode.NOT_COORDINATOR, error_message=f"this group's requests belong in partition {home}"
+    )
+    assert s.shard.group_ids == ()
+
+
+def test_every_group_has_exactly_one_shard():
+    """S17, S20."""
+    config = Config(group_initial_rebalance_delay_ms=0)
+    for group_id in ("g", "h", "消费者组", "😀"):
+        request = DescribeGroup(request_id="1", reply_to="inbox", group_id=group_id)
+        said = [Shard(p, 16, SECRET, config).step([Received(0, 0, request)], 0)[0].answer.code for p in range(16)]
+        assert sorted(said) == [0] + [16] * 15
+        assert said[shard_of(group_id, 16)] == 0
+
+
+def test_nobodys_requests_are_answered_where_they_can_be():
+    """S25, I6: with the reader's words; otherwise an event says where the record is."""
+    s = Scenario().at(5)
+    s.send("c", Unreadable("no kind", "id", "inbox"))
+    assert s.latest == [
+        Reply("inbox", ErrorAnswer(request_id="id", error="INVALID_REQUEST", code=42, error_message="no kind"))
+    ]
+    for half in (Unreadable("why"), Unreadable("why", None, "inbox")):
+        s.send("c", half)
+        (rejected,) = s.latest
+        assert isinstance(rejected, Rejected)
+        assert (rejected.partition, rejected.offset, rejected.at_ms, rejected.why) == (0, s._offset, 5, "why")
+        assert (rejected.group_id, rejected.version, rejected.generation_id) == (None, None, None)
+
+
+def test_a_request_id_alone_is_no_address():
+    s = Scenario()
+    (rejected,) = s.shard.step([Received(7, 5, Unreadable("why", "id", None))], 5)
+    assert isinstance(rejected, Rejected)
+
+
+# -- when it wants to be called ----------------------------------------------------------------------------------------
+
+
+def test_a_shard_with_nothing_due_needs_no_call():
+    """S145, design.md 7.4."""
+    assert Scenario().shard.next_deadline_ms is None
+
+
+def test_the_alarm_is_the_earliest_of_all_groups():
+    """S86, S145."""
+    s = Scenario().join("c", group_id="g1", member_id="").at(500).join("d", group_id="g2", session_timeout_ms=6_000)
+    s.sync("c", group_id="g1").sync("d", group_id="g2")
+    assert s.shard.next_deadline_ms <= 6_500
+    assert [s.until(6_499).shard.group(g).phase.value for g in ("g1", "g2")] == ["Stable", "Stable"]
+    assert s.shard.next_deadline_ms == 6_500
+    assert [s.until(6_500).shard.group(g).phase.value for g in ("g1", "g2")] == ["Stable", "Empty"]
+    assert s.shard.next_deadline_ms == 10_500
+
+
+def test_an_offset_that_is_kept_for_ever_sets_no_alarm():
+    s = Scenario().join("c", session_timeout_ms=1_800_000).commit("c", {("t", 0): 1})
+    s = Scenario().commit_from_outside("c", {("t", 0): 1}, retention_ms=2**62).until(1_000)
+    assert s.shard.next_deadline_ms is None
+
+
+# -- what it keeps -----------------------------------------------------------------------------------------------------
+
+
+def test_a_shard_may_be_looked_at_without_being_changed():
+    s = Scenario.stable("c1", "c2")
+    copy = s.shard.group("g")
+    copy.members.clear()
+    copy.vitals.sessions.clear()
+    assert len(s.group.members) == 2
+    assert s.shard.members == 2
+
+
+def test_members_are_counted_over_all_groups():
+    """I22."""
+    s = Scenario.stable("c1", "c2").join("d", group_id="h").join("p", group_id="i", require_known_member_id=True)
+    assert s.shard.members == 3
+    s.until(60_000)
+    assert s.shard.members == 0
+
+
+def test_groups_that_only_read_or_refuse_are_not_made():
+    """I22: asking about a group does not make one."""
+    s = Scenario().describe().fetch("c").heartbeat("c").sync("c").leave("c").join("c", member_id="made-up")
+    s.commit("c", {("t", 0): 1}, generation_id=1).join("c", member_id="", session_timeout_ms=1)
+    assert s.shard.group_ids == ()
+
+
+def test_member_ids_depend_on_the_secret():
+    """S36, I16: the same log under another secret gives other ids, under the same one the same."""
+    request = JoinGroup(
+        request_id="1",
+        reply_to="inbox",
+        group_id="g",
+        client_id="c",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=(Protocol("range"),),
+    )
+    secrets = [b"s" * 16, b"s" * 16, b"t" * 16]
+    one, same, other = (Shard(0, 1, secret, Config()).step([Received(0, 0, request)], 0)[-1] for secret in secrets)
+    assert one == same
+    assert one.answer.member_id != other.answer.member_id
+
+
+def test_a_joiner_behind_the_leaders_plan_finds_the_plan_made():
+    """S95: in one batch, syncs hear NONE and then the next rebalance begins."""
+    s = Scenario.joined("c1", "c2").sync("c2").away().sync("c1", plan={"c1": {"t": [0]}}).join("c3").back(0)
+    s.is_("PreparingRebalance", generation=2)
+    assert [p.record.state.value for p in s.published()][-2:] == ["Stable", "PreparingRebalance"]
+
+
+def test_every_synced_answer_has_its_group_record():
+    """S94: a plan is published in the step that answers with it."""
+    s = Scenario.joined("c1", "c2").sync("c2").sync("c1", plan={"c2": {"t": [0, 1]}})
+    (published,) = [o for o in s.latest if not isinstance(o, Reply) and hasattr(o, "record")]
+    assert [m.assigned for m in published.record.members] == [{}, {"t": [0, 1]}]

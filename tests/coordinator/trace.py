@@ -1,0 +1,275 @@
+r"""The little language of `traces/*.txt`: commands, dashes, everything that came out, a blank line.
+
+    # W6: the first comment lines name the walkthrough and the feature rows that the trace proves.
+    config group_max_size=2                     settings by their names in `Config`; the initial delay is 0 unless set
+    joins session=6000 rebalance=60000 two_step=yes     what every join of this trace says unless it says otherwise
+
+    at 1000 join c1
+    sync c1 plan c1=0,1 c2=2
+    ----
+    -> c1 sync NONE assignment=0,1
+
+Every command may begin with `at MS`, the request's time; `at MS` alone lets time pass until then. A name is a client
+and its member; `c1#2` is the second id that client c1 was given. Commands, with options as `option=value`:
+
+    join NAME           session= rebalance= protocols=a,b topics=t,u type= two_step=yes new=yes reason= id=
+    sync NAME           plan NAME=0,1 NAME=u-0 NAME=none NAME=hex:00ff; generation= type= protocol= id=
+    heartbeat NAME      generation= id=
+    leave NAME...       reason=
+    commit NAME t-0=5   generation= metadata= retention= epoch= id=
+    commit outside t-0=5      as tools do: no member, no generation
+    fetch NAME t-0 t-1, fetch NAME all
+    describe NAME
+    repeat NAME KIND    send the latest request of that kind again, the same in every byte
+    garbage NAME WHY    a record that is no request, from an asker that can be answered; from `-` it cannot
+    sessions            tell until when the members may be silent
+    away, back MS       the coordinator is away: requests wait in the log, until one batch takes them all at MS
+
+`group=h` sends a request to another group than g. A new kind of request is a new function in `COMMANDS`.
+"""
+
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coordinator import requests
+from coordinator.requests import Protocol, Unreadable
+from tests.coordinator.scenario import Scenario
+from tests.coordinator.telling import TOPIC, Teller
+from tests.coordinator.wire import assignment, subscription
+
+DASHES = "----"
+
+Options = dict[str, str]
+
+
+@dataclass
+class Block:
+    """Some commands, and what is expected to come out of them all."""
+
+    commands: list[str]
+    expected: list[str]
+
+
+@dataclass
+class Trace:
+    """A file of conversations with one shard."""
+
+    head: list[str]
+    blocks: list[Block]
+
+    @classmethod
+    def read(cls, path: Path) -> "Trace":
+        """Read a file, whatever it expects."""
+        paragraphs = [p.splitlines() for p in path.read_text().strip("\n").split("\n\n")]
+        head, blocks = [], []
+        for lines in paragraphs:
+            if DASHES in lines:
+                at = lines.index(DASHES)
+                blocks.append(Block(lines[:at], lines[at + 1 :]))
+            elif lines[0].startswith(("#", "config ", "joins ")) and not blocks:
+                head += lines
+            else:
+                blocks.append(Block(lines, []))
+        return cls(head, blocks)
+
+    def settings(self, word: str) -> dict[str, str]:
+        """Collect the `config` or the `joins` of the head."""
+        found = {}
+        for line in self.head:
+            if line.startswith(word + " "):
+                found.update(option.split("=", 1) for option in shlex.split(line)[1:])
+        return found
+
+    def __str__(self) -> str:
+        blocks = ("\n".join([*b.commands, DASHES, *b.expected]) for b in self.blocks)
+        return "\n\n".join(["\n".join(self.head), *blocks]) + "\n"
+
+
+class Player:
+    """Plays a trace and tells what came out."""
+
+    def __init__(self, trace: Trace, **config: Any) -> None:
+        settings = {name: int(value) for name, value in trace.settings("config").items()}
+        delay_ms = settings.pop("group_initial_rebalance_delay_ms", 0)
+        self.s = Scenario(delay_ms=delay_ms, **{**settings, **config})
+        self.teller = Teller(self.s)
+        self.trace = trace
+        self.joins = trace.settings("joins")
+        self._extra: list[str] = []
+
+    def play(self) -> Trace:
+        """Play all blocks; what comes out has the expectations as they turned out."""
+        return Trace(self.trace.head, [Block(b.commands, list(self._block(b))) for b in self.trace.blocks])
+
+    def _block(self, block: Block) -> Iterator[str]:
+        for command in block.commands:
+            if command.startswith("#"):
+                continue
+            seen = len(self.s.outputs)
+            self._command(shlex.split(command))
+            for output in self.s.outputs[seen:]:
+                yield from self.teller.tell(output)
+            yield from self._extra
+            self._extra = []
+        groups = [self.s.shard.group(group_id) for group_id in self.s.shard.group_ids]
+        for group in groups:
+            if group is not None:
+                yield self.teller.state(group)
+        if not groups:
+            yield "no group"
+
+    def _command(self, words: list[str]) -> None:
+        if words[0] == "at":
+            self.s.at(int(words[1]))
+            if len(words) == 2:
+                self.s.until(self.s.now_ms)
+                return
+            words = words[2:]
+        verb, *arguments = words
+        options = dict(a.split("=", 1) for a in arguments if "=" in a)
+        COMMANDS[verb](self, [a for a in arguments if "=" not in a], options)
+
+    def say(self, line: str) -> None:
+        """Tell something that is no output."""
+        self._extra.append(line)
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def _fields(options: Options, **names: tuple[str, Callable[[str], Any]]) -> dict[str, Any]:
+    """Turn the options that are there into fields of a request; refuse unknown ones."""
+    known = {"group": ("group_id", str), "id": ("member_id", str), "generation": ("generation_id", int), **names}
+    return {known[option][0]: known[option][1](value) for option, value in options.items()}
+
+
+def _partitions(text: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for part in text.split(",") if text != "none" else ():
+        topic, _, number = part.rpartition("-")
+        found.setdefault(topic or TOPIC, []).append(int(number))
+    return found
+
+
+def _place(text: str) -> tuple[str, int]:
+    topic, _, number = text.rpartition("-")
+    return topic, int(number)
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",") if text else []
+
+
+def _join(player: Player, arguments: list[str], options: Options) -> None:
+    options = {**player.joins, **options}
+    topics = _names(options.pop("topics", TOPIC))
+    metadata = bytes.fromhex(options.pop("metadata", "")) or subscription(topics)
+    offers = tuple(Protocol(name, metadata) for name in _names(options.pop("protocols", "range")))
+    if options.pop("new", "no") == "yes":
+        options["id"] = ""
+    fields = _fields(
+        options,
+        session=("session_timeout_ms", int),
+        rebalance=("rebalance_timeout_ms", int),
+        type=("protocol_type", str),
+        two_step=("require_known_member_id", "yes".__eq__),
+        reason=("reason", str),
+        instance=("group_instance_id", str),
+    )
+    player.s.join(arguments[0], protocols_as_they_are=offers, **fields)
+
+
+def _sync(player: Player, arguments: list[str], options: Options) -> None:
+    own = ("group", "id", "generation", "type", "protocol")
+    plan = {
+        who: bytes.fromhex(what[4:]) if what.startswith("hex:") else assignment(_partitions(what))
+        for who, what in options.items()
+        if who not in own
+    }
+    assert plan.keys() == set() or arguments[1:] == ["plan"], "a plan begins with the word"
+    fields = _fields(
+        {option: value for option, value in options.items() if option in own},
+        type=("protocol_type", str),
+        protocol=("protocol_name", str),
+    )
+    player.s.sync(arguments[0], plan, **fields)
+
+
+def _heartbeat(player: Player, arguments: list[str], options: Options) -> None:
+    player.s.heartbeat(arguments[0], **_fields(options))
+
+
+def _leave(player: Player, arguments: list[str], options: Options) -> None:
+    player.s.leave(*arguments, **_fields(options, reason=("reason", str)))
+
+
+def _commit(player: Player, arguments: list[str], options: Options) -> None:
+    offsets = {_place(where): int(options.pop(where)) for where in list(options) if "-" in where}
+    fields = _fields(options, metadata=("metadata", str), retention=("retention_ms", int), epoch=("leader_epoch", int))
+    if arguments[0] == "outside":
+        player.s.commit_from_outside("outside", offsets, **fields)
+    else:
+        player.s.commit(arguments[0], offsets, **fields)
+
+
+def _fetch(player: Player, arguments: list[str], options: Options) -> None:
+    name, *places = arguments
+    topics: dict[str, list[int]] = {}
+    for topic, partition in map(_place, places if places != ["all"] else ()):
+        topics.setdefault(topic, []).append(partition)
+    player.s.fetch(name, None if places == ["all"] else topics, **_fields(options))
+
+
+def _describe(player: Player, arguments: list[str], options: Options) -> None:
+    player.s.describe(arguments[0], **_fields(options))
+
+
+KINDS = {
+    "join": requests.JoinGroup,
+    "sync": requests.SyncGroup,
+    "heartbeat": requests.Heartbeat,
+    "leave": requests.LeaveGroup,
+    "commit": requests.OffsetCommit,
+}
+
+
+def _repeat(player: Player, arguments: list[str], options: Options) -> None:
+    name, kind = arguments
+    player.s.send(name, player.s.last_request(name, KINDS[kind]))
+
+
+def _garbage(player: Player, arguments: list[str], options: Options) -> None:
+    name, why = arguments
+    asker = (f"{name}'s garbage", f"{name}'s inbox") if name != "-" else (None, None)
+    player.s.send(name, Unreadable(why, *asker))
+
+
+def _sessions(player: Player, arguments: list[str], options: Options) -> None:
+    player.say(player.teller.sessions(player.s.group))
+
+
+def _away(player: Player, arguments: list[str], options: Options) -> None:
+    player.s.away()
+
+
+def _back(player: Player, arguments: list[str], options: Options) -> None:
+    player.s.back(int(arguments[0]))
+
+
+COMMANDS: dict[str, Callable[[Player, list[str], Options], None]] = {
+    "join": _join,
+    "sync": _sync,
+    "heartbeat": _heartbeat,
+    "leave": _leave,
+    "commit": _commit,
+    "fetch": _fetch,
+    "describe": _describe,
+    "repeat": _repeat,
+    "garbage": _garbage,
+    "sessions": _sessions,
+    "away": _away,
+    "back": _back,
+}

@@ -1,0 +1,390 @@
+"""Consumers in groups over the real broker and the real query: joining, leaving, dying, sleeping, committing."""
+
+import itertools
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.errors import CommitFailedError, InvalidSessionTimeoutError, KafkaError, RebalanceInProgressError
+from kafka.structs import OffsetAndMetadata
+
+from coordinator.member import MemberState
+from coordinator.outputs import DescribeGroupAnswer, MemberExpired, MemberLeft
+from coordinator.phases import Phase
+from coordinator.requests import DescribeGroup
+from streaming.client import GroupConsumer, NoAnswer, NoCoordinator, Transport
+from streaming.embedded import Broker
+from streaming.errors import BrokerUnreachable
+from streaming.query import Coordinator
+from streaming.settings import Settings
+from streaming.topics import ensure
+from streaming.watch import follow
+
+WITHIN_S = 60.0
+NUMBERS = itertools.count()
+
+
+class Worker:
+    """A consumer process, and what it has told so far."""
+
+    def __init__(self, **config: Any) -> None:
+        command = [sys.executable, "-m", "tests.system.worker", json.dumps(config)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._told: queue.Queue[dict[str, Any]] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._told.put(json.loads(line))
+
+    def tells(self, what: str, while_doing: Callable[[], object]) -> Any:
+        """Go on doing something until the worker tells this."""
+        until_s = time.monotonic() + WITHIN_S
+        while time.monotonic() < until_s:
+            while_doing()
+            while not self._told.empty():
+                told = self._told.get()
+                if what in told:
+                    return told[what]
+        raise AssertionError(f"the worker did not tell {what!r}")
+
+    def signal(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Stage:
+    """A topic, a group, and its consumers, driven by turns from the test's own thread."""
+
+    def __init__(self, settings: Settings, partitions: int) -> None:
+        self.settings = settings
+        number = next(NUMBERS)
+        self.topic, self.group_id = f"work-{number}", f"group-{number}"
+        self.consumers: list[GroupConsumer] = []
+        self._stack = ExitStack()
+        with KafkaAdminClient(bootstrap_servers=settings.bootstrap_servers) as admin:
+            wanted = {"num_partitions": partitions, "replication_factor": 1}
+            admin.create_topics({self.topic: wanted}, wait_for_metadata=True)
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        return {
+            "bootstrap_servers": self.settings.bootstrap_servers, "topic_prefix": self.settings.topic_prefix,
+            "group_id": self.group_id, "auto_offset_reset": "earliest", "enable_auto_commit": False,
+            "session_timeout_ms": 6_000, "heartbeat_interval_ms": 500,
+        } | more  # fmt: skip
+
+    def consumer(self, *topics: str, **more: Any) -> GroupConsumer:
+        consumer = GroupConsumer(*(topics or [self.topic]), **self.config(**more))
+        self._stack.callback(consumer.close)
+        self.consumers.append(consumer)
+        return consumer
+
+    def worker(self, **more: Any) -> Worker:
+        worker = Worker(topic=self.topic, **self.config(**more))
+        self._stack.callback(worker.close)
+        return worker
+
+    def produce(self, *records: bytes, partition: int = 0) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.settings.bootstrap_servers)
+        for record in records:
+            producer.send(self.topic, record, partition=partition)
+        producer.close()
+
+    def turn(self) -> None:
+        """Have every consumer poll once."""
+        for consumer in self.consumers:
+            consumer.poll(20)
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        until_s = time.monotonic() + WITHIN_S
+        while not is_so():
+            assert time.monotonic() < until_s, [(c.state, c.assignment()) for c in self.consumers]
+            self.turn()
+
+    def shares(self) -> list[list[int]]:
+        return [sorted(p.partition for p in c.assignment()) for c in self.consumers]
+
+    def is_shared_out(self, *shares: list[int]) -> bool:
+        is_stable = all(c.state is MemberState.STABLE for c in self.consumers)
+        return is_stable and sorted(self.shares()) == sorted(shares)
+
+    def events(self, kind: type) -> Iterator[Any]:
+        """Read this group's events from the beginning, until the test has seen enough."""
+        until_s = time.monotonic() + WITHIN_S
+        for line in follow(
+            self.settings, groups={self.group_id}, from_beginning=True, stop=lambda: time.monotonic() > until_s
+        ):
+            if isinstance(line.record, kind):
+                yield line.record
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@pytest.fixture
+def stage(coordinator: Coordinator) -> Iterator[Callable[[int], Stage]]:
+    with ExitStack() as stack:
+
+        def make(partitions: int) -> Stage:
+            stage = Stage(coordinator.settings, partitions)
+            stack.callback(stage.close)
+            return stage
+
+        yield make
+
+
+# -- membership --------------------------------------------------------------------------------------------------------
+
+
+def test_partitions_follow_who_is_there(stage: Callable[[int], Stage]) -> None:
+    """S01, S03, S04, S10, S11: one alone has all; four on three have one each and one has none; a leaver's move on."""
+    s = stage(3)
+    ana = s.consumer(client_id="ana")
+    s.until(lambda: s.is_shared_out([0, 1, 2]))
+    for name in ("bo", "cy", "di"):
+        s.consumer(client_id=name)
+    s.until(lambda: s.is_shared_out([0], [1], [2], []))
+    assert len({c.generation for c in s.consumers}) == 1
+    idle = next(c for c in s.consumers if not c.assignment())
+    s.consumers.remove(ana)
+    ana.close("going home")
+    s.until(lambda: s.is_shared_out([0], [1], [2]))
+    assert idle.assignment()
+    left = next(s.events(MemberLeft))
+    assert (left.client_id, left.reason) == ("ana", "going home")
+
+
+def test_a_killed_member_is_expelled_and_its_partitions_are_taken_over(stage: Callable[[int], Stage]) -> None:
+    """S05: nobody hears of it from the dead; its silence is noticed."""
+    s = stage(2)
+    s.consumer(client_id="ana")
+    bo = s.worker(client_id="bo", session_timeout_ms=1_500)
+    assert len(bo.tells("assigned", s.turn)) == 1
+    bo.signal(signal.SIGKILL)
+    s.until(lambda: s.is_shared_out([0, 1]))
+    expired = next(s.events(MemberExpired))
+    assert (expired.client_id, expired.why) == ("bo", "session_expired")
+    assert expired.silence_ms >= 1_500
+
+
+def test_a_paused_member_wakes_to_hear_that_it_has_lost_all_and_comes_back_as_another(
+    stage: Callable[[int], Stage],
+) -> None:
+    """S06: SIGSTOP past the session; its next request hears 25."""
+    s = stage(2)
+    s.consumer(client_id="ana")
+    bo = s.worker(client_id="bo", session_timeout_ms=1_500)
+    was = bo.tells("member_id", s.turn)
+    (mine,) = bo.tells("assigned", s.turn)
+    bo.signal(signal.SIGSTOP)
+    s.until(lambda: s.is_shared_out([0, 1]))
+    bo.signal(signal.SIGCONT)
+    assert bo.tells("lost", s.turn) == [mine]
+    assert bo.tells("member_id", s.turn) != was
+    assert len(bo.tells("assigned", s.turn)) == 1
+
+
+def test_listeners_are_called_on_the_callers_thread_in_order(stage: Callable[[int], Stage]) -> None:
+    """S121, S122: revoked, then assigned; nothing is revoked before the first join; closing revokes."""
+    s, calls = stage(2), []
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            calls.append(("revoked", sorted(p.partition for p in revoked), threading.current_thread()))
+
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            calls.append(("assigned", sorted(p.partition for p in assigned), threading.current_thread()))
+
+    ana = s.consumer(client_id="ana")
+    ana.subscribe([s.topic], Listener())
+    s.until(lambda: s.is_shared_out([0, 1]))
+    s.consumer(client_id="bo")
+    s.until(lambda: s.is_shared_out([0], [1]))
+    ana.close()
+    share = calls[2][1]
+    assert [(what, partitions) for what, partitions, _ in calls] == [
+        ("assigned", [0, 1]), ("revoked", [0, 1]), ("assigned", share), ("revoked", share),
+    ]  # fmt: skip
+    assert {thread for _, _, thread in calls} == {threading.current_thread()}
+    s.consumers.remove(ana)
+
+
+def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(stage: Callable[[int], Stage]) -> None:
+    s = stage(2)
+
+    class Failing(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            pass
+
+        def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            raise ZeroDivisionError
+
+    ana = s.consumer()
+    ana.subscribe([s.topic], Failing())
+    s.until(lambda: s.is_shared_out([0, 1]))
+    s.consumer()
+    with pytest.raises(KafkaError) as failed:
+        s.until(lambda: s.is_shared_out([0], [1]))
+    assert isinstance(failed.value.__cause__, ZeroDivisionError)
+    s.until(lambda: s.is_shared_out([0], [1]))
+    ana.subscribe([s.topic])
+
+
+def test_unsubscribing_leaves_and_subscribing_again_joins_as_somebody_new(stage: Callable[[int], Stage]) -> None:
+    """S112, S114."""
+    s = stage(1)
+    ana = s.consumer(client_id="ana")
+    s.until(lambda: s.is_shared_out([0]))
+    was = ana.member_id
+    ana.unsubscribe()
+    assert (ana.member_id, ana.generation, ana.assignment(), ana.subscription()) == ("", -1, set(), None)
+    assert "unsubscribed" in (next(s.events(MemberLeft)).reason or "")
+    ana.subscribe([s.topic])
+    s.until(lambda: s.is_shared_out([0]))
+    assert ana.member_id not in ("", was)
+
+
+def test_what_the_coordinator_refuses_for_good_is_raised(stage: Callable[[int], Stage]) -> None:
+    s = stage(1)
+    s.consumer(session_timeout_ms=10_000_000)
+    with pytest.raises(InvalidSessionTimeoutError):
+        s.until(lambda: False)
+
+
+def test_kafkas_own_coordinator_never_hears_of_the_group(stage: Callable[[int], Stage]) -> None:
+    s = stage(1)
+    ana = s.consumer()
+    s.until(lambda: s.is_shared_out([0]))
+    ana.commit({TopicPartition(s.topic, 0): OffsetAndMetadata(0, "", -1)})
+    with KafkaAdminClient(bootstrap_servers=s.settings.bootstrap_servers) as admin:
+        assert s.group_id not in str(admin.list_groups())
+
+
+# -- offsets -----------------------------------------------------------------------------------------------------------
+
+
+def read(s: Stage, consumer: GroupConsumer, count: int) -> list[bytes]:
+    """Poll until this many records are there."""
+    records: list[bytes] = []
+    until_s = time.monotonic() + WITHIN_S
+    while len(records) < count and time.monotonic() < until_s:
+        polled = consumer.poll(100, max_records=count - len(records))
+        records += [record.value for batch in polled.values() for record in batch]
+    return records
+
+
+def test_reading_goes_on_from_what_was_committed_by_whomever(stage: Callable[[int], Stage]) -> None:
+    """S135 to S142: position and committed offset are two things; what is not committed comes again."""
+    s = stage(1)
+    first = TopicPartition(s.topic, 0)
+    s.produce(*(b"%d" % n for n in range(10)))
+    ana = s.consumer(client_id="ana")
+    assert read(s, ana, 5) == [b"0", b"1", b"2", b"3", b"4"]
+    assert (ana.position(first), ana.committed(first)) == (5, None)
+    ana.commit()
+    assert ana.committed(first) == 5
+    assert read(s, ana, 3) == [b"5", b"6", b"7"]
+    assert (ana.position(first), ana.committed(first)) == (8, 5)
+    s.consumers.remove(ana)
+    ana.close()
+    bo = s.consumer(client_id="bo")
+    assert read(s, bo, 5) == [b"5", b"6", b"7", b"8", b"9"]
+
+
+def test_auto_commit_keeps_up_before_a_rebalance_and_at_the_end(stage: Callable[[int], Stage]) -> None:
+    """Protocol.md 6.4, 6.6: with an interval of an hour it is joining and closing that commit."""
+    s = stage(2)
+    first = TopicPartition(s.topic, 0)
+    s.produce(b"a", b"b")
+    ana = s.consumer(enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
+    assert read(s, ana, 2) == [b"a", b"b"]
+    assert ana.committed(first) is None
+    bo = s.consumer(enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
+    s.until(lambda: s.is_shared_out([0], [1]))
+    assert bo.committed(first) == 2
+    s.produce(b"c")
+    owner = next(c for c in s.consumers if first in c.assignment())
+    assert read(s, owner, 1) == [b"c"]
+    s.consumers.remove(owner)
+    owner.close()
+    assert s.consumers[0].committed(first) == 3
+
+
+def test_iterating_commits_no_record_that_was_not_handed_out(stage: Callable[[int], Stage]) -> None:
+    s = stage(1)
+    first = TopicPartition(s.topic, 0)
+    s.produce(*(b"%d" % n for n in range(10)))
+    ana = s.consumer(consumer_timeout_ms=30_000)
+    assert [next(ana).value for _ in range(3)] == [b"0", b"1", b"2"]
+    ana.commit()
+    assert (ana.position(first), ana.committed(first)) == (3, 3)
+
+
+def test_a_commit_in_the_middle_of_a_rebalance_or_outside_the_group_is_refused(stage: Callable[[int], Stage]) -> None:
+    s = stage(1)
+    offsets = {TopicPartition(s.topic, 0): OffsetAndMetadata(1, "", -1)}
+    ana = s.consumer()
+    with pytest.raises(CommitFailedError):
+        ana.commit(offsets)
+    ana.poll(0)
+    assert ana.state is MemberState.PREPARING_REBALANCE
+    with pytest.raises(RebalanceInProgressError):
+        ana.commit(offsets)
+
+
+# -- one-shot requests -------------------------------------------------------------------------------------------------
+
+
+def describe(group_id: str) -> DescribeGroup:
+    return DescribeGroup(request_id="", reply_to="", group_id=group_id)
+
+
+def test_one_shot_requests_share_a_transport_with_members(stage: Callable[[int], Stage]) -> None:
+    s = stage(1)
+    ana = s.consumer(client_id="ana")
+    s.until(lambda: s.is_shared_out([0]))
+    answer = ana._transport.ask(describe(s.group_id))
+    assert isinstance(answer, DescribeGroupAnswer)
+    assert (answer.state, [m.client_id for m in answer.members]) == (Phase.STABLE, ["ana"])
+    assert answer.members[0].client_host == "/127.0.0.1"
+    assert s.consumer()._transport is ana._transport
+
+
+def test_no_answer_names_the_topic_and_the_group(broker: Broker) -> None:
+    settings = Settings(bootstrap_servers=broker.bootstrap_servers, topic_prefix="nobody-serves", request_partitions=1,
+                        reply_partitions=1, replication_factor=1)  # fmt: skip
+    ensure(settings)
+    with (
+        Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport,
+        pytest.raises(NoAnswer, match=r"'orders'.*nobody-serves\.replies within 0\.2 s.*nobody-serves\.requests"),
+    ):
+        transport.ask(describe("orders"), timeout_s=0.2)
+
+
+def test_where_there_is_no_coordinator_the_topic_is_named(broker: Broker) -> None:
+    with pytest.raises(NoCoordinator, match=r"no topic nothing-here\.requests"):
+        Transport({"bootstrap_servers": broker.bootstrap_servers}, "nothing-here")
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert "nothing-here.requests" not in admin.list_topics(), "asking must not create it"
+
+
+def test_where_there_is_no_broker_its_address_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        servers = f"127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(BrokerUnreachable, match=servers):
+        Transport({"bootstrap_servers": servers, "bootstrap_timeout_ms": 500})
