@@ -4,23 +4,24 @@
     4 bytes     CRC-32 of the rest, big-endian
     the rest    MessagePack: {group id: [earliest deadline, members, vitals, rest of the group]}
 
-Vitals and rest are bytes within the bytes, so that a group that nobody touches is copied and never decoded. In the
-rest, members that offer the same protocols (as those of one application do) share one copy of them.
+Vitals and rest are bytes within the bytes, so that a group that nobody touches is copied and never decoded. The rest
+is deflated: subscriptions, client ids and hosts repeat from member to member, and every batch carries all bytes of a
+shard between the engine and us, while the rest changes only when its group does.
 
 The newest code reads every older version; anything else raises `CorruptState`.
 """
 
+import zlib
 from typing import TypeVar
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
 from coordinator.errors import CorruptState
-from coordinator.group import Group, Member, Vitals
-from coordinator.requests import Protocol
+from coordinator.group import Group, Vitals
 
 VERSION = 1
+DEFLATE_LEVEL = 1
 
 T = TypeVar("T")
 
@@ -34,23 +35,17 @@ class Stored(Struct, array_like=True, frozen=True):
     rest: bytes
 
 
-class _Rest(Struct, array_like=True, frozen=True):
-    group: Group
-    members: list[tuple[int, Member]]
-    offers: list[tuple[Protocol, ...]]
-
-
 _NO_VITALS = Vitals()
 _encoder = msgspec.msgpack.Encoder()
 _shard_decoder = msgspec.msgpack.Decoder(dict[str, Stored])
 _vitals_decoder = msgspec.msgpack.Decoder(Vitals)
-_rest_decoder = msgspec.msgpack.Decoder(_Rest)
+_group_decoder = msgspec.msgpack.Decoder(Group)
 
 
 def encode_shard(groups: dict[str, Stored]) -> bytes:
     """Write all groups of a shard."""
     body = _encoder.encode(groups)
-    return b"%c%b%b" % (VERSION, crc32(body).to_bytes(4, "big"), body)
+    return b"%c%b%b" % (VERSION, zlib.crc32(body).to_bytes(4, "big"), body)
 
 
 def decode_shard(data: bytes) -> dict[str, Stored]:
@@ -62,7 +57,7 @@ def decode_shard(data: bytes) -> dict[str, Stored]:
     if not data or data[0] != VERSION:
         raise CorruptState(f"state of codec version {data[0] if data else 'none'}; this code reads version {VERSION}")
     body = memoryview(data)[5:]
-    if crc32(body) != int.from_bytes(data[1:5], "big"):
+    if zlib.crc32(body) != int.from_bytes(data[1:5], "big"):
         raise CorruptState("a shard's state fails its checksum: the checkpoint is damaged")
     return _decode(_shard_decoder, body)
 
@@ -79,23 +74,17 @@ def decode_vitals(data: bytes) -> Vitals:
 
 def encode_rest(group: Group) -> bytes:
     """Write a group without its vitals."""
-    offers: dict[tuple[Protocol, ...], int] = {}
-    members = [
-        (offers.setdefault(m.protocols, len(offers)), msgspec.structs.replace(m, protocols=()))
-        for m in group.members.values()
-    ]
-    bare = msgspec.structs.replace(group, vitals=_NO_VITALS, members={})
-    return _encoder.encode(_Rest(bare, members, list(offers)))
+    return zlib.compress(_encoder.encode(msgspec.structs.replace(group, vitals=_NO_VITALS)), DEFLATE_LEVEL)
 
 
 def decode_rest(data: bytes, vitals: Vitals) -> Group:
     """Read what `encode_rest` wrote, and join it with its vitals."""
-    rest = _decode(_rest_decoder, data)
-    for offer, member in rest.members:
-        member.protocols = rest.offers[offer]
-        rest.group.members[member.member_id] = member
-    rest.group.vitals = vitals
-    return rest.group
+    try:
+        group = _decode(_group_decoder, zlib.decompress(data))
+    except zlib.error as error:
+        raise CorruptState(f"a group's state cannot be inflated: {error}") from error
+    group.vitals = vitals
+    return group
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes | memoryview) -> T:
