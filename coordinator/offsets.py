@@ -77,7 +77,7 @@ def _refused(group: Group | None, request: OffsetCommit) -> ErrorCode:
 
 
 def _store(group: Group, request: OffsetCommit, asked: OffsetToCommit, now_ms: int, config: Config) -> Published:
-    expire_ms = None if asked.retention_ms < 0 else now_ms + asked.retention_ms
+    expire_ms = None if asked.retention_ms < 0 else min(now_ms + asked.retention_ms, NEVER_MS)
     offset = Offset(asked.offset, asked.leader_epoch, asked.metadata or "", now_ms, expire_ms)
     group.offsets.setdefault(asked.topic, {})[asked.partition] = offset
     group.look_at_offsets(expiry_ms(group, asked.topic, offset, config))

@@ -191,8 +191,8 @@ class Shard:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def _note_lateness(self, vitals: Vitals, now_ms: int) -> None:
-        if now_ms - vitals.now_ms > self._config.late_notice_ms:
-            vitals.back_ms = now_ms
+        is_late = now_ms - vitals.now_ms > self._config.late_notice_ms
+        vitals.back_ms = now_ms if is_late else min(vitals.back_ms, now_ms)  # a clock that went astray is forgotten
 
     def _due_by(self, horizon_ms: int) -> list[str]:
         vitals: dict[str, Stored | Vitals] = {**self._vitals}

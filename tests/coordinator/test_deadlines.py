@@ -280,3 +280,14 @@ def test_a_late_follower_that_leaves_takes_its_debt_with_it():
     s.join("c1").join("c2").sync("c2").sync("c1", plan={}).is_("Stable", generation=3)
     assert s.group.vitals.syncs_ms == NEVER_MS
     assert s.heard("c2", SyncGroup).error == "NONE"
+
+
+def test_a_clock_that_went_astray_does_not_lengthen_sessions_for_long():
+    """I12: one batch is planned an hour ahead of the requests in it, then time is as it was."""
+    s = Scenario.stable("ana", session_timeout_ms=10_000)
+    s.away().heartbeat("ana").back(3_600_000)
+    s.at(20_000).heartbeat("ana").hears(ErrorCode.NONE)
+    s.step([], 30_999)
+    s.is_("Stable")
+    s.step([], 31_000)
+    s.is_("Empty")

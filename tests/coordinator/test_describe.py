@@ -142,3 +142,10 @@ def test_a_group_is_published_when_it_moves_and_not_when_a_member_is_alive():
     published = len(s.published())
     s.at(1_000).heartbeat("c1").heartbeat("c2").join("c2").sync("c2").describe().fetch("c1")
     assert len(s.published()) == published
+
+
+def test_a_generation_that_follows_at_once_on_another_is_published():
+    """S30, S66: a sole member changes its mind while its plan is awaited: the phase is the same, the round is not."""
+    s = Scenario.joined("c1").join("c1", topics=["u"]).hears(ErrorCode.NONE, generation_id=2)
+    latest = s.published()[-1].record
+    assert (latest.state, latest.generation_id, latest.subscribed_topics) == (Phase.COMPLETING, 2, ("u",))

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from coordinator.outputs import Output, RebalanceNotice, Reply
@@ -58,6 +59,29 @@ def test_cuts_do_not_show(path: Path, size: int, restarts: bool):
     assert by_group(player.s, outputs) == by_group(player.s, player.s.outputs)
 
 
+PUNCTUAL = [path for path in TRACES if "away" not in path.read_text()]
+
+
+@pytest.mark.parametrize("path", PUNCTUAL, ids=lambda path: path.stem)
+@pytest.mark.parametrize("trigger_ms", [1_000, 4_000])
+def test_nor_does_the_trigger_interval(path: Path, trigger_ms: int):
+    """I17: as Spark cuts, by the clock; with mercy for late notices in force, as no notice is that late."""
+    player = Player(Trace.read(path))
+    player.play()
+    log = [received for batch, _ in player.s.batches for received in batch]
+    end_ms = max(now_ms for _, now_ms in player.s.batches)
+    shard, outputs = player.s.new_shard(), []
+    while log:
+        at_ms = log[0].at_ms // trigger_ms * trigger_ms + trigger_ms
+        while (due_ms := shard.next_deadline_ms) is not None and due_ms + trigger_ms < at_ms:
+            outputs += shard.step([], (due_ms + 1_000) // trigger_ms * trigger_ms + trigger_ms)
+        outputs += shard.step([r for r in log if r.at_ms < at_ms], at_ms)
+        log = [r for r in log if r.at_ms >= at_ms]
+    while (due_ms := shard.next_deadline_ms) is not None and due_ms + 1_000 <= end_ms:
+        outputs += shard.step([], min((due_ms + 1_000) // trigger_ms * trigger_ms + trigger_ms, end_ms))
+    assert by_group(player.s, outputs) == by_group(player.s, player.s.outputs)
+
+
 def replay(s: Scenario, batches: Sequence[list[Received]], end_ms: int, *, restarts: bool) -> list[Output]:
     """Give the log to a new shard, each batch at the time of its last request."""
     shard, outputs = s.new_shard(), []
@@ -80,3 +104,30 @@ def by_group(s: Scenario, outputs: Sequence[Output]) -> dict[str | None, list[Ou
             group_id = getattr(s.asked[output.answer.request_id][1], "group_id", None)
         groups.setdefault(group_id, []).append(output)
     return groups
+
+
+# -- neighbours --------------------------------------------------------------------------------------------------------
+
+NEIGHBOUR = next(path for path in TRACES if path.stem.startswith("w14_"))
+
+
+@every_trace
+def test_neighbours_do_not_show(path: Path):
+    """I19: the same requests, between those of another group, and all in one batch."""
+    player, neighbour = Player(Trace.read(path), **NO_MERCY), Player(Trace.read(NEIGHBOUR), **NO_MERCY)
+    player.play()
+    neighbour.play()
+    own = [received for batch, _ in player.s.batches for received in batch]
+    others = [in_another_group(received) for batch, _ in neighbour.s.batches for received in batch]
+    player.s.asked |= {received.request.request_id: ("neighbour", received.request) for received in others}
+    both = sorted(own + others, key=lambda received: (received.at_ms, received.offset % 1_000))
+    end_ms = max(now_ms for p in (player, neighbour) for _, now_ms in p.s.batches)
+    mine = by_group(player.s, replay(player.s, [both], end_ms, restarts=False))
+    for group_id, alone in by_group(player.s, player.s.outputs).items():
+        assert mine[group_id][: len(alone)] == alone, "what comes after that is of a later time than the trace"
+
+
+def in_another_group(received: Received) -> Received:
+    request = received.request
+    renamed = msgspec.structs.replace(request, group_id="neighbour", request_id=f"neighbour's {request.request_id}")
+    return Received(1_000 + received.offset, received.at_ms, renamed)
