@@ -126,16 +126,22 @@ def _instead_of(output: Output, size: int) -> Output:
         answer = ErrorAnswer(request_id=request_id, error=error.name, code=error.number, error_message=why)
         return Reply(output.to, answer)
     if isinstance(output, Published):
-        assert isinstance(output.record, GroupRecord), "only groups grow"
-        group, what, at_ms = output.record, "group record", output.record.since_ms
-    else:
-        group, what, at_ms = output, type(output).__name__, output.at_ms
+        group = output.record
+        assert isinstance(group, GroupRecord), "only groups grow"
+        return Oversized(
+            group_id=group.group_id,
+            version=group.version,
+            at_ms=group.since_ms,
+            generation_id=group.generation_id,
+            what="group record",
+            bytes=size,
+        )
     return Oversized(
-        group_id=group.group_id,
-        version=group.version,
-        at_ms=at_ms,
-        generation_id=group.generation_id,
-        what=what,
+        group_id=output.group_id,
+        version=output.version,
+        at_ms=output.at_ms,
+        generation_id=output.generation_id,
+        what=type(output).__name__,
         bytes=size,
     )
 
