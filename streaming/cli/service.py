@@ -92,7 +92,7 @@ class _Demo:
         from streaming.demo import run_demo
 
         try:
-            run_demo(self._settings, out=Console(), stop=self._over.is_set)
+            run_demo(self._settings, out=Console(soft_wrap=True), stop=self._over.is_set)
         except Exception as error:
             self._failure = error
             self._coordinator.ask_to_stop()

@@ -9,6 +9,7 @@ from kafka.errors import KafkaError
 
 from coordinator.outputs import GroupRecord, OffsetRecord
 from streaming.client.errors import NoCoordinator
+from streaming.client.transport import monotonic_ms
 from streaming.errors import BrokerUnreachable
 from streaming.records import decode_event, decode_group_record
 from streaming.settings import Settings
@@ -42,26 +43,35 @@ class Reader:
         self._groups = groups
         self._versions: dict[str, Versions] = {}
 
-    def read(self, records: Iterable[Fetched]) -> Iterator[Line]:
+    def read(self, records: Iterable[Fetched], now_ms: int) -> Iterator[Line]:
         """Put the Kafka records of one poll into words, in the order in which they were written."""
         decoded = [(fetched, _decode(fetched)) for fetched in records]
         decoded.sort(key=lambda pair: (pair[0].record.timestamp, getattr(pair[1], "version", None) or 0))
         for fetched, record in decoded:
-            yield from self._read_one(fetched, record)
+            group_id = getattr(record, "group_id", None)
+            if (self._groups is None or group_id in self._groups) and self._is_new(fetched, record, now_ms):
+                yield to_line(record, _at_ms(record, fetched.record.timestamp))
 
-    def _read_one(self, fetched: Fetched, record: Any) -> Iterator[Line]:
-        timestamp_ms = fetched.record.timestamp
+    def _is_new(self, fetched: Fetched, record: Any, now_ms: int) -> bool:
         group_id, version = getattr(record, "group_id", None), getattr(record, "version", None)
-        if self._groups is not None and group_id not in self._groups:
-            return
-        if group_id is not None and version is not None:
-            versions = self._versions.setdefault(group_id, Versions())
-            fingerprint = hash((fetched.record.key, fetched.record.value))
-            gaps = versions.take(fetched.topic, version, fingerprint, is_history=fetched.is_history)
-            if gaps is None:
-                return
-            yield from (to_line(Gap(group_id, first, last), timestamp_ms) for first, last in gaps)
-        yield to_line(record, _at_ms(record, timestamp_ms))
+        if group_id is None or version is None:
+            return True
+        versions = self._versions.setdefault(group_id, Versions())
+        fingerprint = hash((fetched.record.key, fetched.record.value))
+        is_new = versions.take(version, fingerprint, now_ms, is_history=fetched.is_history)
+        if is_new and isinstance(record, Tombstone) and record.topic is None:
+            versions.end()
+        return is_new
+
+    def is_in_doubt(self, now_ms: int) -> bool:
+        """Tell whether something has been missing for so long that it is worth making sure."""
+        return any(versions.is_in_doubt(now_ms) for versions in self._versions.values())
+
+    def missing(self, now_ms: int) -> Iterator[Line]:
+        """Tell what is missing, once; to be asked when both topics are read to their ends."""
+        for group_id, versions in self._versions.items():
+            for first, last in versions.give_up(now_ms):
+                yield to_line(Gap(group_id, first, last), None)
 
 
 def _decode(fetched: Fetched) -> Record:
@@ -121,11 +131,14 @@ def follow(
         ends = _start(consumer, settings, list(names), from_beginning=from_beginning)
         while not stop():
             batches = consumer.poll(timeout_ms=POLL_MS)
-            yield from reader.read(
+            records = (
                 Fetched(names[partition.topic], record, is_history=record.offset < ends[partition])
                 for partition, batch in batches.items()
                 for record in batch
             )
+            yield from reader.read(records, monotonic_ms())
+            if reader.is_in_doubt(monotonic_ms()) and _is_at_the_end(consumer, list(ends)):
+                yield from reader.missing(monotonic_ms())
 
 
 def _open(settings: Settings) -> Any:
@@ -142,6 +155,10 @@ def _open(settings: Settings) -> Any:
             f"No Kafka broker answers at {settings.bootstrap_servers} ({error}):"
             f" start one there, or correct bootstrap_servers and the security settings."
         ) from error
+
+
+def _is_at_the_end(consumer: Any, partitions: list[TopicPartition]) -> bool:
+    return all(consumer.position(partition) >= end for partition, end in consumer.end_offsets(partitions).items())
 
 
 def _start(consumer: Any, settings: Settings, topics: list[str], *, from_beginning: bool) -> dict[TopicPartition, int]:

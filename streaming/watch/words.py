@@ -23,6 +23,7 @@ from coordinator.outputs import (
     MemberLeft,
     OffsetRecord,
     OffsetsExpired,
+    Oversized,
     RebalanceCompleted,
     RebalanceStarted,
     Rejected,
@@ -92,7 +93,9 @@ def clock(at_ms: int | None) -> str:
 
 def duration(wait_ms: int) -> str:
     """Write how long something took."""
-    return f"{wait_ms} ms" if wait_ms < 1_000 else f"{wait_ms / 1_000:.1f} s"
+    if wait_ms < 1_000:
+        return f"{wait_ms} ms"
+    return f"{wait_ms / 1_000:.1f} s" if wait_ms < 60_000 else f"{wait_ms / 60_000:.1f} min"
 
 
 _SUFFIX = re.compile(r"-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
@@ -152,9 +155,10 @@ def _offset(record: OffsetRecord) -> str:
 
 
 def _started(event: RebalanceStarted) -> str:
-    who = f" by {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
+    who = f", {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
     cause = escape(event.cause).replace("_", " ")
-    return f"rebalance: {cause}{who}{_reason(event.reason)}; joins until {clock(event.joins_until_ms)} at most"
+    waits_ms = max(0, event.joins_until_ms - event.at_ms)
+    return f"rebalance: {cause}{who}{_reason(event.reason)}; waits for joins, {duration(waits_ms)} at most"
 
 
 def _completed(event: RebalanceCompleted) -> str:
@@ -203,6 +207,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     GroupEmptied: lambda e: "the last member is gone",
     GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
     Rejected: lambda e: f"request {e.partition}@{e.offset} is no request: {escape(e.why)}",
+    Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was left out",
     Tombstone: _tombstone,
     Gap: lambda g: f"MISSING: versions {g.first} to {g.last} of this group were published and are not in the topics",
     Unreadable: lambda u: f"{u.place} cannot be read: {escape(u.why)}",

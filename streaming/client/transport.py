@@ -1,0 +1,246 @@
+"""How requests reach the coordinator and answers come back: one producer and one reader for a whole process.
+
+A transport has an inbox, a name of its own, which hashes to one partition of the reply topic. Its one thread reads that
+partition, drops what is for other inboxes by the key alone, hands each answer to whom it is for, and lets each
+correspondent look at its deadlines. The reader stands at the partition's end before the first request
+leaves, so that no answer can be missed.
+"""
+
+import itertools
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeout
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+from msgspec import structs
+
+from coordinator.hashing import shard_of
+from coordinator.outputs import AnyAnswer, RebalanceNotice
+from coordinator.requests import Request
+from streaming.client.errors import NoAnswer, NoCoordinator
+from streaming.errors import BrokerUnreachable
+from streaming.records import decode_answer, encode_request
+
+log = logging.getLogger(__name__)
+
+TURN_MS = 50
+"""The longest the thread waits for answers before it looks at deadlines again: how late one of those may be."""
+
+ANSWER_WAIT_MS = 15_000
+CLOSE_WAIT_S = 5.0
+TROUBLE_WAIT_S = 1.0
+
+
+def monotonic_ms() -> int:
+    """The time that deadlines of this process are kept in."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Correspondent(Protocol):
+    """Somebody who sends requests and is told the answers, on the transport's thread."""
+
+    def receive(self, answer: AnyAnswer) -> None:
+        """Take an answer to one of one's own requests, or a notice that may be for somebody else."""
+
+    def advance(self) -> None:
+        """Do what is due by now. Called every `TURN_MS` or more often."""
+
+
+class Transport:
+    """A way to the coordinator, to be shared by all members and one-shot requests of a process.
+
+    Args:
+        kafka: How to reach the brokers, as kafka-python's clients take it.
+        topic_prefix: The coordinator's topics are `PREFIX.requests` and `PREFIX.replies`.
+
+    Raises:
+        BrokerUnreachable: no broker answered.
+        NoCoordinator: the topics are not there.
+    """
+
+    def __init__(self, kafka: Mapping[str, object], topic_prefix: str = "coordinator") -> None:
+        self.inbox = uuid.uuid4().hex
+        self.requests_topic, self.replies_topic = f"{topic_prefix}.requests", f"{topic_prefix}.replies"
+        self._servers = kafka["bootstrap_servers"]
+        self._numbers = itertools.count(1)
+        self._correspondents: dict[str, Correspondent] = {}
+        self._asked: dict[str, Future[AnyAnswer]] = {}
+        self._closing = threading.Event()
+        self._reader = self._open(kafka)
+        self._thread = threading.Thread(target=self._run, name=f"coordinator transport {self.inbox[:8]}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self, kafka: Mapping[str, object]) -> Any:
+        shared = {"client_id": f"coordinator-client-{self.inbox[:8]}", "metrics_enabled": False, **kafka,
+                  "allow_auto_create_topics": False}  # fmt: skip
+        try:
+            reader = KafkaConsumer(group_id=None, enable_auto_commit=False, auto_offset_reset="earliest", **shared)
+            try:
+                self._stand_at_the_end(reader)
+                self._producer = KafkaProducer(acks="all", enable_idempotence=True, linger_ms=0, **shared)
+            except BaseException:
+                reader.close()
+                raise
+        except (KafkaError, OSError) as error:
+            raise BrokerUnreachable(
+                f"No Kafka broker answers at {self._servers} ({error}):"
+                f" start one there, or correct bootstrap_servers and the security settings."
+            ) from error
+        return reader
+
+    def _stand_at_the_end(self, reader: Any) -> None:
+        for topic in (self.requests_topic, self.replies_topic):
+            if not (partitions := reader.partitions_for_topic(topic)):
+                raise NoCoordinator(
+                    f"There is no topic {topic} at {self._servers}:"
+                    f" start the coordinator, which creates it, or correct the topic prefix."
+                )
+        mine = TopicPartition(self.replies_topic, shard_of(self.inbox, len(partitions)))
+        reader.assign([mine])
+        reader.seek_to_end(mine)
+        if reader.position(mine, timeout_ms=ANSWER_WAIT_MS) is None:
+            raise BrokerUnreachable(
+                f"{mine.topic} has no leader for partition {mine.partition}: see the brokers' logs."
+            )
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    def register(self, correspondent: Correspondent) -> str:
+        """Have answers and deadlines brought to somebody. Request ids must begin with the prefix that is returned."""
+        name = str(next(self._numbers))
+        self._correspondents[name] = correspondent
+        return f"{name}."
+
+    def unregister(self, prefix: str) -> None:
+        """Bring nothing more to the owner of this prefix."""
+        self._correspondents.pop(prefix.removesuffix("."), None)
+
+    def send(self, request: Request, on_error: Callable[[BaseException], object] | None = None) -> None:
+        """Append a request to the log; returns before the broker has it.
+
+        Args:
+            on_error: Told when the brokers would not take it; otherwise that is logged.
+
+        Raises:
+            KafkaError: no broker has told where to send it, or it is too large.
+        """
+        told = on_error or (lambda error: log.warning("a %s request was not sent: %s", _kind(request), error))
+        key = request.group_id.encode()
+        self._producer.send(self.requests_topic, key=key, value=encode_request(request)).add_errback(told)
+
+    def ask(self, request: Request, timeout_s: float = 10.0) -> AnyAnswer:
+        """Send one request and wait for its answer. `request_id` and `reply_to` are set here.
+
+        Raises:
+            NoAnswer: none came in time.
+            BrokerUnreachable: the brokers would not take the request.
+        """
+        request_id = f"ask.{next(self._numbers)}"
+        awaited: Future[AnyAnswer] = Future()
+        self._asked[request_id] = awaited
+        try:
+            asked = structs.replace(request, request_id=request_id, reply_to=self.inbox)
+            self.send(asked, on_error=lambda error: _settle(awaited, error=error))
+            return awaited.result(timeout_s)
+        except FutureTimeout:
+            raise NoAnswer(
+                f"No answer about the group {request.group_id!r} came on {self.replies_topic} within {timeout_s:g} s:"
+                f" see that the coordinator which reads {self.requests_topic} is running."
+            ) from None
+        except KafkaError as error:
+            raise BrokerUnreachable(
+                f"The brokers at {self._servers} did not take the request ({error}): see their logs."
+            ) from error
+        finally:
+            del self._asked[request_id]
+
+    def client_host(self) -> str:
+        """Say from where this process reaches the brokers, as Kafka prints it."""
+        servers = self._servers if isinstance(self._servers, str) else next(iter(self._servers), "")  # type: ignore[call-overload]
+        host, _, port = servers.split(",")[0].rpartition(":")
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.connect((host, int(port)))  # sends nothing: it asks for the way
+                return f"/{probe.getsockname()[0]}"
+        except (OSError, ValueError):
+            return ""
+
+    def close(self) -> None:
+        """Send what is still to be sent, and stop."""
+        self._closing.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE_WAIT_S)
+        self._producer.close(timeout=CLOSE_WAIT_S)
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        inbox = self.inbox.encode()
+        while not self._closing.is_set():
+            try:
+                batches = self._reader.poll(timeout_ms=TURN_MS)
+            except Exception:  # whatever it is, members must go on beating
+                log.warning("reading %s is in trouble and goes on", self.replies_topic, exc_info=True)
+                batches = {}
+                self._closing.wait(TROUBLE_WAIT_S)
+            for record in itertools.chain.from_iterable(batches.values()):
+                if record.key == inbox:
+                    self._deliver(record.value)
+            for correspondent in list(self._correspondents.values()):
+                _guarded(correspondent.advance)
+        self._reader.close()
+
+    def _deliver(self, value: bytes) -> None:
+        try:
+            answer = decode_answer(value)
+        except ValueError:
+            log.warning("a reply cannot be read; is the coordinator of another version? %r", value[:200])
+            return
+        if isinstance(answer, RebalanceNotice):
+            for correspondent in list(self._correspondents.values()):
+                _guarded(correspondent.receive, answer)
+            return
+        request_id = answer.request_id or ""
+        if awaited := self._asked.get(request_id):
+            _settle(awaited, answer=answer)
+        elif correspondent := self._correspondents.get(request_id.partition(".")[0]):  # type: ignore[assignment]
+            _guarded(correspondent.receive, answer)
+
+
+def _guarded(call: Callable[..., None], *arguments: object) -> None:
+    """Keep one correspondent's bug from silencing the others."""
+    try:
+        call(*arguments)
+    except Exception:
+        log.exception("a member's own code failed on the transport's thread")
+
+
+def _settle(awaited: Future[AnyAnswer], *, answer: AnyAnswer | None = None, error: BaseException | None = None) -> None:
+    """Set what somebody waits for; it comes twice where the coordinator repeated a batch."""
+    try:
+        if answer is not None:
+            awaited.set_result(answer)
+        else:
+            awaited.set_exception(error)
+    except InvalidStateError:
+        pass
+
+
+def _kind(request: Request) -> str:
+    return str(type(request).__struct_config__.tag)

@@ -1,0 +1,60 @@
+"""The demo's work: a topic of six partitions, and a thread that goes on filling it."""
+
+import json
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from streaming.demo.worker import TOPIC
+from streaming.errors import BrokerUnreachable
+from streaming.settings import Settings
+
+PARTITIONS = 6
+EVERY_S = 0.25
+GOODS = ("tea", "bread", "apples", "ink", "candles")
+
+
+class Orders:
+    """Makes the topic, and in a `with` block sends an order to each partition every quarter of a second.
+
+    Raises:
+        BrokerUnreachable: no broker answers, or it would not make the topic.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._stopping = threading.Event()
+        way = settings.kafka_client_arguments()
+        try:
+            with KafkaAdminClient(**way) as admin:
+                wanted = {"num_partitions": PARTITIONS, "replication_factor": settings.replication_factor}
+                with suppress(TopicAlreadyExistsError):
+                    admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
+            self._producer = KafkaProducer(**way)
+        except KafkaError as error:
+            raise BrokerUnreachable(
+                f"The demo's topic {TOPIC} cannot be made at {settings.bootstrap_servers} ({error}): see the broker."
+            ) from error
+        self._thread = threading.Thread(target=self._send, name="demo orders", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._producer.close(timeout=5)
+
+    def _send(self) -> None:
+        number = 0
+        while not self._stopping.wait(EVERY_S):
+            for partition in range(PARTITIONS):
+                number += 1
+                order = {"order": number, "item": GOODS[number % len(GOODS)]}
+                self._producer.send(TOPIC, json.dumps(order).encode(), partition=partition)

@@ -1,0 +1,278 @@
+"""The output topics as lines, without Kafka: words, what a terminal must not see, repeats and gaps."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, get_args
+
+import pytest
+
+from coordinator import outputs
+from coordinator.outputs import (
+    AnyEvent,
+    AssignmentChanged,
+    GroupDeleted,
+    GroupMember,
+    GroupRecord,
+    Handover,
+    MemberExpired,
+    MemberLeft,
+    OffsetRecord,
+    Output,
+    Published,
+    RebalanceCompleted,
+    RebalanceStarted,
+    Rejected,
+)
+from coordinator.phases import Phase
+from streaming.records import OutputTopics, to_row
+from streaming.watch.reader import Fetched, Reader
+from streaming.watch.versions import PATIENCE_MS, VERSIONS_KEPT, Versions
+from streaming.watch.words import _WORDS, Gap, Tombstone, Unreadable, brief, duration, escape, spans, to_line
+
+ANA = "ana-2a84c1d0-1111-2222-3333-444455556666"
+BO = "bo-cbcd0000-1111-2222-3333-444455556666"
+NOW_MS = 1_000_000
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def member(member_id: str, **assigned: list[int]) -> GroupMember:
+    return GroupMember(member_id=member_id, group_instance_id=None, client_id="c", client_host="/127.0.0.1",
+                       session_timeout_ms=1, rebalance_timeout_ms=1, assignment=b"", assigned=assigned)  # fmt: skip
+
+
+def group(version: int = 1, state: Phase = Phase.STABLE, *members: GroupMember, group_id: str = "g") -> GroupRecord:
+    return GroupRecord(group_id=group_id, state=state, since_ms=5, generation_id=3, protocol_type="consumer",
+                       protocol_name="range", leader=ANA, subscribed_topics=("t",), members=members,
+                       version=version)  # fmt: skip
+
+
+def offset(version: int, at: int = 7, topic: str = "t") -> OffsetRecord:
+    return OffsetRecord(group_id="g", topic=topic, partition=0, offset=at, leader_epoch=-1, metadata="",
+                        commit_timestamp_ms=9, expire_timestamp_ms=None, generation_id=3, member_id=ANA,
+                        version=version)  # fmt: skip
+
+
+def event(kind: type[AnyEvent], version: Any = 2, **fields: Any) -> AnyEvent:
+    return kind(**{"group_id": "g", "version": version, "at_ms": 6, "generation_id": 3} | fields)
+
+
+WHO = {"member_id": ANA, "client_id": "ana", "client_host": "/10.0.0.1"}
+
+SAID: list[tuple[Any, str]] = [
+    (group(1, Phase.STABLE, member(ANA, t=[0, 1, 2], u=[4]), member(BO)),
+     "Stable, generation 3, led by ana-2a84 | ana-2a84: t 0-2, u 4 | bo-cbcd: nothing"),
+    (group(1, Phase.PREPARING, member(ANA)), "PreparingRebalance, generation 3, 1 member"),
+    (group(1, Phase.EMPTY), "Empty, generation 3, 0 members"),
+    (offset(1), "offset 7 committed for t-0 by ana-2a84"),
+    (event(RebalanceStarted, cause="member_joined", **WHO, reason="subscribed", members=2, joins_until_ms=3_006),
+     'rebalance: member joined, ana-2a84 at /10.0.0.1 ("subscribed"); waits for joins, 3.0 s at most'),
+    (event(RebalanceCompleted, duration_ms=1_250, joins_ms=800, syncs_ms=450, protocol_name="range", leader=ANA,
+           members_before=(ANA,), members_after=(ANA, BO), joined=(BO,), gone=()),
+     "rebalanced in 1.2 s (joins 800 ms, plan 450 ms), 2 members; joined bo-cbcd"),
+    (event(AssignmentChanged, handovers=tuple(Handover("t", p, b, BO) for p, b in ((1, ANA), (2, ANA), (5, None)))),
+     "t 1-2 from ana-2a84 to bo-cbcd; t 5 from nobody to bo-cbcd"),
+    (event(MemberLeft, **WHO, reason=None), "ana-2a84 left"),
+    (event(MemberExpired, **WHO, why="session_expired", silence_ms=6_000),
+     "ana-2a84 was dropped: session expired after 6.0 s of silence"),
+    (event(Rejected, None, group_id=None, partition=3, offset=17, why="the record is not UTF-8"),
+     "request 3@17 is no request: the record is not UTF-8"),
+    (event(GroupDeleted, why="no member and no offset left"), "group deleted: no member and no offset left"),
+    (Tombstone("g", None, None, 9), "group forgotten"),
+    (Tombstone("g", "t", 4, 9), "offset of t-4 forgotten"),
+    (Gap("g", 4, 6), "MISSING: versions 4 to 6 of this group were published and are not in the topics"),
+    (Unreadable("events-3@17", "Invalid value"), "events-3@17 cannot be read: Invalid value"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("record", "text"), SAID, ids=[type(record).__name__ for record, _ in SAID])
+def test_a_record_in_words(record: Any, text: str) -> None:
+    assert to_line(record, None).text == text
+
+
+def test_every_event_has_words() -> None:
+    """A new event without words would end `follow` at its first one."""
+    assert set(_WORDS) >= {*get_args(AnyEvent), GroupRecord, OffsetRecord}
+
+
+EVIL = "\x1b]0;pwned\x07\r\n\u202e\u2028[red]"
+
+
+@pytest.mark.parametrize("field", ["group_id", "member_id", "client_host", "reason", "cause"])
+def test_what_a_stranger_chose_cannot_move_the_cursor_or_hide_text(field: str) -> None:
+    """Ids come from anybody who may write to the request topic."""
+    fields = {"cause": "x", **WHO, "reason": "", "members": 1, "joins_until_ms": 0}
+    line = str(to_line(event(RebalanceStarted, **fields | {field: EVIL}), 0))
+    assert line.isprintable()
+    assert r"\x1b]0;pwned\x07" in line
+
+
+def test_small_words() -> None:
+    assert escape("a\tb\x9b") == r"a\tb\x9b"
+    assert escape("größe 消费者") == "größe 消费者"
+    assert [brief(None), brief("worker-7"), brief(ANA)] == ["nobody", "worker-7", "ana-2a84"]
+    assert [spans([]), spans([3]), spans([5, 0, 1, 2])] == ["", "3", "0-2 5"]
+    assert [duration(0), duration(999), duration(1_000), duration(300_000)] == ["0 ms", "999 ms", "1.0 s", "5.0 min"]
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+class Seen:
+    """A group's versions on a clock that stands still unless told."""
+
+    def __init__(self, *history: int) -> None:
+        self.versions, self.now_ms = Versions(), NOW_MS
+        for version in history:
+            self.versions.take(version, version, self.now_ms, is_history=True)
+
+    def take(self, *versions: int, fingerprint: int | None = None) -> list[bool]:
+        return [self.versions.take(v, fingerprint or v, self.now_ms, is_history=False) for v in versions]
+
+    def missing(self, after_ms: int = PATIENCE_MS) -> list[tuple[int, int]]:
+        self.now_ms += after_ms
+        assert self.versions.is_in_doubt(self.now_ms) or not list(self.versions.give_up(self.now_ms))
+        return list(self.versions.give_up(self.now_ms))
+
+
+def test_a_repeat_is_dropped_and_only_a_repeat() -> None:
+    """Design 9: a batch that Spark repeats writes equal bytes."""
+    assert Seen().take(1, 2, 3, 2, 3, 4) == [True, True, True, False, False, True]
+
+
+def test_versions_may_come_in_any_order_for_a_while() -> None:
+    seen = Seen(1)
+    assert seen.take(5, 3, 2) == [True] * 3
+    assert seen.missing(PATIENCE_MS - 1) == []
+    seen.take(4)
+    assert seen.missing() == []
+
+
+def test_what_does_not_come_is_called_missing_once() -> None:
+    seen = Seen(1)
+    seen.take(2, 6, 9)
+    assert seen.missing() == [(3, 5), (7, 8)]
+    assert seen.missing() == []
+
+
+def test_what_is_gone_from_before_the_reading_began_is_not_missed() -> None:
+    """Compaction and retention take records by right; also where the live end of one partition is read first."""
+    assert Seen(4, 9).missing() == []
+    seen = Seen(4)
+    seen.take(12)
+    seen.versions.take(10, 10, seen.now_ms, is_history=True)
+    assert seen.missing() == [(11, 11)]
+
+
+def test_reading_that_begins_in_the_middle_misses_nothing_before_its_first_record() -> None:
+    seen = Seen()
+    assert seen.take(7, 5, 8) == [True] * 3
+    assert seen.missing() == []
+
+
+def test_a_group_that_is_founded_anew_counts_from_one_again() -> None:
+    seen = Seen()
+    seen.take(1, 2, 3)
+    seen.versions.end()
+    assert seen.take(3) == [False], "a repeat of the old group's record is still one"
+    assert seen.take(1, 2, fingerprint=99) == [True, True]
+    assert seen.missing() == []
+
+
+def test_the_same_number_with_other_bytes_is_another_group_of_that_name() -> None:
+    seen = Seen()
+    seen.take(1, 2, 3)
+    assert seen.take(1, fingerprint=99) == [True]
+    seen.take(4)
+    assert seen.missing() == [(2, 3)]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    seen = Seen()
+    seen.take(*range(1, VERSIONS_KEPT + 10))
+    assert len(seen.versions._seen) == VERSIONS_KEPT
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+class KafkaRecord(NamedTuple):
+    """As much of kafka-python's ConsumerRecord as is looked at."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+    timestamp: int = 1_000
+    partition: int = 0
+    offset: int = 0
+
+
+def fetched(output: Output, timestamp_ms: int = 1_000) -> Fetched:
+    """Make the Kafka record that the query would write."""
+    row = to_row(output, OutputTopics("replies", "groups", "events"), 0)
+    return Fetched(row.topic, KafkaRecord(row.topic, row.key, row.value, row.headers or [], timestamp_ms), False)
+
+
+def published(record: GroupRecord | OffsetRecord) -> Published:
+    key = ("group", "g") if isinstance(record, GroupRecord) else ("offset", "g", record.topic, record.partition)
+    return Published("g", key, record, record.version)
+
+
+def read(reader: Reader, *records: Fetched) -> list[tuple[str | None, str]]:
+    return [(line.group_id, type(line.record).__name__) for line in reader.read(records, NOW_MS)]
+
+
+def test_both_topics_are_read_in_the_order_of_writing() -> None:
+    records: Iterable[Fetched] = (
+        fetched(published(offset(4))),
+        fetched(published(group(2))),
+        fetched(event(MemberLeft, 3, **WHO, reason=None)),
+        fetched(event(GroupDeleted, 1, why="x"), timestamp_ms=999),
+    )
+    reader = Reader()
+    assert read(reader, *records) == [("g", n) for n in ("GroupDeleted", "GroupRecord", "MemberLeft", "OffsetRecord")]
+    assert read(reader, *records) == [], "all of it repeats"
+
+
+def test_tombstones_are_counted_by_their_header_and_end_the_numbering() -> None:
+    reader = Reader()
+    ended = fetched(Published("g", ("group", "g"), None, 2))
+    assert read(reader, fetched(published(group(1))), ended) == [("g", "GroupRecord"), ("g", "Tombstone")]
+    assert read(reader, ended, fetched(published(group(1, Phase.EMPTY)))) == [("g", "GroupRecord")]
+    line = next(reader.read([fetched(Published("g", ("offset", "g", "t", 4), None, 2))], NOW_MS))
+    assert (line.text, line.at_ms) == ("offset of t-4 forgotten", 1_000)
+
+
+def test_only_the_groups_asked_for_are_shown() -> None:
+    other = event(MemberLeft, 1, **WHO, reason=None, group_id="h")
+    nobodys = event(Rejected, None, group_id=None, partition=0, offset=0, why="x")
+    records = [fetched(o) for o in (published(group(1)), other, nobodys)]
+    assert read(Reader(groups={"h"}), *records) == [("h", "MemberLeft")]
+    assert len(read(Reader(), *records)) == 3
+
+
+def test_a_gap_is_told_when_patience_is_over() -> None:
+    reader = Reader()
+    read(reader, fetched(published(offset(1))), fetched(published(offset(4, at=8))))
+    assert not reader.is_in_doubt(NOW_MS + PATIENCE_MS - 1)
+    assert reader.is_in_doubt(NOW_MS + PATIENCE_MS)
+    assert [line.record for line in reader.missing(NOW_MS + PATIENCE_MS)] == [Gap("g", 2, 3)]
+    assert not reader.is_in_doubt(NOW_MS + 10 * PATIENCE_MS)
+
+
+@pytest.mark.parametrize("topic", ["groups", "events"])
+@pytest.mark.parametrize("value", [b"{}", b"\xff", b'{"event":"of a later version"}', None])
+def test_a_record_from_another_version_is_shown_as_such(topic: str, value: bytes | None) -> None:
+    record = KafkaRecord(topic, b"no key of ours", value, [], partition=3, offset=17)
+    (line,) = Reader().read([Fetched(topic, record, False)], NOW_MS)
+    assert isinstance(line.record, Unreadable)
+    assert line.text.startswith(f"{topic}-3@17 cannot be read: ")
+
+
+def test_times_are_those_of_the_happening() -> None:
+    lines = list(Reader().read([fetched(published(group(1))), fetched(published(offset(3)))], NOW_MS))
+    assert [line.at_ms for line in lines] == [5, 9]
+    assert str(to_line(outputs.GroupEmptied(group_id="g", version=1, at_ms=0, generation_id=1), None)) == (
+        "--:--:--.---  g  the last member is gone"
+    )
