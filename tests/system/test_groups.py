@@ -109,7 +109,7 @@ def test_garbage_is_answered_or_told_and_stops_nobody(coordinator: Coordinator, 
     producer = KafkaProducer(**settings.kafka_client_arguments())
     garbage = [b"{", b"[]", b"\xff\xfe", None, b"", b'{"x":' + b"[" * 50_000, json.dumps({"kind": "dance"}).encode()]
     placed = [
-        producer.send(settings.requests_topic, partition=home, key=None, value=value).get(10).offset
+        producer.send(settings.requests_topic, partition=home, key=b"any", value=value).get(10).offset
         for value in garbage
     ]
     assert asker.heartbeat(generation, member_id).error == "NONE"

@@ -1,0 +1,107 @@
+"""How a benchmark is run: its flags, its progress sentences, and what it starts, which ends with it.
+
+    python -m tests.benchmarks               all of them
+    python -m tests.benchmarks.heartbeats    one of them
+
+Whatever is set by COORDINATOR_* in the environment holds for the coordinators that are measured, so that settings can
+be compared: COORDINATOR_STATE_STORE=rocksdb python -m tests.benchmarks.heartbeats
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from streaming.embedded import Broker
+from streaming.embedded.child import Child
+from streaming.settings import Settings
+from tests.benchmarks import figures
+from tests.benchmarks.figures import Figures
+
+ROOT = Path(__file__).parents[2]
+START_WAIT_S = 180.0
+STOP_WAIT_S = 90.0  # longer than the coordinator waits for its last batch
+
+Measure = Callable[[argparse.Namespace], Figures]
+
+
+class BenchFailed(Exception):
+    """Something that is measured did not start, or did not do what it should: one sentence."""
+
+
+def say(sentence: str) -> None:
+    """Report progress; results go to standard output."""
+    print(f"{time.strftime('%H:%M:%S')} {sentence}", file=sys.stderr, flush=True)
+
+
+def main(*benchmarks: Measure) -> None:
+    """Run benchmarks one after the other, print their figures and keep them in `latest.json`."""
+    options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
+    found: dict[str, float] = {"cores": os.cpu_count() or 1}
+    try:
+        for measure in benchmarks:
+            found |= {name: round(value, 3) for name, value in measure(options).items()}
+            figures.merge(found)
+    except BenchFailed as error:
+        sys.exit(f"bench: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    figures.show(found)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure the coordinator on this machine.")
+    parser.add_argument("--groups", type=int, default=10_000, help="groups under load (%(default)s)")
+    parser.add_argument("--members", type=int, default=10, help="members of each group (%(default)s)")
+    parser.add_argument("--seconds", type=int, default=60, help="length of the load (%(default)s)")
+    parser.add_argument("--warm-up", type=int, default=15, help="seconds of load before that (%(default)s)")
+    parser.add_argument("--samples", type=int, default=200, help="requests at rest (%(default)s)")
+    parser.add_argument("--keep-log", type=Path, metavar="FILE", help="where the coordinator's log is copied")
+    return parser.parse_args()
+
+
+@contextmanager
+def broker() -> Iterator[Broker]:
+    """Run an embedded broker in a folder that goes with it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-broker-", ignore_cleanup_errors=True) as folder,
+        Broker(Path(folder), report=say) as running,
+    ):
+        yield running
+
+
+@contextmanager
+def coordinator(settings: Settings, folder: Path) -> Iterator[Child]:
+    """Run the real query in a process of its own, and yield when it serves; its log is `folder/log`."""
+    arguments = ("-v", "run", "--bootstrap-servers", settings.bootstrap_servers, "--checkpoint", settings.checkpoint)
+    arguments += ("--replication-factor", "1", "--topic-prefix", settings.topic_prefix)
+    with child("streaming", *arguments, folder=folder) as running:
+        yield running
+
+
+@contextmanager
+def child(module: str, *arguments: str, folder: Path) -> Iterator[Child]:
+    """Run `python -m module`, which writes the file that `--ready-file` names when it is ready."""
+    ready_file, log_file = folder / "ready", folder / "log"
+    command = [sys.executable, "-m", module, *arguments, "--ready-file", str(ready_file)]
+    running = Child(command, folder=ROOT, log_file=log_file, die_with_parent=True)
+    try:
+        deadline_s = time.monotonic() + START_WAIT_S
+        while not ready_file.exists():
+            if running.ended.wait(0.1) or time.monotonic() > deadline_s:
+                raise BenchFailed(f"{module} did not start: {_last_lines(log_file)}")
+        yield running
+        if running.ended.is_set():
+            raise BenchFailed(f"{module} ended in mid-run: {_last_lines(log_file)}")
+    finally:
+        running.stop(STOP_WAIT_S)
+
+
+def _last_lines(log_file: Path) -> str:
+    return " / ".join(log_file.read_text(errors="replace").splitlines()[-5:]) or "it said nothing"

@@ -1,0 +1,108 @@
+"""What the benchmarks measure: each figure's name, meaning and goal; the table of them, and the file they go to."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+TABLE_WIDTH_MIN = 150
+LATEST = Path(__file__).with_name("latest.json")
+
+Figures = Mapping[str, float]
+
+
+class Meaning(NamedTuple):
+    """What a figure says, and the most that it should be, where there is a goal."""
+
+    says: str
+    goal_max: float | None = None
+
+
+MEANINGS: Mapping[str, Meaning] = {
+    # the core alone
+    "operator_us_per_heartbeat": Meaning("a shard's work for a heartbeat, microseconds, all in all"),
+    "operator_decode_us": Meaning("... reading the request"),
+    "operator_load_us": Meaning("... reading the shard's state"),
+    "operator_step_us": Meaning("... the step itself"),
+    "operator_state_us": Meaning("... writing the shard's state"),
+    "operator_rows_us": Meaning("... writing the reply"),
+    "operator_groups": Meaning("groups in the shard"),
+    "state_bytes_per_member": Meaning("state of a Stable group, bytes for each member"),
+    "state_mb": Meaning("state of 16 such shards, MB"),
+    # at rest
+    "reply_rest_p50_ms": Meaning("request to reply at rest, median, ms", 250),
+    "reply_rest_p99_ms": Meaning("request to reply at rest, 99 of 100, ms"),
+    "stateless_p50_ms": Meaning("the same through a stateless Spark query, median, ms"),
+    "stateless_p99_ms": Meaning("the same through a stateless Spark query, 99 of 100, ms"),
+    "reply_rest_ratio": Meaning("coordinator to stateless query, medians", 2.0),
+    "reply_rest_samples": Meaning("requests measured, of each"),
+    "idle_cpu_percent": Meaning("the coordinator's use of a core when nothing is asked"),
+    "stateless_idle_cpu_percent": Meaning("the stateless query's use of a core when nothing is asked"),
+    # under load
+    "reply_33k_p50_ms": Meaning("due to be sent to reply under load, median, ms"),
+    "reply_33k_p99_ms": Meaning("due to be sent to reply under load, 99 of 100, ms", 2500),
+    "reply_33k_max_ms": Meaning("due to be sent to reply under load, longest, ms"),
+    "heartbeats_per_s": Meaning("replies a second, over the length of the run, counted from its first reply"),
+    "heartbeats_answered": Meaning("replies from the end of the warm-up to the last one"),
+    "heartbeats_asked_per_s": Meaning("heartbeats sent a second"),
+    "lag_growing": Meaning("1: unanswered pile up, by the peaks of the middle and the last third of the run", 0),
+    "heartbeat_errors": Meaning("replies with an error, and what is no reply to a heartbeat", 0),
+    "heartbeats_repeated": Meaning("replies that came more than once"),
+    "heartbeats_unanswered": Meaning("heartbeats without a reply two minutes after the last was sent", 0),
+    "heartbeats_seconds": Meaning("length of the run, seconds"),
+    "heartbeats_groups": Meaning("groups"),
+    "heartbeats_members": Meaning("members of each group"),
+    "heartbeats_setup_s": Meaning("from the first join to the last group Stable, seconds"),
+    "batch_p50_ms": Meaning("the query's batches under load, median, ms"),
+    "batch_max_ms": Meaning("the query's batches under load, longest, ms"),
+    "driver_and_workers_rss_mb_max": Meaning("driver, JVM and Python workers: peak of summed PSS, MB", 3072),
+    "coordinator_cpu_percent": Meaning("all of the coordinator's use of a core under load"),
+    "coordinator_us_per_heartbeat": Meaning("... for each reply, microseconds"),
+    "coordinator_jvm_cpu_percent": Meaning("... of that, the JVM"),
+    "broker_cpu_percent": Meaning("the broker's use of a core under load"),
+    "load_generator_cpu_percent": Meaning("the load generator's use of a core under load"),
+    "others_cpu_percent": Meaning("all else's use of a core under load: near 0, or the figures are disturbed"),
+    "cores": Meaning("cores of this machine"),
+}
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Pick the smallest value that at least `percent` of 100 values do not exceed."""
+    assert ordered, "no values, no percentile"
+    return ordered[max(0, -int(-len(ordered) * percent // 100) - 1)]
+
+
+def merge(figures: Figures, file: Path = LATEST) -> None:
+    """Put figures into the file, beside what other benchmarks left there."""
+    unknown = figures.keys() - MEANINGS.keys()
+    assert not unknown, f"figures without a meaning: {sorted(unknown)}"
+    known = json.loads(file.read_text()) if file.exists() else {}
+    merged = {name: value for name, value in {**known, **figures}.items() if name in MEANINGS}
+    beside = file.with_suffix(".new")
+    beside.write_text(json.dumps(merged, indent=2, sort_keys=True) + "\n")
+    beside.replace(file)
+
+
+def show(figures: Figures) -> None:
+    """Print figures as a table, each with its goal and whether it was met."""
+    table = Table("figure", "value", "goal", "", "what it says")
+    table.columns[1].justify = table.columns[2].justify = "right"
+    for name, meaning in MEANINGS.items():
+        if name in figures:
+            table.add_row(name, _plain(figures[name]), *_verdict(figures[name], meaning.goal_max), meaning.says)
+    console = Console()
+    console.width = max(console.width, TABLE_WIDTH_MIN)
+    console.print(table)
+
+
+def _verdict(value: float, goal_max: float | None) -> tuple[str, str]:
+    if goal_max is None:
+        return "", ""
+    return f"<= {_plain(goal_max)}", "[green]met[/]" if value <= goal_max else "[red]missed[/]"
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:,.2f}"

@@ -1,0 +1,97 @@
+"""What a heartbeat costs a shard, without Spark and Kafka: one shard's batch, part by part.
+
+The shard is one of 16 that share the groups; a batch brings one second of its heartbeats, a third of its members.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TypeVar
+
+from coordinator.config import Config
+from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, Output, Reply
+from coordinator.requests import Received, Request
+from coordinator.shard import Shard
+from streaming.records import OutputTopics, decode_request, encode_request, to_row
+from tests.benchmarks import bench
+from tests.benchmarks.bench import say
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.members import HEARTBEAT_INTERVAL_S, Member, members
+
+SHARDS = 16
+ROUNDS = 15
+TOPICS = OutputTopics("replies", "groups", "events")
+CONFIG = Config()
+PARTS = ("decode", "load", "step", "state", "rows")
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Log:
+    """The partition of one shard, as far as it was written."""
+
+    offset: int = 0
+
+    def receive(self, requests: Iterable[Request], at_ms: int) -> list[Received]:
+        received = [Received(self.offset + i, at_ms, request) for i, request in enumerate(requests)]
+        self.offset += len(received)
+        return received
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    """Take the parts of a batch one by one, several times over, and keep each one's best time."""
+    groups = max(1, options.groups // SHARDS)
+    say(f"One shard of {groups} groups x {options.members} members, without Spark and Kafka.")
+    everybody, state, now_ms = _stable(groups, options.members)
+    values = [encode_request(m.heartbeat(f"{i:012}")) for i, m in enumerate(everybody) if i % HEARTBEAT_INTERVAL_S == 0]
+    best = [min(seconds) for seconds in zip(*(_batch(values, state, now_ms) for _ in range(ROUNDS)), strict=True)]
+    us = [1e6 * seconds / len(values) for seconds in best]
+    return {
+        "operator_us_per_heartbeat": sum(us),
+        **{f"operator_{part}_us": cost for part, cost in zip(PARTS, us, strict=True)},
+        "operator_groups": groups,
+        "state_bytes_per_member": len(state) / len(everybody),
+        "state_mb": SHARDS * len(state) / 1e6,
+    }
+
+
+def _stable(groups: int, each: int) -> tuple[list[Member], bytes, int]:
+    """Bring a shard's groups to Stable, and return the members, the shard's state and the time."""
+    shard, log, everybody = Shard(0, 1, b"x" * 32, CONFIG), _Log(), members(groups, each)
+    outputs = shard.step(log.receive([m.join_group(str(i)) for i, m in enumerate(everybody)], 0), 0)
+    now_ms = 0
+    while not (replies := [output for output in outputs if isinstance(output, Reply)]):
+        now_ms += 1_000  # the initial delay runs, and is extended once
+        outputs = shard.step([], now_ms)
+    for reply in replies:
+        assert isinstance(reply.answer, JoinGroupAnswer), f"a join was answered {reply.answer}"
+        everybody[int(reply.answer.request_id or 0)].take(reply.answer)
+    shard.step(log.receive([m.sync_group(str(i)) for i, m in enumerate(everybody)], now_ms), now_ms)
+    return everybody, shard.to_bytes(), now_ms
+
+
+def _batch(values: list[bytes], state: bytes, now_ms: int) -> list[float]:
+    """Do what the operator does with a batch of heartbeats, and time each part, in seconds."""
+    decoded, decode_s = _timed(lambda: [Received(i, now_ms, decode_request(v)) for i, v in enumerate(values)])
+    shard, load_s = _timed(lambda: Shard(0, 1, b"x" * 32, CONFIG, state))
+    outputs, step_s = _timed(lambda: shard.step(decoded, now_ms))
+    _, state_s = _timed(shard.to_bytes)
+    _, rows_s = _timed(lambda: [(*to_row(output, TOPICS, 0), None) for output in outputs])
+    assert all(_is_well(output) for output in outputs), "a heartbeat was refused"
+    return [decode_s, load_s, step_s, state_s, rows_s]
+
+
+def _is_well(output: Output) -> bool:
+    return isinstance(output, Reply) and isinstance(output.answer, HeartbeatAnswer) and output.answer.code == 0
+
+
+def _timed(work: Callable[[], T]) -> tuple[T, float]:
+    started = perf_counter()
+    done = work()
+    return done, perf_counter() - started
+
+
+if __name__ == "__main__":
+    bench.main(measure)

@@ -1,0 +1,136 @@
+"""Request to reply at rest: one member's heartbeats, one at a time, and the same through a stateless Spark query.
+
+The two queries run one after the other on one broker, each alone on the machine while it is measured. What counts is
+the time from the client's `produce` to the moment it has the reply. Pauses between requests are drawn, so that requests
+fall anywhere between two ticks of the coordinator; the same pauses for both.
+"""
+
+import argparse
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+
+from coordinator.hashing import shard_of
+from coordinator.outputs import JoinGroupAnswer
+from coordinator.requests import Request
+from streaming.embedded import Broker
+from streaming.embedded.child import Child
+from streaming.records import decode_answer, encode_request
+from streaming.settings import Settings
+from tests.benchmarks import bench
+from tests.benchmarks.bench import BenchFailed, say
+from tests.benchmarks.figures import Figures, percentile
+from tests.benchmarks.members import Member
+from tests.benchmarks.usage import Usage
+
+WARM_UP = 20
+IDLE_S = 10.0
+PAUSE_S = (0.05, 0.5)
+REPLY_WAIT_S = 60.0
+STRANGER = Member("orders-00001", 0, "nobody", 1)  # whom the coordinator does not know, and the stateless query nobody
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    """Measure the coordinator, then the stateless query."""
+    with bench.broker() as broker:
+        with _serving(broker, "coordinator") as (client, idle_percent):
+            rest = _latencies_ms(client, _settled(client), options.samples)
+        with _serving(broker, "stateless") as (client, stateless_idle_percent):
+            stateless = _latencies_ms(client, STRANGER, options.samples)
+    return {
+        "reply_rest_p50_ms": percentile(rest, 50),
+        "reply_rest_p99_ms": percentile(rest, 99),
+        "stateless_p50_ms": percentile(stateless, 50),
+        "stateless_p99_ms": percentile(stateless, 99),
+        "reply_rest_ratio": percentile(rest, 50) / percentile(stateless, 50),
+        "reply_rest_samples": options.samples,
+        "idle_cpu_percent": idle_percent,
+        "stateless_idle_cpu_percent": stateless_idle_percent,
+    }
+
+
+class Client:
+    """One asker with one request on its way at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "linger.ms": 0})
+        unused_group = {"group.id": "rest", "enable.auto.commit": False}  # it insists on one
+        self._consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, **unused_group})
+        partitions = range(settings.reply_partitions)
+        self._consumer.assign([TopicPartition(settings.replies_topic, p, OFFSET_BEGINNING) for p in partitions])
+        self._asked = 0
+
+    def ask(self, request: Callable[[str], Request]) -> tuple[Message, float]:
+        """Send a request and wait for the reply that carries its id; return it, and the milliseconds it took."""
+        self._asked += 1
+        request_id = f"{self._asked:012}"
+        wanted = request(request_id)
+        value, group_id = encode_request(wanted), wanted.group_id
+        shard = shard_of(group_id, self._settings.request_partitions)
+        started_s = time.perf_counter()
+        self._producer.produce(self._settings.requests_topic, value, group_id, partition=shard)
+        while time.perf_counter() < started_s + REPLY_WAIT_S:
+            self._producer.poll(0)
+            reply = self._consumer.poll(1.0)
+            if reply is not None and request_id.encode() in (reply.value() or b""):
+                return reply, 1000 * (time.perf_counter() - started_s)
+        raise BenchFailed(f"no reply to {request_id} within {REPLY_WAIT_S:.0f} s")
+
+    def close(self) -> None:
+        """Let go of the broker, which ends before this process does."""
+        self._producer.flush(1.0)
+        self._consumer.close()
+
+
+@contextmanager
+def _serving(broker: Broker, which: str) -> Iterator[tuple[Client, float]]:
+    """Run one of the two queries: a client of it, and what it uses of a core while nothing is asked, in percent."""
+    with tempfile.TemporaryDirectory(prefix="bench-rest-", ignore_cleanup_errors=True) as name:
+        folder, servers = Path(name), broker.bootstrap_servers
+        settings = Settings.load(bootstrap_servers=servers, topic_prefix=which, checkpoint=f"{name}/checkpoint")
+        say(f"Starting the {which} query.")
+        with _running[which](settings, folder) as running, closing(Client(settings)) as client:
+            say(f"Measuring the {which} query.")
+            client.ask(STRANGER.heartbeat)
+            with Usage({which: running.pid}, weighed=which) as usage:
+                usage.begin()
+                time.sleep(IDLE_S)
+                usage.end()
+            yield client, usage.cpu_percent(which)
+
+
+def _stateless(settings: Settings, folder: Path) -> AbstractContextManager[Child]:
+    arguments = ("--bootstrap-servers", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix)
+    return bench.child("tests.benchmarks.stateless", *arguments, "--checkpoint", settings.checkpoint, folder=folder)
+
+
+_running = {"coordinator": bench.coordinator, "stateless": _stateless}
+
+
+def _settled(client: Client) -> Member:
+    """Make a group of one member, and return it when it has its assignment."""
+    member = Member("orders-00000", 0)
+    answer = decode_answer(client.ask(member.join_group)[0].value() or b"")
+    assert isinstance(answer, JoinGroupAnswer), f"a join was answered {answer}"
+    member.take(answer)
+    client.ask(member.sync_group)
+    return member
+
+
+def _latencies_ms(client: Client, member: Member, samples: int) -> list[float]:
+    """Send heartbeats one at a time, and return how long replies took, in order of size."""
+    pauses, latencies_ms = random.Random(1), []
+    for _ in range(WARM_UP + samples):
+        time.sleep(pauses.uniform(*PAUSE_S))
+        latencies_ms.append(client.ask(member.heartbeat)[1])
+    return sorted(latencies_ms[WARM_UP:])
+
+
+if __name__ == "__main__":
+    bench.main(measure)
