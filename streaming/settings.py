@@ -18,6 +18,8 @@ from streaming.errors import UserError
 CONFIG_FILE_VARIABLE = "COORDINATOR_CONFIG"
 
 _SOURCE_ATTEMPTS = 3
+_SERVER = r"(\[[0-9a-fA-F:.]+\]|[^,:\[\]\s]+):[0-9]{1,5}"
+_SERVERS = rf"^{_SERVER}(,{_SERVER})*$"
 
 Milliseconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
@@ -32,7 +34,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="COORDINATOR_", extra="forbid", frozen=True)
 
     # Kafka
-    bootstrap_servers: str = Field("127.0.0.1:9092", min_length=1, description="Brokers, host:port, comma-separated.")
+    bootstrap_servers: str = Field(
+        "127.0.0.1:9092", pattern=_SERVERS, description="Brokers, host:port, comma-separated."
+    )
     topic_prefix: str = Field(
         "coordinator", pattern=r"^[a-zA-Z0-9._-]{1,200}$", description="Topics are named PREFIX.requests and so on."
     )

@@ -72,3 +72,14 @@ def test_a_file_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("COORDINATOR_CONFIG", "no/such/file.toml")
     with pytest.raises(BadSettings, match=r"COORDINATOR_CONFIG names no/such/file.toml, which is not a file."):
         Settings.load()
+
+
+@pytest.mark.parametrize("servers", ["", "localhost", "localhost:", "a:1,", ",a:1", "a b:1", "a:1;b:2", "[::1]"])
+def test_brokers_are_named_by_host_and_port(servers: str) -> None:
+    with pytest.raises(BadSettings, match="bootstrap_servers: String should match pattern"):
+        Settings.load(bootstrap_servers=servers)
+
+
+@pytest.mark.parametrize("servers", ["localhost:9092", "kafka-1.example:9092,10.0.0.7:19092", "[::1]:9092"])
+def test_any_number_of_brokers_may_be_named(servers: str) -> None:
+    assert Settings.load(bootstrap_servers=servers).bootstrap_servers == servers
