@@ -229,7 +229,11 @@ class Coordinator:
         if query is None or not query.isActive:
             return
         deadline = time.monotonic() + BATCH_WAIT_S
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        seen = _batch(query)
+        while query.isActive and time.monotonic() < deadline:
+            # right behind a batch is when the next one is farthest away: the tick comes once a second
+            if _batch(query) != seen and not query.status["isTriggerActive"]:
+                break
             time.sleep(0.002)
         query.stop()
 
@@ -238,3 +242,9 @@ class Coordinator:
         if isinstance(error, StreamingQueryException):
             log.debug("the query's failure in full", exc_info=error)
             raise QueryFailed(explain(str(error), self.settings)) from error
+
+
+def _batch(query: StreamingQuery) -> int:
+    """Say which batch ended last; -1 before the first."""
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])

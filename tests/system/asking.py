@@ -51,8 +51,8 @@ class Asker:
 
     def joining(self, member_id: str = "", client_id: str = "ana", **fields: Any) -> JoinGroup:
         wanted: dict[str, Any] = {
-            "session_timeout_ms": 30_000,
-            "rebalance_timeout_ms": 30_000,
+            "session_timeout_ms": 120_000,
+            "rebalance_timeout_ms": 120_000,
             "protocol_type": "work",
             "protocols": (Protocol("share", b"all"),),
             "client_host": "/127.0.0.1",
