@@ -2,17 +2,12 @@
 
 import logging
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
+import msgspec
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
 log = logging.getLogger(__name__)
 
@@ -55,19 +50,18 @@ class Tallies:
         with self._lock:
             return dict(self._shards)
 
-    def take(self, event: QueryProgressEvent) -> Batch:
-        """Take over what a batch's progress says."""
-        progress = event.progress
-        row = progress.observedMetrics.get(_METRICS)
-        shards = (row["shards"] or []) if row else []
+    def take(self, progress: dict[str, Any]) -> Batch:
+        """Take over what a batch's progress says, as Spark's `StreamingQueryProgress` is written in JSON."""
+        row = progress["observedMetrics"].get(_METRICS, {})
+        shards = row.get("shards", [])
         with self._lock:
             self._shards.update({s["shard"]: (s["groups"], s["members"]) for s in shards})
             self._latest = Batch(
-                batch_id=progress.batchId,
-                duration_ms=progress.durationMs.get("triggerExecution", 0),
+                batch_id=progress["batchId"],
+                duration_ms=progress["durationMs"].get("triggerExecution", 0),
                 requests=sum(s["requests"] for s in shards),
-                answered=(row["answered"] or 0) if row else 0,
-                oldest_ms=max((s["oldest_ms"] or 0 for s in shards), default=0),
+                answered=row.get("answered", 0),
+                oldest_ms=max((s.get("oldest_ms", 0) for s in shards), default=0),
                 groups=sum(groups for groups, _ in self._shards.values()),
                 members=sum(members for _, members in self._shards.values()),
             )
@@ -83,17 +77,28 @@ def observed(answered: DataFrame, replies_topic: str) -> DataFrame:
     )
 
 
-class ProgressLog(StreamingQueryListener):
-    """Writes a line for each batch that had something to do."""
+class ProgressLog:
+    """Writes a line for each batch that had something to do.
+
+    Spark's JVM calls it, and it reads a batch's progress as one JSON text: pyspark's own `StreamingQueryListener` asks
+    the JVM for every figure by itself, which costs half as much as a small batch.
+    """
 
     def __init__(self, tallies: Tallies) -> None:
         self._tallies = tallies
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        log.info("query=%s started run=%s", event.name, event.runId)
+    def attach(self, spark: SparkSession) -> None:
+        """Begin to listen to the queries of a session."""
+        gateway: Any = spark.sparkContext._gateway
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+        spark._jsparkSession.streams().addListener(wrapper(self))
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        batch = self._tallies.take(event)
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        log.info("query=%s started run=%s", event.name(), event.runId().toString())
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        batch = self._tallies.take(msgspec.json.decode(event.progress().json()))
         level = logging.INFO if batch.requests else logging.DEBUG
         log.log(
             level,
@@ -101,8 +106,11 @@ class ProgressLog(StreamingQueryListener):
             *batch,
         )
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         pass
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        log.info("query ended run=%s", event.runId)
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        log.info("query ended run=%s", event.runId().toString())
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

@@ -55,6 +55,8 @@ SPARK_CONFIG = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the tick runs batches instead
     f"{_STORE}.minDeltasForSnapshot": "100",
     "spark.sql.streaming.pollingDelay": "20ms",
+    # guards retries of stages whose rows differ from one attempt to the next; ours are ranges of Kafka offsets
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.sql.adaptive.enabled": "false",  # has no say in stateful queries, but warns of that
     "spark.sql.session.timeZone": "UTC",
     "spark.speculation": "false",
@@ -72,8 +74,11 @@ LOCAL_CONFIG = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    # the default opens a checksum file and forks chmod for each file of the checkpoint
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # the defaults fork chmod once and readlink four times for each file of the checkpoint, and add a checksum file
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 """What else is right where driver and executor are one process on one machine."""
 
@@ -105,7 +110,8 @@ def open_session(settings: Settings, report: Callable[[str], None] | None = None
             config |= LOCAL_CONFIG
         level = "warn" if log.isEnabledFor(logging.DEBUG) else "off"
         config["spark.driver.extraJavaOptions"] = (
-            f"-Dlog4j2.configurationFile={SPARK_LOG.as_uri()} -Dcoordinator.spark.log={level}"
+            f"-Dlog4j2.configurationFile={SPARK_LOG.as_uri()} -Dcoordinator.spark.log={level} "
+            "-XX:+UseParallelGC"  # half the work of the default one, whose threads run beside the tasks
         )
     if not is_submitted:  # spark-submit is told with --packages or --jars
         config["spark.jars"] = ",".join(str(jar) for jar in fetch(CONNECTOR, report=report))
@@ -189,7 +195,7 @@ class Coordinator:
         ids = topics.topic_ids(settings)
         held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
         identity = checkpoint.claim(spark, settings, {name: ids[name] for name in held})
-        spark.streams.addListener(ProgressLog(self.tallies))
+        ProgressLog(self.tallies).attach(spark)
         self._query = (
             build(spark, settings, identity)
             .writeStream.queryName(QUERY_NAME)
