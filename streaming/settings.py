@@ -151,6 +151,7 @@ class Settings(BaseSettings):
             "kafka.bootstrap.servers": self.bootstrap_servers,
             "kafka.default.api.timeout.ms": str(self.broker_wait_ms // _SOURCE_ATTEMPTS),
             "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms // _SOURCE_ATTEMPTS)),
+            "kafka.max.poll.records": "10000",  # Spark asks for the ends of a partition at each poll
             "fetchOffset.numRetries": str(_SOURCE_ATTEMPTS),
         }
 
@@ -161,6 +162,8 @@ class Settings(BaseSettings):
             "kafka.delivery.timeout.ms": str(self.broker_wait_ms),
             "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms)),
             "kafka.max.request.size": str(limits.RECORD_BYTES_MAX + 1_024),
+            "kafka.batch.size": "131072",
+            "kafka.linger.ms": "20",  # a batch ends with a flush, which waits for no linger
         }
 
 

@@ -9,8 +9,8 @@ import argparse
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
@@ -28,20 +28,19 @@ from tests.benchmarks.figures import Figures, percentile
 from tests.benchmarks.members import Member
 from tests.benchmarks.usage import Usage
 
-WARM_UP = 20
+WARM_UP = 120  # about a minute; a young JVM compiles for that long, on the very cores that are to answer
 IDLE_S = 10.0
+OTHERS_PERCENT_MAX = 20  # this client and the kernel are among them
 PAUSE_S = (0.05, 0.5)
 REPLY_WAIT_S = 60.0
-STRANGER = Member("orders-00001", 0, "nobody", 1)  # whom the coordinator does not know, and the stateless query nobody
+STRANGER = Member("orders-00001", 0, "nobody", 1)  # the stateless query knows nobody
 
 
 def measure(options: argparse.Namespace) -> Figures:
     """Measure the coordinator, then the stateless query."""
     with bench.broker() as broker:
-        with _serving(broker, "coordinator") as (client, idle_percent):
-            rest = _latencies_ms(client, _settled(client), options.samples)
-        with _serving(broker, "stateless") as (client, stateless_idle_percent):
-            stateless = _latencies_ms(client, STRANGER, options.samples)
+        rest, idle_percent = _measured(broker, "coordinator", options.samples)
+        stateless, stateless_idle_percent = _measured(broker, "stateless", options.samples)
     return {
         "reply_rest_p50_ms": percentile(rest, 50),
         "reply_rest_p99_ms": percentile(rest, 99),
@@ -88,21 +87,25 @@ class Client:
         self._consumer.close()
 
 
-@contextmanager
-def _serving(broker: Broker, which: str) -> Iterator[tuple[Client, float]]:
-    """Run one of the two queries: a client of it, and what it uses of a core while nothing is asked, in percent."""
+def _measured(broker: Broker, which: str, samples: int) -> tuple[list[float], float]:
+    """Run one of the two queries: latencies in milliseconds, in order of size, and its use of a core when idle."""
     with tempfile.TemporaryDirectory(prefix="bench-rest-", ignore_cleanup_errors=True) as name:
         folder, servers = Path(name), broker.bootstrap_servers
         settings = Settings.load(bootstrap_servers=servers, topic_prefix=which, checkpoint=f"{name}/checkpoint")
         say(f"Starting the {which} query.")
         with _running[which](settings, folder) as running, closing(Client(settings)) as client:
             say(f"Measuring the {which} query.")
-            client.ask(STRANGER.heartbeat)
-            with Usage({which: running.pid}, weighed=which) as usage:
+            member = _settled(client) if which == "coordinator" else STRANGER
+            with Usage({which: running.pid, "broker": broker.pid}, weighed=which) as usage:
+                usage.begin()
+                latencies_ms = _latencies_ms(client, member, samples)
+                usage.end()
+                if (others_percent := usage.others_cpu_percent()) > OTHERS_PERCENT_MAX:
+                    say(f"Disturbed: other programs used {others_percent:.0f} % of a core meanwhile.")
                 usage.begin()
                 time.sleep(IDLE_S)
                 usage.end()
-            yield client, usage.cpu_percent(which)
+    return latencies_ms, usage.cpu_percent(which)
 
 
 def _stateless(settings: Settings, folder: Path) -> AbstractContextManager[Child]:

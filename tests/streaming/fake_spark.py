@@ -26,7 +26,7 @@ class FakeSpark:
     """One stateful operator with its state store."""
 
     operator: ShardOperator
-    store: dict[int, tuple[bytes | None, int]] = field(default_factory=dict)
+    store: dict[int, tuple[str | None, int]] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
 
     def batch(self, now_ms: int, records: list[Record]) -> pd.DataFrame:

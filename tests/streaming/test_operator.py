@@ -1,6 +1,7 @@
 """The operator under Spark's rules of calling it, without Spark."""
 
 import json
+from collections.abc import Callable
 
 import pandas as pd
 import pytest
@@ -165,13 +166,20 @@ def test_a_group_in_the_wrong_shard_is_told_the_right_one(spark: FakeSpark) -> N
     assert not spark.store, "nothing is kept of it"
 
 
-def test_damaged_state_stops_the_batch(spark: FakeSpark) -> None:
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda text: text[:-8] + ("AAAAAAAA" if text[-8:] != "AAAAAAAA" else "BBBBBBBB"), "checksum"),
+        (lambda text: text[:-1], "base 64"),
+    ],
+)
+def test_damaged_state_stops_the_batch(spark: FakeSpark, damage: Callable[[str], str], sentence: str) -> None:
     """F8."""
     stable(spark, 0)
-    data, timeout = spark.store[HOME]
-    assert data is not None
-    spark.store[HOME] = (data[:-1] + bytes([data[-1] ^ 1]), timeout)
-    with pytest.raises(CorruptState, match="checksum"):
+    text, timeout = spark.store[HOME]
+    assert text is not None
+    spark.store[HOME] = (damage(text), timeout)
+    with pytest.raises(CorruptState, match=sentence):
         spark.batch(1, [record(beat("m"), 9, 1)])
 
 
