@@ -235,10 +235,10 @@ class Coordinator:
         if query is None or not query.isActive:
             return
         deadline = time.monotonic() + BATCH_WAIT_S
-        seen = _batch(query)
+        seen = self.tallies.latest
         while query.isActive and time.monotonic() < deadline:
             # right behind a batch is when the next one is farthest away: the tick comes once a second
-            if _batch(query) != seen and not query.status["isTriggerActive"]:
+            if self.tallies.latest is not seen and not query.status["isTriggerActive"]:
                 break
             time.sleep(0.002)
         query.stop()
@@ -248,9 +248,3 @@ class Coordinator:
         if isinstance(error, StreamingQueryException):
             log.debug("the query's failure in full", exc_info=error)
             raise QueryFailed(explain(str(error), self.settings)) from error
-
-
-def _batch(query: StreamingQuery) -> int:
-    """Say which batch ended last; -1 before the first."""
-    progress = query.lastProgress
-    return -1 if progress is None else int(progress["batchId"])

@@ -17,7 +17,14 @@ WITHIN_S = 180.0
 
 def workers() -> list[psutil.Process]:
     """Find the demo's members among our own processes."""
-    return [p for p in psutil.Process().children(recursive=True) if "streaming.demo.worker" in " ".join(p.cmdline())]
+    return [p for p in psutil.Process().children(recursive=True) if "streaming.demo.worker" in _command(p)]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # the broker and Spark have children of their own, which come and go
+        return []
 
 
 def test_the_demo_shows_members_come_go_and_die_as_the_topics_tell_it(
