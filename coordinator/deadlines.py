@@ -13,7 +13,7 @@ from msgspec import Struct
 from coordinator.config import Config
 from coordinator.describe import publishing
 from coordinator.group import NEVER_MS, Group, Session
-from coordinator.membership import pending_due, session_due
+from coordinator.leaving import pending_due, session_due
 from coordinator.offsets import offsets_due
 from coordinator.outputs import Output
 from coordinator.phases import Phase

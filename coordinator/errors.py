@@ -28,9 +28,12 @@ class ErrorCode(Enum):
     REBALANCE_IN_PROGRESS = (27, False)  # commit, then join again
     UNSUPPORTED_VERSION = (35, False)
     INVALID_REQUEST = (42, False)
+    NON_EMPTY_GROUP = (68, False)
     GROUP_ID_NOT_FOUND = (69, False)
     MEMBER_ID_REQUIRED = (79, False)  # join again with the id in this reply
     GROUP_MAX_SIZE_REACHED = (81, False)
+    FENCED_INSTANCE_ID = (82, False)  # another process has come under this instance id
+    GROUP_SUBSCRIBED_TO_TOPIC = (86, False)
 
     def __init__(self, number: int, retriable: bool) -> None:
         self.number = number

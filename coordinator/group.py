@@ -39,6 +39,7 @@ class Vitals(Struct, array_like=True):
         back_ms: When the coordinator came back from being away. What was asked before that is heard then, so waits
             that begin with it run from then.
         earliest_ms: No deadline is earlier. It may be early itself, as moving a deadline away leaves it where it is.
+        instances: By group instance id, the member id that goes by it now.
     """
 
     phase: Phase = Phase.EMPTY
@@ -52,6 +53,7 @@ class Vitals(Struct, array_like=True):
     earliest_ms: int = NEVER_MS
     spared: bool = False
     back_ms: int = 0
+    instances: dict[str, str] = field(default_factory=dict)
 
     def renew(self, session: Session, now_ms: int) -> None:
         """Let the session run from now on."""
@@ -82,6 +84,7 @@ class Member(Struct, array_like=True, kw_only=True):
         protocols: In its order of preference.
         is_new: Its first join round has not ended.
         owes_sync: It has heard of this generation and not asked for its part of the plan.
+        made_by: The request id of the join that a static member came back with; its repeats are nobody new.
     """
 
     member_id: str
@@ -96,6 +99,7 @@ class Member(Struct, array_like=True, kw_only=True):
     owes_sync: bool = False
     awaiting_join: Parked | None = None
     awaiting_sync: Parked | None = None
+    made_by: str = ""
 
     @property
     def is_static(self) -> bool:
@@ -193,21 +197,41 @@ class Group(Struct, array_like=True, kw_only=True):
             self.protocol_type = protocol_type
         self.vitals.pending.pop(member.member_id, None)
         self.leader_id = self.leader_id or member.member_id
-        self.members[member.member_id] = member
-        self.vitals.sessions[member.member_id] = session
-        self.vitals.noting(session.deadline_ms)
-        self._count_protocols(member, +1)
+        self._put(member, session)
 
     def remove(self, member: Member, now_ms: int) -> None:
         """Let a member go. If it led, the member that came first of those left leads."""
         self.open_round(now_ms)
-        del self.members[member.member_id]
-        del self.vitals.sessions[member.member_id]
-        self._count_protocols(member, -1)
-        self.joins_parked -= member.awaiting_join is not None
+        self._take_out(member)
         self.settle_sync(member)
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self.members), None)
+
+    def replace(self, old: Member, new: Member, session: Session) -> None:
+        """Let a static member go on under a new id: what it owns, leads and owes is the new one's."""
+        self._take_out(old)
+        self._put(new, session)
+        new.owes_sync, old.owes_sync = old.owes_sync, False
+        if self.leader_id == old.member_id:
+            self.leader_id = new.member_id
+        if self.round and old.member_id in self.round.before:
+            self.round.before[new.member_id] = self.round.before.pop(old.member_id)
+
+    def _put(self, member: Member, session: Session) -> None:
+        self.members[member.member_id] = member
+        self.vitals.sessions[member.member_id] = session
+        self.vitals.noting(session.deadline_ms)
+        if member.group_instance_id is not None:
+            self.vitals.instances[member.group_instance_id] = member.member_id
+        self._count_protocols(member, +1)
+
+    def _take_out(self, member: Member) -> None:
+        del self.members[member.member_id]
+        del self.vitals.sessions[member.member_id]
+        if member.group_instance_id is not None:
+            del self.vitals.instances[member.group_instance_id]
+        self._count_protocols(member, -1)
+        self.joins_parked -= member.awaiting_join is not None
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
         """Replace what a member offers."""

@@ -37,6 +37,15 @@ LEAVING_MEMBERS_MAX = 10_000
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Partitions that one commit or fetch may name."""
 
+FILTERS_MAX = 64
+"""States or types that one listing may ask for; there are five and one."""
+
+GRAVES_MAX = 10_000
+"""Forgotten groups of one shard whose last generation is remembered; beyond it the oldest is not."""
+
+GRAVE_MS = 24 * 3_600_000
+"""How long that is remembered: far longer than anybody waits for an answer that names a generation."""
+
 COMMIT_METADATA_CHARS_MAX = 65_536
 """Parsed at all; `offset_metadata_max_bytes` is the bound that a commit is judged by."""
 

@@ -125,6 +125,7 @@ _TABLE: dict[ErrorCode, tuple[Act, ...]] = {
     ErrorCode.ILLEGAL_GENERATION:           (STOP,        NEW_GENERATION, NEW_GENERATION, NEW_GENERATION, TELL),
     ErrorCode.UNKNOWN_MEMBER_ID:            (NEW_MEMBER,  NEW_MEMBER,     NEW_MEMBER,     NEW_MEMBER,     TELL),
     ErrorCode.REBALANCE_IN_PROGRESS:        (REJOIN,      REJOIN,         REJOIN,         REJOIN,         TELL),
+    ErrorCode.GROUP_ID_NOT_FOUND:           (STOP,        STOP,           STOP,           NEW_MEMBER,     TELL),
     ErrorCode.MEMBER_ID_REQUIRED:           (TAKE_ID,     STOP,           STOP,           TELL,           TELL),
 }  # fmt: skip
 

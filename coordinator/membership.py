@@ -1,52 +1,39 @@
-"""Joining, syncing, staying alive, leaving, and being given up.
+"""Joining, syncing, staying alive.
 
-Each handler's checks stand in Kafka's order and leave at once; what a member of the current generation hears comes
-from the tables of `answers`.
+Whether a request is let in at all stands in the tables of `checks`; what a member of the current generation hears
+comes from those of `answers`.
 
 Source: Kafka's GroupMetadataManager, methods classicGroupJoin, classicGroupSync, classicGroupHeartbeat and
-classicGroupLeave; KIP-62, KIP-394, KIP-800. Static members (KIP-345) are not served yet.
+updateStaticMemberThenRebalanceOrCompleteJoin; KIP-62, KIP-345, KIP-394, KIP-800, KIP-814.
 """
 
 from collections.abc import Iterator
 
-from coordinator import answers
+from msgspec.structs import replace
+
+from coordinator import answers, checks
 from coordinator.config import Config
+from coordinator.describe import publish
 from coordinator.errors import ErrorCode
+from coordinator.events import member_event
 from coordinator.group import NEVER_MS, Group, Member, Parked, Session, Vitals
-from coordinator.outputs import (
-    LeaveGroupAnswer,
-    LeftMember,
-    MemberJoined,
-    MemberLeft,
-    Output,
-    Reply,
-)
+from coordinator.outputs import JoinGroupAnswer, MemberFenced, MemberJoined, Output, Reply
 from coordinator.phases import Phase
 from coordinator.rebalance import (
-    Blame,
-    complete,
+    blame,
     drop,
     install,
     joined,
-    let_go,
-    prepare,
     prepare_or_try_to_complete,
     refuse_join,
+    refuse_sync,
     synced,
+    vote,
 )
 from coordinator.refusals import refuse
-from coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, Leaving, SyncGroup
+from coordinator.requests import Heartbeat, JoinGroup, SyncGroup
 
 # -- joining -----------------------------------------------------------------------------------------------------------
-
-
-def misjoined(request: JoinGroup, config: Config) -> ErrorCode:
-    """Check what can be checked of a join before any group is looked at."""
-    if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        return ErrorCode.INVALID_SESSION_TIMEOUT
-    if request.group_instance_id is not None:
-        return ErrorCode.UNSUPPORTED_VERSION
-    return ErrorCode.NONE
 
 
 def join(group: Group | None, request: JoinGroup, now_ms: int, config: Config, suffix: str) -> Iterator[Output]:
@@ -57,46 +44,28 @@ def join(group: Group | None, request: JoinGroup, now_ms: int, config: Config, s
         suffix: What makes an id unique, should this join be given one.
 
     Replies with:
-        INVALID_SESSION_TIMEOUT, UNSUPPORTED_VERSION, GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL: at once.
-        UNKNOWN_MEMBER_ID: at once; or later, when the member is given up before its round ends.
+        what `checks` refuse a join for: at once.
+        UNKNOWN_MEMBER_ID: later, when the member is given up before its round ends.
+        FENCED_INSTANCE_ID: later, when another process comes under its instance id before that.
         MEMBER_ID_REQUIRED: at once, with the id to join with.
-        NONE: at once, where a member's earlier reply must have been lost.
+        NONE: at once, where a member's earlier reply must have been lost, or a static one comes back as it was.
     """
     asked = Parked(request.request_id, request.reply_to)
-    if (error := misjoined(request, config)) is not ErrorCode.NONE:
+    error = checks.refused(group, request, config)
+    if group is None or error is not ErrorCode.NONE:
+        if group is not None and error is ErrorCode.GROUP_MAX_SIZE_REACHED:
+            yield from _turn_away(group, request.member_id, now_ms)
         yield refuse(request, error)
-    elif group is None:
-        yield refuse(request, ErrorCode.UNKNOWN_MEMBER_ID)
-    elif not _has_room(group, request.member_id, config):
-        yield from _turn_away(group, request.member_id, now_ms)
-        yield refuse_join(asked, ErrorCode.GROUP_MAX_SIZE_REACHED)
-    elif not group.supports(request.protocol_type, request.protocols):
-        yield refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    elif not request.member_id:
-        member_id = f"{request.client_id}-{suffix}"
-        if request.require_known_member_id:
-            vitals = group.vitals
-            vitals.pending[member_id] = Session(NEVER_MS, request.session_timeout_ms)
-            vitals.renew(vitals.pending[member_id], now_ms)
-            yield refuse_join(asked, ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        else:
-            yield from _join_newcomer(group, request, member_id, asked, now_ms, config)
     elif request.member_id in group.vitals.pending:
         yield from _join_newcomer(group, request, request.member_id, asked, now_ms, config)
-    elif request.member_id not in group.members:
-        yield refuse(request, ErrorCode.UNKNOWN_MEMBER_ID)
-    else:
+    elif request.member_id:
         yield from _rejoin(group, group.members[request.member_id], request, asked, now_ms, config)
-
-
-def _has_room(group: Group, member_id: str, config: Config) -> bool:
-    """While joins are collected, the first to come are in; otherwise members are, and others while there is room."""
-    if group.phase is Phase.EMPTY:
-        return True
-    member = group.members.get(member_id)
-    if group.phase is Phase.PREPARING:
-        return bool(member and member.awaiting_join) or group.joins_parked < config.group_max_size
-    return member is not None or len(group.members) < config.group_max_size
+    elif request.group_instance_id is not None:
+        yield from _join_static(group, request, asked, now_ms, config, f"{request.group_instance_id}-{suffix}")
+    elif request.require_known_member_id:
+        yield _hand_out(group, request, asked, now_ms, f"{request.client_id}-{suffix}")
+    else:
+        yield from _join_newcomer(group, request, f"{request.client_id}-{suffix}", asked, now_ms, config)
 
 
 def _turn_away(group: Group, member_id: str, now_ms: int) -> Iterator[Output]:
@@ -105,34 +74,36 @@ def _turn_away(group: Group, member_id: str, now_ms: int) -> Iterator[Output]:
         yield from drop(group, member, "group_full", now_ms)
 
 
+def _hand_out(group: Group, request: JoinGroup, asked: Parked, now_ms: int, member_id: str) -> Reply:
+    session = group.vitals.pending[member_id] = Session(NEVER_MS, request.session_timeout_ms)
+    group.vitals.renew(session, now_ms)
+    return refuse_join(asked, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+
+
 def _join_newcomer(
     group: Group, request: JoinGroup, member_id: str, asked: Parked, now_ms: int, config: Config
 ) -> Iterator[Output]:
     if group.phase is Phase.PREPARING and group.delay:
         group.newcomers = True
-    member = Member(
+    member = _member(request, member_id)
+    session = Session(now_ms + config.group_new_member_join_timeout_ms, request.session_timeout_ms)
+    group.add(member, session, request.protocol_type, now_ms)
+    yield member_event(MemberJoined, group, member, now_ms, reason=request.reason)
+    yield from _park_join(group, member, asked)
+    yield from prepare_or_try_to_complete(group, blame(member, "member_joined", request.reason), now_ms, config)
+
+
+def _member(request: JoinGroup, member_id: str) -> Member:
+    return Member(
         member_id=member_id,
-        group_instance_id=None,
+        group_instance_id=request.group_instance_id,
         client_id=request.client_id,
         client_host=request.client_host,
         reply_to=request.reply_to,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         protocols=request.protocols,
+        made_by=request.request_id if request.group_instance_id is not None else "",
     )
-    session = Session(now_ms + config.group_new_member_join_timeout_ms, request.session_timeout_ms)
-    group.add(member, session, request.protocol_type, now_ms)
-    yield MemberJoined(
-        group_id=group.group_id,
-        version=group.next_version(),
-        at_ms=now_ms,
-        generation_id=group.generation_id,
-        member_id=member_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        reason=request.reason,
-    )
-    yield from _park_join(group, member, asked)
-    yield from prepare_or_try_to_complete(group, blame(member, "member_joined", request.reason), now_ms, config)
 
 
 def _rejoin(
@@ -159,34 +130,104 @@ def _park_join(group: Group, member: Member, asked: Parked) -> Iterator[Output]:
         yield refuse_join(earlier, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
 
 
-def blame(member: Member, cause: str, reason: str | None = None) -> Blame:
-    """Name a member as the one behind a rebalance."""
-    return Blame(cause, member.member_id, member.client_id, member.client_host, reason)
+# -- joining under an instance id --------------------------------------------------------------------------------------
+
+
+def _join_static(
+    group: Group, request: JoinGroup, asked: Parked, now_ms: int, config: Config, member_id: str
+) -> Iterator[Output]:
+    holder = group.vitals.instances.get(request.group_instance_id or "")
+    if holder is None:
+        yield from _join_newcomer(group, request, member_id, asked, now_ms, config)
+        return
+    old = group.members[holder]
+    if (request.request_id, request.reply_to) == (old.made_by, old.reply_to):
+        yield from _join_again(group, old, request, asked, now_ms, config)
+    else:
+        yield from _replace(group, old, request, asked, now_ms, config, member_id)
+
+
+def _join_again(
+    group: Group, member: Member, request: JoinGroup, asked: Parked, now_ms: int, config: Config
+) -> Iterator[Output]:
+    """Hear the very request once more that made this member: it must not fence itself (KAFKA-20985)."""
+    if group.phase is Phase.STABLE:
+        yield Reply(asked.reply_to, _kept(group, member, request, group.leader_id))
+    else:
+        yield from _rejoin(group, member, request, asked, now_ms, config)
+
+
+def _replace(
+    group: Group, old: Member, request: JoinGroup, asked: Parked, now_ms: int, config: Config, member_id: str
+) -> Iterator[Output]:
+    """Let a static member's new process take over from the old one, which is fenced from now on.
+
+    While the group is Stable and the protocol stays the same, nobody else need know: no rebalance.
+    """
+    leader_before, session = group.leader_id, group.vitals.sessions[old.member_id]
+    new = _member(request, member_id)
+    new.assignment, new.is_new = old.assignment, False
+    deadline_ms = group.vitals.wait(now_ms, session.timeout_ms)
+    group.replace(old, new, Session(deadline_ms, request.session_timeout_ms))
+    yield from _fence(old, asked)
+    yield member_event(
+        MemberFenced,
+        group,
+        old,
+        now_ms,
+        replaced_by=new.member_id,
+        replaced_by_client_id=new.client_id,
+        replaced_by_client_host=new.client_host,
+    )
+    if group.phase is Phase.STABLE and vote(group) == group.protocol_name:
+        yield publish(group)
+        yield Reply(asked.reply_to, _kept(group, new, request, leader_before))
+        return
+    yield from _park_join(group, new, asked)
+    cause = blame(new, "static_member_replaced", request.reason)
+    yield from prepare_or_try_to_complete(group, cause, now_ms, config)
+
+
+def _fence(old: Member, asked: Parked) -> Iterator[Output]:
+    """Answer what the old process had parked. Where that is the asker itself, which lost patience, it may ask again."""
+    parked = old.awaiting_join or old.awaiting_sync
+    if parked:
+        is_itself = parked.reply_to == asked.reply_to
+        error = ErrorCode.REBALANCE_IN_PROGRESS if is_itself else ErrorCode.FENCED_INSTANCE_ID
+        yield refuse_join(parked, error, old.member_id) if old.awaiting_join else refuse_sync(parked, error)
+
+
+def _kept(group: Group, member: Member, request: JoinGroup, leader_before: str | None) -> JoinGroupAnswer:
+    """Say that the generation goes on as it is. A leader must not plan anew: the plan that is there holds."""
+    answer = joined(group, member, request.request_id)
+    if request.supports_skipping_assignment:
+        return replace(answer, skip_assignment=member.member_id == group.leader_id)
+    return replace(answer, leader=leader_before, members=())
 
 
 # -- syncing -----------------------------------------------------------------------------------------------------------
 
 
-def sync(group: Group | None, request: SyncGroup, now_ms: int) -> Iterator[Output]:
+def sync(group: Group | None, request: SyncGroup, now_ms: int, config: Config) -> Iterator[Output]:
     """Give a member its part of the plan, at once or when the leader brings it; take the plan from the leader.
 
     Replies with:
-        UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL: at once.
+        what `checks` refuse a sync for: at once.
         REBALANCE_IN_PROGRESS: at once where joins are collected; later where a rebalance overtakes the plan.
+        FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID: later, where the member is replaced or given up before the plan comes.
     """
-    member = group.members.get(request.member_id) if group else None
-    if group is None or member is None:
-        yield refuse(request, ErrorCode.UNKNOWN_MEMBER_ID)
-    elif request.generation_id != group.generation_id:
-        yield refuse(request, ErrorCode.ILLEGAL_GENERATION)
-    elif _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
-        yield refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    elif answers.SYNC[group.phase] is answers.Sync.REJOIN:
+    error = checks.refused(group, request, config)
+    if group is None or error is not ErrorCode.NONE:
+        yield refuse(request, error)
+        return
+    member = group.members[request.member_id]
+    become = answers.SYNC[group.phase]
+    if become is answers.Sync.REJOIN:
         yield refuse(request, ErrorCode.REBALANCE_IN_PROGRESS)
-    elif answers.SYNC[group.phase] is answers.Sync.PLAN:
+    elif become is answers.Sync.PLAN:
         group.settle_sync(member)
         group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
-        yield Reply(request.reply_to, synced(group, member, request.request_id))
+        yield synced(group, member, Parked(request.request_id, request.reply_to))
     else:
         yield from _park_sync(group, member, request)
         if member.member_id == group.leader_id:
@@ -197,12 +238,7 @@ def _park_sync(group: Group, member: Member, request: SyncGroup) -> Iterator[Out
     earlier, member.awaiting_sync = member.awaiting_sync, Parked(request.request_id, request.reply_to)
     group.settle_sync(member)
     if earlier and earlier != member.awaiting_sync:
-        answer = synced(group, member, earlier.request_id, ErrorCode.REBALANCE_IN_PROGRESS)
-        yield Reply(earlier.reply_to, answer)
-
-
-def _differs(asked: str | None, known: str | None) -> bool:
-    return asked is not None and known is not None and asked != known
+        yield refuse_sync(earlier, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 # -- staying alive -----------------------------------------------------------------------------------------------------
@@ -212,81 +248,11 @@ def heartbeat(vitals: Vitals, request: Heartbeat, now_ms: int) -> ErrorCode:
     """Renew a member's session and tell it whether to rejoin. The one handler that needs a group's vitals only.
 
     Replies with:
-        UNKNOWN_MEMBER_ID: the member never joined, or its session ran out.
-        ILLEGAL_GENERATION: the request is from another generation.
+        what `checks` refuse a heartbeat for.
         REBALANCE_IN_PROGRESS: joins are being collected; the session is renewed all the same.
     """
-    session = vitals.sessions.get(request.member_id)
-    if session is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if request.generation_id != vitals.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    vitals.renew(session, now_ms)
+    for check in checks.OF_A_MEMBER:
+        if (error := check(vitals, request)) is not ErrorCode.NONE:
+            return error
+    vitals.renew(vitals.sessions[request.member_id], now_ms)
     return answers.HEARTBEAT[vitals.phase]
-
-
-# -- leaving and being given up ----------------------------------------------------------------------------------------
-
-
-def leave(group: Group | None, request: LeaveGroup, now_ms: int, config: Config) -> Iterator[Output]:
-    """Let members go at once. However many they are, the others rebalance once.
-
-    Replies with, for each entry:
-        UNKNOWN_MEMBER_ID: no such member.
-    """
-    left: list[LeftMember] = []
-    behind: Blame | None = None
-    for entry in request.members:
-        error = ErrorCode.UNKNOWN_MEMBER_ID
-        if group and entry.member_id in group.vitals.pending:
-            del group.vitals.pending[entry.member_id]
-            behind = behind or Blame(
-                "member_left", entry.member_id, request.client_id, request.client_host, entry.reason
-            )
-            error = ErrorCode.NONE
-        elif group and (member := group.members.get(entry.member_id)):
-            behind = behind or blame(member, "member_left", entry.reason)
-            yield from _leave_one(group, member, entry, now_ms)
-            error = ErrorCode.NONE
-        left.append(LeftMember(entry.member_id, entry.group_instance_id, error.name, error.number))
-    yield Reply(request.reply_to, LeaveGroupAnswer(request_id=request.request_id, members=tuple(left)))
-    if group and behind and group.phase is not Phase.EMPTY:
-        yield from prepare_or_try_to_complete(group, behind, now_ms, config)
-
-
-def _leave_one(group: Group, member: Member, entry: Leaving, now_ms: int) -> Iterator[Output]:
-    yield from let_go(group, member, now_ms)
-    yield MemberLeft(
-        group_id=group.group_id,
-        version=group.next_version(),
-        at_ms=now_ms,
-        generation_id=group.generation_id,
-        member_id=member.member_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        reason=entry.reason,
-    )
-
-
-def session_due(group: Group, member: Member, now_ms: int, config: Config) -> Iterator[Output]:
-    """Give up a member whose session is over, unless a request of its own is parked here: then it has done its part.
-
-    A member in its first join round has no such excuse: its join is given up after `group_new_member_join_timeout_ms`.
-    """
-    session = group.vitals.sessions[member.member_id]
-    if not member.is_new and (member.awaiting_join or member.awaiting_sync):
-        session.deadline_ms = NEVER_MS
-        return
-    silence_ms = None if member.is_new or session.spared else session.timeout_ms
-    yield from drop(group, member, "session_expired", now_ms, silence_ms)
-    if group.phase is not Phase.PREPARING:
-        yield from prepare(group, blame(member, "session_expired"), now_ms, config)
-    elif group.everybody_joined:
-        yield from complete(group, now_ms)
-
-
-def pending_due(group: Group, member_id: str, now_ms: int) -> Iterator[Output]:
-    """Give up an id that was handed out and never came back."""
-    del group.vitals.pending[member_id]
-    if group.phase is Phase.PREPARING and group.everybody_joined:
-        yield from complete(group, now_ms)

@@ -1,22 +1,27 @@
 """Committed offsets: storing, fetching, and forgetting them.
 
-Source: Kafka's OffsetMetadataManager, ClassicGroup.validateOffsetCommit and OffsetExpirationConditionImpl.
+Source: Kafka's OffsetMetadataManager, OffsetExpirationConditionImpl and GroupCoordinatorService.deleteGroups.
 """
 
 from collections.abc import Iterator
 
-from coordinator import answers
+from coordinator import checks
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
+from coordinator.events import event
 from coordinator.group import NEVER_MS, Group, Offset
 from coordinator.outputs import (
     CommitRejected,
     CommittedPartition,
+    DeletedPartition,
+    DeleteGroupAnswer,
     FetchedOffset,
     GroupDeleted,
     OffsetCommitAnswer,
+    OffsetDeleteAnswer,
     OffsetFetchAnswer,
     OffsetRecord,
+    OffsetsDeleted,
     OffsetsExpired,
     Output,
     Published,
@@ -24,7 +29,7 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Cause, Phase
 from coordinator.refusals import refuse
-from coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit
+from coordinator.requests import DeleteGroup, OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit
 
 # -- committing --------------------------------------------------------------------------------------------------------
 
@@ -36,8 +41,7 @@ def commit(group: Group | None, request: OffsetCommit, now_ms: int, config: Conf
         group: None where there is none; a commit with generation -1 finds one made for it.
 
     Replies with, for every partition:
-        UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: not a member, or of another generation.
-        REBALANCE_IN_PROGRESS: the generation has no plan yet.
+        what `checks` refuse a commit for.
     and for one partition:
         OFFSET_METADATA_TOO_LARGE: its metadata is longer than `offset_metadata_max_bytes`.
     A commit of nothing is answered NONE whatever else it says, as by Kafka's brokers.
@@ -45,7 +49,7 @@ def commit(group: Group | None, request: OffsetCommit, now_ms: int, config: Conf
     if not request.offsets:
         yield Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id))
         return
-    error = _refused(group, request)
+    error = checks.refused(group, request, config)
     if group is None or error is not ErrorCode.NONE:
         if group is not None:
             yield _rejected(group, request, error, now_ms)
@@ -62,18 +66,6 @@ def commit(group: Group | None, request: OffsetCommit, now_ms: int, config: Conf
             error = ErrorCode.NONE
         ended.append(CommittedPartition(asked.topic, asked.partition, error.name, error.number))
     yield Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
-
-
-def _refused(group: Group | None, request: OffsetCommit) -> ErrorCode:
-    if group is None:
-        return ErrorCode.ILLEGAL_GENERATION
-    if request.generation_id < 0 and group.phase is Phase.EMPTY:
-        return ErrorCode.NONE
-    if request.member_id not in group.members:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if request.generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    return answers.COMMIT[group.phase]
 
 
 def _store(group: Group, request: OffsetCommit, asked: OffsetToCommit, now_ms: int, config: Config) -> Published:
@@ -99,11 +91,10 @@ def _store(group: Group, request: OffsetCommit, asked: OffsetToCommit, now_ms: i
 
 
 def _rejected(group: Group, request: OffsetCommit, error: ErrorCode, now_ms: int) -> CommitRejected:
-    return CommitRejected(
-        group_id=group.group_id,
-        version=group.next_version(),
-        at_ms=now_ms,
-        generation_id=group.generation_id,
+    return event(
+        CommitRejected,
+        group,
+        now_ms,
         member_id=request.member_id,
         client_id=request.client_id,
         client_host=request.client_host,
@@ -166,22 +157,11 @@ def next_expiry_ms(group: Group, config: Config) -> int:
 def offsets_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
     """Forget the offsets whose time is over, and an Empty group that has none left."""
     expired = [(t, p) for t, p, o in group.all_offsets() if expiry_ms(group, t, o, config) <= now_ms]
-    for topic, partition in expired:
-        del group.offsets[topic][partition]
-        if not group.offsets[topic]:
-            del group.offsets[topic]
-        key = ("offset", group.group_id, topic, partition)
-        yield Published(group.group_id, key, None, group.next_version())
+    yield from _drop(group, expired)
     if expired:
-        yield OffsetsExpired(
-            group_id=group.group_id,
-            version=group.next_version(),
-            at_ms=now_ms,
-            generation_id=group.generation_id,
-            partitions=tuple(expired),
-        )
+        yield event(OffsetsExpired, group, now_ms, partitions=tuple(expired))
     if group.phase is Phase.EMPTY and not group.offsets and (expired or _nobody_for_long(group, now_ms, config)):
-        yield from _forget(group, now_ms)
+        yield from _forget(group, "no member and no offset left", now_ms)
     else:
         group.vitals.offsets_ms = group.vitals.noting(next_expiry_ms(group, config))
 
@@ -190,13 +170,59 @@ def _nobody_for_long(group: Group, now_ms: int, config: Config) -> bool:
     return now_ms >= group.since_ms + config.empty_group_retention_ms
 
 
-def _forget(group: Group, now_ms: int) -> Iterator[Output]:
+def _drop(group: Group, places: list[tuple[str, int]]) -> Iterator[Output]:
+    for topic, partition in places:
+        del group.offsets[topic][partition]
+        if not group.offsets[topic]:
+            del group.offsets[topic]
+        key = ("offset", group.group_id, topic, partition)
+        yield Published(group.group_id, key, None, group.next_version())
+
+
+def _forget(group: Group, why: str, now_ms: int) -> Iterator[Output]:
     group.move(Cause.FORGOTTEN, now_ms)
-    yield GroupDeleted(
-        group_id=group.group_id,
-        version=group.next_version(),
-        at_ms=now_ms,
-        generation_id=group.generation_id,
-        why="no member and no offset left",
-    )
+    yield event(GroupDeleted, group, now_ms, why=why)
     yield Published(group.group_id, ("group", group.group_id), None, group.next_version())
+
+
+# -- forgetting on request ---------------------------------------------------------------------------------------------
+
+
+def delete(group: Group | None, request: OffsetDelete, now_ms: int, config: Config) -> Iterator[Output]:
+    """Forget offsets. Who has members may have those forgotten that none of them can be reading on from.
+
+    Replies with:
+        what `checks` refuse it for.
+    and for one partition:
+        GROUP_SUBSCRIBED_TO_TOPIC: a member reads the topic, or what the members read cannot be told.
+    """
+    error = checks.refused(group, request, config)
+    if group is None or error is not ErrorCode.NONE:
+        yield refuse(request, error)
+        return
+    gone, ended = [], []
+    for topic, partition in [(t.topic, p) for t in request.topics for p in t.partitions]:
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes(topic) else ErrorCode.NONE
+        if error is ErrorCode.NONE and partition in group.offsets.get(topic, {}):
+            gone.append((topic, partition))
+            yield from _drop(group, [(topic, partition)])
+        ended.append(DeletedPartition(topic, partition, error.name, error.number))
+    if gone:
+        yield event(OffsetsDeleted, group, now_ms, partitions=tuple(gone))
+        group.look_at_offsets(now_ms)
+    yield Reply(request.reply_to, OffsetDeleteAnswer(request_id=request.request_id, partitions=tuple(ended)))
+
+
+def delete_group(group: Group | None, request: DeleteGroup, now_ms: int, config: Config) -> Iterator[Output]:
+    """Forget a group without members, and its offsets.
+
+    Replies with:
+        what `checks` refuse it for.
+    """
+    error = checks.refused(group, request, config)
+    if group is None or error is not ErrorCode.NONE:
+        yield refuse(request, error)
+        return
+    yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()])
+    yield from _forget(group, "deleted on request", now_ms)
+    yield Reply(request.reply_to, DeleteGroupAnswer(request_id=request.request_id))

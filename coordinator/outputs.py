@@ -131,6 +131,53 @@ class DescribeGroupAnswer(Answer, frozen=True, kw_only=True, tag="describe_group
     deadline_ms: int | None = None
 
 
+class ListedGroup(Struct, frozen=True):
+    """A group in a listing. `protocol_type` is "" where it has never had a member."""
+
+    group_id: str
+    protocol_type: str
+    state: Phase
+    type: str
+
+
+class ListGroupsAnswer(Answer, frozen=True, kw_only=True, tag="list_groups"):
+    """The groups of one shard, in the order in which they were founded."""
+
+    groups: tuple[ListedGroup, ...] = ()
+
+
+class DeletedPartition(Struct, frozen=True):
+    """How the deletion of one partition's offset ended; NONE where there was none."""
+
+    topic: str
+    partition: int
+    error: str
+    code: int
+
+
+class OffsetDeleteAnswer(Answer, frozen=True, kw_only=True, tag="offset_delete"):
+    """How each partition ended, in the order of the request; none of them where the whole was refused."""
+
+    partitions: tuple[DeletedPartition, ...] = ()
+
+
+class DeleteGroupAnswer(Answer, frozen=True, kw_only=True, tag="delete_group"):
+    """Whether the group is gone."""
+
+
+class RebalanceGroupAnswer(Answer, frozen=True, kw_only=True, tag="rebalance_group"):
+    """Where the group is now. An Empty one has nobody to rebalance, one that is preparing is at it already."""
+
+    state: Phase = Phase.DEAD
+    generation_id: int = -1
+
+
+class ExpelMemberAnswer(Answer, frozen=True, kw_only=True, tag="expel_member"):
+    """Whom it was that had to go."""
+
+    member_id: str = ""
+
+
 class ErrorAnswer(Answer, frozen=True, kw_only=True, tag="error"):
     """No more than an error: to a record that is no request yet said who asks, or where an answer is too large."""
 
@@ -151,6 +198,11 @@ AnyAnswer = (
     | OffsetCommitAnswer
     | OffsetFetchAnswer
     | DescribeGroupAnswer
+    | ListGroupsAnswer
+    | OffsetDeleteAnswer
+    | DeleteGroupAnswer
+    | RebalanceGroupAnswer
+    | ExpelMemberAnswer
     | ErrorAnswer
     | RebalanceNotice
 )
@@ -276,36 +328,45 @@ class AssignmentChanged(Event, frozen=True, kw_only=True, tag="assignment_change
     handovers: tuple[Handover, ...]
 
 
-class MemberJoined(Event, frozen=True, kw_only=True, tag="member_joined"):
+class MemberEvent(Event, frozen=True, kw_only=True):
+    """Something that happened to one member."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class MemberJoined(MemberEvent, frozen=True, kw_only=True, tag="member_joined"):
     """A newcomer is a member, from its first join on."""
 
-    member_id: str
-    client_id: str
-    client_host: str
     reason: str | None
 
 
-class MemberLeft(Event, frozen=True, kw_only=True, tag="member_left"):
-    """A member left by itself, with its own reason."""
+class MemberLeft(MemberEvent, frozen=True, kw_only=True, tag="member_left"):
+    """A member left by itself, or somebody asked it out by its instance id; with the reason given."""
 
-    member_id: str
-    client_id: str
-    client_host: str
     reason: str | None
 
 
-class MemberExpired(Event, frozen=True, kw_only=True, tag="member_expired"):
-    """A member was dropped: `why` is session_expired, joins_overdue, syncs_overdue or group_full.
+class MemberExpired(MemberEvent, frozen=True, kw_only=True, tag="member_expired"):
+    """A member was dropped: `why` is session_expired, joins_overdue, syncs_overdue, group_full or expelled.
 
     `silence_ms` is how long its session had run without a sign of life; null where another reason, or an absence of the
-    coordinator's own, leaves that unsaid.
+    coordinator's own, leaves that unsaid. `reason` is what an operator said who expelled it.
     """
 
-    member_id: str
-    client_id: str
-    client_host: str
     why: str
     silence_ms: int | None
+    reason: str | None
+
+
+class MemberFenced(MemberEvent, frozen=True, kw_only=True, tag="member_fenced"):
+    """Another process has come under a member's instance id: the member goes on as `replaced_by`, the old id is out."""
+
+    replaced_by: str
+    replaced_by_client_id: str
+    replaced_by_client_host: str
 
 
 class CommitRejected(Event, frozen=True, kw_only=True, tag="commit_rejected"):
@@ -321,6 +382,12 @@ class CommitRejected(Event, frozen=True, kw_only=True, tag="commit_rejected"):
 
 class OffsetsExpired(Event, frozen=True, kw_only=True, tag="offsets_expired"):
     """Offsets were kept as long as promised, and are forgotten."""
+
+    partitions: tuple[tuple[str, int], ...]
+
+
+class OffsetsDeleted(Event, frozen=True, kw_only=True, tag="offsets_deleted"):
+    """Offsets were forgotten because somebody asked for it."""
 
     partitions: tuple[tuple[str, int], ...]
 
@@ -357,8 +424,10 @@ AnyEvent = (
     | MemberJoined
     | MemberLeft
     | MemberExpired
+    | MemberFenced
     | CommitRejected
     | OffsetsExpired
+    | OffsetsDeleted
     | GroupEmptied
     | GroupDeleted
     | Rejected

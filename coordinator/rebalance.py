@@ -17,6 +17,7 @@ from msgspec import Struct
 from coordinator.config import Config
 from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
 from coordinator.errors import ErrorCode
+from coordinator.events import event, member_event
 from coordinator.group import NEVER_MS, Delay, Group, Member, Parked
 from coordinator.hashing import java_hash
 from coordinator.outputs import (
@@ -46,10 +47,15 @@ class Blame(Struct, frozen=True):
     reason: str | None = None
 
 
+def blame(member: Member, cause: str, reason: str | None = None) -> Blame:
+    """Name a member as the one behind a rebalance."""
+    return Blame(cause, member.member_id, member.client_id, member.client_host, reason)
+
+
 # -- the join round ----------------------------------------------------------------------------------------------------
 
 
-def prepare(group: Group, blame: Blame, now_ms: int, config: Config) -> Iterator[Output]:
+def prepare(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
     """Ask everybody to join again, and wait for them: at most as long as the most patient member allows.
 
     A rebalance of an Empty group waits for the initial delay instead, so that members that start together share one
@@ -67,16 +73,15 @@ def prepare(group: Group, blame: Blame, now_ms: int, config: Config) -> Iterator
 
     wait_ms = config.group_initial_rebalance_delay_ms if is_initial else group.rebalance_timeout_ms
     group.vitals.joins_ms = group.vitals.wait(now_ms, wait_ms)
-    yield RebalanceStarted(
-        group_id=group.group_id,
-        version=group.next_version(),
-        at_ms=now_ms,
-        generation_id=group.generation_id,
-        cause=blame.cause,
-        member_id=blame.member_id,
-        client_id=blame.client_id,
-        client_host=blame.client_host,
-        reason=blame.reason,
+    yield event(
+        RebalanceStarted,
+        group,
+        now_ms,
+        cause=behind.cause,
+        member_id=behind.member_id,
+        client_id=behind.client_id,
+        client_host=behind.client_host,
+        reason=behind.reason,
         members=len(group.members),
         joins_until_ms=group.vitals.joins_ms,
     )
@@ -87,12 +92,12 @@ def prepare(group: Group, blame: Blame, now_ms: int, config: Config) -> Iterator
         yield from complete(group, now_ms)
 
 
-def prepare_or_try_to_complete(group: Group, blame: Blame, now_ms: int, config: Config) -> Iterator[Output]:
+def prepare_or_try_to_complete(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
     """Start a rebalance, or where one collects joins already, see whether that was the last awaited one."""
     if group.phase is Phase.PREPARING:
         yield from try_to_complete(group, now_ms)
     else:
-        yield from prepare(group, blame, now_ms, config)
+        yield from prepare(group, behind, now_ms, config)
 
 
 def try_to_complete(group: Group, now_ms: int) -> Iterator[Output]:
@@ -114,7 +119,11 @@ def joins_due(group: Group, now_ms: int) -> Iterator[Output]:
 
 
 def complete(group: Group, now_ms: int) -> Iterator[Output]:
-    """Start the next generation with the members that have joined; dynamic ones that have not are out."""
+    """Start the next generation with the members that have joined; dynamic ones that have not are out.
+
+    Static ones stay: they may only be restarting. Where nobody but such has joined there is nothing to start with, and
+    the wait begins once more.
+    """
     vitals = group.vitals
     vitals.joins_ms, vitals.spared, group.delay = NEVER_MS, False, None
     for member in [m for m in group.members.values() if not m.awaiting_join and not m.is_static]:
@@ -122,10 +131,13 @@ def complete(group: Group, now_ms: int) -> Iterator[Output]:
     if not group.members:
         yield from _become_empty(group, now_ms)
         return
+    if not group.joins_parked:
+        vitals.joins_ms = vitals.wait(now_ms, group.rebalance_timeout_ms or _shortest_session_ms(group))
+        return
     if not group.members[group.leader_id or ""].awaiting_join:
         group.leader_id = next(m.member_id for m in group.members.values() if m.awaiting_join)
     vitals.generation_id += 1
-    group.protocol_name = _vote(group)
+    group.protocol_name = vote(group)
     group.subscribed_topics = _subscribed(group)
     group.move(Cause.JOINS_COMPLETE, now_ms)
     assert group.round is not None, "joins are collected in a round"
@@ -138,15 +150,17 @@ def complete(group: Group, now_ms: int) -> Iterator[Output]:
     vitals.syncs_ms = vitals.wait(now_ms, group.rebalance_timeout_ms)
 
 
+def _shortest_session_ms(group: Group) -> int:
+    return min(session.timeout_ms for session in group.vitals.sessions.values())
+
+
 def _become_empty(group: Group, now_ms: int) -> Iterator[Output]:
     group.vitals.generation_id += 1
     group.protocol_name, group.round = None, None
     group.subscribed_topics = () if group.is_of_consumers else None
     group.move(Cause.NOBODY_LEFT, now_ms)
     group.look_at_offsets(now_ms)
-    yield GroupEmptied(
-        group_id=group.group_id, version=group.next_version(), at_ms=now_ms, generation_id=group.generation_id
-    )
+    yield event(GroupEmptied, group, now_ms)
 
 
 def _notices(group: Group) -> Iterator[Output]:
@@ -163,7 +177,7 @@ def _notices(group: Group) -> Iterator[Output]:
             )
 
 
-def _vote(group: Group) -> str:
+def vote(group: Group) -> str:
     """Choose the assignor: each member votes for the first of its own that all offer; ties go by Java's hash order.
 
     Source: Kafka's ClassicGroup.selectProtocol, whose ties fall to the order of a 16-bucket Java HashMap.
@@ -206,11 +220,10 @@ def install(group: Group, plan: Mapping[str, bytes], now_ms: int) -> Iterator[Ou
     ended, group.round = group.round, None
     assert ended is not None, "a plan ends a round"
     members = tuple(group.members)
-    yield RebalanceCompleted(
-        group_id=group.group_id,
-        version=group.next_version(),
-        at_ms=now_ms,
-        generation_id=group.generation_id,
+    yield event(
+        RebalanceCompleted,
+        group,
+        now_ms,
         duration_ms=now_ms - ended.started_ms,
         joins_ms=ended.joined_ms - ended.started_ms,
         syncs_ms=now_ms - ended.joined_ms,
@@ -222,13 +235,7 @@ def install(group: Group, plan: Mapping[str, bytes], now_ms: int) -> Iterator[Ou
         gone=tuple(m for m in ended.before if m not in group.members),
     )
     if handovers := _handovers(group, ended.before):
-        yield AssignmentChanged(
-            group_id=group.group_id,
-            version=group.next_version(),
-            at_ms=now_ms,
-            generation_id=group.generation_id,
-            handovers=handovers,
-        )
+        yield event(AssignmentChanged, group, now_ms, handovers=handovers)
 
 
 def _handovers(group: Group, before: Mapping[str, bytes]) -> tuple[Handover, ...]:
@@ -253,11 +260,9 @@ def _owners(assignments: Mapping[str, bytes]) -> dict[tuple[str, int], str]:
 def syncs_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
     """Drop the members that joined and never asked for their part of the plan, and rebalance without them."""
     overdue = [m for m in group.members.values() if m.owes_sync]
-    first = overdue[0]
-    blame = Blame("sync_overdue", first.member_id, first.client_id, first.client_host)
     for member in overdue:
         yield from drop(group, member, "syncs_overdue", now_ms)
-    yield from prepare(group, blame, now_ms, config)
+    yield from prepare(group, blame(overdue[0], "sync_overdue"), now_ms, config)
 
 
 # -- members' parked requests ------------------------------------------------------------------------------------------
@@ -301,35 +306,31 @@ def answer_sync(group: Group, member: Member, now_ms: int, error: ErrorCode = Er
     parked, member.awaiting_sync = member.awaiting_sync, None
     if parked:
         group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
-        yield Reply(parked.reply_to, synced(group, member, parked.request_id, error))
+        yield synced(group, member, parked) if error is ErrorCode.NONE else refuse_sync(parked, error)
 
 
-def synced(group: Group, member: Member, request_id: str, error: ErrorCode = ErrorCode.NONE) -> SyncGroupAnswer:
-    """Say what a member's part of the plan is, or why it gets none."""
-    if error is not ErrorCode.NONE:
-        return SyncGroupAnswer(request_id=request_id, error=error.name, code=error.number)
-    return SyncGroupAnswer(
-        request_id=request_id,
+def synced(group: Group, member: Member, asked: Parked) -> Reply:
+    """Say what a member's part of the plan is."""
+    answer = SyncGroupAnswer(
+        request_id=asked.request_id,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         assignment=member.assignment,
     )
+    return Reply(asked.reply_to, answer)
 
 
-def drop(group: Group, member: Member, why: str, now_ms: int, silence_ms: int | None = None) -> Iterator[Output]:
+def refuse_sync(parked: Parked, error: ErrorCode) -> Reply:
+    """Answer a sync with an error."""
+    return Reply(parked.reply_to, SyncGroupAnswer(request_id=parked.request_id, error=error.name, code=error.number))
+
+
+def drop(
+    group: Group, member: Member, why: str, now_ms: int, *, silence_ms: int | None = None, reason: str | None = None
+) -> Iterator[Output]:
     """Take a member out that did not leave by itself; what it had parked is answered UNKNOWN_MEMBER_ID."""
     yield from let_go(group, member, now_ms)
-    yield MemberExpired(
-        group_id=group.group_id,
-        version=group.next_version(),
-        at_ms=now_ms,
-        generation_id=group.generation_id,
-        member_id=member.member_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        why=why,
-        silence_ms=silence_ms,
-    )
+    yield member_event(MemberExpired, group, member, now_ms, why=why, silence_ms=silence_ms, reason=reason)
 
 
 def let_go(group: Group, member: Member, now_ms: int) -> Iterator[Output]:
@@ -338,5 +339,4 @@ def let_go(group: Group, member: Member, now_ms: int) -> Iterator[Output]:
     if member.awaiting_join:
         yield refuse_join(member.awaiting_join, ErrorCode.UNKNOWN_MEMBER_ID)
     if member.awaiting_sync:
-        answer = synced(group, member, member.awaiting_sync.request_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        yield Reply(member.awaiting_sync.reply_to, answer)
+        yield refuse_sync(member.awaiting_sync, ErrorCode.UNKNOWN_MEMBER_ID)

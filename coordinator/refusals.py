@@ -12,23 +12,33 @@ from coordinator.errors import ErrorCode
 from coordinator.outputs import (
     AnyAnswer,
     CommittedPartition,
+    DeleteGroupAnswer,
     DescribeGroupAnswer,
+    ExpelMemberAnswer,
     FetchedOffset,
     HeartbeatAnswer,
     JoinGroupAnswer,
     LeaveGroupAnswer,
+    ListGroupsAnswer,
     OffsetCommitAnswer,
+    OffsetDeleteAnswer,
     OffsetFetchAnswer,
+    RebalanceGroupAnswer,
     Reply,
     SyncGroupAnswer,
 )
 from coordinator.requests import (
+    DeleteGroup,
     DescribeGroup,
+    ExpelMember,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    ListGroups,
     OffsetCommit,
+    OffsetDelete,
     OffsetFetch,
+    RebalanceGroup,
     Request,
     SyncGroup,
 )
@@ -52,15 +62,31 @@ def _every_fetched(request: OffsetFetch, error: ErrorCode) -> Fields:
     }
 
 
+def _refused_member(request: JoinGroup, error: ErrorCode) -> Fields:
+    return {"member_id": "" if error in FORGETS_THE_ID else request.member_id}
+
+
+def _nothing(request: Request, error: ErrorCode) -> Fields:
+    return {}
+
+
+FORGETS_THE_ID = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR)
+"""Errors after which a join's reply does not repeat the member id."""
+
 SHAPES: dict[type, tuple[type[AnyAnswer], Callable[[Any, ErrorCode], Fields]]] = {
     # a refused ...  is answered with ...   that also says ...
-    JoinGroup:       (JoinGroupAnswer,      lambda request, error: {"member_id": request.member_id}),
-    SyncGroup:       (SyncGroupAnswer,      lambda request, error: {}),
-    Heartbeat:       (HeartbeatAnswer,      lambda request, error: {}),
-    LeaveGroup:      (LeaveGroupAnswer,     lambda request, error: {}),
+    JoinGroup:       (JoinGroupAnswer,      _refused_member),
+    SyncGroup:       (SyncGroupAnswer,      _nothing),
+    Heartbeat:       (HeartbeatAnswer,      _nothing),
+    LeaveGroup:      (LeaveGroupAnswer,     _nothing),
     OffsetCommit:    (OffsetCommitAnswer,   _every_committed),
     OffsetFetch:     (OffsetFetchAnswer,    _every_fetched),
     DescribeGroup:   (DescribeGroupAnswer,  lambda request, error: {"group_id": request.group_id}),
+    ListGroups:      (ListGroupsAnswer,     _nothing),
+    OffsetDelete:    (OffsetDeleteAnswer,   _nothing),
+    DeleteGroup:     (DeleteGroupAnswer,    _nothing),
+    RebalanceGroup:  (RebalanceGroupAnswer, _nothing),
+    ExpelMember:     (ExpelMemberAnswer,    _nothing),
 }  # fmt: skip
 
 

@@ -54,6 +54,8 @@ class JoinGroup(Asked, frozen=True, kw_only=True, tag="join_group"):
         rebalance_timeout_ms: How long the others may wait for this member to rejoin (clients: max_poll_interval_ms).
         protocols: In the member's order of preference.
         require_known_member_id: A newcomer is first given an id by MEMBER_ID_REQUIRED and joins with that (KIP-394).
+        supports_skipping_assignment: A leader that comes back under its instance id may be told to keep the plan that
+            is there (KIP-814). Others are made to believe that they follow.
     """
 
     member_id: Id = ""
@@ -64,6 +66,7 @@ class JoinGroup(Asked, frozen=True, kw_only=True, tag="join_group"):
     protocols: Annotated[tuple[Protocol, ...], Meta(max_length=limits.PROTOCOLS_MAX)]
     reason: Reason | None = None
     require_known_member_id: bool = True
+    supports_skipping_assignment: bool = True
 
 
 class Assignment(Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,7 +96,11 @@ class Heartbeat(Asked, frozen=True, kw_only=True, tag="heartbeat"):
 
 
 class Leaving(Struct, frozen=True, forbid_unknown_fields=True):
-    """One member that leaves, and its own reason for it (KIP-800)."""
+    """One member that leaves, and its own reason for it (KIP-800).
+
+    Args:
+        member_id: "" for whoever has the instance id: the form for administrators.
+    """
 
     member_id: Id
     group_instance_id: Id | None = None
@@ -151,7 +158,61 @@ class DescribeGroup(Asked, frozen=True, kw_only=True, tag="describe_group"):
     """Ask for a group's state, members and whom it waits for."""
 
 
-Request = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch | DescribeGroup
+class ListGroups(Asked, frozen=True, kw_only=True, tag="list_groups"):
+    """Ask one shard for its groups. The record's partition says which; a group id says nothing here.
+
+    Args:
+        states: Only groups in one of these states, whatever the case; all when empty.
+        types: Likewise, of these types: every group here is `classic`.
+    """
+
+    group_id: str = ""
+    states: Annotated[tuple[Name, ...], Meta(max_length=limits.FILTERS_MAX)] = ()
+    types: Annotated[tuple[Name, ...], Meta(max_length=limits.FILTERS_MAX)] = ()
+
+
+class OffsetDelete(Asked, frozen=True, kw_only=True, tag="offset_delete"):
+    """Forget committed offsets of topics that no member subscribes to."""
+
+    topics: Annotated[tuple[TopicPartitions, ...], Meta(max_length=limits.PARTITIONS_PER_REQUEST_MAX)]
+
+
+class DeleteGroup(Asked, frozen=True, kw_only=True, tag="delete_group"):
+    """Forget a group that has no members, and its offsets."""
+
+
+class RebalanceGroup(Asked, frozen=True, kw_only=True, tag="rebalance_group"):
+    """Have all members join again: an operator's wish, which Kafka knows no request for."""
+
+    reason: Reason | None = None
+
+
+class ExpelMember(Asked, frozen=True, kw_only=True, tag="expel_member"):
+    """Take a member out, as its session's end would: an operator's wish.
+
+    Args:
+        member_id: "" for whoever has the instance id.
+    """
+
+    member_id: Id = ""
+    group_instance_id: Id | None = None
+    reason: Reason | None = None
+
+
+Request = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | OffsetCommit
+    | OffsetFetch
+    | DescribeGroup
+    | ListGroups
+    | OffsetDelete
+    | DeleteGroup
+    | RebalanceGroup
+    | ExpelMember
+)
 
 
 class Unreadable(Struct, frozen=True):

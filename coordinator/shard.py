@@ -9,33 +9,35 @@ So the same log gives the same outputs however it is cut into batches.
 
 from collections.abc import Iterable, Iterator
 
-from coordinator import codec, membership, offsets
-from coordinator.codec import Stored
+from coordinator import administration, checks, codec, leaving, membership, offsets
+from coordinator.codec import Grave, Kept, Stored
 from coordinator.config import Config
 from coordinator.deadlines import advance
 from coordinator.describe import describe, publish, publishing
 from coordinator.errors import ErrorCode
 from coordinator.group import NEVER_MS, Group, Vitals
 from coordinator.hashing import member_suffix, shard_of
-from coordinator.limits import GROUP_ID_CHARS_MAX
+from coordinator.limits import GRAVE_MS, GRAVES_MAX
 from coordinator.outputs import ErrorAnswer, HeartbeatAnswer, Output, Rejected, Reply
 from coordinator.phases import Phase
 from coordinator.refusals import refuse
 from coordinator.requests import (
+    DeleteGroup,
     DescribeGroup,
+    ExpelMember,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    ListGroups,
     OffsetCommit,
+    OffsetDelete,
     OffsetFetch,
+    RebalanceGroup,
     Received,
     Request,
     SyncGroup,
     Unreadable,
 )
-
-NEEDS_A_NAME = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup)
-"""Requests that Kafka refuses for a group whose id is empty; offsets it keeps even for that one."""
 
 
 class Shard:
@@ -53,7 +55,8 @@ class Shard:
 
     def __init__(self, partition: int, partitions: int, secret: bytes, config: Config, state: bytes | None = None):
         self._partition, self._partitions, self._secret, self._config = partition, partitions, secret, config
-        self._stored = codec.decode_shard(state) if state is not None else {}
+        kept = codec.decode_shard(state) if state is not None else Kept()
+        self._stored, self._graves = kept.groups, kept.graves
         self._vitals: dict[str, Vitals] = {}  # of groups touched in this step
         self._groups: dict[str, Group] = {}  # of these, the ones that more than a heartbeat touched
 
@@ -80,13 +83,21 @@ class Shard:
         for group_id in self._due_by(horizon_ms):
             outputs.extend(self._advance(group_id, horizon_ms, now_ms))
         self._put_away()
+        self._forget_graves(horizon_ms)
         return outputs
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When time alone may change a group next: never later than it does, sometimes earlier."""
         earliest_ms = min((s.earliest_ms for s in self._stored.values()), default=NEVER_MS)
+        if self._graves:
+            earliest_ms = min(earliest_ms, next(iter(self._graves.values())).until_ms)
         return earliest_ms if earliest_ms < NEVER_MS else None
+
+    @property
+    def is_blank(self) -> bool:
+        """Nothing is worth keeping."""
+        return not self._stored and not self._graves
 
     @property
     def group_ids(self) -> tuple[str, ...]:
@@ -104,7 +115,7 @@ class Shard:
 
     def to_bytes(self) -> bytes:
         """Write the shard down, to be taken up again by `Shard(..., state=)`."""
-        return codec.encode_shard(self._stored)
+        return codec.encode_shard(Kept(self._stored, self._graves))
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
@@ -113,8 +124,12 @@ class Shard:
         if isinstance(request, Unreadable):
             yield self._reject(received, request)
             return
-        if (error := _misnamed(request)) is not ErrorCode.NONE:
-            yield refuse(request, error)
+        for check in checks.EVERY_REQUEST:
+            if (error := check(request, self._config)) is not ErrorCode.NONE:
+                yield refuse(request, error)
+                return
+        if isinstance(request, ListGroups):
+            yield from self._list(request, received.at_ms, now_ms)
             return
         if request.group_id in self._stored:
             yield from self._advance(request.group_id, received.at_ms, now_ms)
@@ -134,6 +149,8 @@ class Shard:
         at_ms = group.vitals.now_ms = max(at_ms, group.vitals.now_ms)
         self._note_lateness(group.vitals, now_ms)
         yield from publishing(group, self._handle(group, received, request, at_ms))
+        if group.phase is Phase.DEAD:
+            self._bury(group)
         yield from self._advance(request.group_id, at_ms, noticed_ms=at_ms)  # what the request itself made due
 
     def _handle(self, group: Group | None, received: Received, request: Request, at_ms: int) -> Iterator[Output]:
@@ -142,34 +159,50 @@ class Shard:
                 suffix = member_suffix(self._secret, request.group_id, self._partition, received.offset)
                 yield from membership.join(group, request, at_ms, self._config, suffix)
             case SyncGroup():
-                yield from membership.sync(group, request, at_ms)
+                yield from membership.sync(group, request, at_ms, self._config)
             case Heartbeat():
-                error = ErrorCode.UNKNOWN_MEMBER_ID
+                error = checks.ABSENT[Heartbeat]
                 yield _heard(request, membership.heartbeat(group.vitals, request, at_ms) if group else error)
             case LeaveGroup():
-                yield from membership.leave(group, request, at_ms, self._config)
+                yield from leaving.leave(group, request, at_ms, self._config)
             case OffsetCommit():
                 yield from offsets.commit(group, request, at_ms, self._config)
             case OffsetFetch():
                 yield offsets.fetch(group, request)
+            case OffsetDelete():
+                yield from offsets.delete(group, request, at_ms, self._config)
             case DescribeGroup():
                 yield describe(group, request)
+            case DeleteGroup():
+                yield from offsets.delete_group(group, request, at_ms, self._config)
+            case RebalanceGroup():
+                yield from administration.rebalance(group, request, at_ms, self._config)
+            case ExpelMember():
+                yield from leaving.expel(group, request, at_ms, self._config)
 
     def _founds(self, request: Request) -> bool:
         """Tell whether a request makes the group it names, where there is none."""
         match request:
             case JoinGroup():
-                return not request.member_id and membership.misjoined(request, self._config) is ErrorCode.NONE
+                return not request.member_id and checks.refused_on_its_own(request, self._config) is ErrorCode.NONE
             case OffsetCommit():
                 return request.generation_id < 0 and bool(request.offsets)
         return False
 
     def _found(self, group_id: str, at_ms: int) -> Group:
-        group = Group(vitals=Vitals(now_ms=at_ms), group_id=group_id, since_ms=at_ms)
+        grave = self._graves.pop(group_id, None)
+        generation_id = grave.generation_id if grave and grave.until_ms > at_ms else 0
+        group = Group(vitals=Vitals(now_ms=at_ms, generation_id=generation_id), group_id=group_id, since_ms=at_ms)
         group.look_at_offsets(at_ms)
         self._stored[group_id] = _UNWRITTEN
         self._vitals[group_id], self._groups[group_id] = group.vitals, group
         return group
+
+    def _list(self, request: ListGroups, at_ms: int, now_ms: int) -> Iterator[Output]:
+        for group_id in self._due_by(at_ms):
+            yield from self._advance(group_id, at_ms, now_ms)
+        groups = (self._groups.get(group_id) or self.group(group_id) for group_id in self._stored)
+        yield administration.list_groups((group for group in groups if group), request)
 
     def _reject(self, received: Received, record: Unreadable) -> Output:
         if record.request_id is not None and record.reply_to is not None:
@@ -210,7 +243,20 @@ class Shard:
         assert group is not None, "a group with vitals is there"
         yield from advance(group, max(until_ms, vitals.now_ms), noticed_ms, self._config)
         if group.phase is Phase.DEAD:
-            del self._stored[group_id], self._vitals[group_id], self._groups[group_id]
+            self._bury(group)
+
+    def _bury(self, group: Group) -> None:
+        group_id = group.group_id
+        del self._stored[group_id], self._vitals[group_id], self._groups[group_id]
+        if group.generation_id:
+            self._graves[group_id] = Grave(group.vitals.now_ms + GRAVE_MS, group.generation_id)
+
+    def _forget_graves(self, horizon_ms: int) -> None:
+        while self._graves:
+            group_id, grave = next(iter(self._graves.items()))
+            if grave.until_ms > horizon_ms and len(self._graves) <= GRAVES_MAX:
+                break
+            del self._graves[group_id]
 
     # -- groups, taken out when touched and put away when the batch is over --------------------------------------------
 
@@ -235,12 +281,6 @@ class Shard:
 
 
 _UNWRITTEN = Stored(NEVER_MS, 0, b"", b"")
-
-
-def _misnamed(request: Request) -> ErrorCode:
-    if len(request.group_id) > GROUP_ID_CHARS_MAX or (not request.group_id and isinstance(request, NEEDS_A_NAME)):
-        return ErrorCode.INVALID_GROUP_ID
-    return ErrorCode.NONE
 
 
 def _heard(request: Heartbeat, error: ErrorCode) -> Reply:

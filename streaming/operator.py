@@ -69,7 +69,7 @@ class ShardOperator:
         yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
 
     def _keep(self, shard: Shard, state: GroupState, now_ms: int) -> None:
-        if not shard.group_ids:
+        if shard.is_blank:
             state.remove()
             return
         state.update((binascii.b2a_base64(shard.to_bytes(), newline=False).decode("ascii"),))

@@ -12,6 +12,7 @@ from coordinator.outputs import (
     CommitRejected,
     GroupRecord,
     MemberExpired,
+    MemberFenced,
     MemberJoined,
     MemberLeft,
     OffsetRecord,
@@ -34,6 +35,7 @@ STYLES: dict[type, str] = {
     MemberJoined: "cyan",
     MemberLeft: "cyan",
     MemberExpired: "red",
+    MemberFenced: "red",
     CommitRejected: "red",
     Gap: "bold red",
 }

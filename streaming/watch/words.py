@@ -19,9 +19,11 @@ from coordinator.outputs import (
     GroupMember,
     GroupRecord,
     MemberExpired,
+    MemberFenced,
     MemberJoined,
     MemberLeft,
     OffsetRecord,
+    OffsetsDeleted,
     OffsetsExpired,
     Oversized,
     RebalanceCompleted,
@@ -179,7 +181,14 @@ def _handovers(event: AssignmentChanged) -> str:
 
 def _expired(event: MemberExpired) -> str:
     silence = f" after {duration(event.silence_ms)} of silence" if event.silence_ms is not None else ""
-    return f"{brief(event.member_id)} was dropped: {escape(event.why).replace('_', ' ')}{silence}"
+    return (
+        f"{brief(event.member_id)} was dropped: {escape(event.why).replace('_', ' ')}{silence}{_reason(event.reason)}"
+    )
+
+
+def _fenced(event: MemberFenced) -> str:
+    instance, host = escape(event.group_instance_id or ""), escape(event.replaced_by_client_host) or "?"
+    return f"{brief(event.member_id)} is fenced: {brief(event.replaced_by)} from {host} goes on as {instance}"
 
 
 def _commit_rejected(event: CommitRejected) -> str:
@@ -202,8 +211,10 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     MemberJoined: lambda e: f"{brief(e.member_id)} joined from {escape(e.client_host) or '?'}{_reason(e.reason)}",
     MemberLeft: lambda e: f"{brief(e.member_id)} left{_reason(e.reason)}",
     MemberExpired: _expired,
+    MemberFenced: _fenced,
     CommitRejected: _commit_rejected,
     OffsetsExpired: lambda e: f"{_count(len(e.partitions), 'offset')} expired",
+    OffsetsDeleted: lambda e: f"{_count(len(e.partitions), 'offset')} deleted on request",
     GroupEmptied: lambda e: "the last member is gone",
     GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
     Rejected: lambda e: f"request {e.partition}@{e.offset} is no request: {escape(e.why)}",

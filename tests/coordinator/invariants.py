@@ -20,6 +20,7 @@ from coordinator.outputs import (
     HeartbeatAnswer,
     JoinGroupAnswer,
     MemberExpired,
+    MemberFenced,
     MemberLeft,
     OffsetCommitAnswer,
     OffsetFetchAnswer,
@@ -97,11 +98,12 @@ class GenerationsGrow:
 
     def __init__(self) -> None:
         self.latest: dict[str, int] = {}
+        self.forgotten: set[str] = set()
 
     def watch(self, step: Step) -> None:
         for output in step.outputs:
             if forgotten(output):
-                self.latest.pop(output.group_id, None)
+                self.forgotten.add(output.group_id)
             elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 self._published(output.record)
             elif isinstance(output, Event) and output.group_id is not None:
@@ -113,7 +115,8 @@ class GenerationsGrow:
         return self.latest.get(group_id, 0)
 
     def _published(self, record: GroupRecord) -> None:
-        is_new = record.group_id not in self.latest
+        is_new = record.group_id not in self.latest or record.group_id in self.forgotten
+        self.forgotten.discard(record.group_id)
         completes = record.state in (Phase.COMPLETING, Phase.EMPTY) and not is_new
         expected = self._of(record.group_id) + completes
         assert record.generation_id == expected, f"generation {record.generation_id}, not {expected}: {record}"
@@ -125,7 +128,7 @@ SEEN_AFTER = {
     Phase.EMPTY: {None, Phase.PREPARING, Phase.COMPLETING, Phase.STABLE},
     Phase.PREPARING: {Phase.EMPTY, Phase.COMPLETING, Phase.STABLE},
     Phase.COMPLETING: {Phase.PREPARING, Phase.COMPLETING, Phase.STABLE, Phase.EMPTY},
-    Phase.STABLE: {Phase.COMPLETING},
+    Phase.STABLE: {Phase.COMPLETING, Phase.STABLE},  # a static member may be replaced
 }
 
 
@@ -159,6 +162,8 @@ class PhasesAreLegal:
     def _looks_right(self, group: Group) -> None:
         vitals, members = group.vitals, group.members.values()
         assert list(vitals.sessions) == list(group.members), "a session for each member, and no other"
+        statics = {m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None}
+        assert vitals.instances == statics, "an instance id is one member's"
         assert not vitals.pending.keys() & group.members.keys(), "pending ids are no members yet"
         assert group.joins_parked == sum(m.awaiting_join is not None for m in members)
         assert group.syncs_owed == sum(m.owes_sync for m in members)
@@ -176,12 +181,15 @@ class GenerationsAreAgreed:
     def __init__(self) -> None:
         self.asked = Asked()
         self.heard: dict[tuple[str, int], tuple[Any, ...]] = {}
-        self.rolls: dict[tuple[str, int], tuple[str, ...]] = {}
+        self.rolls: dict[tuple[str, int], frozenset[str]] = {}
+        self.fenced: dict[str, str] = {}
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
         for output in step.outputs:
-            if forgotten(output):
+            if isinstance(output, MemberFenced):
+                self.fenced[output.member_id] = output.replaced_by
+            elif forgotten(output):
                 for memory in (self.heard, self.rolls):
                     for key in [k for k in memory if k[0] == output.group_id]:
                         del memory[key]
@@ -194,15 +202,23 @@ class GenerationsAreAgreed:
             told = answer.generation_id, answer.protocol_type, answer.protocol_name, answer.leader, answer.members
             assert told == (-1, None, None, "", ()), f"an error says more than that: {answer}"
             return
-        told = answer.protocol_type, answer.protocol_name, answer.leader
+        told = answer.protocol_type, answer.protocol_name, self._first(answer.leader)
         assert self.heard.setdefault(generation, told) == told, f"{told}, but others heard {self.heard[generation]}"
         if answer.member_id == answer.leader:
-            roll = tuple(m.member_id for m in answer.members)
+            roll = frozenset(self._first(m.member_id) for m in answer.members)
             assert self.rolls.setdefault(generation, roll) == roll, "the leader heard of other members before"
-            assert answer.member_id in roll
+            assert self._first(answer.member_id) in roll
         else:
             assert answer.members == (), "only the leader hears who else is in"
-            assert answer.member_id in self.rolls.get(generation, (answer.member_id,))
+            first = self._first(answer.member_id)
+            assert first in self.rolls.get(generation, (first,))
+
+    def _first(self, member_id: str) -> str:
+        """The id that a static member had first: a new process of it is no new member."""
+        before = {new: old for old, new in self.fenced.items()}
+        while member_id in before:
+            member_id = before[member_id]
+        return member_id
 
 
 class RepliesFitTheirRequests:
@@ -298,7 +314,7 @@ class TheGoneStayOut:
     def watch(self, step: Step) -> None:
         self.asked.note(step)
         for output in step.outputs:
-            if isinstance(output, MemberLeft | MemberExpired):
+            if isinstance(output, MemberLeft | MemberExpired | MemberFenced):
                 self.gone.add(output.member_id)
             elif isinstance(output, Reply):
                 request = self.asked.by(output)

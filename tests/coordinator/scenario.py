@@ -19,6 +19,7 @@ from coordinator.outputs import (
     AnyAnswer,
     Event,
     JoinGroupAnswer,
+    MemberFenced,
     MemberJoined,
     Output,
     Published,
@@ -27,15 +28,20 @@ from coordinator.outputs import (
 )
 from coordinator.requests import (
     Assignment,
+    DeleteGroup,
     DescribeGroup,
+    ExpelMember,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaving,
+    ListGroups,
     OffsetCommit,
+    OffsetDelete,
     OffsetFetch,
     OffsetToCommit,
     Protocol,
+    RebalanceGroup,
     Received,
     Request,
     SyncGroup,
@@ -164,10 +170,15 @@ class Scenario:
         """Be alive."""
         return self.ask(name, Heartbeat, **fields)
 
-    def leave(self, *names: str, reason: str | None = None, **fields: Any) -> Self:
+    def leave(self, *names: str, reason: str | None = None, instance: str | None = None, **fields: Any) -> Self:
         """Leave; the first one asks for all."""
-        members = tuple(Leaving(self.ids.get(name, name), None, reason) for name in names)
+        members = tuple(Leaving(self.ids.get(name, name), instance, reason) for name in names)
         return self.ask(names[0], LeaveGroup, members=members, **fields)
+
+    def remove(self, *instances: str, reason: str | None = None, **fields: Any) -> Self:
+        """Ask members out by their instance ids alone, as an administrator does."""
+        members = tuple(Leaving("", instance, reason) for instance in instances)
+        return self.ask("admin", LeaveGroup, members=members, **fields)
 
     def commit(self, name: str, offsets: Mapping[tuple[str, int], int], *, metadata: str | None = None,
                leader_epoch: int = -1, retention_ms: int = -1, **fields: Any) -> Self:  # fmt: skip
@@ -194,6 +205,27 @@ class Scenario:
     def describe(self, name: str = "admin", **fields: Any) -> Self:
         """Ask what the group looks like."""
         return self.ask(name, DescribeGroup, **fields)
+
+    def list_groups(self, name: str = "admin", **fields: Any) -> Self:
+        """Ask which groups there are."""
+        return self.ask(name, ListGroups, group_id="", **fields)
+
+    def delete_offsets(self, name: str, topics: Partitions, **fields: Any) -> Self:
+        """Have committed offsets forgotten."""
+        asked = tuple(TopicPartitions(t, tuple(p)) for t, p in topics.items())
+        return self.ask(name, OffsetDelete, topics=asked, **fields)
+
+    def delete(self, name: str = "admin", **fields: Any) -> Self:
+        """Have the group forgotten."""
+        return self.ask(name, DeleteGroup, **fields)
+
+    def rebalance(self, name: str = "admin", **fields: Any) -> Self:
+        """Have everybody join again."""
+        return self.ask(name, RebalanceGroup, **fields)
+
+    def expel(self, who: str, name: str = "admin", **fields: Any) -> Self:
+        """Have a member taken out, whose id is known."""
+        return self.ask(name, ExpelMember, member_id=self.ids.get(who, who), **fields)
 
     def ask(self, name: str, kind: type[Any], **fields: Any) -> Self:
         """Send any request, with the id and generation that `name` goes by unless told otherwise."""
@@ -249,6 +281,8 @@ class Scenario:
         for output in outputs:
             if isinstance(output, MemberJoined):
                 self._name(output.member_id, output.client_id)
+            if isinstance(output, MemberFenced):
+                self._name(output.replaced_by, output.replaced_by_client_id)
             if not isinstance(output, Reply) or output.answer.request_id is None:
                 continue
             answer = output.answer

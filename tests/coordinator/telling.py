@@ -112,15 +112,24 @@ class Teller:
         protocol = f"{a.protocol_type}/{a.protocol_name}"
         told = f"generation={a.generation_id} protocol={protocol} leader={self.s.name(a.leader)}"
         roll = f" members={','.join(self.s.name(m.member_id) for m in a.members)}" if a.members else ""
-        return f"{told} {member}{roll}"
+        return f"{told} {member}{roll}" + (" skip the plan" if a.skip_assignment else "")
 
     def _synced(self, a: out.SyncGroupAnswer) -> str:
         return "" if a.code else f"protocol={a.protocol_type}/{a.protocol_name} assignment={plan(a.assignment)}"
 
     def _left(self, a: out.LeaveGroupAnswer) -> str:
-        return " ".join(f"{self.s.name(m.member_id)}={m.error}" for m in a.members)
+        return " ".join(f"{self.s.name(m.member_id) or m.group_instance_id}={m.error}" for m in a.members)
 
-    def _committed(self, a: out.OffsetCommitAnswer) -> str:
+    def _listed(self, a: out.ListGroupsAnswer) -> str:
+        return " ".join(f"{g.group_id}:{g.protocol_type or '-'}:{g.state.value}:{g.type}" for g in a.groups)
+
+    def _rebalancing(self, a: out.RebalanceGroupAnswer) -> str:
+        return "" if a.code else f"{a.state.value} generation={a.generation_id}"
+
+    def _expelled(self, a: out.ExpelMemberAnswer) -> str:
+        return "" if a.code else f"member={self.s.name(a.member_id)}"
+
+    def _committed(self, a: out.OffsetCommitAnswer | out.OffsetDeleteAnswer) -> str:
         return " ".join(f"{place(p.topic, p.partition)}={p.error}" for p in a.partitions)
 
     def _fetched(self, a: out.OffsetFetchAnswer) -> str:
@@ -144,9 +153,10 @@ class Teller:
             topics = subscribed_topics(m.metadata)
             subscribed = f" subscribed={','.join(topics)}" if topics else ""
             awaiting = f" awaiting={m.awaiting}" if m.awaiting else ""
+            static = f" instance={m.group_instance_id}" if m.group_instance_id is not None else ""
             yield (
                 f"   {self.s.name(m.member_id)} {m.client_id} {m.client_host} session={m.session_timeout_ms} "
-                f"rebalance={m.rebalance_timeout_ms} assignment={plan(m.assignment)}{subscribed}{awaiting}"
+                f"rebalance={m.rebalance_timeout_ms} assignment={plan(m.assignment)}{subscribed}{awaiting}{static}"
             )
 
     # -- records and events --------------------------------------------------------------------------------------------
@@ -187,17 +197,21 @@ class Teller:
         )
 
     def _newcomer(self, e: out.MemberJoined | out.MemberLeft) -> str:
-        return self.s.name(e.member_id) + (f" ({e.reason})" if e.reason else "")
+        static = f" as {e.group_instance_id}" if e.group_instance_id is not None else ""
+        return self.s.name(e.member_id) + static + (f" ({e.reason})" if e.reason else "")
 
     def _expired(self, e: out.MemberExpired) -> str:
         silence = "" if e.silence_ms is None else f" after {e.silence_ms} of silence"
-        return f"{self.s.name(e.member_id)} {e.why}{silence}"
+        return f"{self.s.name(e.member_id)} {e.why}{silence}" + (f" ({e.reason})" if e.reason else "")
+
+    def _fenced(self, e: out.MemberFenced) -> str:
+        return f"{self.s.name(e.member_id)} as {e.group_instance_id}, replaced by {self.s.name(e.replaced_by)}"
 
     def _refused(self, e: out.CommitRejected) -> str:
         who = self.s.name(e.member_id) or "outsider"
         return f"{who} {e.error} claimed generation {e.claimed_generation_id}, {e.partitions} partitions"
 
-    def _offsets(self, e: out.OffsetsExpired) -> str:
+    def _offsets(self, e: out.OffsetsExpired | out.OffsetsDeleted) -> str:
         return " ".join(place(topic, partition) for topic, partition in e.partitions)
 
 
@@ -213,6 +227,11 @@ VERBS = {
     out.OffsetCommitAnswer: "commit",
     out.OffsetFetchAnswer: "fetch",
     out.DescribeGroupAnswer: "describe",
+    out.ListGroupsAnswer: "list",
+    out.OffsetDeleteAnswer: "delete-offsets",
+    out.DeleteGroupAnswer: "delete",
+    out.RebalanceGroupAnswer: "rebalance",
+    out.ExpelMemberAnswer: "expel",
     out.ErrorAnswer: "garbage",
 }
 
@@ -224,6 +243,11 @@ REPLIES: dict[type, Callable[[Teller, Any], str]] = {
     out.OffsetCommitAnswer: Teller._committed,
     out.OffsetFetchAnswer: Teller._fetched,
     out.DescribeGroupAnswer: Teller._group_described,
+    out.ListGroupsAnswer: Teller._listed,
+    out.OffsetDeleteAnswer: Teller._committed,
+    out.DeleteGroupAnswer: _nothing,
+    out.RebalanceGroupAnswer: Teller._rebalancing,
+    out.ExpelMemberAnswer: Teller._expelled,
     out.ErrorAnswer: _nothing,
 }
 
@@ -234,8 +258,10 @@ EVENTS: dict[type, Callable[[Teller, Any], str]] = {
     out.MemberJoined: Teller._newcomer,
     out.MemberLeft: Teller._newcomer,
     out.MemberExpired: Teller._expired,
+    out.MemberFenced: Teller._fenced,
     out.CommitRejected: Teller._refused,
     out.OffsetsExpired: Teller._offsets,
+    out.OffsetsDeleted: Teller._offsets,
     out.GroupEmptied: _nothing,
     out.GroupDeleted: lambda teller, event: event.why,
     out.Rejected: lambda teller, event: f"offset {event.offset}: {event.why}",

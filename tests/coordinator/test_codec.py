@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator import codec
-from coordinator.codec import Stored
+from coordinator.codec import Grave, Kept, Stored
 from coordinator.errors import CorruptState
 from coordinator.group import Delay, Group, Member, Offset, Parked, Round, Session, Vitals
 from coordinator.phases import Phase
@@ -58,26 +58,35 @@ def test_bytes_behind_the_end_are_noticed(state: bytes):
         Scenario().new_shard(state + b"\x00")
 
 
-@pytest.mark.parametrize("version", [0, 2, 255])
+@pytest.mark.parametrize("version", [0, codec.VERSION + 1, 255])
 def test_an_unknown_version_is_refused_by_name(state: bytes, version: int):
     """design.md 8: a clear message."""
-    with pytest.raises(CorruptState, match=f"version {version}.*reads version {codec.VERSION}"):
+    with pytest.raises(CorruptState, match=f"version {version}.*reads 1 to {codec.VERSION}"):
         Scenario().new_shard(bytes([version]) + state[1:])
+
+
+def test_the_first_version_is_still_read(state: bytes):
+    """I18, design.md 8: it held the groups alone."""
+    kept = codec.decode_shard(state)
+    body = msgspec.msgpack.encode(kept.groups)
+    first = b"\x01" + zlib.crc32(body).to_bytes(4, "big") + body
+    assert codec.decode_shard(first) == codec.Kept(kept.groups)
+    assert Scenario().new_shard(first).to_bytes() == state
 
 
 def test_a_checksum_that_fits_nonsense_is_no_help():
     body = msgspec.msgpack.encode({"g": "no group"})
     with pytest.raises(CorruptState, match="cannot be read"):
-        codec.decode_shard(codec.encode_shard({})[:1] + zlib.crc32(body).to_bytes(4, "big") + body)
+        codec.decode_shard(codec.encode_shard(Kept())[:1] + zlib.crc32(body).to_bytes(4, "big") + body)
 
 
 @pytest.mark.parametrize("part", ["vitals", "rest"])
 @pytest.mark.parametrize("nonsense", [b"", b"\xc1", b"\x91\xc3", zlib.compress(b"\xc1"), zlib.compress(b"\x91\xc3")])
 def test_nonsense_within_a_group_is_noticed_when_it_is_opened(state: bytes, part: str, nonsense: bytes):
     """The checksum is right, the inside is not: another version's, say."""
-    stored = msgspec.structs.replace(codec.decode_shard(state)["g"], **{part: nonsense})
+    stored = msgspec.structs.replace(codec.decode_shard(state).groups["g"], **{part: nonsense})
     with pytest.raises(CorruptState):
-        Scenario().new_shard(codec.encode_shard({"g": stored})).group("g")
+        Scenario().new_shard(codec.encode_shard(Kept({"g": stored}))).group("g")
 
 
 def test_a_new_shard_has_no_groups_and_can_be_written():
@@ -98,9 +107,9 @@ def test_equal_offers_cost_little():
 def test_a_heartbeat_leaves_the_rest_of_the_group_as_it_is_written():
     """design.md 8: what a heartbeat touches is small, and the rest is copied."""
     s = Scenario.stable("a", "b")
-    before = codec.decode_shard(s.shard.to_bytes())["g"]
+    before = codec.decode_shard(s.shard.to_bytes()).groups["g"]
     s.at(1_000).heartbeat("a")
-    after = codec.decode_shard(s.shard.to_bytes())["g"]
+    after = codec.decode_shard(s.shard.to_bytes()).groups["g"]
     assert after.rest == before.rest
     assert after.vitals != before.vitals
 
@@ -123,6 +132,8 @@ vitals = st.builds(
     offsets_ms=int64s,
     earliest_ms=int64s,
     spared=flags,
+    back_ms=int64s,
+    instances=st.dictionaries(texts, texts, max_size=2),
 )
 offers = st.lists(st.builds(Protocol, texts, blobs), max_size=2).map(tuple)
 members = st.builds(
@@ -139,6 +150,7 @@ members = st.builds(
     owes_sync=flags,
     awaiting_join=maybe_parked,
     awaiting_sync=maybe_parked,
+    made_by=texts,
 )
 offsets = st.builds(Offset, int64s, int32s, texts, int64s, st.none() | int64s)
 groups = st.builds(
@@ -171,8 +183,11 @@ def test_every_group_comes_back(group: Group):
     assert codec.decode_rest(codec.encode_rest(group), vitals) == group
 
 
-@given(st.dictionaries(texts, stored, max_size=4))
-def test_every_shard_comes_back(shard: dict[str, Stored]):
+graves = st.dictionaries(texts, st.builds(Grave, int64s, int32s), max_size=2)
+
+
+@given(st.builds(Kept, st.dictionaries(texts, stored, max_size=4), graves))
+def test_every_shard_comes_back(shard: Kept):
     """I18."""
     assert codec.decode_shard(codec.encode_shard(shard)) == shard
 

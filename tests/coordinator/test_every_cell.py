@@ -151,15 +151,15 @@ leave of the leader             25 -    25 E       0 P                 0 P      
 leave of a follower             25 -    25 E       0 P                 0 P                  0 P
 leave of an unknown id          25 -    25 E       25 P                25 C                 25 S
 leave of a pending id           25 -    0 E        0 P                 0 P                  0 P
-commit of the leader            22 -    25 E       0 P                 27 C                 0 S
-commit of a follower            22 -    25 E       0 P                 27 C                 0 S
-commit of an older generation   22 -    25 E       22 P                22 C                 22 S
-commit of a newer generation    22 -    25 E       22 P                22 C                 22 S
-commit of an unknown id         22 -    25 E       25 P                25 C                 25 S
-commit of a pending id          22 -    25 E       25 P                25 C                 25 S
+commit of the leader            69 -    25 E       0 P                 27 C                 0 S
+commit of a follower            69 -    25 E       0 P                 27 C                 0 S
+commit of an older generation   69 -    25 E       22 P                22 C                 22 S
+commit of a newer generation    69 -    25 E       22 P                22 C                 22 S
+commit of an unknown id         69 -    25 E       25 P                25 C                 25 S
+commit of a pending id          69 -    25 E       25 P                25 C                 25 S
 commit from outside             0 E     0 E        25 P                25 C                 25 S
 commit, id and no generation    0 E     0 E        25 P                25 C                 25 S
-commit, generation and no id    22 -    25 E       25 P                25 C                 25 S
+commit, generation and no id    69 -    25 E       25 P                25 C                 25 S
 commit of nothing               0 -     0 E        0 P                 0 C                  0 S
 fetch                           0 -     0 E        0 P                 0 C                  0 S
 describe                        0 -     0 E        0 P                 0 C                  0 S

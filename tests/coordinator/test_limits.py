@@ -34,6 +34,11 @@ OFFSET = {"topic": "t", "partition": 0, "offset": 0}
 COMMIT = {**ASKED, "kind": "offset_commit", "offsets": [OFFSET]}
 FETCH = {**ASKED, "kind": "offset_fetch", "topics": [{"topic": "t", "partitions": [0]}]}
 DESCRIBE = {**ASKED, "kind": "describe_group"}
+LIST = {**ASKED, "kind": "list_groups"}
+FORGET = {**ASKED, "kind": "offset_delete", "topics": [{"topic": "t", "partitions": [0]}]}
+DELETE = {**ASKED, "kind": "delete_group"}
+REBALANCE = {**ASKED, "kind": "rebalance_group"}
+EXPEL = {**ASKED, "kind": "expel_member", "member_id": "m"}
 
 
 def protocols(**fields: Any) -> dict[str, Any]:
@@ -77,6 +82,22 @@ BOUNDS = {
                                 lambda n: {**FETCH, "topics": [{"topic": "t", "partitions": []}] * n}),
     "partitions to fetch":     (limits.PARTITIONS_PER_REQUEST_MAX,
                                 lambda n: {**FETCH, "topics": [{"topic": "t", "partitions": [0] * n}]}),
+    "instance id in a sync":   (limits.ID_CHARS_MAX,          lambda n: {**SYNC, "group_instance_id": "x" * n}),
+    "instance id in a heartbeat": (limits.ID_CHARS_MAX,       lambda n: {**HEARTBEAT, "group_instance_id": "x" * n}),
+    "instance id in a commit": (limits.ID_CHARS_MAX,          lambda n: {**COMMIT, "group_instance_id": "x" * n}),
+    "instance id in a leave":  (limits.ID_CHARS_MAX,
+                                lambda n: {**LEAVE, "members": [{"member_id": "", "group_instance_id": "x" * n}]}),
+    "states to list":          (limits.FILTERS_MAX,           lambda n: {**LIST, "states": ["Stable"] * n}),
+    "types to list":           (limits.FILTERS_MAX,           lambda n: {**LIST, "types": ["classic"] * n}),
+    "name of a state":         (limits.NAME_CHARS_MAX,        lambda n: {**LIST, "states": ["x" * n]}),
+    "topics to delete offsets of": (limits.PARTITIONS_PER_REQUEST_MAX,
+                                lambda n: {**FORGET, "topics": [{"topic": "t", "partitions": []}] * n}),
+    "partitions to delete offsets of": (limits.PARTITIONS_PER_REQUEST_MAX,
+                                lambda n: {**FORGET, "topics": [{"topic": "t", "partitions": [0] * n}]}),
+    "reason of a rebalance":   (limits.REASON_CHARS_MAX,      lambda n: {**REBALANCE, "reason": "x" * n}),
+    "member id to expel":      (limits.ID_CHARS_MAX,          lambda n: {**EXPEL, "member_id": "x" * n}),
+    "instance id to expel":    (limits.ID_CHARS_MAX,          lambda n: {**EXPEL, "group_instance_id": "x" * n}),
+    "reason to expel":         (limits.REASON_CHARS_MAX,      lambda n: {**EXPEL, "reason": "x" * n}),
     "generation, int32":       (2**31 - 1,                    lambda n: {**HEARTBEAT, "generation_id": n}),
     "session timeout, int32":  (2**31 - 1,                    lambda n: {**JOIN, "session_timeout_ms": n}),
 }  # fmt: skip
@@ -95,7 +116,10 @@ def test_at_the_bound_and_one_beyond(bound: str):
         parse(request(most + 1))
 
 
-@pytest.mark.parametrize("good", [JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH, DESCRIBE], ids=lambda good: good["kind"])
+GOOD = (JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH, DESCRIBE, LIST, FORGET, DELETE, REBALANCE, EXPEL)
+
+
+@pytest.mark.parametrize("good", GOOD, ids=lambda good: good["kind"])
 def test_unknown_fields_and_kinds_are_refused(good: dict[str, Any]):
     """S25."""
     parse(good)
@@ -183,4 +207,4 @@ def test_defaults_are_kafkas():
     assert config.group_new_member_join_timeout_ms == 300_000
     assert config.offsets_retention_ms == 7 * 24 * 3_600_000
     assert config.offset_metadata_max_bytes == 4_096
-    assert JoinGroup.__struct_fields__[-1] == "require_known_member_id"
+    assert JoinGroup.__struct_fields__[-2:] == ("require_known_member_id", "supports_skipping_assignment")

@@ -31,12 +31,6 @@ def test_of_several_faults_the_first_check_speaks(first: int):
     assert s.shard.to_bytes() == before, "a refused join changes nothing"
 
 
-def test_a_static_member_is_not_served_yet():
-    """KIP-345 comes later; until then nobody is misled."""
-    s = Scenario().join("c1", group_instance_id="i1").hears(ErrorCode.UNSUPPORTED_VERSION)
-    s.is_gone()
-
-
 ECHOED = {
     # a join with an id that hears ...         repeats the id, or not
     ErrorCode.INVALID_SESSION_TIMEOUT: ({"session_timeout_ms": 1}, "made-up"),

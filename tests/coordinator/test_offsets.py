@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from coordinator import codec
 from coordinator.errors import ErrorCode
+from coordinator.limits import GRAVE_MS
 from coordinator.outputs import CommitRejected, OffsetRecord, OffsetsExpired
 from coordinator.requests import OffsetCommit, OffsetToCommit
 from tests.coordinator.scenario import Scenario
@@ -246,10 +248,38 @@ def test_a_group_that_only_refused_a_commit_is_forgotten_too():
     s.is_("Empty").until(600_000).is_gone()
 
 
-def test_a_group_that_is_forgotten_and_comes_back_knows_nothing_of_its_past():
-    """I2: and nobody remembers: ids of its first life are unknown, generations start again."""
+def test_a_group_that_is_forgotten_and_comes_back_knows_its_generation_and_nothing_else():
+    """I2: ids of its first life are unknown, and no generation comes twice."""
     s = Scenario.stable("c1", offsets_retention_ms=1_000).commit("c1", {("t", 0): 1}).leave("c1").until(600_000)
     s.is_gone().heartbeat("c1").hears(ErrorCode.UNKNOWN_MEMBER_ID).commit("c1", {("t", 0): 1})
-    s.hears(ErrorCode.ILLEGAL_GENERATION)
-    s.join("c2").is_("CompletingRebalance", generation=1)
+    s.hears(ErrorCode.GROUP_ID_NOT_FOUND)
+    s.join("c2").is_("CompletingRebalance", generation=3)
     s.heartbeat("c1", generation_id=1).hears(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def test_what_is_remembered_of_a_forgotten_group_goes_after_a_day():
+    """I22: a grave is dug up when its group comes back, and filled in when its time is over; no sooner."""
+    s = Scenario.stable("c1").leave("c1").delete().hears(ErrorCode.NONE).is_gone()
+    assert not s.shard.is_blank
+    assert s.shard.next_deadline_ms == GRAVE_MS
+    s.until(GRAVE_MS - 1)
+    assert not s.shard.is_blank
+    s.until(GRAVE_MS)
+    assert s.shard.is_blank
+    assert s.shard.next_deadline_ms is None
+
+
+def test_a_group_that_never_had_a_generation_leaves_no_grave():
+    s = Scenario().commit_from_outside("tool", {("t", 0): 1}).delete().is_gone()
+    assert s.shard.is_blank
+
+
+def test_of_very_many_forgotten_groups_the_oldest_are_not_remembered(monkeypatch: pytest.MonkeyPatch):
+    """I22: GRAVES_MAX and one beyond."""
+    monkeypatch.setattr("coordinator.shard.GRAVES_MAX", 2)
+    s = Scenario()
+    for name in ("g1", "g2", "g3"):
+        s.group_id = name
+        s.join(f"of-{name}").leave(f"of-{name}").delete().hears(ErrorCode.NONE)
+    graves = codec.decode_shard(s.shard.to_bytes()).graves
+    assert {name: grave.generation_id for name, grave in graves.items()} == {"g2": 2, "g3": 2}

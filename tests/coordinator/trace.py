@@ -13,13 +13,19 @@ Every command may begin with `at MS`, the request's time; `at MS` alone lets tim
 and its member; `c1#2` is the second id that client c1 was given. Commands, with options as `option=value`:
 
     join NAME           session= rebalance= protocols=a,b topics=t,u type= two_step=yes new=yes reason= id=
-    sync NAME           plan NAME=0,1 NAME=u-0 NAME=none NAME=hex:00ff; generation= type= protocol= id=
-    heartbeat NAME      generation= id=
-    leave NAME...       reason=
-    commit NAME t-0=5   generation= metadata= retention= epoch= id=
+                        instance= skips=no (before JoinGroup v9, which may tell a leader to skip the plan)
+    sync NAME           plan NAME=0,1 NAME=u-0 NAME=none NAME=hex:00ff; generation= type= protocol= id= instance=
+    heartbeat NAME      generation= id= instance=
+    leave NAME...       reason= instance=
+    remove INSTANCE...  as administrators do, by instance ids alone; reason=
+    commit NAME t-0=5   generation= metadata= retention= epoch= id= instance=
     commit outside t-0=5      as tools do: no member, no generation
     fetch NAME t-0 t-1, fetch NAME all
     describe NAME
+    list                states=a,b types=a,b
+    delete-offsets NAME t-0 t-1
+    delete, rebalance   reason=
+    expel NAME          reason= instance= id=
     repeat NAME KIND    send the latest request of that kind again, the same in every byte
     garbage NAME WHY    a record that is no request, from an asker that can be answered; from `-` it cannot
     sessions            tell until when the members may be silent
@@ -146,6 +152,10 @@ def _fields(options: Options, **names: tuple[str, Callable[[str], Any]]) -> dict
     return {known[option][0]: known[option][1](value) for option, value in options.items()}
 
 
+INSTANCE = ("group_instance_id", str)
+REASON = ("reason", str)
+
+
 def _partitions(text: str) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for part in text.split(",") if text != "none" else ():
@@ -177,13 +187,14 @@ def _join(player: Player, arguments: list[str], options: Options) -> None:
         type=("protocol_type", str),
         two_step=("require_known_member_id", "yes".__eq__),
         reason=("reason", str),
-        instance=("group_instance_id", str),
+        instance=INSTANCE,
+        skips=("supports_skipping_assignment", "yes".__eq__),
     )
     player.s.join(arguments[0], protocols_as_they_are=offers, **fields)
 
 
 def _sync(player: Player, arguments: list[str], options: Options) -> None:
-    own = ("group", "id", "generation", "type", "protocol")
+    own = ("group", "id", "generation", "type", "protocol", "instance")
     plan = {
         who: bytes.fromhex(what[4:]) if what.startswith("hex:") else assignment(_partitions(what))
         for who, what in options.items()
@@ -194,21 +205,32 @@ def _sync(player: Player, arguments: list[str], options: Options) -> None:
         {option: value for option, value in options.items() if option in own},
         type=("protocol_type", str),
         protocol=("protocol_name", str),
+        instance=INSTANCE,
     )
     player.s.sync(arguments[0], plan, **fields)
 
 
 def _heartbeat(player: Player, arguments: list[str], options: Options) -> None:
-    player.s.heartbeat(arguments[0], **_fields(options))
+    player.s.heartbeat(arguments[0], **_fields(options, instance=INSTANCE))
 
 
 def _leave(player: Player, arguments: list[str], options: Options) -> None:
-    player.s.leave(*arguments, **_fields(options, reason=("reason", str)))
+    player.s.leave(*arguments, **_fields(options, reason=REASON, instance=("instance", str)))
+
+
+def _remove(player: Player, arguments: list[str], options: Options) -> None:
+    player.s.remove(*arguments, **_fields(options, reason=REASON))
 
 
 def _commit(player: Player, arguments: list[str], options: Options) -> None:
     offsets = {_place(where): int(options.pop(where)) for where in list(options) if "-" in where}
-    fields = _fields(options, metadata=("metadata", str), retention=("retention_ms", int), epoch=("leader_epoch", int))
+    fields = _fields(
+        options,
+        metadata=("metadata", str),
+        retention=("retention_ms", int),
+        epoch=("leader_epoch", int),
+        instance=INSTANCE,
+    )
     if arguments[0] == "outside":
         player.s.commit_from_outside("outside", offsets, **fields)
     else:
@@ -217,10 +239,37 @@ def _commit(player: Player, arguments: list[str], options: Options) -> None:
 
 def _fetch(player: Player, arguments: list[str], options: Options) -> None:
     name, *places = arguments
+    player.s.fetch(name, None if places == ["all"] else _topics(places), **_fields(options))
+
+
+def _topics(places: list[str]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
-    for topic, partition in map(_place, places if places != ["all"] else ()):
+    for topic, partition in map(_place, places):
         topics.setdefault(topic, []).append(partition)
-    player.s.fetch(name, None if places == ["all"] else topics, **_fields(options))
+    return topics
+
+
+def _list(player: Player, arguments: list[str], options: Options) -> None:
+    def words(text: str) -> tuple[str, ...]:
+        return tuple(text.split(","))
+
+    player.s.list_groups(**_fields(options, states=("states", words), types=("types", words)))
+
+
+def _delete_offsets(player: Player, arguments: list[str], options: Options) -> None:
+    player.s.delete_offsets(arguments[0], _topics(arguments[1:]), **_fields(options))
+
+
+def _delete(player: Player, arguments: list[str], options: Options) -> None:
+    player.s.delete(**_fields(options))
+
+
+def _rebalance(player: Player, arguments: list[str], options: Options) -> None:
+    player.s.rebalance(**_fields(options, reason=REASON))
+
+
+def _expel(player: Player, arguments: list[str], options: Options) -> None:
+    player.s.expel(*arguments, **_fields(options, reason=REASON, instance=INSTANCE))
 
 
 def _describe(player: Player, arguments: list[str], options: Options) -> None:
@@ -264,9 +313,15 @@ COMMANDS: dict[str, Callable[[Player, list[str], Options], None]] = {
     "sync": _sync,
     "heartbeat": _heartbeat,
     "leave": _leave,
+    "remove": _remove,
     "commit": _commit,
     "fetch": _fetch,
     "describe": _describe,
+    "list": _list,
+    "delete-offsets": _delete_offsets,
+    "delete": _delete,
+    "rebalance": _rebalance,
+    "expel": _expel,
     "repeat": _repeat,
     "garbage": _garbage,
     "sessions": _sessions,

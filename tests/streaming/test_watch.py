@@ -14,8 +14,10 @@ from coordinator.outputs import (
     GroupRecord,
     Handover,
     MemberExpired,
+    MemberFenced,
     MemberLeft,
     OffsetRecord,
+    OffsetsDeleted,
     Output,
     Published,
     RebalanceCompleted,
@@ -57,7 +59,8 @@ def event(kind: type[AnyEvent], version: Any = 2, **fields: Any) -> AnyEvent:
     return kind(**{"group_id": "g", "version": version, "at_ms": 6, "generation_id": 3} | fields)
 
 
-WHO = {"member_id": ANA, "client_id": "ana", "client_host": "/10.0.0.1"}
+WHO = {"member_id": ANA, "group_instance_id": None, "client_id": "ana", "client_host": "/10.0.0.1"}
+BLAMED = {"member_id": ANA, "client_id": "ana", "client_host": "/10.0.0.1"}
 
 SAID: list[tuple[Any, str]] = [
     (group(1, Phase.STABLE, member(ANA, t=[0, 1, 2], u=[4]), member(BO)),
@@ -65,7 +68,7 @@ SAID: list[tuple[Any, str]] = [
     (group(1, Phase.PREPARING, member(ANA)), "PreparingRebalance, generation 3, 1 member"),
     (group(1, Phase.EMPTY), "Empty, generation 3, 0 members"),
     (offset(1), "offset 7 committed for t-0 by ana-2a84"),
-    (event(RebalanceStarted, cause="member_joined", **WHO, reason="subscribed", members=2, joins_until_ms=3_006),
+    (event(RebalanceStarted, cause="member_joined", **BLAMED, reason="subscribed", members=2, joins_until_ms=3_006),
      'rebalance: member joined, ana-2a84 at /10.0.0.1 ("subscribed"); waits for joins, 3.0 s at most'),
     (event(RebalanceCompleted, duration_ms=1_250, joins_ms=800, syncs_ms=450, protocol_name="range", leader=ANA,
            members_before=(ANA,), members_after=(ANA, BO), joined=(BO,), gone=()),
@@ -73,8 +76,13 @@ SAID: list[tuple[Any, str]] = [
     (event(AssignmentChanged, handovers=tuple(Handover("t", p, b, BO) for p, b in ((1, ANA), (2, ANA), (5, None)))),
      "t 1-2 from ana-2a84 to bo-cbcd; t 5 from nobody to bo-cbcd"),
     (event(MemberLeft, **WHO, reason=None), "ana-2a84 left"),
-    (event(MemberExpired, **WHO, why="session_expired", silence_ms=6_000),
+    (event(MemberExpired, **WHO, why="session_expired", silence_ms=6_000, reason=None),
      "ana-2a84 was dropped: session expired after 6.0 s of silence"),
+    (event(MemberExpired, **WHO, why="expelled", silence_ms=None, reason="stuck"),
+     'ana-2a84 was dropped: expelled ("stuck")'),
+    (event(MemberFenced, **{**WHO, "group_instance_id": "worker-1"}, replaced_by=BO, replaced_by_client_id="bo",
+           replaced_by_client_host="/10.0.0.2"), "ana-2a84 is fenced: bo-cbcd from /10.0.0.2 goes on as worker-1"),
+    (event(OffsetsDeleted, partitions=(("t", 0), ("t", 1))), "2 offsets deleted on request"),
     (event(Rejected, None, group_id=None, partition=3, offset=17, why="the record is not UTF-8"),
      "request 3@17 is no request: the record is not UTF-8"),
     (event(GroupDeleted, why="no member and no offset left"), "group deleted: no member and no offset left"),
@@ -101,7 +109,7 @@ EVIL = "\x1b]0;pwned\x07\r\n\u202e\u2028[red]"
 @pytest.mark.parametrize("field", ["group_id", "member_id", "client_host", "reason", "cause"])
 def test_what_a_stranger_chose_cannot_move_the_cursor_or_hide_text(field: str) -> None:
     """Ids come from anybody who may write to the request topic."""
-    fields = {"cause": "x", **WHO, "reason": "", "members": 1, "joins_until_ms": 0}
+    fields = {"cause": "x", **BLAMED, "reason": "", "members": 1, "joins_until_ms": 0}
     line = str(to_line(event(RebalanceStarted, **fields | {field: EVIL}), 0))
     assert line.isprintable()
     assert r"\x1b]0;pwned\x07" in line

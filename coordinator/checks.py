@@ -1,0 +1,215 @@
+"""What a request must pass before it does anything, in the order in which it is looked at: the first failure answers.
+
+The order is part of the protocol: who asks under a made-up id and with a wrong protocol hears of the protocol. The
+tables of this module are what runs; what becomes of a request that passes is in `answers`.
+
+    1. EVERY_REQUEST    its group id; then whether its group belongs to this shard: NOT_COORDINATOR
+    2. ON_ITS_OWN       what needs no group to be looked at
+    3. ABSENT           where there is no such group
+    4. OF_THE_GROUP     what depends on the group
+
+Source: Kafka's GroupCoordinatorService, GroupMetadataManager.classicGroupJoin, classicGroupSync and
+classicGroupHeartbeat, ClassicGroup.validateMember, validateOffsetCommit, validateOffsetDelete and validateDeleteGroup.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from coordinator import answers
+from coordinator.config import Config
+from coordinator.errors import ErrorCode
+from coordinator.group import Group, Vitals
+from coordinator.limits import GROUP_ID_CHARS_MAX
+from coordinator.phases import Phase
+from coordinator.requests import (
+    DeleteGroup,
+    ExpelMember,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetDelete,
+    RebalanceGroup,
+    Request,
+    SyncGroup,
+)
+
+OwnCheck = Callable[[Any, Config], ErrorCode]
+VitalCheck = Callable[[Vitals, Any], ErrorCode]
+GroupCheck = Callable[[Group, Any, Config], ErrorCode]
+
+# -- of the request ----------------------------------------------------------------------------------------------------
+
+NEEDS_A_NAME = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete, RebalanceGroup, ExpelMember)
+"""Requests that Kafka refuses for a group whose id is empty; offsets it keeps even for that one."""
+
+
+def group_id_fits(request: Request, config: Config) -> ErrorCode:
+    """INVALID_GROUP_ID: the group id is too long, or empty where it may not be."""
+    if len(request.group_id) > GROUP_ID_CHARS_MAX or (not request.group_id and isinstance(request, NEEDS_A_NAME)):
+        return ErrorCode.INVALID_GROUP_ID
+    return ErrorCode.NONE
+
+
+def session_timeout_is_allowed(request: JoinGroup, config: Config) -> ErrorCode:
+    """INVALID_SESSION_TIMEOUT: it is below `group_min_session_timeout_ms` or above `group_max_session_timeout_ms`."""
+    if config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
+        return ErrorCode.NONE
+    return ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+# -- of the group's vitals ---------------------------------------------------------------------------------------------
+
+
+def is_a_member(vitals: Vitals, request: SyncGroup | Heartbeat | JoinGroup | OffsetCommit | Leaving) -> ErrorCode:
+    """UNKNOWN_MEMBER_ID: no such member, or nobody has that instance id. FENCED_INSTANCE_ID: another member has it."""
+    if request.group_instance_id is not None:
+        holder = vitals.instances.get(request.group_instance_id)
+        if holder is not None and holder != request.member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        if holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if request.member_id in vitals.sessions else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def is_of_this_generation(vitals: Vitals, request: SyncGroup | Heartbeat | OffsetCommit) -> ErrorCode:
+    """ILLEGAL_GENERATION: it is from an older generation, or a newer one."""
+    return ErrorCode.NONE if request.generation_id == vitals.generation_id else ErrorCode.ILLEGAL_GENERATION
+
+
+# -- of the group ------------------------------------------------------------------------------------------------------
+
+
+def has_room(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
+    """GROUP_MAX_SIZE_REACHED: members are in; while joins are collected, the first `group_max_size` to come are."""
+    member = group.members.get(request.member_id)
+    if group.phase is Phase.EMPTY:
+        fits = True
+    elif group.phase is Phase.PREPARING:
+        fits = bool(member and member.awaiting_join) or group.joins_parked < config.group_max_size
+    else:
+        fits = member is not None or len(group.members) < config.group_max_size
+    return ErrorCode.NONE if fits else ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def speaks_our_protocol(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
+    """INCONSISTENT_GROUP_PROTOCOL: it is of another type, or offers no protocol that all members offer."""
+    if group.supports(request.protocol_type, request.protocols):
+        return ErrorCode.NONE
+    return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def is_not_pending_and_static(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
+    """UNKNOWN_SERVER_ERROR: an id that MEMBER_ID_REQUIRED handed out comes back with an instance id."""
+    if request.member_id in group.vitals.pending and request.group_instance_id is not None:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE
+
+
+def is_known_if_it_says_so(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
+    """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: as for every member, unless it is a newcomer or its id is pending."""
+    if not request.member_id or request.member_id in group.vitals.pending:
+        return ErrorCode.NONE
+    return is_a_member(group.vitals, request)
+
+
+def names_our_protocol(group: Group, request: SyncGroup, config: Config) -> ErrorCode:
+    """INCONSISTENT_GROUP_PROTOCOL: the protocol or its type is not this generation's; null says nothing."""
+    asked = (request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)
+    if any(a is not None and b is not None and a != b for a, b in asked):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def is_from_outside(group: Group, request: OffsetCommit) -> bool:
+    """Tell whether a commit is a tool's, or of a consumer that manages no group: anybody may, while nobody is in."""
+    return request.generation_id < 0 and group.phase is Phase.EMPTY
+
+
+def commits_are_taken(group: Group, request: OffsetCommit, config: Config) -> ErrorCode:
+    """REBALANCE_IN_PROGRESS: this generation has no plan yet."""
+    return answers.COMMIT[group.phase]
+
+
+def is_of_consumers_or_empty(group: Group, request: OffsetDelete, config: Config) -> ErrorCode:
+    """NON_EMPTY_GROUP: it has members, and what they read cannot be told."""
+    return ErrorCode.NONE if group.phase is Phase.EMPTY or group.is_of_consumers else ErrorCode.NON_EMPTY_GROUP
+
+
+def is_empty(group: Group, request: DeleteGroup, config: Config) -> ErrorCode:
+    """NON_EMPTY_GROUP: it has members, or had some until now."""
+    return ErrorCode.NONE if group.phase is Phase.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+
+def _of_vitals(*checks: VitalCheck) -> tuple[GroupCheck, ...]:
+    """Let checks that need the vitals alone be asked of the whole group."""
+
+    def of_group(check: VitalCheck) -> GroupCheck:
+        return wraps(check)(lambda group, request, config: check(group.vitals, request))
+
+    return tuple(map(of_group, checks))
+
+
+def _unless_from_outside(*checks: GroupCheck) -> tuple[GroupCheck, ...]:
+    def unless(check: GroupCheck) -> GroupCheck:
+        @wraps(check)
+        def checked(group: Group, request: OffsetCommit, config: Config) -> ErrorCode:
+            return ErrorCode.NONE if is_from_outside(group, request) else check(group, request, config)
+
+        return checked
+
+    return tuple(map(unless, checks))
+
+
+# -- the tables --------------------------------------------------------------------------------------------------------
+
+EVERY_REQUEST: tuple[OwnCheck, ...] = (group_id_fits,)
+
+ON_ITS_OWN: dict[type, tuple[OwnCheck, ...]] = {
+    JoinGroup: (session_timeout_is_allowed,),
+}
+
+ABSENT: dict[type, ErrorCode] = {
+    # a request to a group that is not there ... hears ...
+    JoinGroup:       ErrorCode.UNKNOWN_MEMBER_ID,  # unless it is a newcomer's, which makes the group
+    SyncGroup:       ErrorCode.UNKNOWN_MEMBER_ID,
+    Heartbeat:       ErrorCode.UNKNOWN_MEMBER_ID,
+    OffsetCommit:    ErrorCode.GROUP_ID_NOT_FOUND,  # unless it is from outside, which makes the group
+    OffsetDelete:    ErrorCode.GROUP_ID_NOT_FOUND,
+    DeleteGroup:     ErrorCode.GROUP_ID_NOT_FOUND,
+    RebalanceGroup:  ErrorCode.GROUP_ID_NOT_FOUND,
+    ExpelMember:     ErrorCode.GROUP_ID_NOT_FOUND,
+}  # fmt: skip
+
+OF_A_MEMBER: tuple[VitalCheck, ...] = (is_a_member, is_of_this_generation)
+
+OF_THE_GROUP: dict[type, tuple[GroupCheck, ...]] = {
+    JoinGroup: (has_room, speaks_our_protocol, is_not_pending_and_static, is_known_if_it_says_so),
+    SyncGroup: (*_of_vitals(*OF_A_MEMBER), names_our_protocol),
+    Heartbeat: _of_vitals(*OF_A_MEMBER),
+    OffsetCommit: _unless_from_outside(*_of_vitals(*OF_A_MEMBER), commits_are_taken),
+    OffsetDelete: (is_of_consumers_or_empty,),
+    DeleteGroup: (is_empty,),
+}
+
+
+def refused(group: Group | None, request: Request, config: Config) -> ErrorCode:
+    """Find what a request is refused for, if anything, from the second step on."""
+    if (error := refused_on_its_own(request, config)) is not ErrorCode.NONE:
+        return error
+    if group is None:
+        return ABSENT[type(request)]
+    for check in OF_THE_GROUP.get(type(request), ()):
+        if (error := check(group, request, config)) is not ErrorCode.NONE:
+            return error
+    return ErrorCode.NONE
+
+
+def refused_on_its_own(request: Request, config: Config) -> ErrorCode:
+    """Find what a request is refused for whatever its group is."""
+    for check in ON_ITS_OWN.get(type(request), ()):
+        if (error := check(request, config)) is not ErrorCode.NONE:
+            return error
+    return ErrorCode.NONE

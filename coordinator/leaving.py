@@ -1,0 +1,112 @@
+"""Leaving, being given up, being sent away.
+
+Source: Kafka's GroupMetadataManager, methods classicGroupLeave, expireClassicGroupMemberHeartbeat and
+removePendingMemberAndUpdateClassicGroup; KIP-345 for leaving on behalf of others, KIP-800 for the reasons.
+"""
+
+from collections.abc import Iterator
+
+from coordinator import checks
+from coordinator.config import Config
+from coordinator.errors import ErrorCode
+from coordinator.events import member_event
+from coordinator.group import NEVER_MS, Group, Member
+from coordinator.outputs import (
+    ExpelMemberAnswer,
+    LeaveGroupAnswer,
+    LeftMember,
+    MemberLeft,
+    Output,
+    Reply,
+)
+from coordinator.phases import Phase
+from coordinator.rebalance import Blame, blame, complete, drop, let_go, prepare, prepare_or_try_to_complete
+from coordinator.refusals import refuse
+from coordinator.requests import ExpelMember, LeaveGroup, Leaving
+
+
+def leave(group: Group | None, request: LeaveGroup, now_ms: int, config: Config) -> Iterator[Output]:
+    """Let members go at once. However many they are, the others rebalance once.
+
+    Replies with, for each entry:
+        UNKNOWN_MEMBER_ID: no such member.
+        FENCED_INSTANCE_ID: the instance id is another member's.
+    """
+    left: list[LeftMember] = []
+    behind: Blame | None = None
+    for entry in request.members:
+        error, member = _who(group, entry)
+        if group and error is ErrorCode.NONE:
+            if member:
+                behind = behind or blame(member, "member_left", entry.reason)
+                yield from let_go(group, member, now_ms)
+                yield member_event(MemberLeft, group, member, now_ms, reason=entry.reason)
+            else:
+                behind = behind or Blame(
+                    "member_left", entry.member_id, request.client_id, request.client_host, entry.reason
+                )
+                del group.vitals.pending[entry.member_id]
+        left.append(LeftMember(entry.member_id, entry.group_instance_id, error.name, error.number))
+    yield Reply(request.reply_to, LeaveGroupAnswer(request_id=request.request_id, members=tuple(left)))
+    if group and behind and group.phase is not Phase.EMPTY:
+        yield from prepare_or_try_to_complete(group, behind, now_ms, config)
+
+
+def _who(group: Group | None, entry: Leaving) -> tuple[ErrorCode, Member | None]:
+    """Find the member that an entry means; there is none where it means an id that is pending."""
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID, None
+    if entry.member_id in group.vitals.pending:
+        return ErrorCode.NONE, None
+    if not entry.member_id and entry.group_instance_id in group.vitals.instances:
+        return ErrorCode.NONE, group.members[group.vitals.instances[entry.group_instance_id]]
+    return checks.is_a_member(group.vitals, entry), group.members.get(entry.member_id)
+
+
+def expel(group: Group | None, request: ExpelMember, now_ms: int, config: Config) -> Iterator[Output]:
+    """Take a member out because an operator says so; the others rebalance.
+
+    Replies with:
+        GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: nobody had to go.
+    """
+    error = checks.refused(group, request, config)
+    if group is None or error is not ErrorCode.NONE:
+        yield refuse(request, error)
+        return
+    error, member = _who(group, Leaving(request.member_id, request.group_instance_id))
+    if error is not ErrorCode.NONE:
+        yield refuse(request, error)
+        return
+    member_id = member.member_id if member else request.member_id
+    if member:
+        yield from drop(group, member, "expelled", now_ms, reason=request.reason)
+    else:
+        del group.vitals.pending[member_id]
+    yield Reply(request.reply_to, ExpelMemberAnswer(request_id=request.request_id, member_id=member_id))
+    if group.phase is not Phase.EMPTY:
+        behind = Blame("operator", member_id, request.client_id, request.client_host, request.reason)
+        yield from prepare_or_try_to_complete(group, behind, now_ms, config)
+
+
+def session_due(group: Group, member: Member, now_ms: int, config: Config) -> Iterator[Output]:
+    """Give up a member whose session is over, unless a request of its own is parked here: then it has done its part.
+
+    A member in its first join round has no such excuse: its join is given up after `group_new_member_join_timeout_ms`.
+    """
+    session = group.vitals.sessions[member.member_id]
+    if not member.is_new and (member.awaiting_join or member.awaiting_sync):
+        session.deadline_ms = NEVER_MS
+        return
+    silence_ms = None if member.is_new or session.spared else session.timeout_ms
+    yield from drop(group, member, "session_expired", now_ms, silence_ms=silence_ms)
+    if group.phase is not Phase.PREPARING:
+        yield from prepare(group, blame(member, "session_expired"), now_ms, config)
+    elif group.everybody_joined:
+        yield from complete(group, now_ms)
+
+
+def pending_due(group: Group, member_id: str, now_ms: int) -> Iterator[Output]:
+    """Give up an id that was handed out and never came back."""
+    del group.vitals.pending[member_id]
+    if group.phase is Phase.PREPARING and group.everybody_joined:
+        yield from complete(group, now_ms)
