@@ -8,7 +8,7 @@ MINUTE_MS = 60_000
 class Config(Struct, frozen=True, kw_only=True):
     """The rules that every group of a shard lives by. All times in milliseconds.
 
-    Source: Kafka's `GroupCoordinatorConfig`; the last four have no counterpart there.
+    Source: Kafka's `GroupCoordinatorConfig`; what has a docstring here has no counterpart there.
     """
 
     group_initial_rebalance_delay_ms: int = 3_000
@@ -18,6 +18,9 @@ class Config(Struct, frozen=True, kw_only=True):
     group_new_member_join_timeout_ms: int = 300_000
     offsets_retention_ms: int = 10_080 * MINUTE_MS
     offset_metadata_max_bytes: int = 4_096
+
+    offsets_retention_by_group_ms: dict[str, int] = {}
+    """How long offsets of these groups are kept, by group id, where that is not `offsets_retention_ms`."""
 
     empty_group_retention_ms: int = 10 * MINUTE_MS
     """How long an Empty group without offsets is remembered (Kafka: until its next expiry run, every 10 minutes)."""

@@ -144,7 +144,7 @@ def expiry_ms(group: Group, topic: str, offset: Offset, config: Config) -> int:
         return NEVER_MS
     if offset.expire_timestamp_ms is not None:
         return offset.expire_timestamp_ms
-    return base_ms + config.offsets_retention_ms
+    return base_ms + config.offsets_retention_by_group_ms.get(group.group_id, config.offsets_retention_ms)
 
 
 def next_expiry_ms(group: Group, config: Config) -> int:

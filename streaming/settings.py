@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
 
 from coordinator import limits
 from coordinator.config import MINUTE_MS, Config
@@ -22,6 +28,7 @@ _SERVER = r"(\[[0-9a-fA-F:.]+\]|[^,:\[\]\s]+):[0-9]{1,5}"
 _SERVERS = rf"^{_SERVER}(,{_SERVER})*$"
 
 Milliseconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Minutes = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class BadSettings(UserError):
@@ -63,7 +70,10 @@ class Settings(BaseSettings):
     group_min_session_timeout_ms: Milliseconds = 6_000
     group_max_session_timeout_ms: Milliseconds = 1_800_000
     group_max_size: int = Field(10_000, ge=1, le=limits.ASSIGNMENTS_MAX)
-    offsets_retention_minutes: int = Field(10_080, ge=1, le=2**31 - 1)
+    offsets_retention_minutes: Minutes = 10_080
+    offsets_retention_minutes_by_group: dict[str, Minutes] = Field(
+        {}, description="By group id, where it is otherwise; in the environment as a JSON object."
+    )
     offset_metadata_max_bytes: int = Field(4_096, ge=0, le=limits.COMMIT_METADATA_CHARS_MAX)
 
     # time
@@ -109,6 +119,8 @@ class Settings(BaseSettings):
             name = ".".join(str(part) for part in first["loc"])
             problem = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
             raise BadSettings(f"{name}: {problem}." if name else f"{problem}.") from None
+        except SettingsError as error:
+            raise BadSettings(f"{error}: a JSON object is wanted.") from None
         except tomllib.TOMLDecodeError as error:
             raise BadSettings(f"{file} is not TOML: {error}.") from None
 
@@ -136,6 +148,9 @@ class Settings(BaseSettings):
             group_max_session_timeout_ms=self.group_max_session_timeout_ms,
             group_max_size=self.group_max_size,
             offsets_retention_ms=self.offsets_retention_minutes * MINUTE_MS,
+            offsets_retention_by_group_ms={
+                group_id: minutes * MINUTE_MS for group_id, minutes in self.offsets_retention_minutes_by_group.items()
+            },
             offset_metadata_max_bytes=self.offset_metadata_max_bytes,
             clock_slack_ms=self.clock_slack_ms,
             late_notice_ms=self.late_notice_ms,

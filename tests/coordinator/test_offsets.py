@@ -283,3 +283,15 @@ def test_of_very_many_forgotten_groups_the_oldest_are_not_remembered(monkeypatch
         s.join(f"of-{name}").leave(f"of-{name}").delete().hears(ErrorCode.NONE)
     graves = codec.decode_shard(s.shard.to_bytes()).graves
     assert {name: grave.generation_id for name, grave in graves.items()} == {"g2": 2, "g3": 2}
+
+
+def test_one_group_may_have_a_retention_of_its_own():
+    """Protocol.md 4.6: what an operator chose for a group holds for it and no other."""
+    s = Scenario(offsets_retention_ms=DAY_MS, offsets_retention_by_group_ms={"short": 1_000})
+    for group_id in ("short", "long"):
+        s.group_id = group_id
+        s.commit_from_outside("tool", {("t", 0): 1})
+    s.until(999)
+    assert s.shard.group_ids == ("short", "long")
+    s.until(1_000)
+    assert s.shard.group_ids == ("long",)

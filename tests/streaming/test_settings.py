@@ -83,3 +83,14 @@ def test_brokers_are_named_by_host_and_port(servers: str) -> None:
 @pytest.mark.parametrize("servers", ["localhost:9092", "kafka-1.example:9092,10.0.0.7:19092", "[::1]:9092"])
 def test_any_number_of_brokers_may_be_named(servers: str) -> None:
     assert Settings.load(bootstrap_servers=servers).bootstrap_servers == servers
+
+
+def test_offsets_of_one_group_may_be_kept_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_OFFSETS_RETENTION_MINUTES_BY_GROUP", '{"orders": 20160}')
+    assert Settings.load().group_config().offsets_retention_by_group_ms == {"orders": 14 * 24 * 3_600_000}
+    monkeypatch.setenv("COORDINATOR_OFFSETS_RETENTION_MINUTES_BY_GROUP", '{"orders": 0}')
+    with pytest.raises(BadSettings, match=r"offsets_retention_minutes_by_group.orders: Input should be greater"):
+        Settings.load()
+    monkeypatch.setenv("COORDINATOR_OFFSETS_RETENTION_MINUTES_BY_GROUP", "orders=20160")
+    with pytest.raises(BadSettings, match=r"offsets_retention_minutes_by_group.*: a JSON object is wanted\."):
+        Settings.load()
