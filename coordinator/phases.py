@@ -28,7 +28,7 @@ class Cause(Enum):
     JOINS_COMPLETE = "every member has joined, or the time for it is over"
     NOBODY_LEFT = "the joins are over and there is no member"
     LEADER_SYNCED = "the leader brings the plan"
-    FORGOTTEN = "no member, and no offset that is kept"
+    FORGOTTEN = "it is deleted, or has no member and no offset that is kept"
 
 
 MOVES: dict[tuple[Phase, Cause], Phase] = {

@@ -192,5 +192,24 @@ def schema(
         typer.echo(text)
 
 
+class Table(StrEnum):
+    """What the protocol core runs by."""
+
+    diagram = "diagram"
+    moves = "moves"
+    checks = "checks"
+    answers = "answers"
+
+
+@app.command()
+def tables(
+    table: Annotated[Table | None, typer.Argument(help="One of them; all four when not given.")] = None,
+) -> None:
+    """Print the tables that the coordinator runs by, and the state diagram, as Markdown."""
+    from streaming.cli.tables import tables as written
+
+    typer.echo(written(table.value if table else None))
+
+
 if __name__ == "__main__":
     main()

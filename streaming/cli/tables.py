@@ -1,0 +1,90 @@
+"""The tables that the coordinator runs, as Markdown; the diagram is drawn from the same objects."""
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from inspect import getdoc
+from itertools import groupby, product
+from typing import Any
+
+from coordinator import answers, checks
+from coordinator.errors import ErrorCode
+from coordinator.phases import MOVES, Phase
+from coordinator.requests import Request
+
+
+def diagram() -> str:
+    """Draw the moves of a group in Mermaid."""
+    arrows = sorted(((before, after, cause) for (before, cause), after in MOVES.items()), key=_by_phase)
+    lines = ["stateDiagram-v2", f"    [*] --> {Phase.EMPTY.value}"]
+    for (before, after), causes in groupby(arrows, key=lambda arrow: arrow[:2]):
+        lines.append(f"    {before.value} --> {after.value}: {', or '.join(cause.value for *_, cause in causes)}")
+    return "\n".join(["```mermaid", *lines, "```"])
+
+
+def _by_phase(arrow: tuple[Phase, Phase, Any]) -> tuple[int, int]:
+    phases = list(Phase)
+    return phases.index(arrow[0]), phases.index(arrow[1])
+
+
+def moves() -> str:
+    """List every legal move, and so by omission every illegal one."""
+    rows = ((before.value, cause.value, after.value) for (before, cause), after in MOVES.items())
+    return _table(("a group that is", "when", "becomes"), rows)
+
+
+def order_of_checks() -> str:
+    """List what each kind of request must pass, in the order in which it is looked at."""
+    parts = [
+        "Every request, before its group is looked for; one whose group is another shard's then hears NOT_COORDINATOR:",
+        _numbered(map(_check, checks.EVERY_REQUEST)),
+    ]
+    for kind in Request.__args__:
+        own, group = checks.ON_ITS_OWN.get(kind, ()), checks.OF_THE_GROUP.get(kind, ())
+        absent = [("there is such a group", checks.ABSENT[kind].name)] if kind in checks.ABSENT else []
+        rows = [*map(_check, own), *absent, *map(_check, group)]
+        if rows:
+            parts += [f"`{kind.__struct_config__.tag}`, in this order:", _numbered(rows)]
+    return "\n\n".join(parts)
+
+
+def _check(check: Callable[..., ErrorCode]) -> tuple[str, str]:
+    return check.__name__.replace("_", " "), " ".join((getdoc(check) or "").split())
+
+
+def _numbered(rows: Iterable[tuple[str, str]]) -> str:
+    return _table(("", "must hold", "or else"), ((number, *row) for number, row in enumerate(rows, 1)))
+
+
+def answers_by_phase() -> str:
+    """Tell what a member of the current generation hears, whose request has passed all checks."""
+    who = {"leader": True, "follower": False}
+    offers = {"the same protocols": True, "other protocols": False}
+    columns: dict[str, dict[Phase, Enum]] = {
+        f"join of the {name}, {offer}": {
+            phase: answers.rejoin(phase, is_leader=is_leader, same_protocols=same) for phase in answers.REJOIN
+        }
+        for (name, is_leader), (offer, same) in product(who.items(), offers.items())
+    }
+    columns |= {"sync": {**answers.SYNC}, "heartbeat": {**answers.HEARTBEAT}, "commit": {**answers.COMMIT}}
+    rows = ((name, *(column[phase].name for phase in answers.SYNC)) for name, column in columns.items())
+    return _table(("", *(phase.value for phase in answers.SYNC)), rows)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+TABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "diagram": ("The life of a group", diagram),
+    "moves": ("Moves", moves),
+    "checks": ("Order of checks", order_of_checks),
+    "answers": ("Answers", answers_by_phase),
+}
+
+
+def tables(only: str | None = None) -> str:
+    """Write one of the tables, or all of them under headings."""
+    if only:
+        return TABLES[only][1]()
+    return "\n\n".join(f"## {title}\n\n{text()}" for title, text in TABLES.values())

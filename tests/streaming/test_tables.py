@@ -1,0 +1,41 @@
+"""`coordinator tables`, and the README's diagram, which is its output."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from coordinator.checks import EVERY_REQUEST, OF_THE_GROUP, ON_ITS_OWN
+from coordinator.errors import ErrorCode
+from coordinator.phases import MOVES
+from streaming.cli.main import app
+from streaming.cli.tables import TABLES, diagram, tables
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_the_readmes_diagram_is_drawn_from_the_table_that_runs() -> None:
+    """S51."""
+    assert diagram() in README.read_text()
+
+
+def test_every_move_and_every_check_is_printed() -> None:
+    """S51, S53."""
+    text = tables()
+    for (before, cause), after in MOVES.items():
+        assert f"| {before.value} | {cause.value} | {after.value} |" in text
+    for check in (c for table in (*OF_THE_GROUP.values(), *ON_ITS_OWN.values(), EVERY_REQUEST) for c in table):
+        assert check.__name__.replace("_", " ") in text
+        assert check.__doc__ is not None
+        assert check.__doc__.split(":")[0].split(",")[0] in ErrorCode.__members__, "a check says what it answers"
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_one_of_them_may_be_asked_for(table: str) -> None:
+    shown = CliRunner().invoke(app, ["tables", table])
+    assert shown.exit_code == 0
+    assert shown.output.rstrip("\n") == tables(table)
+
+
+def test_an_unknown_one_is_wrong_usage() -> None:
+    assert CliRunner().invoke(app, ["tables", "all"]).exit_code == 2
