@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
-from coordinator.requests import Unreadable
+from coordinator.outputs import AnyAnswer
+from coordinator.requests import ListGroups, Unreadable
+from streaming.client.listing import list_groups
 from streaming.client.transport import Transport
 from streaming.errors import UserError
 from streaming.records import decode_request
@@ -38,7 +40,11 @@ def ask(settings: Settings, what: str, fields: list[str], group: str | None, tim
     if isinstance(request, Unreadable):
         raise NotARequest(f"{request.why}; `coordinator schema requests` shows every field.")
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
-        return dict(msgspec.to_builtins(transport.ask(request, timeout_s)))
+        if isinstance(request, ListGroups):
+            answer: AnyAnswer = list_groups(transport, request, timeout_s)
+        else:
+            answer = transport.ask(request, timeout_s)
+        return dict(msgspec.to_builtins(answer))
 
 
 def put_together(what: str, fields: list[str], group: str | None) -> dict[str, Any]:

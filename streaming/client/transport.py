@@ -12,9 +12,11 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -131,18 +133,25 @@ class Transport:
         """Bring nothing more to the owner of this prefix."""
         self._correspondents.pop(prefix.removesuffix("."), None)
 
-    def send(self, request: Request, on_error: Callable[[BaseException], object] | None = None) -> None:
+    def send(
+        self,
+        request: Request,
+        on_error: Callable[[BaseException], object] | None = None,
+        partition: int | None = None,
+    ) -> None:
         """Append a request to the log; returns before the broker has it.
 
         Args:
             on_error: Told when the brokers would not take it; otherwise that is logged.
+            partition: Which shard is meant, where that is not the one of the request's group.
 
         Raises:
             KafkaError: no broker has told where to send it, or it is too large.
         """
         told = on_error or (lambda error: log.warning("a %s request was not sent: %s", _kind(request), error))
         key = request.group_id.encode()
-        self._producer.send(self.requests_topic, key=key, value=encode_request(request)).add_errback(told)
+        value = encode_request(request)
+        self._producer.send(self.requests_topic, key=key, value=value, partition=partition).add_errback(told)
 
     def ask(self, request: Request, timeout_s: float = 10.0) -> AnyAnswer:
         """Send one request and wait for its answer. `request_id` and `reply_to` are set here.
@@ -151,13 +160,26 @@ class Transport:
             NoAnswer: none came in time.
             BrokerUnreachable: the brokers would not take the request.
         """
-        request_id = f"ask.{next(self._numbers)}"
-        awaited: Future[AnyAnswer] = Future()
-        self._asked[request_id] = awaited
+        return self._ask(request, [None], timeout_s)[0]
+
+    def ask_every_shard(self, request: Request, timeout_s: float = 10.0) -> list[AnyAnswer]:
+        """Send one request to each shard, as one that names no group must be, and wait for all the answers.
+
+        Raises:
+            NoAnswer: not all of them came in time.
+            BrokerUnreachable: the brokers would not take the requests.
+        """
+        return self._ask(request, sorted(self._producer.partitions_for(self.requests_topic)), timeout_s)
+
+    def _ask(self, request: Request, partitions: Sequence[int | None], timeout_s: float) -> list[AnyAnswer]:
+        deadline_s = time.monotonic() + timeout_s
+        awaited: dict[str, Future[AnyAnswer]] = {f"ask.{next(self._numbers)}": Future() for _ in partitions}
+        self._asked |= awaited
         try:
-            asked = structs.replace(request, request_id=request_id, reply_to=self.inbox)
-            self.send(asked, on_error=lambda error: _settle(awaited, error=error))
-            return awaited.result(timeout_s)
+            for partition, (request_id, answer) in zip(partitions, awaited.items(), strict=True):
+                asked = structs.replace(request, request_id=request_id, reply_to=self.inbox)
+                self.send(asked, on_error=partial(_give_up, answer), partition=partition)
+            return [answer.result(max(0.0, deadline_s - time.monotonic())) for answer in awaited.values()]
         except FutureTimeout:
             raise NoAnswer(
                 f"No answer about the group {request.group_id!r} came on {self.replies_topic} within {timeout_s:g} s:"
@@ -168,7 +190,8 @@ class Transport:
                 f"The brokers at {self._servers} did not take the request ({error}): see their logs."
             ) from error
         finally:
-            del self._asked[request_id]
+            for request_id in awaited:
+                del self._asked[request_id]
 
     def client_host(self) -> str:
         """Say from where this process reaches the brokers, as Kafka prints it."""
@@ -218,7 +241,7 @@ class Transport:
             return
         request_id = answer.request_id or ""
         if awaited := self._asked.get(request_id):
-            _settle(awaited, answer=answer)
+            _settle(awaited, answer)
         elif correspondent := self._correspondents.get(request_id.partition(".")[0]):  # type: ignore[assignment]
             _guarded(correspondent.receive, answer)
 
@@ -231,15 +254,15 @@ def _guarded(call: Callable[..., None], *arguments: object) -> None:
         log.exception("a member's own code failed on the transport's thread")
 
 
-def _settle(awaited: Future[AnyAnswer], *, answer: AnyAnswer | None = None, error: BaseException | None = None) -> None:
+def _settle(awaited: Future[AnyAnswer], answer: AnyAnswer) -> None:
     """Set what somebody waits for; it comes twice where the coordinator repeated a batch."""
-    try:
-        if answer is not None:
-            awaited.set_result(answer)
-        else:
-            awaited.set_exception(error)
-    except InvalidStateError:
-        pass
+    with suppress(InvalidStateError):
+        awaited.set_result(answer)
+
+
+def _give_up(awaited: Future[AnyAnswer], error: BaseException) -> None:
+    with suppress(InvalidStateError):
+        awaited.set_exception(error)
 
 
 def _kind(request: Request) -> str:

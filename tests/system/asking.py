@@ -79,8 +79,8 @@ class Asker:
         assert (synced.error, synced.assignment) == ("NONE", b"mine")
         return member_id, joined.generation_id
 
-    def heartbeat(self, generation_id: int, member_id: str) -> Any:
-        return self.ask(Heartbeat(**self._about(member_id, generation_id=generation_id)))
+    def heartbeat(self, generation_id: int, member_id: str, **fields: Any) -> Any:
+        return self.ask(Heartbeat(**self._about(member_id, generation_id=generation_id, **fields)))
 
     def leave(self, member_id: str, reason: str | None = None) -> Any:
         about = self._about()
@@ -97,6 +97,8 @@ class Asker:
         return {(o.topic, o.partition): o.offset for o in self.ask(OffsetFetch(**about)).partitions}
 
     def describe(self) -> Any:
-        about = self._about()
-        del about["member_id"]
-        return self.ask(DescribeGroup(**about))
+        return self.administer(DescribeGroup)
+
+    def administer(self, kind: type[Any], **fields: Any) -> Any:
+        """Ask what no member asks."""
+        return self.ask(kind(**TOLD_BY_THE_TRANSPORT, group_id=self.group_id, **fields))
