@@ -3,6 +3,7 @@
 import re
 
 from streaming.settings import Settings
+from streaming.topics import MESSAGE_BYTES_MAX
 
 CAUSES: list[tuple[str, str]] = [
     # what Spark's account contains            what the user is told
@@ -18,6 +19,8 @@ CAUSES: list[tuple[str, str]] = [
      "Kafka refuses the coordinator's user: let it read {requests} and write {topics}."),
     (r"TimeoutException|BrokerNotAvailable|Connection to node .* could not be established|DisconnectException",
      "No Kafka broker answers at {bootstrap_servers}: see that it runs, and start the coordinator again: it goes on."),
+    (r"RecordTooLargeException|MESSAGE_TOO_LARGE",
+     "A topic refuses records of this size ({topics}): set its max.message.bytes to {room}, and start again."),
     (r"No space left on device",
      "The disk of the checkpoint {checkpoint} is full: make room, and start again."),
     (r"Permission denied|AccessControlException|Read-only file system",
@@ -34,6 +37,7 @@ def explain(account: str, settings: Settings) -> str:
                 requests=settings.requests_topic,
                 topics=", ".join((settings.replies_topic, settings.groups_topic, settings.events_topic)),
                 bootstrap_servers=settings.bootstrap_servers,
+                room=MESSAGE_BYTES_MAX,
                 **{"why": "", **found.groupdict()},
             )
     return f"The query failed: {_innermost(account)}"

@@ -82,10 +82,12 @@ class Asker:
     def heartbeat(self, generation_id: int, member_id: str, **fields: Any) -> Any:
         return self.ask(Heartbeat(**self._about(member_id, generation_id=generation_id, **fields)))
 
+    def leaving(self, *member_ids: str, reason: str | None = None) -> LeaveGroup:
+        members = tuple(Leaving(member_id, None, reason) for member_id in member_ids)
+        return LeaveGroup(**TOLD_BY_THE_TRANSPORT, group_id=self.group_id, members=members)
+
     def leave(self, member_id: str, reason: str | None = None) -> Any:
-        about = self._about()
-        del about["member_id"]
-        return self.ask(LeaveGroup(**about, members=(Leaving(member_id, None, reason),)))
+        return self.ask(self.leaving(member_id, reason=reason))
 
     def commit(self, generation_id: int, member_id: str, offset: int, topic: str = "t", **fields: Any) -> Any:
         offsets = (OffsetToCommit(topic, 0, offset, **fields),)
