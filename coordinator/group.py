@@ -84,7 +84,7 @@ class Member(Struct, array_like=True, kw_only=True):
         protocols: In its order of preference.
         is_new: Its first join round has not ended.
         owes_sync: It has heard of this generation and not asked for its part of the plan.
-        made_by: The request id of the join that a static member came back with; its repeats are nobody new.
+        made_by: The join that a static member came with; where that comes again, it is nobody new.
     """
 
     member_id: str
@@ -99,7 +99,7 @@ class Member(Struct, array_like=True, kw_only=True):
     owes_sync: bool = False
     awaiting_join: Parked | None = None
     awaiting_sync: Parked | None = None
-    made_by: str = ""
+    made_by: Parked | None = None
 
     @property
     def is_static(self) -> bool:

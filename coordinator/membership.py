@@ -51,6 +51,9 @@ def join(group: Group | None, request: JoinGroup, now_ms: int, config: Config, s
         NONE: at once, where a member's earlier reply must have been lost, or a static one comes back as it was.
     """
     asked = Parked(request.request_id, request.reply_to)
+    if group is not None and (member := _made_by(group, request, asked)):
+        yield from _join_again(group, member, request, asked)
+        return
     error = checks.refused(group, request, config)
     if group is None or error is not ErrorCode.NONE:
         if group is not None and error is ErrorCode.GROUP_MAX_SIZE_REACHED:
@@ -102,20 +105,21 @@ def _member(request: JoinGroup, member_id: str) -> Member:
         reply_to=request.reply_to,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         protocols=request.protocols,
-        made_by=request.request_id if request.group_instance_id is not None else "",
+        made_by=Parked(request.request_id, request.reply_to) if request.group_instance_id is not None else None,
     )
 
 
 def _rejoin(
     group: Group, member: Member, request: JoinGroup, asked: Parked, now_ms: int, config: Config
 ) -> Iterator[Output]:
+    member.reply_to = request.reply_to
     is_leader, same = member.member_id == group.leader_id, member.protocols == request.protocols
     become = answers.rejoin(group.phase, is_leader=is_leader, same_protocols=same)
     if become is answers.Rejoin.REPEAT:
         yield Reply(asked.reply_to, joined(group, member, asked.request_id))
         return
     group.offer(member, request.protocols)
-    member.rebalance_timeout_ms, member.reply_to = request.rebalance_timeout_ms, request.reply_to
+    member.rebalance_timeout_ms = request.rebalance_timeout_ms
     group.vitals.sessions[member.member_id].timeout_ms = request.session_timeout_ms
     yield from _park_join(group, member, asked)
     cause = "leader_rejoined" if same else "metadata_changed"
@@ -133,28 +137,32 @@ def _park_join(group: Group, member: Member, asked: Parked) -> Iterator[Output]:
 # -- joining under an instance id --------------------------------------------------------------------------------------
 
 
+def _made_by(group: Group, request: JoinGroup, asked: Parked) -> Member | None:
+    """Find the member that this very join has made, where it comes again."""
+    if request.member_id or request.group_instance_id is None:
+        return None
+    holder = group.members.get(group.vitals.instances.get(request.group_instance_id, ""))
+    return holder if holder and holder.made_by == asked else None
+
+
+def _join_again(group: Group, member: Member, request: JoinGroup, asked: Parked) -> Iterator[Output]:
+    """Answer a join that has been taken already: it changes nothing, and fences nobody (KAFKA-20985)."""
+    if member.awaiting_join == asked:
+        return
+    if group.phase is Phase.PREPARING:
+        yield refuse_join(asked, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+    else:
+        yield Reply(asked.reply_to, _told_to_keep(group, member, request))
+
+
 def _join_static(
     group: Group, request: JoinGroup, asked: Parked, now_ms: int, config: Config, member_id: str
 ) -> Iterator[Output]:
     holder = group.vitals.instances.get(request.group_instance_id or "")
     if holder is None:
         yield from _join_newcomer(group, request, member_id, asked, now_ms, config)
-        return
-    old = group.members[holder]
-    if (request.request_id, request.reply_to) == (old.made_by, old.reply_to):
-        yield from _join_again(group, old, request, asked, now_ms, config)
     else:
-        yield from _replace(group, old, request, asked, now_ms, config, member_id)
-
-
-def _join_again(
-    group: Group, member: Member, request: JoinGroup, asked: Parked, now_ms: int, config: Config
-) -> Iterator[Output]:
-    """Hear the very request once more that made this member: it must not fence itself (KAFKA-20985)."""
-    if group.phase is Phase.STABLE:
-        yield Reply(asked.reply_to, _kept(group, member, request, group.leader_id))
-    else:
-        yield from _rejoin(group, member, request, asked, now_ms, config)
+        yield from _replace(group, group.members[holder], request, asked, now_ms, config, member_id)
 
 
 def _replace(
@@ -181,7 +189,10 @@ def _replace(
     )
     if group.phase is Phase.STABLE and vote(group) == group.protocol_name:
         yield publish(group)
-        yield Reply(asked.reply_to, _kept(group, new, request, leader_before))
+        answer = _told_to_keep(group, new, request)
+        if not request.supports_skipping_assignment:  # it must not plan anew, so it is made to believe that it follows
+            answer = replace(answer, leader=leader_before, members=())
+        yield Reply(asked.reply_to, answer)
         return
     yield from _park_join(group, new, asked)
     cause = blame(new, "static_member_replaced", request.reason)
@@ -197,12 +208,11 @@ def _fence(old: Member, asked: Parked) -> Iterator[Output]:
         yield refuse_join(parked, error, old.member_id) if old.awaiting_join else refuse_sync(parked, error)
 
 
-def _kept(group: Group, member: Member, request: JoinGroup, leader_before: str | None) -> JoinGroupAnswer:
-    """Say that the generation goes on as it is. A leader must not plan anew: the plan that is there holds."""
-    answer = joined(group, member, request.request_id)
-    if request.supports_skipping_assignment:
-        return replace(answer, skip_assignment=member.member_id == group.leader_id)
-    return replace(answer, leader=leader_before, members=())
+def _told_to_keep(group: Group, member: Member, request: JoinGroup) -> JoinGroupAnswer:
+    """Say which generation goes on as it is; a leader hears that the plan is there, if it can be told."""
+    is_leader, is_planned = member.member_id == group.leader_id, group.phase is Phase.STABLE
+    skip = is_leader and is_planned and request.supports_skipping_assignment
+    return replace(joined(group, member, request.request_id), skip_assignment=skip)
 
 
 # -- syncing -----------------------------------------------------------------------------------------------------------

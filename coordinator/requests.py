@@ -188,7 +188,7 @@ class RebalanceGroup(Asked, frozen=True, kw_only=True, tag="rebalance_group"):
 
 
 class ExpelMember(Asked, frozen=True, kw_only=True, tag="expel_member"):
-    """Take a member out, as its session's end would: an operator's wish.
+    """Take a member out, as its leaving would: an operator's wish.
 
     Args:
         member_id: "" for whoever has the instance id.

@@ -24,7 +24,6 @@ from coordinator.refusals import refuse
 from coordinator.requests import (
     DeleteGroup,
     DescribeGroup,
-    ExpelMember,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -154,6 +153,7 @@ class Shard:
         yield from self._advance(request.group_id, at_ms, noticed_ms=at_ms)  # what the request itself made due
 
     def _handle(self, group: Group | None, received: Received, request: Request, at_ms: int) -> Iterator[Output]:
+        assert not isinstance(request, ListGroups), "that one is of no group"
         match request:
             case JoinGroup():
                 suffix = member_suffix(self._secret, request.group_id, self._partition, received.offset)
@@ -177,7 +177,7 @@ class Shard:
                 yield from offsets.delete_group(group, request, at_ms, self._config)
             case RebalanceGroup():
                 yield from administration.rebalance(group, request, at_ms, self._config)
-            case ExpelMember():
+            case _:
                 yield from leaving.expel(group, request, at_ms, self._config)
 
     def _founds(self, request: Request) -> bool:
@@ -250,11 +250,13 @@ class Shard:
         del self._stored[group_id], self._vitals[group_id], self._groups[group_id]
         if group.generation_id:
             self._graves[group_id] = Grave(group.vitals.now_ms + GRAVE_MS, group.generation_id)
+            if len(self._graves) > GRAVES_MAX:
+                del self._graves[next(iter(self._graves))]
 
     def _forget_graves(self, horizon_ms: int) -> None:
         while self._graves:
             group_id, grave = next(iter(self._graves.items()))
-            if grave.until_ms > horizon_ms and len(self._graves) <= GRAVES_MAX:
+            if grave.until_ms > horizon_ms:
                 break
             del self._graves[group_id]
 

@@ -328,7 +328,10 @@ class TheGoneStayOut:
 
 
 class SessionsAreKept:
-    """I10: no session ends before its timeout has passed since the latest request that counted."""
+    """I10: no session ends before its timeout has passed since the latest request that counted.
+
+    A join that names another timeout does not count itself: until the next one that does, the shorter of both holds.
+    """
 
     def __init__(self) -> None:
         self.asked = Asked()
@@ -337,6 +340,7 @@ class SessionsAreKept:
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
+        alive_before_ms = dict(self.alive_ms)
         for output in step.outputs:
             if isinstance(output, Reply):
                 self._heard(output)
@@ -344,9 +348,12 @@ class SessionsAreKept:
                 alive_ms = self.alive_ms.get(output.member_id, -NEVER_MS)
                 silence_ms = output.at_ms - alive_ms
                 assert silence_ms >= self.timeouts_ms.get(output.member_id, 0), f"after {silence_ms} ms only: {output}"
+        joined = {request.member_id for _, request in step.requests if isinstance(request, JoinGroup)}
+        counted = {m for m, at_ms in self.alive_ms.items() if at_ms != alive_before_ms.get(m)} - joined
         for group in (step.groups or {}).values():
             for member_id, session in group.vitals.sessions.items():
-                self.timeouts_ms[member_id] = session.timeout_ms
+                known_ms = session.timeout_ms if member_id in counted else self.timeouts_ms.get(member_id, NEVER_MS)
+                self.timeouts_ms[member_id] = min(known_ms, session.timeout_ms)
 
     def _heard(self, reply: Reply) -> None:
         request, answer = self.asked.by(reply), reply.answer
@@ -458,10 +465,10 @@ class CommitsAreKept:
 def all_checkers(*, clock_slack_ms: int) -> list[Checker]:
     """Make one checker for each promise, to be shown the same steps from the first one on."""
     return [
+        RepliesFitTheirRequests(),  # the first one: the others ask what a reply's request was
         GenerationsGrow(),
         PhasesAreLegal(),
         GenerationsAreAgreed(),
-        RepliesFitTheirRequests(),
         EachRequestIsAnsweredOnce(),
         VersionsHaveNoGap(),
         TheGoneStayOut(),

@@ -171,9 +171,10 @@ class Scenario:
         return self.ask(name, Heartbeat, **fields)
 
     def leave(self, *names: str, reason: str | None = None, instance: str | None = None, **fields: Any) -> Self:
-        """Leave; the first one asks for all."""
-        members = tuple(Leaving(self.ids.get(name, name), instance, reason) for name in names)
-        return self.ask(names[0], LeaveGroup, members=members, **fields)
+        """Leave; the first one asks for all. `ana/i1` also names ana's instance id, `/i1` nothing but that."""
+        entries = [(who, own if slash else instance) for who, slash, own in (name.partition("/") for name in names)]
+        members = tuple(Leaving(self.ids.get(who, who), own, reason) for who, own in entries)
+        return self.ask(entries[0][0] or "admin", LeaveGroup, members=members, **fields)
 
     def remove(self, *instances: str, reason: str | None = None, **fields: Any) -> Self:
         """Ask members out by their instance ids alone, as an administrator does."""

@@ -118,7 +118,10 @@ class Teller:
         return "" if a.code else f"protocol={a.protocol_type}/{a.protocol_name} assignment={plan(a.assignment)}"
 
     def _left(self, a: out.LeaveGroupAnswer) -> str:
-        return " ".join(f"{self.s.name(m.member_id) or m.group_instance_id}={m.error}" for m in a.members)
+        return " ".join(f"{self._entry(m.member_id, m.group_instance_id)}={m.error}" for m in a.members)
+
+    def _entry(self, member_id: str, instance: str | None) -> str:
+        return self.s.name(member_id) + ("" if instance is None else f"/{instance}")
 
     def _listed(self, a: out.ListGroupsAnswer) -> str:
         return " ".join(f"{g.group_id}:{g.protocol_type or '-'}:{g.state.value}:{g.type}" for g in a.groups)
@@ -182,7 +185,8 @@ class Teller:
 
     def _started(self, e: out.RebalanceStarted) -> str:
         reason = f" ({e.reason})" if e.reason else ""
-        return f"{e.cause} {self.s.name(e.member_id)}{reason}, {e.members} members, joins until {e.joins_until_ms}"
+        who = f" {self.s.name(e.member_id)}" if e.member_id else ""
+        return f"{e.cause}{who}{reason}, {e.members} members, joins until {e.joins_until_ms}"
 
     def _completed(self, e: out.RebalanceCompleted) -> str:
         joined = f"; joined {self._names(e.joined)}" if e.joined else ""

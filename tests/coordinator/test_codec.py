@@ -150,7 +150,7 @@ members = st.builds(
     owes_sync=flags,
     awaiting_join=maybe_parked,
     awaiting_sync=maybe_parked,
-    made_by=texts,
+    made_by=maybe_parked,
 )
 offsets = st.builds(Offset, int64s, int32s, texts, int64s, st.none() | int64s)
 groups = st.builds(

@@ -4,10 +4,11 @@ Written by hand from the tables of protocol.md section 3. A cell is what the ask
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import pytest
 
+from coordinator import requests
 from coordinator.errors import ErrorCode
 from tests.coordinator.scenario import Scenario
 
@@ -120,6 +121,15 @@ REQUESTS: dict[str, Ask] = {
     "commit of nothing":              lambda s: s.commit("made-up", {}, generation_id=7),
     "fetch":                          lambda s: s.fetch("made-up", {"t": [0]}),
     "describe":                       lambda s: s.describe(),
+    "list":                           lambda s: s.list_groups(),
+    "offset delete, topic is read":   lambda s: s.delete_offsets("admin", {"t": [0, 9]}),
+    "offset delete, topic is not":    lambda s: s.delete_offsets("admin", {"u": [0]}),
+    "delete group":                   lambda s: s.delete(),
+    "rebalance":                      lambda s: s.rebalance(),
+    "expel the leader":               lambda s: s.expel("c1"),
+    "expel a follower":               lambda s: s.expel("c2"),
+    "expel an unknown id":            lambda s: s.expel("made-up"),
+    "expel a pending id":             lambda s: s.expel("p"),
 }  # fmt: skip
 
 # What is heard, as Kafka's number (or "parked"), and the phase after it. 0, 27 and so on with nothing else: no change.
@@ -163,10 +173,213 @@ commit, generation and no id    69 -    25 E       25 P                25 C     
 commit of nothing               0 -     0 E        0 P                 0 C                  0 S
 fetch                           0 -     0 E        0 P                 0 C                  0 S
 describe                        0 -     0 E        0 P                 0 C                  0 S
+list                            0 -     0 E        0 P                 0 C                  0 S
+offset delete, topic is read    69 -    0 E        86 P                86 C                 86 S
+offset delete, topic is not     69 -    0 E        0 P                 0 C                  0 S
+delete group                    69 -    0 -        68 P                68 C                 68 S
+rebalance                       69 -    0 E        0 P                 0 P                  0 P
+expel the leader                69 -    25 E       0 P                 0 P                  0 P
+expel a follower                69 -    25 E       0 P                 0 P                  0 P
+expel an unknown id             69 -    25 E       25 P                25 C                 25 S
+expel a pending id              69 -    0 E        0 P                 0 P                  0 P
+"""
+
+# -- the same for static members: l leads, f follows, and r was replaced by r#2 ----------------------------------------
+
+
+def static_empty() -> Scenario:
+    return _handed_out(_statics().leave("l", "f", "r#2").is_("Empty", generation=3))
+
+
+def static_preparing() -> Scenario:
+    """l and f are awaited, the join of r#2 is parked."""
+    return _as_static(_handed_out(_statics()), "r#2", topics=["u"]).is_("PreparingRebalance", generation=2)
+
+
+def static_completing() -> Scenario:
+    """The plan is awaited, and the sync of r#2 is parked."""
+    s = _statics()
+    for name in ("l", "f", "r#2"):
+        _as_static(s, name)
+    return _handed_out(s.sync("r#2").is_parked()).is_("CompletingRebalance", generation=3)
+
+
+def static_stable() -> Scenario:
+    return _handed_out(_statics())
+
+
+def _statics() -> Scenario:
+    s = Scenario()
+    for name in ("l", "f", "r", "l"):
+        _as_static(s, name)
+    s.sync("l", plan={"l": {"t": [0]}, "f": {"t": [1]}, "r": {"t": [2]}}).sync("f").sync("r")
+    return _as_static(s, "r", member_id="", reply_to="another inbox").is_("Stable", generation=2, members="l f r#2")
+
+
+def _as_static(s: Scenario, name: str, **fields: object) -> Scenario:
+    fields.setdefault("group_instance_id", f"i-{name.split('#')[0]}")
+    return s.join(name, **{"protocols": ["range", "sticky"], **fields})
+
+
+STATIC_PHASES = {
+    "absent": absent,
+    "Empty": static_empty,
+    "PreparingRebalance": static_preparing,
+    "CompletingRebalance": static_completing,
+    "Stable": static_stable,
+}
+
+
+def anew(name: str, **fields: object) -> Ask:
+    """Join under an instance id alone, from another process."""
+    return lambda s: _as_static(s, name, member_id="", reply_to="yet another inbox", **fields)
+
+
+def rejoin(name: str, instance: str | None, **fields: object) -> Ask:
+    """Join under an id that is, or was, a member's."""
+    return lambda s: _as_static(s, name, member_id=s.ids.get(name, name), group_instance_id=instance, **fields)
+
+
+def under(instance: str | None, ask: Callable[..., Scenario], generation: int = 0) -> Ask:
+    return of(generation, lambda s, **fields: ask(s, group_instance_id=instance, **fields))
+
+
+def expel(name: str, instance: str | None) -> Ask:
+    return lambda s: s.expel(name, group_instance_id=instance)
+
+
+# "its own": f under i-f; "fenced": r under i-r, which is r#2's; "another's": l under i-f; "nobody's": l under i-x.
+STATIC_REQUESTS: dict[str, Ask] = {
+    "first join, nobody's instance":  anew("n"),
+    "restart of the leader":          anew("l"),
+    "restart of a follower":          anew("f"),
+    "restart, other subscription":    anew("f", topics=["u"]),
+    "restart, other choice":          anew("f", protocols=["sticky"]),
+    "restart, nothing in common":     anew("f", protocols=["foo"]),
+    "restart, another type":          anew("f", protocol_type="connect"),
+    "restart, session too short":     anew("f", session_timeout_ms=1),
+    "join of the leader":             rejoin("l", "i-l"),
+    "join of a follower":             rejoin("f", "i-f"),
+    "join of a follower, changed":    rejoin("f", "i-f", topics=["u"]),
+    "join of a follower, id alone":   rejoin("f", None),
+    "join, fenced":                   rejoin("r", "i-r"),
+    "join, fenced, id alone":         rejoin("r", None),
+    "join, another's instance":       rejoin("l", "i-f"),
+    "join, nobody's instance":        rejoin("l", "i-x"),
+    "join, pending id and instance":  rejoin("p", "i-x"),
+    "sync of the leader":             under("i-l", sync("l")),
+    "sync of a follower":             under("i-f", sync("f")),
+    "sync of a follower, id alone":   under(None, sync("f")),
+    "sync, fenced":                   under("i-r", sync("r")),
+    "sync, fenced, newer generation": under("i-r", sync("r"), +1),
+    "sync, fenced, id alone":         under(None, sync("r")),
+    "sync, another's instance":       under("i-f", sync("l")),
+    "sync, nobody's instance":        under("i-x", sync("l")),
+    "sync, no id":                    under("i-f", lambda s, **fields: s.sync("n", member_id="", **fields)),
+    "heartbeat":                      under("i-f", heartbeat("f")),
+    "heartbeat, id alone":            under(None, heartbeat("f")),
+    "heartbeat, older generation":    under("i-f", heartbeat("f"), -1),
+    "heartbeat, fenced":              under("i-r", heartbeat("r")),
+    "heartbeat, fenced, older":       under("i-r", heartbeat("r"), -1),
+    "heartbeat, fenced, id alone":    under(None, heartbeat("r")),
+    "heartbeat, another's instance":  under("i-f", heartbeat("l")),
+    "heartbeat, nobody's instance":   under("i-x", heartbeat("l")),
+    "commit":                         under("i-f", commit("f")),
+    "commit, id alone":               under(None, commit("f")),
+    "commit, fenced":                 under("i-r", commit("r")),
+    "commit, fenced, older":          under("i-r", commit("r"), -1),
+    "commit, fenced, id alone":       under(None, commit("r")),
+    "commit, another's instance":     under("i-f", commit("l")),
+    "commit, nobody's instance":      under("i-x", commit("l")),
+    "commit, an instance from outside": lambda s: s.commit_from_outside("tool", T0, group_instance_id="i-f"),
+    "leave of the leader":            lambda s: s.leave("l/i-l"),
+    "leave of a follower":            lambda s: s.leave("f/i-f"),
+    "leave, id alone":                lambda s: s.leave("f"),
+    "leave, instance alone":          lambda s: s.remove("i-f"),
+    "leave, nobody's instance alone": lambda s: s.remove("i-x"),
+    "leave, fenced":                  lambda s: s.leave("r/i-r"),
+    "leave, fenced, id alone":        lambda s: s.leave("r"),
+    "leave, another's instance":      lambda s: s.leave("l/i-f"),
+    "leave, nobody's instance":       lambda s: s.leave("l/i-x"),
+    "leave, pending id and instance": lambda s: s.leave("p/i-x"),
+    "expel":                          expel("f", "i-f"),
+    "expel, id alone":                expel("f", None),
+    "expel, instance alone":          expel("", "i-f"),
+    "expel, nobody's instance alone": expel("", "i-x"),
+    "expel, fenced":                  expel("r", "i-r"),
+    "expel, fenced, id alone":        expel("r", None),
+    "expel, another's instance":      expel("l", "i-f"),
+    "expel, nobody's instance":       expel("l", "i-x"),
+}  # fmt: skip
+
+STATIC_TABLE = """
+                                absent  Empty      PreparingRebalance  CompletingRebalance  Stable
+first join, nobody's instance   0 C     0 C        parked P            parked P             parked P
+restart of the leader           0 C     0 C        parked P            parked P             0 S
+restart of a follower           0 C     0 C        parked P            parked P             0 S
+restart, other subscription     0 C     0 C        parked P            parked P             0 S
+restart, other choice           0 C     0 C        parked P            parked P             parked P
+restart, nothing in common      0 C     0 C        23 P                23 C                 23 S
+restart, another type           0 C     0 C        23 P                23 C                 23 S
+restart, session too short      26 -    26 E       26 P                26 C                 26 S
+join of the leader              25 -    25 E       parked P            0 C                  parked P
+join of a follower              25 -    25 E       parked P            0 C                  0 S
+join of a follower, changed     25 -    25 E       parked P            parked P             parked P
+join of a follower, id alone    25 -    25 E       parked P            0 C                  0 S
+join, fenced                    25 -    25 E       82 P                82 C                 82 S
+join, fenced, id alone          25 -    25 E       25 P                25 C                 25 S
+join, another's instance        25 -    25 E       82 P                82 C                 82 S
+join, nobody's instance         25 -    25 E       25 P                25 C                 25 S
+join, pending id and instance   25 -    -1 E       -1 P                -1 C                 -1 S
+sync of the leader              25 -    25 E       27 P                0 S                  0 S
+sync of a follower              25 -    25 E       27 P                parked C             0 S
+sync of a follower, id alone    25 -    25 E       27 P                parked C             0 S
+sync, fenced                    25 -    25 E       82 P                82 C                 82 S
+sync, fenced, newer generation  25 -    25 E       82 P                82 C                 82 S
+sync, fenced, id alone          25 -    25 E       25 P                25 C                 25 S
+sync, another's instance        25 -    25 E       82 P                82 C                 82 S
+sync, nobody's instance         25 -    25 E       25 P                25 C                 25 S
+sync, no id                     25 -    25 E       82 P                82 C                 82 S
+heartbeat                       25 -    25 E       27 P                0 C                  0 S
+heartbeat, id alone             25 -    25 E       27 P                0 C                  0 S
+heartbeat, older generation     25 -    25 E       22 P                22 C                 22 S
+heartbeat, fenced               25 -    25 E       82 P                82 C                 82 S
+heartbeat, fenced, older        25 -    25 E       82 P                82 C                 82 S
+heartbeat, fenced, id alone     25 -    25 E       25 P                25 C                 25 S
+heartbeat, another's instance   25 -    25 E       82 P                82 C                 82 S
+heartbeat, nobody's instance    25 -    25 E       25 P                25 C                 25 S
+commit                          69 -    25 E       0 P                 27 C                 0 S
+commit, id alone                69 -    25 E       0 P                 27 C                 0 S
+commit, fenced                  69 -    25 E       82 P                82 C                 82 S
+commit, fenced, older           69 -    25 E       82 P                82 C                 82 S
+commit, fenced, id alone        69 -    25 E       25 P                25 C                 25 S
+commit, another's instance      69 -    25 E       82 P                82 C                 82 S
+commit, nobody's instance       69 -    25 E       25 P                25 C                 25 S
+commit, an instance from outside 0 E    0 E        82 P                82 C                 82 S
+leave of the leader             25 -    25 E       0 P                 0 P                  0 P
+leave of a follower             25 -    25 E       0 P                 0 P                  0 P
+leave, id alone                 25 -    25 E       0 P                 0 P                  0 P
+leave, instance alone           25 -    25 E       0 P                 0 P                  0 P
+leave, nobody's instance alone  25 -    25 E       25 P                25 C                 25 S
+leave, fenced                   25 -    25 E       82 P                82 C                 82 S
+leave, fenced, id alone         25 -    25 E       25 P                25 C                 25 S
+leave, another's instance       25 -    25 E       82 P                82 C                 82 S
+leave, nobody's instance        25 -    25 E       25 P                25 C                 25 S
+leave, pending id and instance  25 -    0 E        0 P                 0 P                  0 P
+expel                           69 -    25 E       0 P                 0 P                  0 P
+expel, id alone                 69 -    25 E       0 P                 0 P                  0 P
+expel, instance alone           69 -    25 E       0 P                 0 P                  0 P
+expel, nobody's instance alone  69 -    25 E       25 P                25 C                 25 S
+expel, fenced                   69 -    25 E       82 P                82 C                 82 S
+expel, fenced, id alone         69 -    25 E       25 P                25 C                 25 S
+expel, another's instance       69 -    25 E       82 P                82 C                 82 S
+expel, nobody's instance        69 -    25 E       25 P                25 C                 25 S
 """
 
 
 class Cell(NamedTuple):
+    begin: Callable[[], Scenario]
+    ask: Ask
     phase: str
     request: str
     heard: str
@@ -176,15 +389,20 @@ class Cell(NamedTuple):
         return f"{self.request} when {self.phase}"
 
 
-def cells() -> list[Cell]:
-    _, *rows = TABLE.strip("\n").splitlines()
+def cells(table: str, asks: dict[str, Ask], phases: dict[str, Callable[[], Scenario]]) -> list[Cell]:
+    """Read a table: behind each request's name stand what is heard and the phase after it, phase by phase."""
+    _, *rows = table.strip("\n").splitlines()
     found = []
     for row in rows:
-        request, words = row[:32].strip(), row[32:].split()
-        assert len(words) == 2 * len(PHASES), row
-        for phase, heard, after in zip(PHASES, words[::2], words[1::2], strict=True):
-            found.append(Cell(phase, request, heard, SHORT[after]))
+        name, *words = row.rsplit(maxsplit=2 * len(phases))
+        for phase, heard, after in zip(phases, words[::2], words[1::2], strict=True):
+            found.append(Cell(phases[phase], asks[name], phase, name, heard, SHORT[after]))
+    assert [cell.request for cell in found[:: len(phases)]] == list(asks), "no request is left out, or told of twice"
     return found
+
+
+CELLS = cells(TABLE, REQUESTS, PHASES)
+STATIC_CELLS = cells(STATIC_TABLE, STATIC_REQUESTS, STATIC_PHASES)
 
 
 def heard(s: Scenario) -> str:
@@ -198,16 +416,26 @@ def heard(s: Scenario) -> str:
     return str(entries.pop() if entries and said.code == 0 else said.code)
 
 
-def test_no_request_is_left_out():
-    assert {cell.request for cell in cells()} == set(REQUESTS)
+def test_no_kind_of_request_is_left_out():
+    asked = {type(cell.ask(cell.begin()).asked.popitem()[1][1]) for cell in CELLS if cell.phase == "Stable"}
+    assert asked == {*get_args(requests.Request)}
 
 
-@pytest.mark.parametrize("cell", cells(), ids=str)
+def test_every_phase_is_what_it_says():
+    for phases in (PHASES, STATIC_PHASES):
+        for phase, begin in phases.items():
+            s = begin()
+            group = s.shard.group("g")
+            assert (group.phase.value if group else "absent") == phase
+            assert group is None or [*map(s.name, group.vitals.pending)] == ["p"]
+
+
+@pytest.mark.parametrize("cell", [*CELLS, *STATIC_CELLS], ids=str)
 def test_cell(cell: Cell):
-    """S53, S60, S62 to S69, S91, S92, S98, S101, S102, S106, S115, S116, S143."""
-    s = PHASES[cell.phase]()
+    """S44, S53, S60, S62 to S69, S91, S92, S98, S101, S102, S106, S115, S116, S143; protocol.md 3.2.6, 3.9, 3.10."""
+    s = cell.begin()
     before = s.shard.group("g")
-    REQUESTS[cell.request](s)
+    cell.ask(s)
     assert heard(s) == cell.heard
     group = s.shard.group("g")
     assert (group.phase.value if group else None) == cell.after
@@ -216,18 +444,20 @@ def test_cell(cell: Cell):
         assert group.members == before.members, "a refusal changes no member"
         assert group.offsets == before.offsets
         assert group.generation_id == before.generation_id
+        assert group.vitals.instances == before.vitals.instances
+        assert group.vitals.pending == before.vitals.pending
 
 
-@pytest.mark.parametrize("request_name", REQUESTS)
-@pytest.mark.parametrize("phase", ["PreparingRebalance", "CompletingRebalance", "Stable"])
-def test_what_counts_as_a_sign_of_life(phase: str, request_name: str):
+@pytest.mark.parametrize("cell", [c for c in [*CELLS, *STATIC_CELLS] if c.phase not in ("absent", "Empty")], ids=str)
+def test_what_counts_as_a_sign_of_life(cell: Cell):
     """S103, S104, S143: which requests renew their member's session at once (protocol.md section 4, first row)."""
-    s = PHASES[phase]()
-    sessions = {name: s.group.vitals.sessions[s.ids[name]].deadline_ms for name in ("c1", "c2")}
-    REQUESTS[request_name](s.at(1_000))
-    after = {name: s.group.vitals.sessions.get(s.ids[name]) for name in ("c1", "c2")}
+    s = cell.begin()
+    names = [name for name in ("c1", "c2", "l", "f") if name in s.ids]
+    sessions = {name: s.group.vitals.sessions[s.ids[name]].deadline_ms for name in names}
+    cell.ask(s.at(1_000))
+    after = {name: s.group.vitals.sessions.get(s.ids[name]) for name in names}
     renewed = {name for name, session in after.items() if session and session.deadline_ms != sessions[name]}
-    assert renewed == RENEWED.get((request_name, phase), set())
+    assert renewed == RENEWED.get((cell.request, cell.phase), set()) & {*names}
     assert {after[name].deadline_ms for name in renewed} <= {11_000}
 
 
@@ -243,7 +473,32 @@ RENEWED = {
     ("commit of the leader", "Stable"): {"c1"},
     ("commit of a follower", "PreparingRebalance"): {"c2"},
     ("commit of a follower", "Stable"): {"c2"},
-    ("sync of the leader", "CompletingRebalance"): {"c1"},  # its own parked sync is answered; c2 has not asked
-    ("sync of the leader", "Stable"): {"c1"},  # protocol.md 10, row 12
-    ("sync of a follower", "Stable"): {"c2"},
+    ("sync of the leader", "CompletingRebalance"): {"c1", "l"},  # its own parked sync; the follower has not asked
+    ("sync of the leader", "Stable"): {"c1", "l"},  # protocol.md 10, row 12
+    ("sync of a follower", "Stable"): {"c2", "f"},
+    ("sync of a follower, id alone", "Stable"): {"f"},
+    ("heartbeat", "PreparingRebalance"): {"f"},
+    ("heartbeat", "CompletingRebalance"): {"f"},
+    ("heartbeat", "Stable"): {"f"},
+    ("heartbeat, id alone", "PreparingRebalance"): {"f"},
+    ("heartbeat, id alone", "CompletingRebalance"): {"f"},
+    ("heartbeat, id alone", "Stable"): {"f"},
+    ("commit", "PreparingRebalance"): {"f"},
+    ("commit", "Stable"): {"f"},
+    ("commit, id alone", "PreparingRebalance"): {"f"},
+    ("commit, id alone", "Stable"): {"f"},
 }
+
+
+@pytest.mark.parametrize(("phase", "heard_as"), {"P": "68", "C": "68", "S": "68", "E": "0"}.items())
+def test_offset_delete_where_the_members_are_no_consumers(phase: str, heard_as: str):
+    """protocol.md 3.9 row 3."""
+    s = Scenario(delay_ms=3_000).commit_from_outside("tool", T0).join("c1", protocol_type="connect")
+    if phase != "P":
+        s.until(3_000)
+    if phase in "SE":
+        s.sync("c1")
+    if phase == "E":
+        s.leave("c1")
+    s.is_(SHORT[phase]).delete_offsets("admin", {"t": [0]})
+    assert heard(s) == heard_as

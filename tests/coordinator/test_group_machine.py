@@ -1,7 +1,8 @@
 """One group, any conversation: Hypothesis talks, and every promise of `invariants` is checked after every step.
 
-Clients here keep no rules: they join twice, sync with plans that are not theirs, claim other generations, send old
-requests again, and fall silent. Whatever they do, in the end everybody is answered and the group is forgotten.
+Clients here keep no rules: they join twice, come under each other's instance ids, sync with plans that are not theirs,
+claim other generations, send old requests again, and fall silent; and an operator expels, rebalances and deletes as it
+likes. Whatever they do, in the end everybody is answered and the group is forgotten.
 """
 
 from hypothesis import settings
@@ -12,6 +13,10 @@ from coordinator.requests import JoinGroup
 from tests.coordinator.scenario import Scenario
 
 names = st.sampled_from(["ana", "bo", "cy", "di"])
+instances = st.sampled_from(["i1", "i2", ""])
+maybe_instances = st.one_of(st.none(), instances)
+inboxes = st.sampled_from([None, "another inbox"])
+skipping = st.booleans()
 sessions_ms = st.sampled_from([6_000, 10_000, 60_000])
 rebalances_ms = st.sampled_from([-1, 0, 1_000, 10_000, 120_000])
 offers = st.sampled_from([("range",), ("range", "sticky"), ("sticky", "range"), ("roundrobin",)])
@@ -33,6 +38,12 @@ class Conversations(RuleBasedStateMachine):
         group = self.s.shard.group("g")
         return group.generation_id if group else 0
 
+    def inbox(self, name: str) -> str:
+        """Where the process listens that goes by a name's id: one that came back may not listen where it did."""
+        group = self.s.shard.group("g")
+        member = group.members.get(self.s.ids.get(name, "")) if group else None
+        return member.reply_to if member else f"{name.split('#')[0]}'s inbox"
+
     # -- membership ----------------------------------------------------------------------------------------------------
 
     @rule(name=names, two_step=st.booleans(), session_ms=sessions_ms, rebalance_ms=rebalances_ms, protocols=offers,
@@ -45,6 +56,7 @@ class Conversations(RuleBasedStateMachine):
             rebalance_timeout_ms=rebalance_ms,
             protocols=protocols,
             topics=topics,
+            reply_to=self.inbox(name),
         )
 
     @rule(name=names)
@@ -53,11 +65,85 @@ class Conversations(RuleBasedStateMachine):
         if earlier:
             offered, latest = earlier[-1].protocols, earlier[-1]
             timeouts = {"session_timeout_ms": latest.session_timeout_ms, "rebalance_timeout_ms": 10_000}
-            self.s.join(name, protocols_as_they_are=offered, **timeouts)
+            self.s.join(name, protocols_as_they_are=offered, reply_to=self.inbox(name), **timeouts)
 
     @rule(name=names)
     def join_anew(self, name: str) -> None:
         self.s.join(name, member_id="")
+
+    # -- members under an instance id ----------------------------------------------------------------------------------
+
+    @rule(name=names, instance=instances, inbox=inboxes, session_ms=sessions_ms, rebalance_ms=rebalances_ms,
+          protocols=offers, topics=st.sampled_from([("t",), ("t", "u")]), skips=skipping)  # fmt: skip
+    def join_as_static(self, name, instance, inbox, session_ms, rebalance_ms, protocols, topics, skips) -> None:
+        self.s.join(
+            name,
+            member_id="",
+            group_instance_id=instance,
+            reply_to=inbox or f"{name}'s inbox",
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            protocols=protocols,
+            topics=topics,
+            supports_skipping_assignment=skips,
+        )
+
+    @rule(instance=instances, inbox=inboxes, skips=skipping, rebalance_ms=rebalances_ms)
+    def restart(self, instance: str, inbox: str | None, skips: bool, rebalance_ms: int) -> None:
+        group = self.s.shard.group("g")
+        if group and instance in group.vitals.instances:
+            member = group.members[group.vitals.instances[instance]]
+            self.s.join(
+                member.client_id,
+                member_id="",
+                group_instance_id=instance,
+                reply_to=inbox or f"{member.client_id}'s inbox",
+                protocols_as_they_are=member.protocols,
+                rebalance_timeout_ms=rebalance_ms,
+                supports_skipping_assignment=skips,
+            )
+
+    @rule(data=st.data(), instance=maybe_instances, ask=st.sampled_from(["join", "sync", "heartbeat"]))
+    def under_any_id(self, data: st.DataObject, instance: str | None, ask: str) -> None:
+        name = data.draw(st.sampled_from(["nobody", *self.s.ids]))
+        getattr(self.s, ask)(name, group_instance_id=instance, reply_to=self.inbox(name))
+
+    @rule()
+    def everybody_heartbeats(self) -> None:
+        group = self.s.shard.group("g")
+        for member in list(group.members.values()) if group else ():
+            fields = {"group_instance_id": member.group_instance_id, "generation_id": group.generation_id}
+            self.s.heartbeat(self.s.name(member.member_id), **fields)
+
+    @rule(data=st.data(), some=st.lists(maybe_instances, min_size=1, max_size=3))
+    def leave_together(self, data: st.DataObject, some: list[str | None]) -> None:
+        who = st.sampled_from(["", "nobody", *self.s.ids])
+        entries = [(data.draw(who), instance) for instance in some]
+        self.s.leave(*(name if instance is None else f"{name}/{instance}" for name, instance in entries))
+
+    # -- an operator ---------------------------------------------------------------------------------------------------
+
+    @rule(data=st.data(), instance=maybe_instances)
+    def expel(self, data: st.DataObject, instance: str | None) -> None:
+        self.s.expel(data.draw(st.sampled_from(["", "nobody", *self.s.ids])), group_instance_id=instance)
+
+    @rule()
+    def rebalance(self) -> None:
+        self.s.rebalance(reason="why not")
+
+    @rule()
+    def delete(self) -> None:
+        self.s.delete()
+
+    @rule(topic=st.sampled_from("tuv"), partitions=st.lists(st.integers(0, 2), min_size=1, max_size=3))
+    def delete_offsets(self, topic: str, partitions: list[int]) -> None:
+        self.s.delete_offsets("admin", {topic: partitions})
+
+    @rule(states=st.sampled_from([(), ("stable",), ("Empty", "PreparingRebalance")]))
+    def list_groups(self, states: tuple[str, ...]) -> None:
+        self.s.list_groups(states=states)
+
+    # -- plans and leaving ---------------------------------------------------------------------------------------------
 
     @rule(name=names, off=off_by, owners=st.lists(names, max_size=3))
     def sync(self, name: str, off: int, owners: list[str]) -> None:
@@ -74,7 +160,8 @@ class Conversations(RuleBasedStateMachine):
     def everybody_joins(self) -> None:
         group = self.s.shard.group("g")
         for member in list(group.members.values()) if group else ():
-            self.s.join(self.s.name(member.member_id), protocols_as_they_are=member.protocols)
+            name = self.s.name(member.member_id)
+            self.s.join(name, protocols_as_they_are=member.protocols, reply_to=self.inbox(name))
 
     @rule(name=names, off=off_by)
     def heartbeat(self, name: str, off: int) -> None:

@@ -2,15 +2,17 @@
 
 import json
 from base64 import b64encode
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import msgspec
 import pytest
+from msgspec import inspect
 
 from coordinator import limits
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
-from coordinator.requests import JoinGroup, Request
+from coordinator.requests import JoinGroup, Received, Request
 from tests.coordinator.scenario import Scenario
 
 
@@ -53,6 +55,7 @@ BOUNDS = {
     # a bound                   what it is for, given a length
     "request id":              (limits.ID_CHARS_MAX,          lambda n: {**DESCRIBE, "request_id": "x" * n}),
     "inbox":                   (limits.ID_CHARS_MAX,          lambda n: {**DESCRIBE, "reply_to": "x" * n}),
+    "client id":               (limits.NAME_CHARS_MAX,        lambda n: {**DESCRIBE, "client_id": "x" * n}),
     "principal":               (limits.ID_CHARS_MAX,          lambda n: {**DESCRIBE, "principal": "x" * n}),
     "host":                    (limits.HOST_CHARS_MAX,        lambda n: {**DESCRIBE, "client_host": "x" * n}),
     "member id in a join":     (limits.ID_CHARS_MAX,          lambda n: {**JOIN, "member_id": "x" * n}),
@@ -98,6 +101,19 @@ BOUNDS = {
     "member id to expel":      (limits.ID_CHARS_MAX,          lambda n: {**EXPEL, "member_id": "x" * n}),
     "instance id to expel":    (limits.ID_CHARS_MAX,          lambda n: {**EXPEL, "group_instance_id": "x" * n}),
     "reason to expel":         (limits.REASON_CHARS_MAX,      lambda n: {**EXPEL, "reason": "x" * n}),
+    "name of a type":          (limits.NAME_CHARS_MAX,        lambda n: {**LIST, "types": ["x" * n]}),
+    "topic to fetch":          (limits.NAME_CHARS_MAX,
+                                lambda n: {**FETCH, "topics": [{"topic": "x" * n, "partitions": [0]}]}),
+    "topic to delete offsets of": (limits.NAME_CHARS_MAX,
+                                lambda n: {**FORGET, "topics": [{"topic": "x" * n, "partitions": [0]}]}),
+    "member id in a plan":     (limits.ID_CHARS_MAX,
+                                lambda n: {**SYNC, "assignments": [{"member_id": "x" * n}]}),
+    "member id in a leave":    (limits.ID_CHARS_MAX,          lambda n: {**LEAVE, "members": [{"member_id": "x" * n}]}),
+    "member id in a commit":   (limits.ID_CHARS_MAX,          lambda n: {**COMMIT, "member_id": "x" * n}),
+    "member id in a fetch":    (limits.ID_CHARS_MAX,          lambda n: {**FETCH, "member_id": "x" * n}),
+    "protocol type in a sync": (limits.NAME_CHARS_MAX,        lambda n: {**SYNC, "protocol_type": "x" * n}),
+    "protocol name in a sync": (limits.NAME_CHARS_MAX,        lambda n: {**SYNC, "protocol_name": "x" * n}),
+    "rebalance timeout, int32": (2**31 - 1,                   lambda n: {**JOIN, "rebalance_timeout_ms": n}),
     "generation, int32":       (2**31 - 1,                    lambda n: {**HEARTBEAT, "generation_id": n}),
     "session timeout, int32":  (2**31 - 1,                    lambda n: {**JOIN, "session_timeout_ms": n}),
 }  # fmt: skip
@@ -136,10 +152,19 @@ def test_half_a_surrogate_pair_is_no_text():
         msgspec.json.decode(half, type=Request)
 
 
-@pytest.mark.parametrize("ask", ["join", "heartbeat", "sync", "leave", "commit", "fetch", "describe"])
+ASKS = ["join", "heartbeat", "sync", "leave", "commit", "fetch", "describe"]
+ASKS += ["delete_offsets", "delete", "rebalance", "expel"]
+ARGUMENTS: dict[str, list[Any]] = {
+    "leave": ["c"],
+    "commit": ["c", {("t", 0): 1}],
+    "delete_offsets": ["c", {"t": [0]}],
+}
+
+
+@pytest.mark.parametrize("ask", ASKS)
 def test_a_group_id_has_a_length(ask: str):
     """S26, I22: 249 characters are served, one more is INVALID_GROUP_ID in every kind of request."""
-    arguments = {"leave": ["c"], "commit": ["c", {("t", 0): 1}]}.get(ask, ["c"])
+    arguments = ARGUMENTS.get(ask, ["c"])
     s = Scenario()
     s.group_id = "x" * (limits.GROUP_ID_CHARS_MAX + 1)
     getattr(s, ask)(*arguments).hears(ErrorCode.INVALID_GROUP_ID)
@@ -149,12 +174,12 @@ def test_a_group_id_has_a_length(ask: str):
     assert s.said.error != "INVALID_GROUP_ID"
 
 
-@pytest.mark.parametrize("ask", ["join", "heartbeat", "sync", "leave"])
+@pytest.mark.parametrize("ask", ["join", "heartbeat", "sync", "leave", "delete_offsets", "rebalance", "expel"])
 def test_a_group_must_have_a_name(ask: str):
     """S26; protocol.md 3.0 row 5."""
     s = Scenario()
     s.group_id = ""
-    getattr(s, ask)("c").hears(ErrorCode.INVALID_GROUP_ID)
+    getattr(s, ask)(*ARGUMENTS.get(ask, ["c"])).hears(ErrorCode.INVALID_GROUP_ID)
     assert s.shard.group_ids == ()
 
 
@@ -208,3 +233,98 @@ def test_defaults_are_kafkas():
     assert config.offsets_retention_ms == 7 * 24 * 3_600_000
     assert config.offset_metadata_max_bytes == 4_096
     assert JoinGroup.__struct_fields__[-2:] == ("require_known_member_id", "supports_skipping_assignment")
+
+
+# -- no field without a bound ------------------------------------------------------------------------------------------
+
+
+def unbounded(kind: Any, path: str) -> Iterator[str]:
+    """Name the parts of a request that may be as large as they like."""
+    match kind:
+        case inspect.StructType():
+            for field in kind.fields:
+                yield from unbounded(field.type, f"{path}.{field.name}")
+        case inspect.UnionType():
+            for one in kind.types:
+                yield from unbounded(one, path)
+        case inspect.VarTupleType() | inspect.ListType():
+            if kind.max_length is None:
+                yield path
+            yield from unbounded(kind.item_type, path)
+        case inspect.StrType() | inspect.BytesType():
+            if kind.max_length is None:
+                yield path
+        case inspect.IntType():
+            if kind.ge is None or kind.le is None:
+                yield path
+        case inspect.BoolType() | inspect.NoneType():
+            pass
+        case _:
+            yield f"{path} is of an unknown kind"
+
+
+@pytest.mark.parametrize("kind", get_args(Request), ids=lambda kind: kind.__struct_config__.tag)
+def test_every_field_of_every_request_has_a_bound(kind: type):
+    """I22: all but the group id, whose length is answered with INVALID_GROUP_ID instead of INVALID_REQUEST."""
+    assert set(unbounded(inspect.type_info(kind), "")) == {".group_id"}
+
+
+@pytest.mark.parametrize(("name", "most"), [("session_timeout_ms", 2**31), ("rebalance_timeout_ms", 2**31)])
+def test_numbers_have_a_lower_bound_too(name: str, most: int):
+    """I22."""
+    parse({**JOIN, name: -most})
+    with pytest.raises(msgspec.ValidationError):
+        parse({**JOIN, name: -most - 1})
+
+
+# -- what an operator may choose ---------------------------------------------------------------------------------------
+
+
+def test_a_newcomers_join_is_given_up_at_its_bound():
+    """protocol.md 4.5: 300000 ms by default, while the others do not rejoin."""
+    s = Scenario.stable("c1", session_timeout_ms=1_000_000, rebalance_timeout_ms=1_000_000).join("c2")
+    s.until(299_999).is_("PreparingRebalance", members="c1 c2").is_parked()
+    s.until(300_000).is_("PreparingRebalance", members="c1").hears(ErrorCode.UNKNOWN_MEMBER_ID, member_id="")
+
+
+def test_offsets_are_kept_for_kafkas_seven_days():
+    """protocol.md 1.4, 4.6."""
+    week_ms = 7 * 24 * 3_600_000
+    s = Scenario().commit_from_outside("tool", {("t", 0): 1}).until(week_ms - 1).is_("Empty")
+    s.until(week_ms).is_gone()
+
+
+def test_an_empty_group_is_kept_for_ten_minutes():
+    """protocol.md 4.6."""
+    s = Scenario().join("c", require_known_member_id=True).until(599_999).is_("Empty")
+    s.until(600_000).is_gone()
+
+
+@pytest.mark.parametrize("phase", ["PreparingRebalance", "CompletingRebalance", "Stable"])
+@pytest.mark.parametrize("instance", [None, "i"], ids=["dynamic", "static"])
+def test_a_group_holds_as_many_as_it_may(phase: str, instance: str | None):
+    """protocol.md 3.2.3, S60: the last one that fits is in, one more is not, under an instance id or none."""
+    s = Scenario(delay_ms=3_000, group_max_size=2)
+    for name in ("c1", "c2"):
+        s.join(name, group_instance_id=instance and f"{instance}-{name}").is_parked()
+    if phase != "PreparingRebalance":
+        s.until(6_000)
+    if phase == "Stable":
+        s.sync("c1")
+    s.is_(phase, members="c1 c2")
+    s.join("c3", group_instance_id=instance and f"{instance}-c3").hears(ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+
+# -- what a shard remembers of forgotten groups ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("at_ms", "generation"), [(limits.GRAVE_MS - 1, 3), (limits.GRAVE_MS, 1)])
+def test_so_long_a_forgotten_group_is_remembered(at_ms: int, generation: int):
+    """I2, I22: GRAVE_MS, and a millisecond less."""
+    s = Scenario.stable("c1").leave("c1").delete().is_gone()
+    shard = s.new_shard(s.shard.to_bytes())
+    join = s.last_request("c1", JoinGroup)
+    shard.step([Received(99, at_ms, join)], at_ms)
+    founded = shard.group("g")
+    assert founded is not None
+    assert founded.generation_id == generation

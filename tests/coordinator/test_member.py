@@ -640,3 +640,58 @@ def test_a_leave_that_is_answered_is_over() -> None:
     request = only(LeaveGroup, alone.member.leave("consumer closed", 0))
     assert request.members[0].reason == "consumer closed"
     assert alone.hears(LeaveGroupAnswer(request_id=request.request_id)) == [Left()]
+
+
+def test_nobody_hears_of_a_commit_or_a_fetch_that_was_given_up() -> None:
+    alone = Alone()
+    commit = alone.committing()
+    _, (fetch,) = alone.member.fetch(None, alone.now_ms)
+    for asked, answer in ((commit, OffsetCommitAnswer), (fetch, OffsetFetchAnswer)):
+        alone.member.give_up(asked.request_id)
+        assert alone.hears(answer(request_id=asked.request_id)) == []
+
+
+def test_a_plan_for_another_protocol_is_refused() -> None:
+    """Protocol.md 6.1: what the sync names must be what the join named."""
+    alone = Alone()
+    answer = SyncGroupAnswer(request_id=alone.syncing().request_id, protocol_type="work", protocol_name="dice")
+    assert Failed(23, "INCONSISTENT_GROUP_PROTOCOL", "the plan is for ('work', 'dice')") in alone.hears(answer)
+
+
+def test_one_partition_that_may_be_tried_again_has_the_whole_commit_tried_again() -> None:
+    """Protocol.md 6.2: under a new id, after a backoff; its owner hears of the last try alone."""
+    alone = Alone()
+    first = alone.committing()
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    partition = CommittedPartition("t", 0, error.name, error.number)
+    assert alone.hears(OffsetCommitAnswer(request_id=first.request_id, partitions=(partition,))) == []
+    second = only(OffsetCommit, alone.passes(200))
+    assert (second.offsets, second.request_id != first.request_id) == (first.offsets, True)
+    ended = only(CommitEnded, alone.hears(OffsetCommitAnswer(request_id=second.request_id)))
+    assert (ended.ticket, ended.code) == (first.request_id, 0)
+
+
+def test_a_fetch_that_is_refused_for_good_ends_with_its_error() -> None:
+    alone = Alone()
+    asked = alone.fetching()
+    assert alone.refused(asked, ErrorCode.INVALID_GROUP_ID) == [FetchEnded(asked.request_id, 24, "INVALID_GROUP_ID")]
+
+
+def test_a_commit_that_a_rebalance_has_overtaken_ends_with_that() -> None:
+    """Protocol.md 6.2: refused for its generation, while the next one is being joined."""
+    alone = Alone()
+    asked = alone.committing()
+    for again in (alone.stable, alone.joining):
+        alone.member.request_rejoin("for the test")
+        again()
+    assert alone.refused(asked, ErrorCode.ILLEGAL_GENERATION) == [
+        CommitEnded(asked.request_id, 27, "REBALANCE_IN_PROGRESS")
+    ]
+
+
+def test_a_leave_that_is_refused_is_over_too() -> None:
+    """Protocol.md 6.4: who goes does not come back to argue."""
+    alone = Alone().stable()
+    request = only(LeaveGroup, alone.member.leave("consumer closed", 0))
+    answer = LeaveGroupAnswer(request_id=request.request_id, error="COORDINATOR_NOT_AVAILABLE", code=15)
+    assert alone.hears(answer) == [Left()]

@@ -13,14 +13,18 @@ from tests.coordinator.scenario import SECRET, Scenario
 # -- whose group it is -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ask", ["join", "sync", "heartbeat", "leave", "commit", "fetch", "describe"])
+ASKS = ["join", "sync", "heartbeat", "leave", "commit", "fetch", "describe"]
+ASKS += ["delete_offsets", "delete", "rebalance", "expel"]
+
+
+@pytest.mark.parametrize("ask", ASKS)
 def test_a_group_of_another_shard_is_told_where_to_go(ask: str):
     """S17, design.md 1: NOT_COORDINATOR, with the right partition in words, and nothing is made."""
     s = Scenario()
     home = shard_of("g", 16)
     s.shard = s._living = Shard((home + 1) % 16, 16, SECRET, s.config)
     s.new_shard = lambda state=None: Shard((home + 1) % 16, 16, SECRET, s.config, state)
-    getattr(s, ask)(*{"commit": ["c", {("t", 0): 1}]}.get(ask, ["c"])).hears(
+    getattr(s, ask)(*{"commit": ["c", {("t", 0): 1}], "delete_offsets": ["c", {"t": [0]}]}.get(ask, ["c"])).hears(
         ErrorCode.NOT_COORDINATOR, error_message=f"this group's requests belong in partition {home}"
     )
     assert s.shard.group_ids == ()

@@ -33,7 +33,7 @@ def test_the_protocol_that_all_offer_and_most_prefer(offers: list[tuple[str, ...
     assert s.group.protocol_name == chosen
 
 
-@pytest.mark.parametrize(("one", "other"), permutations(BUILT_IN, 2))
+@pytest.mark.parametrize(("one", "other"), [*permutations(BUILT_IN, 2)])
 def test_ties_fall_as_java_would_order_the_names(one: str, other: str):
     """S129: protocol.md 2.2, sticky < range < roundrobin < cooperative-sticky; who asks first does not matter."""
     s = Scenario(delay_ms=3_000)

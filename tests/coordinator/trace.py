@@ -16,7 +16,7 @@ and its member; `c1#2` is the second id that client c1 was given. Commands, with
                         instance= skips=no (before JoinGroup v9, which may tell a leader to skip the plan)
     sync NAME           plan NAME=0,1 NAME=u-0 NAME=none NAME=hex:00ff; generation= type= protocol= id= instance=
     heartbeat NAME      generation= id= instance=
-    leave NAME...       reason= instance=
+    leave NAME...       reason= instance=; NAME/INSTANCE and /INSTANCE name each its own
     remove INSTANCE...  as administrators do, by instance ids alone; reason=
     commit NAME t-0=5   generation= metadata= retention= epoch= id= instance=
     commit outside t-0=5      as tools do: no member, no generation
@@ -31,7 +31,8 @@ and its member; `c1#2` is the second id that client c1 was given. Commands, with
     sessions            tell until when the members may be silent
     away, back MS       the coordinator is away: requests wait in the log, until one batch takes them all at MS
 
-`group=h` sends a request to another group than g. A new kind of request is a new function in `COMMANDS`.
+`group=h` sends a request to another group than g; `inbox=x` has its reply go elsewhere than to the client's own inbox,
+as another process would. A new kind of request is a new function in `COMMANDS`.
 """
 
 import shlex
@@ -148,7 +149,8 @@ class Player:
 
 def _fields(options: Options, **names: tuple[str, Callable[[str], Any]]) -> dict[str, Any]:
     """Turn the options that are there into fields of a request; refuse unknown ones."""
-    known = {"group": ("group_id", str), "id": ("member_id", str), "generation": ("generation_id", int), **names}
+    everywhere = {"group": ("group_id", str), "inbox": ("reply_to", str)}
+    known = {**everywhere, "id": ("member_id", str), "generation": ("generation_id", int), **names}
     return {known[option][0]: known[option][1](value) for option, value in options.items()}
 
 
@@ -194,7 +196,7 @@ def _join(player: Player, arguments: list[str], options: Options) -> None:
 
 
 def _sync(player: Player, arguments: list[str], options: Options) -> None:
-    own = ("group", "id", "generation", "type", "protocol", "instance")
+    own = ("group", "inbox", "id", "generation", "type", "protocol", "instance")
     plan = {
         who: bytes.fromhex(what[4:]) if what.startswith("hex:") else assignment(_partitions(what))
         for who, what in options.items()

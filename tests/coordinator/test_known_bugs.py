@@ -1,0 +1,480 @@
+"""Real bugs of this field, put into the core on purpose: each must be seen by the checker that is named for it.
+
+promises.md, section 4. A seed is a story, and the bug as a small change to the core. Without the bug the story passes;
+with it the named checker of `invariants` raises, or the story's own expectations do. So the checkers are checked; for
+those that no bug of the list is for, some are made up at the end.
+
+Not the core's, and so not here: etcd #14370 (an acknowledged write lost in a crash) is the checkpoint's, F8.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from coordinator import answers, checks, codec, leaving, member, membership, offsets, rebalance
+from coordinator import shard as shard_module
+from coordinator.effects import CommitEnded
+from coordinator.errors import ErrorCode
+from coordinator.group import NEVER_MS, Group, Offset, Session, Vitals
+from coordinator.outputs import HeartbeatAnswer, JoinedMember, MemberFenced, Output, Published, Reply
+from coordinator.phases import Phase
+from coordinator.requests import JoinGroup, OffsetCommit, OffsetToCommit, SyncGroup
+from coordinator.shard import Shard
+from tests.coordinator.scenario import Scenario
+from tests.coordinator.test_member import Alone
+
+STORY = "the story"
+
+
+class Seed(NamedTuple):
+    """A bug.
+
+    Args:
+        story: What is said, and what must be heard.
+        bug: Puts the bug into the core.
+        seen_by: The checker that catches it, or the story itself.
+    """
+
+    story: Callable[[], Any]
+    bug: Callable[[pytest.MonkeyPatch], None]
+    seen_by: str
+
+
+SEEDS: dict[str, Seed] = {}
+
+
+def seed(name: str, bug: Callable[[pytest.MonkeyPatch], None], seen_by: str) -> Callable[[Callable[[], Any]], None]:
+    """Keep a story as the seed of a bug."""
+
+    def keep(story: Callable[[], Any]) -> None:
+        SEEDS[name] = Seed(story, bug, seen_by)
+
+    return keep
+
+
+# -- requests that replace each other ----------------------------------------------------------------------------------
+
+
+def _forgets_superseded_joins(patch: pytest.MonkeyPatch) -> None:
+    def park(group: Group, joining: Any, asked: Any) -> Iterator[Output]:
+        group.joins_parked += joining.awaiting_join is None
+        joining.awaiting_join = asked
+        yield from ()
+
+    patch.setattr(membership, "_park_join", park)
+
+
+@seed("KAFKA-20938, joins", _forgets_superseded_joins, "EachRequestIsAnsweredOnce")
+def _joins_twice() -> None:
+    """A retried join replaces the parked one, which is never answered."""
+    s = Scenario.stable("c1", "c2").join("c1").is_parked().join("c1").is_parked().join("c2")
+    s.is_("CompletingRebalance", generation=3)
+
+
+def _forgets_superseded_syncs(patch: pytest.MonkeyPatch) -> None:
+    def park(group: Group, syncing: Any, request: SyncGroup) -> Iterator[Output]:
+        syncing.awaiting_sync = membership.Parked(request.request_id, request.reply_to)
+        group.settle_sync(syncing)
+        yield from ()
+
+    patch.setattr(membership, "_park_sync", park)
+
+
+@seed("KAFKA-20938, syncs", _forgets_superseded_syncs, "EachRequestIsAnsweredOnce")
+def _syncs_twice() -> None:
+    """The same of a retried sync."""
+    Scenario.joined("c1", "c2").sync("c2").is_parked().sync("c2").is_parked().sync("c1").is_("Stable")
+
+
+def _forgets_who_made_a_static_member(patch: pytest.MonkeyPatch) -> None:
+    make = membership._member
+
+    def forgetful(request: JoinGroup, member_id: str) -> Any:
+        made = make(request, member_id)
+        made.made_by = None
+        return made
+
+    patch.setattr(membership, "_member", forgetful)
+
+
+@seed("KAFKA-20985, repeats", _forgets_who_made_a_static_member, STORY)
+def _is_delivered_twice() -> None:
+    """A static member is fenced by its own join, which the log holds twice."""
+    s = Scenario(delay_ms=3_000).join("c1", group_instance_id="i1")
+    s.send("c1", s.last_request("c1", JoinGroup)).is_parked()
+    s.until(3_000).hears(ErrorCode.NONE, member_id=s.ids["c1"])
+    s.sync("c1", group_instance_id="i1").hears(ErrorCode.NONE)
+    s.send("c1", s.last_request("c1", JoinGroup)).heartbeat("c1", group_instance_id="i1").hears(ErrorCode.NONE)
+
+
+def _fences_whoever_is_parked(patch: pytest.MonkeyPatch) -> None:
+    def fence(old: Any, asked: Any) -> Iterator[Output]:
+        if old.awaiting_join:
+            yield membership.refuse_join(old.awaiting_join, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
+        elif old.awaiting_sync:
+            yield membership.refuse_sync(old.awaiting_sync, ErrorCode.FENCED_INSTANCE_ID)
+
+    patch.setattr(membership, "_fence", fence)
+
+
+@seed("KAFKA-20985, abandoned joins", _fences_whoever_is_parked, STORY)
+def _loses_patience_in_a_stall() -> None:
+    """After a stall of 15 s the abandoned join is heard first, then the new one: to the same process, no fence."""
+    s = Scenario(delay_ms=3_000).away().join("c1", group_instance_id="i1")
+    abandoned = s.latest_request_id
+    s.at(10_000).join("c1", group_instance_id="i1").back(15_000).is_parked()
+    assert [answer.error for answer in s.answers[abandoned]] == ["REBALANCE_IN_PROGRESS"]
+    s.until(30_000).hears(ErrorCode.NONE)
+
+
+def _keeps_the_generation_of_a_restarted_member(patch: pytest.MonkeyPatch) -> None:
+    replace = membership._replace
+
+    def in_place(
+        group: Group, old: Any, request: Any, asked: Any, now_ms: int, config: Any, member_id: str
+    ) -> Iterator[Output]:
+        if group.phase is not Phase.COMPLETING:
+            yield from replace(group, old, request, asked, now_ms, config, member_id)
+            return
+        new = membership._member(request, member_id)
+        new.is_new = False
+        group.replace(old, new, Session(group.vitals.wait(now_ms, 10_000), 10_000))
+        yield from membership._fence(old, asked)
+        replaced_by = {"replaced_by": member_id, "replaced_by_client_id": "c2", "replaced_by_client_host": ""}
+        yield membership.member_event(MemberFenced, group, old, now_ms, **replaced_by)
+        yield Reply(asked.reply_to, membership.joined(group, new, request.request_id))
+
+    patch.setattr(membership, "_replace", in_place)
+
+
+@seed("KAFKA-9801", _keeps_the_generation_of_a_restarted_member, STORY)
+def _restarts_while_the_plan_is_made() -> None:
+    """A static member restarts in CompletingRebalance; the plan is for its old id, and the new one owns nothing."""
+    s = Scenario().join("c1").join("c2", group_instance_id="i2").join("c1").is_("CompletingRebalance")
+    s.join("c2", member_id="", group_instance_id="i2", reply_to="another inbox")
+    s.sync("c1", plan={"c1": {"t": [0]}, "c2": {"t": [1]}})
+    if s.said.error == "REBALANCE_IN_PROGRESS":
+        s.join("c1").sync("c1", plan={"c1": {"t": [0]}, "c2#2": {"t": [1]}})
+    s.sync("c2#2", group_instance_id="i2").hears(ErrorCode.NONE)
+    assert s.said.assignment, "owns what was planned for its instance id"
+
+
+def _adds_newcomers_at_once(patch: pytest.MonkeyPatch) -> None:
+    join = membership.join
+
+    def without_asking(group: Any, request: JoinGroup, *rest: Any) -> Iterator[Output]:
+        return join(group, msgspec.structs.replace(request, require_known_member_id=False), *rest)
+
+    patch.setattr(membership, "join", without_asking)
+
+
+@seed("KIP-394", _adds_newcomers_at_once, STORY)
+def _loses_the_reply_to_its_first_join() -> None:
+    """A join that is retried without a member id leaks phantom members, for which every round waits."""
+    s = Scenario.stable("c1", session_timeout_ms=30_000)
+    for _ in range(3):
+        s.join("c2", member_id="", require_known_member_id=True)
+    s.join("c2").join("c1", session_timeout_ms=30_000).until(10_000)
+    s.is_("CompletingRebalance", generation=2, members="c1 c2")
+
+
+# -- commits -----------------------------------------------------------------------------------------------------------
+
+
+def _lets_anybody_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(checks.OF_THE_GROUP, OffsetCommit, ())
+
+
+@seed("librdkafka #2631", _lets_anybody_commit, "TheGoneStayOut")
+def _commits_after_it_was_expelled() -> None:
+    """An expelled member keeps consuming, and committing, for three days."""
+    s = Scenario.stable("c1", "c2").at(9_000).heartbeat("c1").until(10_000)
+    for day in (1, 2, 3):
+        s.at(day * 3_600_000 * 24).commit("c2", {("t", 1): day})
+
+
+def _judges_commits_by_the_member_alone(patch: pytest.MonkeyPatch) -> None:
+    lenient = checks._unless_from_outside(*checks._of_vitals(checks.is_a_member), checks.commits_are_taken)
+    patch.setitem(checks.OF_THE_GROUP, OffsetCommit, lenient)
+
+
+@seed("Iceberg connect #17551", _judges_commits_by_the_member_alone, STORY)
+def _commits_for_an_earlier_generation() -> None:
+    """A zombie's commit, from before a rebalance, rewinds what the new owner has committed."""
+    s = Scenario.stable("c1", "c2").join("c1").join("c2").sync("c1", plan={"c1": {"t": [0, 1]}}).sync("c2")
+    s.commit("c1", {("t", 1): 50}).hears(ErrorCode.NONE)
+    s.commit("c2", {("t", 1): 5}, generation_id=2).fetch("c1", {"t": [1]})
+    assert [f.offset for f in s.said.partitions] == [50]
+
+
+def _reads_what_is_a_moment_old(patch: pytest.MonkeyPatch) -> None:
+    fetch = offsets.fetch
+
+    def lagging(group: Group | None, request: Any) -> Reply:
+        if group:
+            known = group.offsets
+            seen = {
+                t: {p: o for p, o in ps.items() if o.commit_timestamp_ms < group.vitals.now_ms}
+                for t, ps in known.items()
+            }
+            group = msgspec.structs.replace(group, offsets=seen)
+        return fetch(group, request)
+
+    patch.setattr(offsets, "fetch", lagging)
+
+
+@seed("SeaweedFS, a fetch right after a commit", _reads_what_is_a_moment_old, "CommitsAreKept")
+def _reads_its_own_commit() -> None:
+    """An offset fetch right after a commit says -1, and consumers start again at 0."""
+    s = Scenario.stable("c1").commit("c1", {("t", 0): 5}).fetch("c1", {"t": [0]})
+    assert [f.offset for f in s.said.partitions] == [5]
+
+
+def _commits_whatever_its_state(patch: pytest.MonkeyPatch) -> None:
+    def commit(self: Any, asked: tuple[OffsetToCommit, ...], now_ms: int) -> tuple[str, list[Any]]:
+        ticket = self._next_id()
+        ids = {"generation_id": self.generation_id, "member_id": self.member_id}
+        return ticket, self._call(OffsetCommit(**self._asked(ticket), **ids, offsets=asked), now_ms)
+
+    patch.setattr(member.Member, "commit", commit)
+
+
+@seed("librdkafka #5585", _commits_whatever_its_state, STORY)
+def _commits_for_an_assignment_that_it_lost() -> None:
+    """A client sends a commit for an assignment that it has already lost."""
+    alone = Alone()
+    beat = alone.beating()
+    lost = HeartbeatAnswer(request_id=beat.request_id, error="UNKNOWN_MEMBER_ID", code=25)
+    alone.hears(lost)
+    ticket, todos = alone.member.commit((OffsetToCommit("t", 0, 1),), alone.now_ms)
+    assert todos == [CommitEnded(ticket, 25, "UNKNOWN_MEMBER_ID")]
+
+
+# -- state that is read back -------------------------------------------------------------------------------------------
+
+
+def _on_reading(patch: pytest.MonkeyPatch, change: Callable[[Group], None]) -> None:
+    """Change every group while its shard is read back from bytes, and only then."""
+    read = codec.decode_shard
+
+    def otherwise(data: bytes) -> codec.Kept:
+        kept = read(data)
+        for group_id, stored in kept.groups.items():
+            group = codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals))
+            change(group)
+            rest, vitals = codec.encode_rest(group), codec.encode_vitals(group.vitals)
+            kept.groups[group_id] = msgspec.structs.replace(stored, rest=rest, vitals=vitals)
+        return kept
+
+    patch.setattr(codec, "decode_shard", otherwise)
+
+
+def _resolves_keys_otherwise_when_replayed(patch: pytest.MonkeyPatch) -> None:
+    def by_partition_alone(group: Group) -> None:
+        latest: dict[int, Offset] = {p: offset for _, p, offset in group.all_offsets()}
+        group.offsets = {t: {p: latest[p] for p in partitions} for t, partitions in group.offsets.items()}
+
+    _on_reading(patch, by_partition_alone)
+
+
+@seed("Redpanda #31483", _resolves_keys_otherwise_when_replayed, "Scenario")
+def _restarts_between_two_fetches() -> None:
+    """Live state and a replay of the log resolve one key differently: committed offsets change with a restart."""
+    s = Scenario.stable("c1").commit("c1", {("t", 0): 5, ("u", 0): 7}).fetch("c1")
+    assert [(f.topic, f.offset) for f in s.said.partitions] == [("t", 5), ("u", 7)]
+
+
+def _counts_retention_from_the_reload(patch: pytest.MonkeyPatch) -> None:
+    def forget_when_it_emptied(group: Group) -> None:
+        group.since_ms = 0
+
+    _on_reading(patch, forget_when_it_emptied)
+
+
+@seed("KAFKA-8069", _counts_retention_from_the_reload, "Scenario")
+def _is_read_back_while_empty() -> None:
+    """Offsets expire early after a reload, which has forgotten since when the group is Empty."""
+    s = Scenario.stable("c1", session_timeout_ms=100_000, offsets_retention_ms=60_000).commit("c1", {("t", 0): 5})
+    s.at(50_000).leave("c1").at(70_000).commit_from_outside("tool", {("u", 0): 1}).fetch("tool")
+    assert [f.topic for f in s.said.partitions] == ["t", "u"]
+    s.until(109_999).fetch("tool")
+    assert [f.topic for f in s.said.partitions] == ["t", "u"]
+    s.until(110_000).is_gone()
+
+
+# -- waits and tables --------------------------------------------------------------------------------------------------
+
+
+def _waits_for_joins_for_ever(patch: pytest.MonkeyPatch) -> None:
+    prepare = rebalance.prepare
+
+    def without_a_deadline(group: Group, *rest: Any) -> Iterator[Output]:
+        yield from prepare(group, *rest)
+        if group.phase is Phase.PREPARING:
+            group.vitals.joins_ms = NEVER_MS
+
+    for module in (rebalance, leaving):
+        patch.setattr(module, "prepare", without_a_deadline)
+
+
+@seed("Redpanda #3300", _waits_for_joins_for_ever, "NothingWaitsForEver")
+def _all_members_vanish_in_a_rebalance() -> None:
+    """A group is stuck in PreparingRebalance after its members vanished: one is parked, so its session stands still."""
+    s = Scenario.stable("c1", "c2").join("c1").is_parked().until(10_000).is_("CompletingRebalance", members="c1")
+    s.until(60_000).is_("Empty")
+
+
+def _joins_keys_to_strings(patch: pytest.MonkeyPatch) -> None:
+    # Joined by hyphens, and taken apart again at the first one.
+    store = offsets._store
+
+    def joined(*arguments: Any) -> Published:
+        published = store(*arguments)
+        kind, group_id, topic, partition = published.key
+        return msgspec.structs.replace(published, key=(kind, group_id, f"{topic}-{partition}".split("-")[0], partition))
+
+    patch.setattr(offsets, "_store", joined)
+
+
+@seed("Kafka's joined timer keys", _joins_keys_to_strings, "CommitsAreKept")
+def _names_that_look_alike() -> None:
+    """`a` + `-` + `b-c` is `a-b` + `-` + `c`: keys that are joined strings meet. Ours are tuples, here of offsets."""
+    s = Scenario().commit_from_outside("tool", {("t", 0): 1, ("t-0", 0): 2, ("t-0-0", 0): 3}).fetch("tool")
+    assert [(f.topic, f.offset) for f in s.said.partitions] == [("t", 1), ("t-0", 2), ("t-0-0", 3)]
+    assert len({published.key for published in s.published()}) == 4
+
+
+def _does_as_the_comment_says(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(answers.HEARTBEAT, Phase.COMPLETING, ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+@seed("Kafka's comments on heartbeats", _does_as_the_comment_says, STORY)
+def _heartbeats_while_the_plan_is_awaited() -> None:
+    """The comment says REBALANCE_IN_PROGRESS in CompletingRebalance, the code NONE. A table that runs says it once."""
+    Scenario.joined("c1", "c2").heartbeat("c2").hears(ErrorCode.NONE)
+
+
+# -- checkers that no bug above is for ---------------------------------------------------------------------------------
+
+
+def _forgets_what_it_forgot(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(shard_module, "GRAVES_MAX", 0)
+
+
+@seed("a group that comes back counts from 1", _forgets_what_it_forgot, "GenerationsGrow")
+def _comes_back_after_it_was_deleted() -> None:
+    """As in Kafka itself, where a zombie of the first life may then commit in the second (I2)."""
+    Scenario.stable("c1").leave("c1").delete().join("c1", member_id="").is_("CompletingRebalance", generation=3)
+
+
+def _loses_count_of_parked_joins(patch: pytest.MonkeyPatch) -> None:
+    take_out = Group._take_out
+
+    def without_counting(self: Group, leaving: Any) -> None:
+        parked = self.joins_parked
+        take_out(self, leaving)
+        self.joins_parked = parked
+
+    patch.setattr(Group, "_take_out", without_counting)
+
+
+@seed("a round ends without one who left", _loses_count_of_parked_joins, "PhasesAreLegal")
+def _leaves_while_its_join_is_parked() -> None:
+    """What is counted beside the members must agree with them (I3)."""
+    Scenario.stable("c1", "c2").join("c3").leave("c3").join("c1").is_("PreparingRebalance")
+
+
+def _tells_everybody_who_is_in(patch: pytest.MonkeyPatch) -> None:
+    joined = rebalance.joined
+
+    def openly(group: Group, joining: Any, request_id: str) -> Any:
+        answer = joined(group, joining, request_id)
+        everyone = (JoinedMember(joining.member_id, None, b""),)
+        return msgspec.structs.replace(answer, members=answer.members or everyone)
+
+    patch.setattr(rebalance, "joined", openly)
+
+
+@seed("followers hear who is in", _tells_everybody_who_is_in, "GenerationsAreAgreed")
+def _follows() -> None:
+    """Ids are bearer tokens: only the leader needs them (I4)."""
+    Scenario.stable("c1", "c2")
+
+
+def _answers_the_wrong_inbox(patch: pytest.MonkeyPatch) -> None:
+    refuse_join = membership.refuse_join
+
+    def astray(parked: Any, error: ErrorCode, member_id: str = "") -> Reply:
+        return msgspec.structs.replace(refuse_join(parked, error, member_id), to="c2's inbox")
+
+    patch.setattr(membership, "refuse_join", astray)
+
+
+@seed("a reply goes astray", _answers_the_wrong_inbox, "RepliesFitTheirRequests")
+def _asks_from_another_inbox() -> None:
+    """A reply goes to where its request came from, whoever asks next (I5)."""
+    Scenario.stable("c1", "c2").join("c1", reply_to="old inbox").join("c1", reply_to="new inbox")
+
+
+def _skips_a_version(patch: pytest.MonkeyPatch) -> None:
+    next_version = Group.next_version
+    patch.setattr(Group, "next_version", lambda self: max(next_version(self), next_version(self)))
+
+
+@seed("a version is skipped", _skips_a_version, "VersionsHaveNoGap")
+def _publishes() -> None:
+    """A reader takes a gap for a loss (I8)."""
+    Scenario.stable("c1")
+
+
+def _ends_sessions_early(patch: pytest.MonkeyPatch) -> None:
+    wait = Vitals.wait
+    patch.setattr(Vitals, "wait", lambda self, now_ms, wait_ms: wait(self, now_ms, wait_ms * 9 // 10))
+
+
+@seed("sessions are rounded down", _ends_sessions_early, "SessionsAreKept")
+def _falls_silent() -> None:
+    """A session promise is one-sided: never early (I10)."""
+    s = Scenario.stable("c1", "c2").at(5_000).heartbeat("c1").heartbeat("c2").at(9_000).heartbeat("c1")
+    s.until(14_999).is_("Stable").until(15_000).is_("PreparingRebalance", members="c1")
+
+
+def _believes_the_log(patch: pytest.MonkeyPatch) -> None:
+    handle = Shard._handle
+
+    def at_its_own_time(self: Shard, group: Any, received: Any, request: Any, at_ms: int) -> Iterator[Output]:
+        if group:
+            group.vitals.now_ms = received.at_ms
+        return handle(self, group, received, request, received.at_ms)
+
+    patch.setattr(Shard, "_handle", at_its_own_time)
+
+
+@seed("a broker's clock goes back", _believes_the_log, "TimeNeverGoesBack")
+def _is_stamped_earlier() -> None:
+    """A group's time never goes back, whatever the log says (I12)."""
+    s = Scenario.stable("c1").at(5_000).join("c2").at(1_000).join("c1")
+    assert s.group.since_ms == 5_000
+
+
+# -- the test ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_the_story_of_a_bug_passes(name: str):
+    """Today, without the bug."""
+    SEEDS[name].story()
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_the_bug_is_seen(name: str, monkeypatch: pytest.MonkeyPatch):
+    """By the checker that is named: whoever breaks the core so is told by that one."""
+    story, bug, seen_by = SEEDS[name]
+    bug(monkeypatch)
+    with pytest.raises(AssertionError) as raised:
+        story()
+    last = raised.traceback[-1]
+    is_expectation = last.name in (story.__name__, "hears", "is_", "is_parked", "is_gone", "said")
+    assert (STORY if is_expectation else type(last.frame.f_locals.get("self")).__name__) == seen_by
