@@ -133,6 +133,7 @@ class Teller:
         return "" if a.code else f"member={self.s.name(a.member_id)}"
 
     def _committed(self, a: out.OffsetCommitAnswer | out.OffsetDeleteAnswer) -> str:
+        assert all(ErrorCode[p.error].number == p.code for p in a.partitions)
         return " ".join(f"{place(p.topic, p.partition)}={p.error}" for p in a.partitions)
 
     def _fetched(self, a: out.OffsetFetchAnswer) -> str:

@@ -143,6 +143,9 @@ def test_an_expelled_member_is_unknown_from_the_very_next_call_on():
     s.commit("c2", {("t", 1): 5})
     assert [p.error for p in s.said.partitions] == ["UNKNOWN_MEMBER_ID"]
     s.join("c2", member_id="").is_parked()
+    started = s.events(RebalanceStarted)[-1]
+    named = started.cause, started.member_id, started.client_id, started.client_host, started.reason
+    assert named == ("operator", s.ids["c2"], "admin", "/admin.example", "test")
 
 
 def test_an_operators_rebalance_names_the_operator():

@@ -149,3 +149,10 @@ def test_a_generation_that_follows_at_once_on_another_is_published():
     s = Scenario.joined("c1").join("c1", topics=["u"]).hears(ErrorCode.NONE, generation_id=2)
     latest = s.published()[-1].record
     assert (latest.state, latest.generation_id, latest.subscribed_topics) == (Phase.COMPLETING, 2, ("u",))
+
+
+def test_what_others_than_consumers_subscribe_to_is_not_known_when_they_are_gone_either():
+    """S33: no topics for consumers without members, and no answer for those that share out something else."""
+    s = Scenario.stable("c1").leave("c1").describe().hears(ErrorCode.NONE, subscribed_topics=())
+    s = Scenario().join("c1", protocol_type="connect").sync("c1").leave("c1").describe()
+    s.hears(ErrorCode.NONE, subscribed_topics=None)

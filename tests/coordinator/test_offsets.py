@@ -295,3 +295,11 @@ def test_one_group_may_have_a_retention_of_its_own():
     assert s.shard.group_ids == ("short", "long")
     s.until(1_000)
     assert s.shard.group_ids == ("long",)
+
+
+def test_metadata_is_measured_as_java_does():
+    """protocol.md 1.4: in UTF-16 units; the last character that takes one of them is U+FFFF."""
+    s = Scenario(offset_metadata_max_bytes=1)
+    for text, error in {"\uffff": "NONE", "\U00010000": "OFFSET_METADATA_TOO_LARGE"}.items():
+        s.commit_from_outside("tool", {("t", 0): 1}, metadata=text)
+        assert [p.error for p in s.said.partitions] == [error]

@@ -188,3 +188,32 @@ def test_notices_go_to_where_a_member_was_heard_of_last():
     s.rebalance()
     notices = {output.to for output in s.latest if isinstance(output, Reply) and output.answer.request_id is None}
     assert notices == {"ana's inbox", "new inbox"}
+
+
+# -- what is told of a restart -----------------------------------------------------------------------------------------
+
+
+def test_who_has_come_and_why_is_told():
+    """S28, S44: where the new process runs, and its own reason for the rebalance that it brings about."""
+    s = static("ana", "bo")
+    restart(s, "bo", client_host="/10.0.0.7", protocols=["sticky", "range"], reason="new version")
+    (fenced,) = s.events(MemberFenced)
+    assert (fenced.client_host, fenced.replaced_by_client_host) == ("/bo.example", "/10.0.0.7")
+    s.is_("Stable")
+    restart(s.join("ana"), "bo", reason="rollback")
+    assert s.events(RebalanceStarted)[-1].reason is None, "it came into a round that had begun"
+    s = Scenario.joined("ana").join("bo", group_instance_id="i-bo").join("ana").is_("CompletingRebalance")
+    restart(s, "bo", reason="new version")
+    started = s.events(RebalanceStarted)[-1]
+    assert (started.cause, started.reason) == ("static_member_replaced", "new version")
+
+
+def test_a_member_that_came_back_is_no_newcomer():
+    """S104, W19: parked, it is not given up by any session, as a member in its first round would be."""
+    s = Scenario(group_new_member_join_timeout_ms=20_000)
+    s.join("ana", rebalance_timeout_ms=100_000).join("bo", group_instance_id="i-bo", rebalance_timeout_ms=100_000)
+    s.join("ana", rebalance_timeout_ms=100_000).is_("CompletingRebalance")
+    restart(s, "bo", rebalance_timeout_ms=100_000).is_parked()
+    for at_ms in range(5_000, 60_000, 5_000):
+        s.at(at_ms).heartbeat("ana")
+    assert s.events(MemberExpired) == []
