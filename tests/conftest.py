@@ -7,12 +7,13 @@ import pytest
 from streaming.embedded import Broker
 from streaming.query import Coordinator
 from streaming.settings import Settings
+from tests.differential.theirs import RULES
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A real broker."""
-    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+    """A real broker, whose own coordinator is the judge of ours in `tests.differential`."""
+    with Broker(tmp_path_factory.mktemp("broker"), properties=RULES) as broker:
         yield broker
 
 

@@ -1,0 +1,192 @@
+"""The language of `conversations/*.txt`: a line a request, and what everybody must hear to it.
+
+    == A plan is void once somebody else has joined
+    # W6, S92
+    join c1                       | 0
+    join c2                       | parked
+    sync c1 plan c1=0             | 27
+    join c1                       | 0, c2 0 generation=2
+
+Left of the bar stands who asks what, right of it all answers that come then: `NAME CODES words`, the asker's own name
+left out. Codes are those of the whole, or else of its entries (`0/25`); words must stand in the answer, or in what the
+group looks like after it. `parked` and `silence` say that nobody hears anything. Where Kafka and we are known to
+differ, three columns tell how, by a name that `differences` explains:
+
+    join c1 | kafka: parked | ours: c1 27 | a superseded join
+
+Commands, with options as `option=value`; `v=3` asks in an older version of the request, otherwise in the newest:
+
+    join NAME           session= rebalance= protocols=a,b topics=t,u type= instance= id= reason= new again once
+    sync NAME           plan NAME=0,1 NAME=u-0 NAME=none; generation= type= protocol= id=
+    heartbeat NAME      generation= id=
+    leave NAME...       reason=; `NAME@` leaves without its instance id, `@INSTANCE` is shown out by it
+    commit NAME t-0=5   generation= metadata= epoch= id=
+    commit outside t-0=5          as tools do: no member, no generation
+    fetch t-0 t-1, fetch all      generation= id=
+    describe, list      states=a,b types=a,b
+    delete, forget t-0  the group, its committed offsets
+    wait MS             time passes until something happens, MS after the last time
+    pass MS             time passes and nothing happens
+
+A name is a client and its member: `c1#2` is the second id that client c1 was given. Who is not known by that name goes
+by it as a member id, and `id=` says another one. A member says its instance id whenever it asks; `instance=` overrides
+that, and `instance=none` keeps it back. A newcomer's join is two, one for the id and one with it, unless `once`. Who
+has an id comes without it as `new`, the client's next process, or `again`, when it never heard of that id. `group=h`
+asks about another group than g, and `x*99` is a text of 99 letters. `topics=none` is no subscription at all, and
+`topics=broken` one that announces more topics than it brings.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+CODES = re.compile(r"-?\d+(/-?\d+)*")
+REPEATED = re.compile(r"(.)\*(\d+)")
+NOTHING = {"parked", "silence"}
+TIME = {"wait", "pass"}
+FIRST_VERSION_WITH_TWO_STEPS = 4
+
+Options = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An answer as a conversation expects it."""
+
+    name: str
+    codes: str
+    words: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One request, or some time that passes, and what comes of it on either side."""
+
+    text: str
+    verb: str
+    words: tuple[str, ...]
+    options: Options
+    kafka: tuple[Heard, ...]
+    ours: tuple[Heard, ...]
+    difference: str | None = None
+
+    @property
+    def who(self) -> str:
+        """Who asks: the first one named, or else an administrator."""
+        named = self.words[0].split("@")[0] if self.words and self.verb not in ("fetch", "forget") else ""
+        return named or "admin"
+
+    @property
+    def is_time(self) -> bool:
+        return self.verb in TIME
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A story with its title, the features it proves, and its lines."""
+
+    title: str
+    proves: str
+    lines: tuple[Line, ...] = field(repr=False)
+
+    @property
+    def slug(self) -> str:
+        """The title as a group id may have it."""
+        return re.sub(r"\W+", "-", self.title).strip("-").lower()
+
+
+def read(path: Path) -> Iterator[Conversation]:
+    """Read the conversations of a file."""
+    for story in path.read_text().split("== ")[1:]:
+        title, *rest = story.strip().splitlines()
+        comments = [line.removeprefix("#").strip() for line in rest if line.startswith("#")]
+        yield Conversation(title.strip(), " ".join(comments), tuple(lines_of(rest)))
+
+
+def lines_of(texts: list[str]) -> Iterator[Line]:
+    """Read the lines of a story, each newcomer's join as two."""
+    known: set[str] = set()
+    for text in texts:
+        if text and not text.startswith("#"):
+            line = parse(text)
+            if _takes_two_steps(line, known):
+                yield _for_an_id(line)
+                line = replace(line, words=tuple("newest" if w == "new" else w for w in line.words))
+            if line.verb == "join":
+                known.add(line.who)
+            yield line
+
+
+def parse(text: str) -> Line:
+    """Read one line."""
+    command, *columns = (column.strip() for column in text.split("|"))
+    verb, *rest = shlex.split(command)
+    options = dict(word.split("=", 1) for word in rest if _is_option(word))
+    words = tuple(word for word in rest if not _is_option(word))
+    who = Line(command, verb, words, options, (), ()).who
+    match columns:
+        case []:
+            return Line(command, verb, words, options, (), ())
+        case [both]:
+            heard = _heard(both, who)
+            return Line(command, verb, words, options, heard, heard)
+        case [kafka, ours, difference] if kafka.startswith("kafka:") and ours.startswith("ours:"):
+            theirs, own = _heard(kafka.removeprefix("kafka:"), who), _heard(ours.removeprefix("ours:"), who)
+            return Line(command, verb, words, options, theirs, own, difference)
+        case _:
+            raise ValueError(f"one column, or kafka: and ours: and a name: {text}")
+
+
+def unfolded(value: str) -> str:
+    """Write out `x*99`."""
+    repeated = REPEATED.fullmatch(value)
+    return repeated[1] * int(repeated[2]) if repeated else value
+
+
+MEMBERSHIP = {
+    "session",
+    "rebalance",
+    "protocols",
+    "topics",
+    "type",
+    "protocol",
+    "instance",
+    "id",
+    "generation",
+    "reason",
+}
+OPTIONS = MEMBERSHIP | {"metadata", "epoch", "group", "states", "types", "v"}
+
+
+def _is_option(word: str) -> bool:
+    return word.split("=")[0] in OPTIONS and "=" in word
+
+
+def _heard(column: str, who: str) -> tuple[Heard, ...]:
+    return tuple(_one_heard(item.split(), who) for item in column.split(",") if item.strip())
+
+
+def _one_heard(words: list[str], who: str) -> Heard:
+    if words[0] in NOTHING:
+        return Heard("", "", frozenset(words[1:]))
+    name = who if CODES.fullmatch(words[0]) else words.pop(0)
+    assert CODES.fullmatch(words[0]), f"no code: {words}"
+    return Heard(name, words[0], frozenset(words[1:]))
+
+
+def _takes_two_steps(line: Line, known: set[str]) -> bool:
+    return (
+        line.verb == "join"
+        and (line.who not in known or "new" in line.words)
+        and int(line.options.get("v", FIRST_VERSION_WITH_TWO_STEPS)) >= FIRST_VERSION_WITH_TWO_STEPS
+        and not {"instance", "id"} & set(line.options)
+        and "once" not in line.words
+    )
+
+
+def _for_an_id(line: Line) -> Line:
+    expected = (Heard(line.who, "79", frozenset()),)
+    first = replace(line, words=(*line.words, "once"), text=f"{line.text} (for an id)")
+    return replace(first, kafka=expected, ours=expected, difference=None)

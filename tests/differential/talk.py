@@ -1,0 +1,88 @@
+"""Holds a conversation with one side, and sets two transcripts against each other."""
+
+from difflib import unified_diff
+from typing import Protocol
+
+from msgspec import structs
+
+from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, ListGroupsAnswer
+from tests.differential.asking import ask
+from tests.differential.language import Conversation, Heard
+from tests.differential.transcript import Asked, Names, Step, codes
+
+
+class Side(Protocol):
+    """A coordinator that can be asked."""
+
+    def ask(self, asked: Asked) -> None:
+        """Send a request."""
+
+    def wait(self, ms: int, *, quietly: bool = False) -> None:
+        """Let time pass: until something happens, which must not be before `ms` are over, or `quietly`."""
+
+    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
+        """Collect what is answered now; `expected` is worth waiting for."""
+
+    def look(self, group_id: str) -> DescribeGroupAnswer:
+        """Describe a group as it is now."""
+
+
+def hold(conversation: Conversation, side: Side, *, theirs: bool) -> list[Step]:
+    """Say all lines to one side, each when the one before has had its answers, and write down what comes."""
+    names, steps = Names(), []
+
+    def group_id(name: str) -> str:
+        own = f"{conversation.slug}.{name}" if 0 < len(name) < 100 else name
+        names.groups[own] = name
+        return own
+
+    side.look(group_id("g"))
+    for number, line in enumerate(conversation.lines, start=1):
+        if line.is_time:
+            side.wait(int(line.words[0]), quietly=line.verb == "pass")
+        else:
+            side.ask(ask(line, names, number, group_id))
+        heard = side.hear(line.kafka if theirs else line.ours)
+        for asked, answer in heard:
+            names.learn(asked, answer)
+        told = sorted((asked.label, codes(a), names.tell(_own(a, names))) for asked, a in heard)
+        steps.append(Step(line.text, tuple(told), names.tell_group(side.look(group_id("g")))))
+    return steps
+
+
+def _own(answer: AnyAnswer, names: Names) -> AnyAnswer:
+    """Leave other conversations' groups out of a listing."""
+    if not isinstance(answer, ListGroupsAnswer):
+        return answer
+    return structs.replace(answer, groups=tuple(g for g in answer.groups if g.group_id in names.groups))
+
+
+def check(conversation: Conversation, kafka: list[Step], ours: list[Step]) -> None:
+    """Fail unless both said the same, and what the conversation expects; where it expects a difference, just that."""
+    for line, their_step, our_step in zip(conversation.lines, kafka, ours, strict=True):
+        both = f"{conversation.title}\n\nKafka:\n{_text(kafka)}\n\nours:\n{_text(ours)}"
+        if line.difference is None:
+            assert our_step == their_step, f"{_difference(their_step, our_step)}\n\n{both}"
+        else:
+            assert our_step != their_step, f"no difference any more: {line.difference}\n\n{both}"
+        for side, step, expected in (("Kafka", their_step, line.kafka), ("ours", our_step, line.ours)):
+            assert _is_as_expected(step, expected), f"not as written, {side}: {line.text}\n{step}\n\n{both}"
+
+
+def _is_as_expected(step: Step, expected: tuple[Heard, ...]) -> bool:
+    said = sorted((label.split()[0], found) for label, found, _ in step.heard)
+    if said != sorted((heard.name.split("#")[0], heard.codes) for heard in expected if heard.name):
+        return False
+    everything = f"{step.group} {' '.join(whole for *_, whole in step.heard)}".translate(_BRACKETS).split()
+    return all(heard.words <= set(everything) for heard in expected)
+
+
+_BRACKETS = str.maketrans("[];", "   ")
+
+
+def _difference(kafka: Step, ours: Step) -> str:
+    return "\n".join(unified_diff(str(kafka).split(" "), str(ours).split(" "), "Kafka", "ours", n=2, lineterm=""))
+
+
+def _text(steps: list[Step]) -> str:
+    return "\n".join(map(str, steps))

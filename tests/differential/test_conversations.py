@@ -1,0 +1,70 @@
+"""Conversations held with Kafka's own coordinator and with ours: both must say the same."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.differential.differences import DIFFERENCES
+from tests.differential.language import Conversation, read
+from tests.differential.ours import Ours
+from tests.differential.talk import check, hold
+from tests.differential.theirs import RULES, Theirs
+
+FILES = sorted((Path(__file__).parent / "conversations").glob("*.txt"))
+CONVERSATIONS = [conversation for file in FILES for conversation in read(file)]
+
+every_conversation = pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda c: c.slug)
+
+
+@every_conversation
+def test_kafka_says_the_same(conversation: Conversation, theirs: Theirs):
+    ours = hold(conversation, Ours(RULES), theirs=False)
+    kafkas = hold(conversation, theirs, theirs=True)
+    check(conversation, kafkas, ours)
+
+
+# -- what the conversations add up to ----------------------------------------------------------------------------------
+
+CODES = {
+    # All that Kafka can be brought to answer to each command. Never in the classic protocol on one broker that is
+    # ready: 14, 15 and 16, and 28, 35 and 42, which belong to other requests or other protocols.
+    "join": {-1, 0, 23, 24, 25, 26, 79, 81, 82},
+    "sync": {0, 22, 23, 24, 25, 27, 82},
+    "heartbeat": {0, 22, 24, 25, 27, 82},
+    "leave": {0, 24, 25, 82},
+    "commit": {0, 3, 12, 22, 25, 27, 69, 82},
+    "fetch": {0},
+    "describe": {0, 69},
+    "list": {0},
+    "delete": {0, 68, 69},
+    "forget": {0, 3, 24, 68, 69, 86},
+}
+
+
+def test_every_answer_is_heard():
+    heard: dict[str, set[int]] = {verb: set() for verb in CODES}
+    for line in (line for conversation in CONVERSATIONS for line in conversation.lines if not line.is_time):
+        own = {int(code) for answer in line.kafka if answer.name == line.who for code in answer.codes.split("/")}
+        heard[line.verb] |= own
+    assert heard == CODES
+
+
+def test_every_difference_is_explained_and_shown():
+    shown = {line.difference for conversation in CONVERSATIONS for line in conversation.lines}
+    assert shown - {None} == set(DIFFERENCES)
+
+
+def test_every_difference_is_in_the_readme():
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert [name for name in DIFFERENCES if f"\n| {name} | " not in readme] == []
+
+
+def test_every_conversation_has_a_group_of_its_own():
+    slugs = [conversation.slug for conversation in CONVERSATIONS]
+    assert len(set(slugs)) == len(slugs)
+
+
+@every_conversation
+def test_names_what_it_proves(conversation: Conversation):
+    assert re.search(r"\b([SW]\d+|protocol\.md \d)", conversation.proves), "name a walkthrough, a row or a section"

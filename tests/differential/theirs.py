@@ -1,0 +1,166 @@
+"""Kafka's side of a conversation: its own coordinator, asked over plain sockets.
+
+Kafka answers the requests of one connection in order, so a parked one keeps its connection busy; who goes on talking
+takes another. That a request is parked shows in nothing but silence. It is known to have been taken in by asking for
+the group three times: with one network thread and one handler (`RULES`), the first description may overtake the
+request, the second one cannot, and an answer that the request has is on its way before the third.
+"""
+
+import selectors
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from coordinator.outputs import AnyAnswer, DescribeGroupAnswer
+from coordinator.phases import Phase
+from coordinator.requests import DescribeGroup
+from tests.differential import wire
+from tests.differential.language import Heard
+from tests.differential.transcript import Asked
+
+RULES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "group.max.size": "3",
+    "group.coordinator.append.linger.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "num.network.threads": "1",
+    "num.io.threads": "1",
+}
+"""What the broker is told, so that stories are short and nothing overtakes."""
+
+ANSWER_WAIT_S = 10.0
+POLL_S = 0.005
+EARLY_MS = 5
+"""By how much a clock of whole milliseconds may seem early."""
+
+Address = tuple[str, int]
+
+
+class Connection:
+    """A connection of one client's, with one request at a time."""
+
+    def __init__(self, address: Address, client_id: str) -> None:
+        self.client_id = client_id
+        self.asked: Asked | None = None
+        self._number = 0
+        self._response: type = object
+        self._socket = socket.create_connection(address, timeout=ANSWER_WAIT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.call(ApiVersionsRequest(), 0)  # from here on the broker looks at this connection as at any other
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def call(self, message: wire.Message, version: int) -> wire.Message:
+        """Send a message and wait for what comes back."""
+        self._send(message, version)
+        return self._receive()
+
+    def ask(self, asked: Asked) -> None:
+        """Send a request, to be answered some day."""
+        self.asked = asked
+        self._send(wire.message(asked.request, asked.version), asked.version)
+
+    def answer(self) -> tuple[Asked, AnyAnswer]:
+        """Read the answer to what was asked, once there is one."""
+        assert self.asked is not None, "nobody asked"
+        asked, self.asked = self.asked, None
+        return asked, wire.answer(asked.request, asked.version, self._receive())
+
+    def _send(self, message: wire.Message, version: int) -> None:
+        self._number += 1
+        message.with_header(correlation_id=self._number, client_id=self.client_id)
+        self._socket.sendall(message.encode(version=version, header=True, framed=True))
+        self._response = message.header.get_response_class()
+
+    def _receive(self) -> wire.Message:
+        said = self._response.decode(self._read(int.from_bytes(self._read(4))), header=True)  # type: ignore[attr-defined]
+        assert said.header.correlation_id == self._number
+        return said
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            assert more, f"Kafka hung up on {self.client_id}: it could not read the request {self.asked}"
+            data += more
+        return data
+
+
+class Theirs:
+    """Kafka's coordinator."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._connections: list[Connection] = []
+        self._onlooker = self._connect("onlooker")
+        self._group_id = ""
+        self._seen: DescribeGroupAnswer | None = None
+        self._began_s, self._passed_ms = time.monotonic(), 0
+        self._waits = False
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    def ask(self, asked: Asked) -> None:
+        self._waits = False
+        idle = (c for c in self._connections if c.client_id == asked.who and c.asked is None)
+        (next(idle, None) or self._connect(asked.who)).ask(asked)
+
+    def wait(self, ms: int, *, quietly: bool = False) -> None:
+        self._passed_ms += ms
+        self._waits = not quietly
+        if quietly:
+            time.sleep(ms / 1000)  # the one place where time itself is the matter
+
+    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
+        """Wait for the expected answers, or else for time to change the group; collect whatever else comes."""
+        wanted = Counter(heard.name.split("#")[0] for heard in expected if heard.name)
+        heard: list[tuple[Asked, AnyAnswer]] = []
+        until_s = time.monotonic() + ANSWER_WAIT_S
+        while wanted - Counter(asked.who for asked, _ in heard) and time.monotonic() < until_s:
+            heard += self._answers(until_s - time.monotonic())
+        if self._waits:
+            before = self._seen
+            while not wanted and self.look(self._group_id) == before and time.monotonic() < until_s:
+                time.sleep(POLL_S)
+            passed_ms = (time.monotonic() - self._began_s) * 1000
+            assert passed_ms > self._passed_ms - EARLY_MS, f"Kafka acted {self._passed_ms - passed_ms:.0f} ms early"
+        for _ in range(3 if any(c.asked for c in self._connections) else 0):
+            self.look(self._group_id)
+        return heard + list(self._answers(0))
+
+    def look(self, group_id: str) -> DescribeGroupAnswer:
+        """Describe the group, in a version that finds nothing wrong with one that is not there.
+
+        A group that prepares with nobody in it has a join deadline of now (protocol.md 3.5), which is waited for.
+        """
+        request, until_s = DescribeGroup(request_id="look", reply_to="", group_id=group_id), time.monotonic() + 1
+        while True:
+            self._onlooker.ask(Asked("look", "onlooker", request, 5))
+            _, answer = self._onlooker.answer()
+            assert isinstance(answer, DescribeGroupAnswer)
+            if answer.state is not Phase.PREPARING or answer.members or time.monotonic() > until_s:
+                self._group_id, self._seen = group_id, answer
+                return answer
+
+    def _answers(self, within_s: float) -> Iterator[tuple[Asked, AnyAnswer]]:
+        with selectors.DefaultSelector() as selector:
+            for connection in self._connections:
+                if connection.asked:
+                    selector.register(connection, selectors.EVENT_READ, connection)
+            if selector.get_map():
+                for key, _ in selector.select(within_s):
+                    yield key.data.answer()
+
+    def _connect(self, client_id: str) -> Connection:
+        self._connections.append(Connection(self._address, client_id))
+        return self._connections[-1]

@@ -1,0 +1,145 @@
+"""What was said, in words that both sides can be compared by: ids by the names of their members, free choices settled.
+
+Free are the order of the leader's members, of a description's and of a listing's, the order of answers that come at
+once, and the form of an id behind its prefix (protocol.md, end of section 10).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import asdict
+
+from coordinator.errors import ErrorCode
+from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinGroupAnswer, LeaveGroupAnswer
+from coordinator.phases import Phase
+from coordinator.requests import JoinGroup, Request
+
+SUFFIX_CHARS = 37
+"""A dash and a UUID: what makes an id unique, behind the client's id or the instance id."""
+
+UNSEEN = {"request_id", "error", "error_message"}
+UNSEEN_IN_A_DESCRIPTION = UNSEEN | {
+    *("since_ms", "generation_id", "leader", "subscribed_topics", "awaited", "deadline_ms"),
+    *("session_timeout_ms", "rebalance_timeout_ms", "awaiting"),
+}
+"""Fields that only our own topics have."""
+
+SHORT = {"group_instance_id": "instance", "protocol_type": "type", "protocol_name": "protocol", "client_host": "host"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request on its way: whose, and in which version a client of that age would send it."""
+
+    label: str
+    who: str
+    request: Request
+    version: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line of a conversation and all that came of it, on one side."""
+
+    line: str
+    heard: tuple[tuple[str, str, str], ...]
+    """Who heard, which codes, and the whole answer."""
+    group: str
+
+    def __str__(self) -> str:
+        return "\n".join([self.line, *(f"    {answer}" for *_, answer in self.heard), f"    = {self.group}"])
+
+
+@dataclass
+class Member:
+    """What a client remembers of its membership."""
+
+    member_id: str
+    generation_id: int = -1
+    protocol_type: str | None = "consumer"
+    protocol_name: str | None = "range"
+
+
+@dataclass
+class Names:
+    """One side's ids and the names under which they were first heard of."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    processes: Counter[str] = field(default_factory=Counter)
+    """By client: how often it was started anew."""
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def learn(self, asked: Asked, answer: AnyAnswer) -> None:
+        """Take ids and generations from the answers to joins."""
+        if not isinstance(answer, JoinGroupAnswer) or not isinstance(asked.request, JoinGroup):
+            return
+        if answer.code not in (ErrorCode.NONE.number, ErrorCode.MEMBER_ID_REQUIRED.number):
+            return
+        if answer.member_id not in self._names:
+            instance = asked.request.group_instance_id
+            prefix = asked.who if instance is None else instance
+            assert answer.member_id[:-SUFFIX_CHARS] == prefix, f"{answer.member_id} does not begin with {prefix}"
+            number = sum(name.split("#")[0] == asked.who for name in self.members) + 1
+            name = asked.who if number == 1 else f"{asked.who}#{number}"
+            self.members[name], self._names[answer.member_id] = Member(answer.member_id), name
+        member = self.members[self._names[answer.member_id]]
+        if answer.code == ErrorCode.NONE.number:
+            member.generation_id = answer.generation_id
+            member.protocol_type, member.protocol_name = answer.protocol_type or "consumer", answer.protocol_name
+
+    def newest_of(self, client: str) -> str:
+        """Find the latest name of a client's."""
+        return [name for name in self.members if name.split("#")[0] == client][-1]
+
+    def name(self, member_id: str) -> str:
+        """Turn an id into a name. One that nobody has heard of shows its prefix; what is no id stays as it is."""
+        if member_id in self._names:
+            return self._names[member_id]
+        return f"{member_id[:-SUFFIX_CHARS]}-?" if len(member_id) > SUFFIX_CHARS else member_id
+
+    def tell(self, answer: AnyAnswer) -> str:
+        """Write an answer down, ready to be compared."""
+        unseen = UNSEEN_IN_A_DESCRIPTION if isinstance(answer, DescribeGroupAnswer) else UNSEEN
+        is_ordered = isinstance(answer, LeaveGroupAnswer)  # like the request
+        return " ".join(self._fields(asdict(answer), unseen, is_ordered))
+
+    def tell_group(self, described: DescribeGroupAnswer) -> str:
+        """Write a group down as an administrator sees it, led by its members' names."""
+        members = "+".join(sorted(self.name(m.member_id) for m in described.members))
+        return f"{described.state.value}: members={members or 'none'} {self.tell(described)}"
+
+    def _fields(self, fields: dict[str, Any], unseen: set[str], is_ordered: bool) -> Iterator[str]:
+        for field_name, value in fields.items():
+            if field_name in unseen:
+                continue
+            key = SHORT.get(field_name, field_name.removesuffix("_id"))
+            if isinstance(value, tuple):
+                entries = [" ".join(self._fields(asdict(entry), unseen, is_ordered)) for entry in value]
+                yield f"{key}=[{'; '.join(entries if is_ordered else sorted(entries))}]"
+            else:
+                yield f"{key}={self._value(key, value)}"
+
+    def _value(self, key: str, value: Any) -> str:
+        match key, value:
+            case (("member" | "leader"), str()):
+                return self.name(value) or "nobody"
+            case "group", str():
+                return self.groups.get(value, value)
+            case _, bytes():
+                return value.hex() or "empty"
+            case _, Phase():
+                return value.value
+        return str(value)
+
+
+def codes(answer: AnyAnswer) -> str:
+    """Say how a request ended: as a whole, or else by its entries; entries that are all alike say it once."""
+    entries = getattr(answer, "partitions", getattr(answer, "members", ()))
+    found = [str(entry.code) for entry in entries if hasattr(entry, "code")]
+    if answer.code:
+        return str(answer.code)
+    return "/".join(found if len(set(found)) > 1 else found[:1]) or str(answer.code)

@@ -1,0 +1,293 @@
+"""Our requests as messages of Kafka's protocol, and Kafka's answers as ours."""
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Any
+
+from kafka.protocol.admin.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+
+from coordinator import requests as asked
+from coordinator.errors import ErrorCode
+from coordinator.outputs import (
+    AnyAnswer,
+    CommittedPartition,
+    DeletedPartition,
+    DeleteGroupAnswer,
+    DescribedMember,
+    DescribeGroupAnswer,
+    FetchedOffset,
+    HeartbeatAnswer,
+    JoinedMember,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+    LeftMember,
+    ListedGroup,
+    ListGroupsAnswer,
+    OffsetCommitAnswer,
+    OffsetDeleteAnswer,
+    OffsetFetchAnswer,
+    SyncGroupAnswer,
+)
+from coordinator.phases import Phase
+from coordinator.requests import Request
+
+MANY_GROUPS = 8
+"""From this version on an OffsetFetch asks about many groups."""
+
+MANY_LEAVE = 3
+"""From this version on a LeaveGroup names many members."""
+
+NAMES = {code.number: code.name for code in ErrorCode}
+
+Message = Any
+Field = dict[str, Any]
+
+
+def named(code: int) -> Field:
+    """Name an error as answers and their entries do."""
+    return {"error": NAMES.get(code, str(code)), "code": code}
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def message(request: Request, version: int) -> Message:
+    """Write a request as a client of that version does."""
+    match request:
+        case asked.JoinGroup():
+            offer = JoinGroupRequest.JoinGroupRequestProtocol
+            return JoinGroupRequest(
+                **_fields(
+                    request, "member_id group_instance_id session_timeout_ms rebalance_timeout_ms protocol_type reason"
+                ),
+                protocols=[offer(name=p.name, metadata=p.metadata) for p in request.protocols],
+            )
+        case asked.SyncGroup():
+            part = SyncGroupRequest.SyncGroupRequestAssignment
+            return SyncGroupRequest(
+                **_fields(request, "member_id group_instance_id generation_id protocol_type protocol_name"),
+                assignments=[part(member_id=a.member_id, assignment=a.assignment) for a in request.assignments],
+            )
+        case asked.Heartbeat():
+            return HeartbeatRequest(**_fields(request, "member_id group_instance_id generation_id"))
+        case asked.LeaveGroup():
+            if version < MANY_LEAVE:
+                return LeaveGroupRequest(group_id=request.group_id, member_id=request.members[0].member_id)
+            leaving = LeaveGroupRequest.MemberIdentity
+            return LeaveGroupRequest(
+                group_id=request.group_id,
+                members=[
+                    leaving(member_id=m.member_id, group_instance_id=m.group_instance_id, reason=m.reason)
+                    for m in request.members
+                ],
+            )
+        case asked.OffsetCommit():
+            return OffsetCommitRequest(
+                **_fields(request, "member_id group_instance_id"),
+                generation_id_or_member_epoch=request.generation_id,
+                topics=_topics_to_commit(request.offsets),
+            )
+        case asked.OffsetFetch():
+            return _fetch(request, version)
+        case asked.DescribeGroup():
+            return DescribeGroupsRequest(groups=[request.group_id], include_authorized_operations=False)
+        case asked.ListGroups():
+            return ListGroupsRequest(states_filter=list(request.states), types_filter=list(request.types))
+        case asked.DeleteGroup():
+            return DeleteGroupsRequest(groups_names=[request.group_id])
+        case asked.OffsetDelete():
+            topic, partition = OffsetDeleteRequest.OffsetDeleteRequestTopic, _nested(OffsetDeleteRequest, "Partition")
+            return OffsetDeleteRequest(
+                group_id=request.group_id,
+                topics=[
+                    topic(name=t.topic, partitions=[partition(partition_index=p) for p in t.partitions])
+                    for t in request.topics
+                ],
+            )
+    raise ValueError(f"Kafka knows no {request}")
+
+
+def _fields(request: Request, names: str) -> Field:
+    return {name: getattr(request, name) for name in ["group_id", *names.split()]}
+
+
+def _nested(kind: Message, part: str) -> Message:
+    """Find the type of a topic's entries; it is nested in that of the topic."""
+    topic = getattr(kind, f"{kind.__name__}Topic")
+    return getattr(topic, f"{kind.__name__}{part}")
+
+
+def _topics_to_commit(offsets: Iterable[asked.OffsetToCommit]) -> list[Message]:
+    topic, partition = OffsetCommitRequest.OffsetCommitRequestTopic, _nested(OffsetCommitRequest, "Partition")
+    return [
+        topic(
+            name=name,
+            partitions=[
+                partition(
+                    partition_index=o.partition,
+                    committed_offset=o.offset,
+                    committed_leader_epoch=o.leader_epoch,
+                    committed_metadata=o.metadata,
+                )
+                for o in some
+            ],
+        )
+        for name, some in groupby(offsets, key=lambda offset: offset.topic)
+    ]
+
+
+def _fetch(request: asked.OffsetFetch, version: int) -> Message:
+    wanted = None if request.topics is None else [(t.topic, list(t.partitions)) for t in request.topics]
+    if version < MANY_GROUPS:
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic
+        topics = None if wanted is None else [topic(name=name, partition_indexes=numbers) for name, numbers in wanted]
+        return OffsetFetchRequest(group_id=request.group_id, topics=topics)
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    topic = group.OffsetFetchRequestTopics
+    topics = None if wanted is None else [topic(name=name, partition_indexes=numbers) for name, numbers in wanted]
+    who = {"member_id": request.member_id, "member_epoch": request.generation_id}
+    return OffsetFetchRequest(groups=[group(group_id=request.group_id, topics=topics, **who)])
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def answer(request: Request, version: int, said: Message) -> AnyAnswer:
+    """Read Kafka's answer to a request."""
+    return READERS[type(request)](request, version, said)
+
+
+def _joined(request: Request, version: int, said: Message) -> AnyAnswer:
+    return JoinGroupAnswer(
+        request_id=request.request_id,
+        **named(said.error_code),
+        generation_id=said.generation_id,
+        protocol_type=said.protocol_type,
+        protocol_name=said.protocol_name,
+        leader=said.leader,
+        skip_assignment=bool(said.skip_assignment),
+        member_id=said.member_id,
+        members=tuple(JoinedMember(m.member_id, m.group_instance_id, bytes(m.metadata)) for m in said.members),
+    )
+
+
+def _synced(request: Request, version: int, said: Message) -> AnyAnswer:
+    return SyncGroupAnswer(
+        request_id=request.request_id,
+        **named(said.error_code),
+        protocol_type=said.protocol_type,
+        protocol_name=said.protocol_name,
+        assignment=bytes(said.assignment),
+    )
+
+
+def _alive(request: Request, version: int, said: Message) -> AnyAnswer:
+    return HeartbeatAnswer(request_id=request.request_id, **named(said.error_code))
+
+
+def _left(request: Request, version: int, said: Message) -> AnyAnswer:
+    return LeaveGroupAnswer(
+        request_id=request.request_id,
+        **named(said.error_code),
+        members=tuple(LeftMember(m.member_id, m.group_instance_id, **named(m.error_code)) for m in said.members or ()),
+    )
+
+
+def _committed(request: Request, version: int, said: Message) -> AnyAnswer:
+    partitions = [
+        CommittedPartition(topic.name, p.partition_index, **named(p.error_code))
+        for topic in said.topics
+        for p in topic.partitions
+    ]
+    return OffsetCommitAnswer(request_id=request.request_id, partitions=tuple(partitions))
+
+
+def _fetched(request: Request, version: int, said: Message) -> AnyAnswer:
+    group = said if version < MANY_GROUPS else said.groups[0]
+    partitions = [
+        FetchedOffset(
+            topic.name,
+            p.partition_index,
+            p.committed_offset,
+            p.committed_leader_epoch,
+            p.metadata,
+            **named(p.error_code),
+        )
+        for topic in group.topics
+        for p in topic.partitions
+    ]
+    return OffsetFetchAnswer(
+        request_id=request.request_id, **named(group.error_code or 0), partitions=tuple(partitions)
+    )
+
+
+def _described(request: Request, version: int, said: Message) -> AnyAnswer:
+    (group,) = said.groups
+    members = [
+        DescribedMember(
+            m.member_id,
+            m.group_instance_id,
+            m.client_id,
+            m.client_host,
+            session_timeout_ms=-1,
+            rebalance_timeout_ms=-1,
+            metadata=bytes(m.member_metadata),
+            assignment=bytes(m.member_assignment),
+            awaiting=None,
+        )
+        for m in group.members
+    ]
+    return DescribeGroupAnswer(
+        request_id=request.request_id,
+        **named(group.error_code),
+        group_id=group.group_id,
+        state=Phase(group.group_state or Phase.DEAD),
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_data,
+        members=tuple(members),
+    )
+
+
+def _listed(request: Request, version: int, said: Message) -> AnyAnswer:
+    groups = [
+        ListedGroup(g.group_id, g.protocol_type, Phase(g.group_state or Phase.DEAD), g.group_type or "")
+        for g in said.groups
+    ]
+    return ListGroupsAnswer(request_id=request.request_id, **named(said.error_code), groups=tuple(groups))
+
+
+def _deleted(request: Request, version: int, said: Message) -> AnyAnswer:
+    (result,) = said.results
+    return DeleteGroupAnswer(request_id=request.request_id, **named(result.error_code))
+
+
+def _forgotten(request: Request, version: int, said: Message) -> AnyAnswer:
+    partitions = [
+        DeletedPartition(topic.name, p.partition_index, **named(p.error_code))
+        for topic in said.topics
+        for p in topic.partitions
+    ]
+    return OffsetDeleteAnswer(request_id=request.request_id, **named(said.error_code), partitions=tuple(partitions))
+
+
+READERS: dict[type, Callable[[Request, int, Message], AnyAnswer]] = {
+    asked.JoinGroup: _joined,
+    asked.SyncGroup: _synced,
+    asked.Heartbeat: _alive,
+    asked.LeaveGroup: _left,
+    asked.OffsetCommit: _committed,
+    asked.OffsetFetch: _fetched,
+    asked.DescribeGroup: _described,
+    asked.ListGroups: _listed,
+    asked.DeleteGroup: _deleted,
+    asked.OffsetDelete: _forgotten,
+}
