@@ -277,7 +277,7 @@ def test_two_lost_heartbeats_in_a_row_expel_nobody() -> None:
 
 
 def test_an_owner_that_does_not_poll_leaves_and_joins_again_with_its_next_poll() -> None:
-    """Protocol.md 6.3, poll timer."""
+    """W24; protocol.md 6.3, poll timer."""
     world = settled("ana", "bo", max_poll_interval_ms=30_000)
     bo = world.workers["bo"]
     bo.is_polling = False

@@ -30,6 +30,7 @@ def _command(process: psutil.Process) -> list[str]:
 def test_the_demo_shows_members_come_go_and_die_as_the_topics_tell_it(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """S24: groups are recorded, members watched, plans passed on and offsets kept, all by one query."""
     monkeypatch.setattr(story, "COMMITS_BETWEEN", 1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     shown, until_s = io.StringIO(), time.monotonic() + WITHIN_S
