@@ -200,9 +200,15 @@ def test_a_life_from_join_to_leave():
     """S04, S112, S118: and the last one out empties the group."""
     s = Scenario.stable("c1").at(5_000).leave("c1", reason="done")
     joined, left, emptied = s.events(MemberJoined), s.events(MemberLeft), s.events(GroupEmptied)
-    assert [(e.at_ms, e.client_id, e.client_host) for e in joined] == [(0, "c1", "/c1.example")]
+    assert [(e.at_ms, e.client_id, e.client_host, e.reason) for e in joined] == [(0, "c1", "/c1.example", None)]
     assert [(e.at_ms, e.client_id, e.client_host, e.reason) for e in left] == [(5_000, "c1", "/c1.example", "done")]
     assert [(e.at_ms, e.generation_id) for e in emptied] == [(5_000, 2)]
+
+
+def test_a_newcomer_may_say_why_it_comes():
+    """KIP-800."""
+    s = Scenario().join("c1", reason="scaled out")
+    assert [e.reason for e in s.events(MemberJoined)] == ["scaled out"]
 
 
 def test_an_id_that_was_only_handed_out_is_no_member():

@@ -22,7 +22,7 @@ LEGAL = {
 }
 
 
-@pytest.mark.parametrize(("phase", "cause"), product(Phase, Cause), ids=lambda x: x.name.lower())
+@pytest.mark.parametrize(("phase", "cause"), [*product(Phase, Cause)], ids=lambda x: x.name.lower())
 def test_every_pair_moves_as_the_protocol_says_or_not_at_all(phase: Phase, cause: Cause):
     """S51: each arrow of the diagram, and no other."""
     if (phase, cause) in LEGAL:

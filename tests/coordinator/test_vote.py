@@ -19,6 +19,7 @@ ELECTIONS = [
     ([RANGE_RR, RR_RANGE],               "range"),  # a tie
     ([RANGE_RR, ("roundrobin", "foo")],  "roundrobin"),  # what the first prefers is not everybody's
     ([("a", "b", "c"), ("c", "b"), ("b", "c")], "b"),  # a does not count: b has two votes, c one
+    ([("lag-based", "beta"), ("beta", "lag-based")], "lag-based"),  # a tie between names of one's own
     ([("range", "range", "roundrobin"), ("roundrobin", "range")], "range"),  # named twice is named once; a tie
 ]  # fmt: skip
 
