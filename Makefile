@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test bench lint format clean
+.PHONY: run test bench mutants format clean
 
 run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up
@@ -19,12 +19,17 @@ test: $(READY)  ## every check and test there is
 bench: $(READY)  ## every figure the README states, measured on this machine
 	@$(BIN)/python -m tests.benchmarks $(BENCH)
 
+mutants: $(READY)  ## change the core in 1,800 small ways, and count what the tests notice: half an hour
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
+	@$(BIN)/mutmut run
+	@$(BIN)/mutmut results
+
 format: $(READY)
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants build dist
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
