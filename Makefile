@@ -19,7 +19,7 @@ test: $(READY)  ## every check and test there is
 bench: $(READY)  ## every figure the README states, measured on this machine
 	@$(BIN)/python -m tests.benchmarks $(BENCH)
 
-mutants: $(READY)  ## change the core in 1,800 small ways, and count what the tests notice: half an hour
+mutants: $(READY)  ## change the core in 1,800 small ways, and count what the tests notice: ten minutes
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
 	@$(BIN)/mutmut run
 	@$(BIN)/mutmut results
