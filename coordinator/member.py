@@ -5,8 +5,8 @@
         └─ membership lost, or left    └───────────────────── rejoin needed: poll, prepare, join ─────────────┘
 
 Like the coordinator's core it knows no clock, no chance and no wire. Time is an argument, and every call returns what
-is to be done: requests to send, and things that only the member's owner can do. `ON_ERROR` is the protocol's table of
-what an error means; `deadline_ms` is the one moment at which time alone brings about more.
+is to be done: requests to send, and things that only the member's owner can do. `reactions` is the protocol's table
+of what an error means; `deadline_ms` is the one moment at which time alone brings about more.
 
 A reply may be lost or come twice, never a request: what stays unanswered is sent again under the same `request_id`,
 and an answer counts once. Heartbeats are not sent again, since the next one says the same.
@@ -43,6 +43,16 @@ from coordinator.outputs import (
     OffsetFetchAnswer,
     RebalanceNotice,
     SyncGroupAnswer,
+)
+from coordinator.reactions import (
+    NEW_GENERATION,
+    NEW_MEMBER,
+    REJOIN,
+    REJOIN_LATER,
+    RETRY,
+    TAKE_ID,
+    Act,
+    action,
 )
 from coordinator.requests import (
     Assignment,
@@ -96,50 +106,6 @@ class MemberConfig(Struct, frozen=True, kw_only=True):
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-
-
-# -- what an error means -----------------------------------------------------------------------------------------------
-
-
-class Act(Enum):
-    """What a member does about an error."""
-
-    RETRY = auto()  # the same again, after a backoff
-    REJOIN = auto()  # join again at once, as who one is
-    REJOIN_LATER = auto()  # join again as who one is, after a backoff
-    NEW_GENERATION = auto()  # forget the generation but not the member id, and join again
-    NEW_MEMBER = auto()  # forget both, and join again
-    TAKE_ID = auto()  # join again at once, with the id in the answer
-    TELL = auto()  # the caller decides
-    STOP = auto()  # the owner must know: it does not get better by itself
-
-
-RETRY, REJOIN, REJOIN_LATER, NEW_GENERATION, NEW_MEMBER, TAKE_ID, TELL, STOP = Act
-
-_TABLE: dict[ErrorCode, tuple[Act, ...]] = {
-    # error                                   JoinGroup   SyncGroup       Heartbeat       OffsetCommit    OffsetFetch
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:   (STOP,        STOP,           STOP,           RETRY,          TELL),
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: (RETRY,       RETRY,          RETRY,          RETRY,          RETRY),
-    ErrorCode.COORDINATOR_NOT_AVAILABLE:    (RETRY,       REJOIN_LATER,   RETRY,          RETRY,          RETRY),
-    ErrorCode.NOT_COORDINATOR:              (RETRY,       REJOIN_LATER,   RETRY,          RETRY,          RETRY),
-    ErrorCode.ILLEGAL_GENERATION:           (STOP,        NEW_GENERATION, NEW_GENERATION, NEW_GENERATION, TELL),
-    ErrorCode.UNKNOWN_MEMBER_ID:            (NEW_MEMBER,  NEW_MEMBER,     NEW_MEMBER,     NEW_MEMBER,     TELL),
-    ErrorCode.REBALANCE_IN_PROGRESS:        (REJOIN,      REJOIN,         REJOIN,         REJOIN,         TELL),
-    ErrorCode.GROUP_ID_NOT_FOUND:           (STOP,        STOP,           STOP,           NEW_MEMBER,     TELL),
-    ErrorCode.MEMBER_ID_REQUIRED:           (TAKE_ID,     STOP,           STOP,           TELL,           TELL),
-}  # fmt: skip
-
-_COLUMNS: tuple[type, ...] = (JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch)
-
-ON_ERROR: dict[tuple[type, int], Act] = {
-    (asked, error.number): act for error, acts in _TABLE.items() for asked, act in zip(_COLUMNS, acts, strict=True)
-}
-"""What to do about an error number in the answer to a request of this type."""
-
-
-def action(asked: type, code: int) -> Act:
-    """Look up what to do about an error. With one that the table does not know, membership cannot go on."""
-    return ON_ERROR.get((asked, code), TELL if asked in (OffsetCommit, OffsetFetch) else STOP)
 
 
 class _Call(Struct):

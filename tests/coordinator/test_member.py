@@ -20,7 +20,7 @@ from coordinator.effects import (
     RejoinNeeded,
 )
 from coordinator.errors import ErrorCode
-from coordinator.member import NEVER_MS, ON_ERROR, Act, Member, MemberConfig, MemberState, Todo, action
+from coordinator.member import NEVER_MS, Member, MemberConfig, MemberState, Todo
 from coordinator.outputs import (
     AnyAnswer,
     CommittedPartition,
@@ -36,6 +36,7 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.phases import Phase
+from coordinator.reactions import ON_ERROR, Act, action
 from coordinator.requests import (
     Asked,
     Assignment,
