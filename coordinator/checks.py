@@ -67,10 +67,10 @@ def is_a_member(vitals: Vitals, request: SyncGroup | Heartbeat | JoinGroup | Off
     """UNKNOWN_MEMBER_ID: no such member, or nobody has that instance id. FENCED_INSTANCE_ID: another member has it."""
     if request.group_instance_id is not None:
         holder = vitals.instances.get(request.group_instance_id)
-        if holder is not None and holder != request.member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
         if holder is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        if holder != request.member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
     return ErrorCode.NONE if request.member_id in vitals.sessions else ErrorCode.UNKNOWN_MEMBER_ID
 
 

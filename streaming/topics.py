@@ -58,11 +58,11 @@ _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "events": {"cleanup.policy": ("delete", "compact,delete")},
 }
 
-# Only closed segments are deleted or compacted, so a segment is closed well within the time that its records are kept.
 MESSAGE_BYTES_MAX = RECORD_BYTES_MAX + 2**16
 """A record's value, its key, and what frames them."""
 
 _ROOM = {"max.message.bytes": str(MESSAGE_BYTES_MAX)}
+# Only closed segments are deleted or compacted, so a segment is closed well within the time that its records are kept.
 _CHOSEN: Mapping[str, Mapping[str, str]] = {
     "requests": {"retention.ms": str(_DAY_MS), "segment.ms": str(_HOUR_MS), **_ROOM},
     "replies": {"retention.ms": str(10 * _MINUTE_MS), "segment.ms": str(10 * _MINUTE_MS), **_ROOM},

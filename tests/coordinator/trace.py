@@ -36,7 +36,7 @@ as another process would. A new kind of request is a new function in `COMMANDS`.
 """
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,12 +158,17 @@ INSTANCE = ("group_instance_id", str)
 REASON = ("reason", str)
 
 
-def _partitions(text: str) -> dict[str, list[int]]:
+def by_topic(words: Iterable[str]) -> dict[str, list[int]]:
+    """Read partitions: `0` is one of the usual topic, `u-0` one of topic u."""
     found: dict[str, list[int]] = {}
-    for part in text.split(",") if text != "none" else ():
-        topic, _, number = part.rpartition("-")
+    for word in words:
+        topic, _, number = word.rpartition("-")
         found.setdefault(topic or TOPIC, []).append(int(number))
     return found
+
+
+def _partitions(text: str) -> dict[str, list[int]]:
+    return by_topic(text.split(",") if text != "none" else ())
 
 
 def _place(text: str) -> tuple[str, int]:
@@ -241,14 +246,7 @@ def _commit(player: Player, arguments: list[str], options: Options) -> None:
 
 def _fetch(player: Player, arguments: list[str], options: Options) -> None:
     name, *places = arguments
-    player.s.fetch(name, None if places == ["all"] else _topics(places), **_fields(options))
-
-
-def _topics(places: list[str]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in map(_place, places):
-        topics.setdefault(topic, []).append(partition)
-    return topics
+    player.s.fetch(name, None if places == ["all"] else by_topic(places), **_fields(options))
 
 
 def _list(player: Player, arguments: list[str], options: Options) -> None:
@@ -259,7 +257,7 @@ def _list(player: Player, arguments: list[str], options: Options) -> None:
 
 
 def _delete_offsets(player: Player, arguments: list[str], options: Options) -> None:
-    player.s.delete_offsets(arguments[0], _topics(arguments[1:]), **_fields(options))
+    player.s.delete_offsets(arguments[0], by_topic(arguments[1:]), **_fields(options))
 
 
 def _delete(player: Player, arguments: list[str], options: Options) -> None:

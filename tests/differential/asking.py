@@ -22,11 +22,12 @@ from coordinator.requests import (
     SyncGroup,
     TopicPartitions,
 )
+from tests.coordinator.telling import TOPIC
+from tests.coordinator.trace import by_topic
 from tests.coordinator.wire import assignment, subscription
 from tests.differential.language import Line, unfolded
 from tests.differential.transcript import Asked, Member, Names
 
-TOPIC = "t"
 HOST = "/127.0.0.1"
 UNREADABLE = {"none": b"", "broken": subscription([])[:2] + b"\x7f\xff\xff\xff"}
 """What is no subscription: nothing at all, and one that announces more topics than it brings."""
@@ -103,7 +104,7 @@ def _sync(line: Line, names: Names, known: Member | None, version: int, every: F
 
 def _part(names: Names, who: str, partitions: str) -> Assignment:
     member_id = names.members[who].member_id if who in names.members else who
-    return Assignment(member_id, b"" if partitions == "none" else assignment(_by_topic(partitions.split(","))))
+    return Assignment(member_id, b"" if partitions == "none" else assignment(by_topic(partitions.split(","))))
 
 
 def _heartbeat(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> Request:
@@ -173,16 +174,7 @@ def _forget(line: Line, names: Names, known: Member | None, version: int, every:
 
 
 def _topics(words: Iterable[str]) -> tuple[TopicPartitions, ...]:
-    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in _by_topic(words).items())
-
-
-def _by_topic(words: Iterable[str]) -> dict[str, list[int]]:
-    """Read `0`, a partition of topic t, and `u-0`."""
-    found: dict[str, list[int]] = {}
-    for word in words:
-        topic, _, number = word.rpartition("-")
-        found.setdefault(topic or TOPIC, []).append(int(number))
-    return found
+    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic(words).items())
 
 
 # -- administrators ----------------------------------------------------------------------------------------------------

@@ -94,13 +94,11 @@ class Asker:
         return self.ask(OffsetCommit(**self._about(member_id, generation_id=generation_id, offsets=offsets)))
 
     def fetch(self) -> dict[tuple[str, int], int]:
-        about = self._about()
-        del about["member_id"]
-        return {(o.topic, o.partition): o.offset for o in self.ask(OffsetFetch(**about)).partitions}
+        return {(o.topic, o.partition): o.offset for o in self.administer(OffsetFetch).partitions}
 
     def describe(self) -> Any:
         return self.administer(DescribeGroup)
 
     def administer(self, kind: type[Any], **fields: Any) -> Any:
-        """Ask what no member asks."""
+        """Ask what one need not be a member to ask."""
         return self.ask(kind(**TOLD_BY_THE_TRANSPORT, group_id=self.group_id, **fields))

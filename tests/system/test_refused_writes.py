@@ -52,11 +52,11 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
         assert (described.state.value, described.generation_id) == ("Stable", 2)
 
         let_write(settings, 10)
-        leaving = [asker.begin(asker.leaving(ana, bo))]
+        both_leave = asker.begin(asker.leaving(ana, bo))
         assert again.process.wait(120) == 1
         let_write(settings, MESSAGE_BYTES_MAX)
         run_service("refused").await_ready()
-        assert [m.error for m in leaving[0].result(60).members] == ["NONE", "NONE"]  # type: ignore[union-attr]
+        assert [m.error for m in both_leave.result(60).members] == ["NONE", "NONE"]  # type: ignore[union-attr]
         described = asker.describe()
         assert (described.state.value, described.generation_id, described.members) == ("Empty", 3, ())
         published = Reader(settings, "g").everything()
