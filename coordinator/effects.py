@@ -15,11 +15,17 @@ class PrepareToJoin(Struct, frozen=True):
 
 
 class MakePlan(Struct, frozen=True):
-    """This member leads: decide who owns what, then call `plan`."""
+    """This member leads: decide who owns what, then call `plan`.
+
+    Args:
+        is_planned: The coordinator goes on with the plan it has and wants none (KIP-814); to lead is then no more
+            than to watch what the members subscribe to.
+    """
 
     generation_id: int
     protocol_name: str
     members: tuple[JoinedMember, ...]
+    is_planned: bool = False
 
 
 class Assigned(Struct, frozen=True):
@@ -34,6 +40,15 @@ class Lost(Struct, frozen=True):
     """Whatever is owned belongs to somebody else by now. The next `poll` joins again."""
 
     why: str
+
+
+class CoordinatorSilent(Struct, frozen=True):
+    """No answer has come for as long as a session lasts: others may own what this member believes to be its own.
+
+    Nothing is lost by that alone. The log holds the heartbeats, and a coordinator that was away counts them.
+    """
+
+    session_timeout_ms: int
 
 
 class RejoinNeeded(Struct, frozen=True):
@@ -72,4 +87,15 @@ class Failed(Struct, frozen=True):
     message: str | None
 
 
-Effect = PrepareToJoin | MakePlan | Assigned | Lost | RejoinNeeded | CommitEnded | FetchEnded | Left | Failed
+Effect = (
+    PrepareToJoin
+    | MakePlan
+    | Assigned
+    | Lost
+    | CoordinatorSilent
+    | RejoinNeeded
+    | CommitEnded
+    | FetchEnded
+    | Left
+    | Failed
+)

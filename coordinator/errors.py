@@ -16,6 +16,7 @@ class ErrorCode(Enum):
     UNKNOWN_SERVER_ERROR = (-1, False)
     NONE = (0, False)
     UNKNOWN_TOPIC_OR_PARTITION = (3, True)
+    REQUEST_TIMED_OUT = (7, True)  # said to clients by a gateway, never here
     OFFSET_METADATA_TOO_LARGE = (12, False)
     COORDINATOR_LOAD_IN_PROGRESS = (14, True)
     COORDINATOR_NOT_AVAILABLE = (15, True)
@@ -26,6 +27,8 @@ class ErrorCode(Enum):
     UNKNOWN_MEMBER_ID = (25, False)  # never joined, or expired: join again
     INVALID_SESSION_TIMEOUT = (26, False)
     REBALANCE_IN_PROGRESS = (27, False)  # commit, then join again
+    TOPIC_AUTHORIZATION_FAILED = (29, False)  # likewise a gateway's
+    GROUP_AUTHORIZATION_FAILED = (30, False)  # likewise a gateway's
     UNSUPPORTED_VERSION = (35, False)
     INVALID_REQUEST = (42, False)
     NON_EMPTY_GROUP = (68, False)
@@ -34,6 +37,7 @@ class ErrorCode(Enum):
     GROUP_MAX_SIZE_REACHED = (81, False)
     FENCED_INSTANCE_ID = (82, False)  # another process has come under this instance id
     GROUP_SUBSCRIBED_TO_TOPIC = (86, False)
+    UNSTABLE_OFFSET_COMMIT = (88, True)  # likewise a gateway's
 
     def __init__(self, number: int, retriable: bool) -> None:
         self.number = number

@@ -36,11 +36,14 @@ def java_hash(text: str) -> int:
     return h
 
 
-def member_suffix(secret: bytes, group_id: str, partition: int, offset: int) -> str:
-    """Derive what makes a member id unique and unguessable from the place of its first join in the log.
+def member_suffix(secret: bytes, group_id: str, born_of: tuple[int | str, int | str]) -> str:
+    """Derive what makes a member id unique and unguessable.
 
     Deriving instead of drawing lets a repeated batch hand out the same id again.
+
+    Args:
+        born_of: The first join's partition and offset in the log; or, where a repeat of that join has to find the
+            member that it has made, its reply address and request id.
     """
-    place = f"{partition}/{offset}/{group_id}".encode()
-    digest = blake2b(place, key=secret, digest_size=16).hexdigest()
+    digest = blake2b(f"{born_of}/{group_id}".encode(), key=secret, digest_size=16).hexdigest()
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))

@@ -9,9 +9,11 @@ is to be done: requests to send, and things that only the member's owner can do.
 of what an error means; `deadline_ms` is the one moment at which time alone brings about more.
 
 A reply may be lost or come twice, never a request: what stays unanswered is sent again under the same `request_id`,
-and an answer counts once. Heartbeats are not sent again, since the next one says the same.
+and an answer counts once. So a first join needs no id from the coordinator to be known again by (KIP-394 gives it one
+in a round of its own), and makes one member however often it comes. Heartbeats are not sent again, since the next one
+says the same.
 
-Source: Kafka's AbstractCoordinator, ConsumerCoordinator and Heartbeat; KIP-62, KIP-394, KIP-800.
+Source: Kafka's AbstractCoordinator, ConsumerCoordinator and Heartbeat; KIP-62, KIP-345, KIP-394, KIP-800, KIP-814.
 """
 
 from collections.abc import Iterable
@@ -24,6 +26,7 @@ from msgspec import UNSET, Struct, structs
 from coordinator.effects import (
     Assigned,
     CommitEnded,
+    CoordinatorSilent,
     Effect,
     Failed,
     FetchEnded,
@@ -50,6 +53,7 @@ from coordinator.reactions import (
     REJOIN,
     REJOIN_LATER,
     RETRY,
+    STOP,
     TAKE_ID,
     Act,
     action,
@@ -91,6 +95,7 @@ class MemberConfig(Struct, frozen=True, kw_only=True):
 
     Args:
         reply_to: The inbox that answers are read from.
+        group_instance_id: Makes it a static member, which leaves by silence alone (KIP-345).
         max_poll_interval_ms: The longest an owner may stay away from `poll`; also the rebalance timeout.
         request_timeout_ms: How long an answer may take before the request is sent again.
     """
@@ -99,6 +104,7 @@ class MemberConfig(Struct, frozen=True, kw_only=True):
     reply_to: str
     client_id: str = ""
     client_host: str = ""
+    group_instance_id: str | None = None
     protocol_type: str = "consumer"
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
@@ -145,6 +151,7 @@ class Member:
         self._protocols: tuple[Protocol, ...] = ()
         self._polled_ms = now_ms
         self._heartbeat_ms = NEVER_MS
+        self._silent_ms = NEVER_MS  # when a session's time has gone by without a word from the coordinator
         self._calls: dict[str, _Call] = {}
         self._newest_commit = ""
         self._prefix, self._count = request_prefix, 0
@@ -200,7 +207,11 @@ class Member:
             error = ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.UNKNOWN_MEMBER_ID
             return ticket, [CommitEnded(ticket, error.number, error.name)]
         request = OffsetCommit(
-            **self._asked(ticket), generation_id=self.generation_id, member_id=self.member_id, offsets=offsets
+            **self._asked(ticket),
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
+            offsets=offsets,
         )
         self._newest_commit = ticket
         return ticket, self._call(request, now_ms)
@@ -215,7 +226,7 @@ class Member:
         self._calls = {i: c for i, c in self._calls.items() if c.ticket != ticket}
 
     def leave(self, reason: str, now_ms: int) -> list[Todo]:
-        """Be a member no longer. `Left` follows where the coordinator has to be told."""
+        """Be a member no longer. `Left` follows where the coordinator has to be told; a static member is silent."""
         self.is_subscribed = self._is_preparing = False
         todos = self._leave(reason, now_ms)
         self.rejoin_needed = False
@@ -227,7 +238,7 @@ class Member:
     def deadline_ms(self) -> int:
         """When `advance` has something to do next."""
         due_ms = min((call.due_ms for call in self._calls.values()), default=NEVER_MS)
-        return min(due_ms, self._heartbeat_ms, self._poll_overdue_ms)
+        return min(due_ms, self._heartbeat_ms, self._silent_ms, self._poll_overdue_ms)
 
     @property
     def _poll_overdue_ms(self) -> int:
@@ -239,16 +250,25 @@ class Member:
         if self._poll_overdue_ms <= now_ms:
             todos += self._leave("consumer poll timeout has expired", now_ms)
             todos.append(Lost(f"poll() was not called for {self.config.max_poll_interval_ms} ms"))
+        if self._silent_ms <= now_ms:
+            self._silent_ms = NEVER_MS
+            todos.append(CoordinatorSilent(self.config.session_timeout_ms))
         if self._heartbeat_ms <= now_ms:
-            self._heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
-            request = Heartbeat(
-                **self._asked(self._next_id()), generation_id=self.generation_id, member_id=self.member_id
-            )
-            todos += self._call(request, now_ms)
+            todos += self._beat(now_ms)
         for call in [c for c in self._calls.values() if c.due_ms <= now_ms]:
             todos += self._send_again(call, now_ms)
         assert self.deadline_ms > now_ms, "what was due is done"
         return todos
+
+    def _beat(self, now_ms: int) -> list[Todo]:
+        self._heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
+        request = Heartbeat(
+            **self._asked(self._next_id()),
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
+        )
+        return self._call(request, now_ms)
 
     def _send_again(self, call: _Call, now_ms: int) -> list[Todo]:
         if isinstance(call.request, OffsetCommit) and call.ticket != self._newest_commit:
@@ -269,6 +289,8 @@ class Member:
         call = self._calls.pop(answer.request_id or "", None)
         if call is None:
             return []
+        if self.state in BEATING:
+            self._silent_ms = now_ms + self.config.session_timeout_ms
         if answer.code != ErrorCode.NONE.number:
             return self._refused(call, answer, now_ms)
         match answer:
@@ -291,9 +313,12 @@ class Member:
         self.generation_id, self.member_id = answer.generation_id, answer.member_id
         self.protocol_name, self.is_leader = answer.protocol_name, answer.leader == answer.member_id
         self._heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
-        if self.is_leader and not answer.skip_assignment:
-            return [MakePlan(answer.generation_id, answer.protocol_name or "", answer.members)]
-        return self._sync((), now_ms)
+        self._silent_ms = now_ms + self.config.session_timeout_ms
+        is_planned = answer.skip_assignment
+        todos = [] if self.is_leader and not is_planned else self._sync((), now_ms)
+        if self.is_leader:
+            todos.append(MakePlan(answer.generation_id, answer.protocol_name or "", answer.members, is_planned))
+        return todos
 
     def _synced(self, answer: SyncGroupAnswer) -> list[Todo]:
         named = (answer.protocol_type, answer.protocol_name)
@@ -350,7 +375,7 @@ class Member:
             return self._retry(call, now_ms)
         is_ours = (request.generation_id, request.member_id) == (self.generation_id, self.member_id)
         ended: list[Todo] = [CommitEnded(call.ticket, answer.code, answer.error)]
-        if act in (NEW_GENERATION, NEW_MEMBER):
+        if act in (NEW_GENERATION, NEW_MEMBER, STOP):
             if is_ours:
                 return self._end_membership(act, answer) + ended
             if self.state is MemberState.PREPARING_REBALANCE:
@@ -367,15 +392,17 @@ class Member:
 
     def _join(self, now_ms: int, wait_ms: int = 0) -> list[Todo]:
         self._forget_membership_calls()
-        self.state, self._heartbeat_ms = MemberState.PREPARING_REBALANCE, NEVER_MS
+        self.state, self._heartbeat_ms, self._silent_ms = MemberState.PREPARING_REBALANCE, NEVER_MS, NEVER_MS
         request = JoinGroup(
             **self._asked(self._next_id()),
             member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
             session_timeout_ms=self.config.session_timeout_ms,
             rebalance_timeout_ms=self.config.max_poll_interval_ms,
             protocol_type=self.config.protocol_type,
             protocols=self._protocols,
             reason=self._why[:REASON_CHARS_MAX] or None,
+            require_known_member_id=False,
         )
         return self._call(request, now_ms, wait_ms)
 
@@ -384,6 +411,7 @@ class Member:
             **self._asked(self._next_id()),
             generation_id=self.generation_id,
             member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
             protocol_type=self.config.protocol_type,
             protocol_name=self.protocol_name,
             assignments=assignments,
@@ -394,7 +422,7 @@ class Member:
         member_id, was_in = self.member_id, self.state is not MemberState.UNJOINED
         self._forget_generation(keep_member_id=False)
         self.rejoin_needed, self._why = True, reason
-        if not (was_in and member_id):
+        if not (was_in and member_id) or self.config.group_instance_id is not None:
             return []
         leaving = Leaving(member_id, reason=reason[:REASON_CHARS_MAX])
         return self._call(LeaveGroup(**self._asked(self._next_id()), members=(leaving,)), now_ms)
@@ -418,7 +446,7 @@ class Member:
 
     def _forget_generation(self, *, keep_member_id: bool) -> None:
         self._forget_membership_calls()
-        self.state, self._heartbeat_ms = MemberState.UNJOINED, NEVER_MS
+        self.state, self._heartbeat_ms, self._silent_ms = MemberState.UNJOINED, NEVER_MS, NEVER_MS
         self.generation_id, self.protocol_name, self.is_leader = -1, None, False
         if not keep_member_id:
             self.member_id = ""

@@ -41,7 +41,8 @@ def join(group: Group | None, request: JoinGroup, now_ms: int, config: Config, s
 
     Args:
         group: None where there is none; a join with an unknown id ("") finds one made for it.
-        suffix: What makes an id unique, should this join be given one.
+        suffix: What makes an id unique, should this join be given one; the same whenever a join comes again that
+            `is_known_by_its_id`.
 
     Replies with:
         what `checks` refuse a join for: at once.
@@ -51,7 +52,8 @@ def join(group: Group | None, request: JoinGroup, now_ms: int, config: Config, s
         NONE: at once, where a member's earlier reply must have been lost, or a static one comes back as it was.
     """
     asked = Parked(request.request_id, request.reply_to)
-    if group is not None and (member := _made_by(group, request, asked)):
+    new_id = f"{request.client_id if request.group_instance_id is None else request.group_instance_id}-{suffix}"
+    if group is not None and (member := _made_by(group, request, asked, new_id)):
         yield from _join_again(group, member, request, asked)
         return
     error = checks.refused(group, request, config)
@@ -64,11 +66,39 @@ def join(group: Group | None, request: JoinGroup, now_ms: int, config: Config, s
     elif request.member_id:
         yield from _rejoin(group, group.members[request.member_id], request, asked, now_ms, config)
     elif request.group_instance_id is not None:
-        yield from _join_static(group, request, asked, now_ms, config, f"{request.group_instance_id}-{suffix}")
+        yield from _join_static(group, request, asked, now_ms, config, new_id)
     elif request.require_known_member_id:
-        yield _hand_out(group, request, asked, now_ms, f"{request.client_id}-{suffix}")
+        yield _hand_out(group, request, asked, now_ms, new_id)
     else:
-        yield from _join_newcomer(group, request, f"{request.client_id}-{suffix}", asked, now_ms, config)
+        yield from _join_newcomer(group, request, new_id, asked, now_ms, config)
+
+
+def is_known_by_its_id(request: JoinGroup) -> bool:
+    """Tell whether a join makes its member at once, under an id that a repeat of it finds.
+
+    Not with an instance id: two processes that take turns would take their old ids again, which are fenced.
+    """
+    return not (request.member_id or request.require_known_member_id or request.group_instance_id is not None)
+
+
+def _made_by(group: Group, request: JoinGroup, asked: Parked, new_id: str) -> Member | None:
+    """Find the member that this very join has made, where it comes again."""
+    if is_known_by_its_id(request):
+        return group.members.get(new_id)
+    if request.member_id or request.group_instance_id is None:
+        return None
+    holder = group.members.get(group.vitals.instances.get(request.group_instance_id, ""))
+    return holder if holder and holder.made_by == asked else None
+
+
+def _join_again(group: Group, member: Member, request: JoinGroup, asked: Parked) -> Iterator[Output]:
+    """Answer a join that has been taken already: it changes nothing, and fences nobody (KAFKA-20985)."""
+    if member.awaiting_join == asked:
+        return
+    if group.phase is Phase.PREPARING:
+        yield refuse_join(asked, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+    else:
+        yield Reply(asked.reply_to, _told_to_keep(group, member, request))
 
 
 def _turn_away(group: Group, member_id: str, now_ms: int) -> Iterator[Output]:
@@ -135,24 +165,6 @@ def _park_join(group: Group, member: Member, asked: Parked) -> Iterator[Output]:
 
 
 # -- joining under an instance id --------------------------------------------------------------------------------------
-
-
-def _made_by(group: Group, request: JoinGroup, asked: Parked) -> Member | None:
-    """Find the member that this very join has made, where it comes again."""
-    if request.member_id or request.group_instance_id is None:
-        return None
-    holder = group.members.get(group.vitals.instances.get(request.group_instance_id, ""))
-    return holder if holder and holder.made_by == asked else None
-
-
-def _join_again(group: Group, member: Member, request: JoinGroup, asked: Parked) -> Iterator[Output]:
-    """Answer a join that has been taken already: it changes nothing, and fences nobody (KAFKA-20985)."""
-    if member.awaiting_join == asked:
-        return
-    if group.phase is Phase.PREPARING:
-        yield refuse_join(asked, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-    else:
-        yield Reply(asked.reply_to, _told_to_keep(group, member, request))
 
 
 def _join_static(

@@ -1,6 +1,6 @@
 """What an error in an answer means to a member, request by request: the client's half of the protocol's tables.
 
-Source: the response handlers of Kafka's AbstractCoordinator and ConsumerCoordinator; KIP-394.
+Source: the response handlers of Kafka's AbstractCoordinator and ConsumerCoordinator; KIP-345, KIP-394, KIP-447.
 """
 
 from enum import Enum, auto
@@ -27,6 +27,7 @@ RETRY, REJOIN, REJOIN_LATER, NEW_GENERATION, NEW_MEMBER, TAKE_ID, TELL, STOP = A
 _TABLE: dict[ErrorCode, tuple[Act, ...]] = {
     # error                                   JoinGroup   SyncGroup       Heartbeat       OffsetCommit    OffsetFetch
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:   (STOP,        STOP,           STOP,           RETRY,          TELL),
+    ErrorCode.REQUEST_TIMED_OUT:            (STOP,        STOP,           STOP,           RETRY,          TELL),
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: (RETRY,       RETRY,          RETRY,          RETRY,          RETRY),
     ErrorCode.COORDINATOR_NOT_AVAILABLE:    (RETRY,       REJOIN_LATER,   RETRY,          RETRY,          RETRY),
     ErrorCode.NOT_COORDINATOR:              (RETRY,       REJOIN_LATER,   RETRY,          RETRY,          RETRY),
@@ -35,6 +36,8 @@ _TABLE: dict[ErrorCode, tuple[Act, ...]] = {
     ErrorCode.REBALANCE_IN_PROGRESS:        (REJOIN,      REJOIN,         REJOIN,         REJOIN,         TELL),
     ErrorCode.GROUP_ID_NOT_FOUND:           (STOP,        STOP,           STOP,           NEW_MEMBER,     TELL),
     ErrorCode.MEMBER_ID_REQUIRED:           (TAKE_ID,     STOP,           STOP,           TELL,           TELL),
+    ErrorCode.FENCED_INSTANCE_ID:           (STOP,        STOP,           STOP,           STOP,           TELL),
+    ErrorCode.UNSTABLE_OFFSET_COMMIT:       (STOP,        STOP,           STOP,           TELL,           RETRY),
 }  # fmt: skip
 
 _COLUMNS: tuple[type, ...] = (JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch)

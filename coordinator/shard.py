@@ -156,7 +156,9 @@ class Shard:
         assert not isinstance(request, ListGroups), "that one is of no group"
         match request:
             case JoinGroup():
-                suffix = member_suffix(self._secret, request.group_id, self._partition, received.offset)
+                asked, place = (request.reply_to, request.request_id), (self._partition, received.offset)
+                born_of = asked if membership.is_known_by_its_id(request) else place
+                suffix = member_suffix(self._secret, request.group_id, born_of)
                 yield from membership.join(group, request, at_ms, self._config, suffix)
             case SyncGroup():
                 yield from membership.sync(group, request, at_ms, self._config)

@@ -87,18 +87,18 @@ def test_java_hash_takes_half_a_surrogate_pair():
 
 def test_a_member_id_follows_from_its_place_in_the_log_and_from_nothing_else():
     """S36: a repeated batch hands the same id out again."""
-    suffix = member_suffix(b"secret of sixteen", "g", 3, 7)
-    assert suffix == member_suffix(b"secret of sixteen", "g", 3, 7)
+    suffix = member_suffix(b"secret of sixteen", "g", (3, 7))
+    assert suffix == member_suffix(b"secret of sixteen", "g", (3, 7))
     others = [
-        member_suffix(b"another secret, of", "g", 3, 7),
-        member_suffix(b"secret of sixteen", "h", 3, 7),
-        member_suffix(b"secret of sixteen", "g", 4, 7),
-        member_suffix(b"secret of sixteen", "g", 3, 8),
-        member_suffix(b"secret of sixteen", "7/g", 3, 7),
+        member_suffix(b"another secret, of", "g", (3, 7)),
+        member_suffix(b"secret of sixteen", "h", (3, 7)),
+        member_suffix(b"secret of sixteen", "g", (4, 7)),
+        member_suffix(b"secret of sixteen", "g", (3, 8)),
+        member_suffix(b"secret of sixteen", "7/g", (3, 7)),
     ]
     assert len({suffix, *others}) == 6
 
 
 def test_a_member_id_is_shaped_like_a_uuid():
     """S36."""
-    assert [len(part) for part in member_suffix(b"secret of sixteen", "g", 3, 7).split("-")] == [8, 4, 4, 4, 12]
+    assert [len(part) for part in member_suffix(b"secret of sixteen", "g", (3, 7)).split("-")] == [8, 4, 4, 4, 12]

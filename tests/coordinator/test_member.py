@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pytest
+from msgspec import structs
 
 from coordinator.config import Config
 from coordinator.effects import (
     Assigned,
     CommitEnded,
+    CoordinatorSilent,
     Failed,
     FetchEnded,
     Left,
@@ -36,7 +38,7 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.phases import Phase
-from coordinator.reactions import ON_ERROR, Act, action
+from coordinator.reactions import ON_ERROR, RETRY, STOP, Act, action
 from coordinator.requests import (
     Asked,
     Assignment,
@@ -291,7 +293,6 @@ def test_an_owner_that_does_not_poll_leaves_and_joins_again_with_its_next_poll()
 
 
 LOSSES: dict[str, Callable[[AnyAnswer], bool]] = {
-    "the id": lambda a: isinstance(a, JoinGroupAnswer) and a.code == ErrorCode.MEMBER_ID_REQUIRED.number,
     "a leader's join": lambda a: isinstance(a, JoinGroupAnswer) and a.code == 0 and a.leader == a.member_id,
     "a follower's join": lambda a: isinstance(a, JoinGroupAnswer) and a.code == 0 and a.leader != a.member_id,
     "a sync": lambda a: isinstance(a, SyncGroupAnswer),
@@ -501,7 +502,10 @@ def test_the_table_is_kafkas() -> None:
     assert ON_ERROR[JoinGroup, 79] is Act.TAKE_ID
     assert ON_ERROR[SyncGroup, 16] is Act.REJOIN_LATER
     assert ON_ERROR[OffsetCommit, 27] is Act.REJOIN
-    assert {action(asked, 82) for asked in (JoinGroup, SyncGroup, Heartbeat)} == {Act.STOP}
+    membership = (JoinGroup, SyncGroup, Heartbeat)
+    assert {action(asked, code) for asked in membership for code in (23, 24, 26, 30, 35, 81, 82)} == {Act.STOP}
+    assert (action(OffsetCommit, 82), action(OffsetCommit, 7), action(OffsetFetch, 88)) == (STOP, RETRY, RETRY)
+    assert {action(asked, code) for asked in (OffsetCommit, OffsetFetch) for code in (24, 28, 29, 30)} == {Act.TELL}
     assert {action(asked, 12) for asked in (OffsetCommit, OffsetFetch)} == {Act.TELL}
 
 
@@ -696,3 +700,68 @@ def test_a_leave_that_is_refused_is_over_too() -> None:
     request = only(LeaveGroup, alone.member.leave("consumer closed", 0))
     answer = LeaveGroupAnswer(request_id=request.request_id, error="COORDINATOR_NOT_AVAILABLE", code=15)
     assert alone.hears(answer) == [Left()]
+
+
+# -- static members ----------------------------------------------------------------------------------------------------
+
+STATIC = structs.replace(ME, group_instance_id="i1")
+
+
+def test_a_static_member_names_its_instance_in_all_that_a_zombie_could_send() -> None:
+    """KIP-345: so that whoever comes under the name fences it."""
+    alone = Alone(STATIC)
+    asked = [alone.joining(), alone.syncing(), alone.beating(), alone.committing()]
+    assert [request.group_instance_id for request in asked] == ["i1"] * 4  # type: ignore[attr-defined]
+
+
+def test_a_static_member_leaves_by_silence() -> None:
+    """S89, protocol.md 6.4: closing and missing polls end the heartbeats, and ask for nothing."""
+    alone = Alone(STATIC).stable()
+    assert alone.member.leave("consumer closed", 0) == []
+    assert (alone.member.state, alone.member.deadline_ms) == (MemberState.UNJOINED, NEVER_MS)
+    late = Alone(STATIC).stable()
+    todos = late.passes(STATIC.max_poll_interval_ms)
+    assert [type(t) for t in todos if not isinstance(t, CoordinatorSilent)] == [Lost]
+
+
+def test_a_fence_stops_the_member_it_is_meant_for_and_no_later_one() -> None:
+    """Protocol.md 6.2, 82 to a commit: fatal where the generation is the same; else the commit alone has failed."""
+    alone = Alone(STATIC)
+    commit = alone.committing()
+    todos = alone.refused(commit, ErrorCode.FENCED_INSTANCE_ID)
+    assert [type(t) for t in todos] == [Lost, Failed, CommitEnded]
+    other = Alone(STATIC)
+    commit = other.committing()
+    other.member.request_rejoin("for the test")
+    other.stable()
+    assert other.refused(commit, ErrorCode.FENCED_INSTANCE_ID) == [
+        CommitEnded(commit.request_id, 82, "FENCED_INSTANCE_ID")
+    ]
+
+
+def test_a_leader_whose_plan_stands_syncs_at_once_and_watches_all_the_same() -> None:
+    """KIP-814: it is told who is in the group, and that no plan is wanted."""
+    alone = Alone(STATIC)
+    others = (JoinedMember("me-1", "i1", b""), JoinedMember("bo-1", None, b""))
+    answer = JoinGroupAnswer(request_id=alone.joining().request_id, generation_id=3, protocol_type="work",
+                             protocol_name="turns", leader="me-1", member_id="me-1", members=others,
+                             skip_assignment=True)  # fmt: skip
+    sync, lead = alone.hears(answer)
+    assert isinstance(sync, SyncGroup)
+    assert sync.assignments == ()
+    assert lead == MakePlan(3, "turns", others, is_planned=True)
+
+
+# -- a coordinator that says nothing -----------------------------------------------------------------------------------
+
+
+def test_silence_for_as_long_as_a_session_is_told_once_and_any_answer_ends_it() -> None:
+    """Protocol.md 6.3, session timer: nothing is lost by it, since the log holds the heartbeats."""
+    alone = Alone().stable()
+    silent = [t for _ in range(40) for t in alone.passes(3_000) if isinstance(t, CoordinatorSilent)]
+    assert silent == [CoordinatorSilent(45_000)]
+    assert alone.member.state is MemberState.STABLE
+    (beat,) = [t for t in alone.passes(3_000) if isinstance(t, Heartbeat)]
+    alone.hears(HeartbeatAnswer(request_id=beat.request_id))
+    assert alone.passes(44_999)[0] != CoordinatorSilent(45_000)
+    assert CoordinatorSilent(45_000) in alone.passes(1)

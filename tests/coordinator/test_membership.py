@@ -51,6 +51,26 @@ def test_which_refusals_repeat_the_member_id(error: ErrorCode):
 # -- ids ---------------------------------------------------------------------------------------------------------------
 
 
+def test_a_first_join_that_comes_again_makes_no_second_member():
+    """Where KIP-394's round is waived, the request itself is what the member is known by: parked, answered, Stable."""
+    s = Scenario(delay_ms=3_000).join("c1")
+    first = s.last_request("c1", JoinGroup)
+    s.send("c1", first).is_parked().until(3_000).hears(ErrorCode.NONE).is_("CompletingRebalance", members="c1")
+    s.send("c1", first).sync("c1").send("c1", first).is_("Stable", generation=1, members="c1")
+    heard = s.answers[first.request_id]
+    assert [(a.member_id, a.code) for a in heard] == [(s.ids["c1"], 0)] * 3
+
+
+def test_equal_first_joins_of_two_processes_make_two_members():
+    """A request id is unique to its inbox, and no more than that."""
+    s = (
+        Scenario(delay_ms=3_000)
+        .join("c1", request_id="1", reply_to="here")
+        .join("c2", request_id="1", reply_to="there")
+    )
+    assert len(s.group.members) == 2
+
+
 def test_a_member_id_begins_with_the_client_id():
     """S36, S61."""
     s = Scenario().join("ana").hears(ErrorCode.NONE)
