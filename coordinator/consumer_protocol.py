@@ -1,20 +1,145 @@
-"""What the coordinator reads of the bytes that consumers exchange through it.
+"""The bytes that consumers exchange through the coordinator: what each subscribes to, and what each is given.
 
-Subscriptions and assignments are opaque to the protocol; these readers serve views and the rule that offsets of
-subscribed topics are kept. Bytes that cannot be read give None, never an error: they are between the members.
+Both are opaque to the group protocol. The coordinator looks into them all the same, for its views and for its rule that
+offsets of subscribed topics are kept: `subscribed_topics` and `assigned_partitions` read the part that every version
+has, and give None where bytes cannot be read, because those are between the members. Members read and write all of
+versions 0 to 3.
 
-Source: Kafka's ConsumerProtocol, ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json, version 0 part.
+Source: Kafka's ConsumerProtocol, ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json; KIP-429 (owned
+partitions), KIP-792 (generation), KIP-881 (rack).
 """
 
-from struct import Struct, error
+import struct
+from collections.abc import Mapping, Sequence
 
-PROTOCOL_TYPE = "consumer"
+import msgspec
 
-_INT16, _INT32 = Struct(">h"), Struct(">i")
+CONSUMERS = "consumer"
+"""The protocol type of groups that share out the partitions of topics."""
+
+RESOURCES = "resources"
+"""The protocol type of groups that share out anything else, each as a topic of one partition."""
+
+READABLE = (CONSUMERS, RESOURCES)
+
+VERSION_MAX = 3
+"""The newest version; a newer one is read as this, because versions only ever add fields at the end."""
+
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_NULL_BYTES, _NULL_TEXT = _INT32.pack(-1), _INT16.pack(-1)
 
 
-class _Reader:
-    """Walks through big-endian fields."""
+class Subscription(msgspec.Struct, frozen=True):
+    """What a member tells whoever makes the plan.
+
+    Args:
+        user_data: What the member's assignor has to say to itself.
+        owned: The numbers of the partitions that the member owns while it joins, by topic. From version 1.
+        generation_id: The generation that it owns them since, -1 for none. From version 2.
+        rack_id: Where the member runs. From version 3.
+    """
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned: Mapping[str, Sequence[int]] = {}
+    generation_id: int = -1
+    rack_id: str | None = None
+
+
+# -- for the coordinator -----------------------------------------------------------------------------------------------
+
+
+def subscribed_topics(metadata: bytes) -> list[str] | None:
+    """Read the topics of one member's subscription."""
+    reader = Reader(metadata)
+    try:
+        reader.int16()
+        return reader.texts()
+    except (struct.error, ValueError):
+        return None
+
+
+def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
+    """Read the partitions of one member's assignment, by topic. No bytes at all are no partitions."""
+    if not assignment:
+        return {}
+    reader = Reader(assignment)
+    try:
+        reader.int16()
+        return reader.partitions()
+    except (struct.error, ValueError):
+        return None
+
+
+# -- for members -------------------------------------------------------------------------------------------------------
+
+
+def write_subscription(subscription: Subscription, version: int = VERSION_MAX) -> bytes:
+    """Write a subscription; equal ones give equal bytes, so that a member that joins again is not taken for changed."""
+    assert 0 <= version <= VERSION_MAX, f"there is no version {version}"
+    topics = sorted(subscription.topics)
+    parts = [_INT16.pack(version), _INT32.pack(len(topics)), *map(_text, topics), _nullable(subscription.user_data)]
+    if version >= 1:
+        parts.append(write_partitions(subscription.owned))
+    if version >= 2:
+        parts.append(_INT32.pack(subscription.generation_id))
+    if version >= 3:
+        parts.append(_NULL_TEXT if subscription.rack_id is None else _text(subscription.rack_id))
+    return b"".join(parts)
+
+
+def read_subscription(data: bytes) -> Subscription:
+    """Read a subscription of any version; what its version does not have is as if it was not given.
+
+    Raises:
+        ValueError: the bytes are no subscription, or end too soon.
+    """
+    reader = Reader(data)
+    try:
+        version = reader.int16()
+        if version < 0:
+            raise ValueError(f"a version below zero: {version}")
+        return Subscription(
+            topics=tuple(reader.texts()),
+            user_data=reader.nullable(),
+            owned=reader.partitions() if version >= 1 else {},
+            generation_id=reader.int32() if version >= 2 else -1,
+            rack_id=reader.nullable_text() if version >= 3 else None,
+        )
+    except struct.error as error:
+        raise ValueError(f"a subscription that ends too soon: {error}") from error
+
+
+def write_assignment(
+    partitions: Mapping[str, Sequence[int]], user_data: bytes | None = None, version: int = VERSION_MAX
+) -> bytes:
+    """Write one member's part of a plan; its versions differ in nothing but their number."""
+    assert 0 <= version <= VERSION_MAX, f"there is no version {version}"
+    return _INT16.pack(version) + write_partitions(partitions) + _nullable(user_data)
+
+
+# -- for assignors, whose user data is written in the same manner ------------------------------------------------------
+
+
+def write_partitions(partitions: Mapping[str, Sequence[int]]) -> bytes:
+    """Write partitions as an array of topics, each with the array of its numbers, all in order."""
+    parts = [_INT32.pack(len(partitions))]
+    for topic, numbers in sorted(partitions.items()):
+        parts += _text(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *sorted(numbers))
+    return b"".join(parts)
+
+
+def _text(value: str) -> bytes:
+    data = value.encode()
+    return _INT16.pack(len(data)) + data
+
+
+def _nullable(data: bytes | None) -> bytes:
+    return _NULL_BYTES if data is None else _INT32.pack(len(data)) + data
+
+
+class Reader:
+    """Walks through big-endian fields. Raises `struct.error` or ValueError where the data are not of that form."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -29,37 +154,43 @@ class _Reader:
         self.at += 4
         return int(value)
 
-    def count(self) -> int:
+    def texts(self) -> list[str]:
+        return [self.text() for _ in range(self._count(2))]
+
+    def text(self) -> str:
+        return self._take(self.int16()).decode()
+
+    def nullable_text(self) -> str | None:
+        length = self.int16()
+        return None if length == -1 else self._take(length).decode()
+
+    def nullable(self) -> bytes | None:
+        length = self.int32()
+        return None if length == -1 else self._take(length)
+
+    def partitions(self) -> dict[str, list[int]]:
+        """Read the numbers of partitions by topic; a topic that comes twice has the numbers of both."""
+        partitions: dict[str, list[int]] = {}
+        for _ in range(self._count(6)):
+            topic, numbers = self.text(), self._int32s()
+            partitions[topic] = partitions[topic] + numbers if topic in partitions else numbers
+        return partitions
+
+    def _int32s(self) -> list[int]:
+        count = self._count(4)
+        values = struct.unpack_from(f">{count}i", self.data, self.at)
+        self.at += 4 * count
+        return list(values)
+
+    def _count(self, size_min: int) -> int:
+        """Read how many elements follow, none of which takes fewer bytes than `size_min`."""
         value = self.int32()
-        if not 0 <= value <= len(self.data) - self.at:  # every element takes a byte at least
+        if not 0 <= value * size_min <= len(self.data) - self.at:
             raise ValueError("a count beyond the data")
         return value
 
-    def text(self) -> str:
-        length = self.int16()
+    def _take(self, length: int) -> bytes:
         if not 0 <= length <= len(self.data) - self.at:
             raise ValueError("a length beyond the data")
         self.at += length
-        return self.data[self.at - length : self.at].decode()
-
-
-def subscribed_topics(metadata: bytes) -> list[str] | None:
-    """Read the topics of one member's subscription."""
-    reader = _Reader(metadata)
-    try:
-        reader.int16()
-        return [reader.text() for _ in range(reader.count())]
-    except (error, ValueError):
-        return None
-
-
-def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
-    """Read the partitions of one member's assignment, by topic. No bytes at all are no partitions."""
-    if not assignment:
-        return {}
-    reader = _Reader(assignment)
-    try:
-        reader.int16()
-        return {reader.text(): [reader.int32() for _ in range(reader.count())] for _ in range(reader.count())}
-    except (error, ValueError):
-        return None
+        return self.data[self.at - length : self.at]

@@ -1,12 +1,20 @@
-"""Reading what consumers send each other through the coordinator (protocol.md 7.6)."""
+"""What consumers send each other through the coordinator, read and written (protocol.md 7.6)."""
 
 from struct import pack
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
+from coordinator.consumer_protocol import (
+    Subscription,
+    assigned_partitions,
+    read_subscription,
+    subscribed_topics,
+    write_assignment,
+    write_subscription,
+)
 from coordinator.requests import Protocol
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.wire import assignment, subscription, text
@@ -104,3 +112,103 @@ def test_a_group_of_another_type_reads_no_topics():
     assert [f.offset for f in s.said.partitions] == [1]
     assert s.group.subscribed_topics is None
     assert not s.group.subscribes("t")
+
+
+# -- what members read and write ---------------------------------------------------------------------------------------
+
+OWNS_FOO = Subscription(("foo",), None, {"foo": [0, 1]}, 5, None)
+
+subscriptions = st.builds(
+    Subscription,
+    topics=st.sets(st.text(max_size=9), max_size=4).map(lambda each: tuple(sorted(each))),
+    user_data=st.none() | st.binary(max_size=9),
+    owned=st.dictionaries(st.text(max_size=9), st.lists(st.integers(0, 2**31 - 1), max_size=4).map(sorted), max_size=4),
+    generation_id=st.integers(-1, 2**31 - 1),
+    rack_id=st.none() | st.text(max_size=9),
+)
+
+
+def as_far_as(version: int, subscription: Subscription) -> Subscription:
+    """What is left of a subscription in an older version."""
+    fields = (subscription.topics, subscription.user_data, subscription.owned, subscription.generation_id)
+    return Subscription(*fields[: version + 2], *([subscription.rack_id] if version >= 3 else []))
+
+
+def test_examples_are_written_and_read():
+    assert write_subscription(OWNS_FOO) == SUBSCRIPTION_V3
+    assert write_subscription(OWNS_FOO, 0) == SUBSCRIPTION_V0
+    assert read_subscription(SUBSCRIPTION_V3) == OWNS_FOO
+    assert read_subscription(SUBSCRIPTION_V0) == Subscription(("foo",))
+    assert write_assignment({"foo": [0, 1]}) == ASSIGNMENT_V3
+
+
+def test_whatever_order_things_come_in_they_are_written_in_order():
+    """So that a member that joins again with the same subscription has not changed it."""
+    jumbled = Subscription(("b", "a"), None, {"b": [1, 0], "a": [2]})
+    assert write_subscription(jumbled) == write_subscription(Subscription(("a", "b"), None, {"a": [2], "b": [0, 1]}))
+    assert write_assignment({"b": [1, 0], "a": [2]}) == write_assignment({"a": [2], "b": [0, 1]})
+
+
+@given(subscriptions, st.integers(0, 3), st.binary(max_size=5))
+def test_a_subscription_that_was_written_is_read(subscription: Subscription, version: int, rest: bytes):
+    data = write_subscription(subscription, version)
+    assert read_subscription(data + rest) == as_far_as(version, subscription)
+    assert subscribed_topics(data) == list(subscription.topics)
+
+
+@given(subscriptions, st.integers(4, 2**15 - 1), st.binary(max_size=5))
+def test_a_newer_version_is_read_as_far_as_it_is_known(subscription: Subscription, version: int, rest: bytes):
+    data = pack(">h", version) + write_subscription(subscription)[2:] + rest
+    assert read_subscription(data) == subscription
+
+
+@given(topics, st.none() | st.binary(max_size=9), st.integers(0, 3))
+def test_an_assignment_that_was_written_is_read(
+    partitions: dict[str, list[int]], user_data: bytes | None, version: int
+):
+    read = assigned_partitions(write_assignment(partitions, user_data, version))
+    assert read == {topic: sorted(numbers) for topic, numbers in partitions.items()}
+
+
+@pytest.mark.parametrize("length", range(len(SUBSCRIPTION_V3)))
+def test_a_subscription_that_ends_too_soon_raises(length: int):
+    with pytest.raises(ValueError, match=r"ends too soon|beyond the data"):
+        read_subscription(SUBSCRIPTION_V3[:length])
+
+
+@pytest.mark.parametrize("data", [*HOSTILE.values(), b"\xff\xff"], ids=[*HOSTILE, "a version below zero"])
+def test_hostile_bytes_raise_for_members(data: bytes):
+    with pytest.raises(ValueError):  # noqa: PT011  (each says what it is)
+        read_subscription(data)
+
+
+def test_a_topic_that_comes_twice_has_the_numbers_of_both():
+    owned = pack(">i", 2) + 2 * (text("t") + pack(">ii", 1, 0)) + pack(">ih", -1, -1)
+    assert read_subscription(subscription(["t"], version=3, rest=pack(">i", -1) + owned)).owned == {"t": [0, 0]}
+
+
+# -- kafka-python's ----------------------------------------------------------------------------------------------------
+
+
+@given(subscriptions, st.integers(0, 3))
+def test_kafka_python_reads_ours_and_we_read_its(subscription: Subscription, version: int):
+    """Protocol.md 7.6: both ways, and byte for byte."""
+    data = write_subscription(subscription, version)
+    theirs = ConsumerProtocolSubscription.decode(data)
+    assert theirs.topics == list(subscription.topics)
+    assert theirs.user_data == subscription.user_data
+    assert theirs.encode() == data
+    if version >= 1:
+        assert {each.topic: each.partitions for each in theirs.owned_partitions} == subscription.owned
+    if version >= 2:
+        assert theirs.generation_id == subscription.generation_id
+    if version >= 3:
+        assert theirs.rack_id == subscription.rack_id
+
+
+@given(topics, st.none() | st.binary(max_size=9), st.integers(0, 3))
+def test_kafka_python_reads_our_assignments(partitions: dict[str, list[int]], user_data: bytes | None, version: int):
+    data = write_assignment(partitions, user_data, version)
+    theirs = ConsumerProtocolAssignment.decode(data)
+    assert dict(theirs.assigned_partitions) == assigned_partitions(data)
+    assert (theirs.user_data, theirs.encode()) == (user_data, data)

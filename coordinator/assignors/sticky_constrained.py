@@ -1,0 +1,57 @@
+"""Shares of members that all subscribe to the same topics, where even is easy: sizes differ by one at most.
+
+Source: Kafka's AbstractStickyAssignor.ConstrainedAssignmentBuilder.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from coordinator.assignors.assignor import TopicPartition
+from coordinator.assignors.ownership import Ownership
+
+Shares = dict[str, list[TopicPartition]]
+
+
+def share_out(sizes: Mapping[str, int], ownership: Ownership) -> Shares:
+    """Leave members what they own, up to an even share, and fill up the others.
+
+    Args:
+        sizes: How many partitions each topic has.
+
+    Returns:
+        What each member gets, by member id.
+    """
+    if not ownership.owned:
+        return {}
+    least, with_one_more = divmod(sum(sizes.values()), len(ownership.owned))
+    shares, over = _keep(ownership, least, with_one_more)
+    kept = {partition for share in shares.values() for partition in share}
+    free = [(topic, n) for topic in sorted(sizes) for n in range(sizes[topic]) if (topic, n) not in kept]
+    under = deque(m for m in sorted(shares) if len(shares[m]) < least)
+    even = deque(m for m in sorted(shares) if len(shares[m]) == least and over < with_one_more)
+    for partition in free:
+        member_id = (under or even).popleft()
+        shares[member_id].append(partition)
+        if len(shares[member_id]) < least:
+            under.append(member_id)
+        elif len(shares[member_id]) == least:
+            even.append(member_id)
+    assert not under, f"{len(under)} members have fewer than {least}"
+    return shares
+
+
+def _keep(ownership: Ownership, least: int, with_one_more: int) -> tuple[Shares, int]:
+    """Cut what members own to an even share, and count those who may keep one more than `least`."""
+    shares, over = {}, 0
+    for member_id in sorted(ownership.owned):
+        owned = sorted(ownership.owned[member_id], key=_number_first)
+        has_one_more = len(owned) > least and over < with_one_more
+        over += has_one_more
+        shares[member_id] = owned[: least + has_one_more]
+    return shares, over
+
+
+def _number_first(partition: TopicPartition) -> tuple[int, str]:
+    """Order partitions so that what is cut off takes from every topic, not all from the last one."""
+    topic, number = partition
+    return number, topic

@@ -1,0 +1,144 @@
+"""Our assignors and Kafka's, given the same bytes: the same plans, but where Kafka's break what a plan is for."""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from coordinator.assignors import ASSIGNORS, Cluster, Plan, Sticky
+from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
+from tests.coordinator.assignors.groups import Drawn, draw, flat, imbalance, kept, plan, subscribers
+from tests.differential.java_assignors import Java, java
+
+SEEDS = 50
+
+KINDS: dict[str, dict[str, Any]] = {
+    "range": {},
+    "range, with racks": {"racks": True},
+    "roundrobin": {},
+    "sticky": {},
+    "sticky, with stale claims": {"stale": True},
+    "cooperative-sticky": {},
+    "cooperative-sticky, with stale claims": {"stale": True},
+}
+
+
+@pytest.fixture(scope="module")
+def kafkas() -> Iterator[Java]:
+    with java() as kafkas:
+        yield kafkas
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
+@pytest.mark.parametrize(("kind", "drawing"), KINDS.items(), ids=KINDS)
+def test_plans(kafkas: Java, kind: str, drawing: dict[str, Any], alike: bool):
+    """S130 to S133: partition for partition, whatever members join, leave, claim and subscribe to.
+
+    Where subscriptions differ, a plan may be another one, as even, in which as much or more stays where it is.
+    """
+    name = kind.partition(",")[0]
+    equal = 0
+    for seed in range(SEEDS):
+        drawn = draw(seed, name, alike=alike, **drawing)
+        ours = ASSIGNORS[name]().assign(drawn.cluster, drawn.subscribers)
+        theirs = kafkas_plan(kafkas, name, drawn)
+        if theirs is None or has_three_claims(drawn):
+            continue
+        if name == "cooperative-sticky":
+            keep_back_what_two_claim(drawn, ours, theirs)
+        assert worth(drawn, ours) <= worth(drawn, theirs), f"seed {seed}"
+        assert alike <= (ours == theirs), f"seed {seed}"
+        equal += ours == theirs
+    assert equal >= 0.8 * SEEDS
+
+
+@pytest.mark.parametrize("seed", [2360, 9655, 9954])
+def test_what_moved_twice_goes_home(kafkas: Java, seed: int):
+    """S132: three groups in 12,000 in which Kafka moves a partition home that another one has to make room for."""
+    drawn = draw(seed, "sticky", alike=False, most=8, grows=False)
+    ours, theirs = (p(drawn.cluster, drawn.subscribers) for p in (Sticky().assign, partial(kafkas.plan, "sticky")))
+    assert ours != theirs
+    assert worth(drawn, ours) <= worth(drawn, theirs)
+
+
+def worth(drawn: Drawn, plan: Plan) -> tuple[int, int]:
+    """How uneven a plan is, and then how little of it stays; less is better."""
+    return imbalance(plan), -kept(plan, drawn.claims)
+
+
+def kafkas_plan(kafkas: Java, name: str, drawn: Drawn) -> Plan | None:
+    """Kafka's plan, or None where it gives partitions to members that do not subscribe to their topics, or breaks off.
+
+    Both come of its moving a partition back to an owner of an older generation whatever that one subscribes to now.
+    """
+    topics_of = {s.member_id: s.subscription.topics for s in drawn.subscribers}
+    try:
+        plan = kafkas.plan(name, drawn.cluster, drawn.subscribers)
+    except Py4JJavaError:
+        return None
+    return None if any(topic not in topics_of[m] for m, share in plan.items() for topic in share) else plan
+
+
+def has_three_claims(drawn: Drawn) -> bool:
+    """Tell whether a partition has three claims: Kafka takes it from the newest, too, if the other two are equal."""
+    claims = Counter(partition for claimed in drawn.claims.values() for partition in claimed)
+    return any(count > 2 for count in claims.values())
+
+
+def keep_back_what_two_claim(drawn: Drawn, ours: Plan, theirs: Plan) -> None:
+    """Take from Kafka's plan what ours keeps back of partitions that two members claim, and Kafka leaves with one.
+
+    It does that where subscriptions differ, though the other one may still be reading.
+    """
+    claims = Counter(partition for claimed in drawn.claims.values() for partition in claimed)
+    given = flat(ours)
+    for m, share in flat(theirs).items():
+        for topic, number in share - given[m]:
+            if claims[topic, number] > 1:
+                theirs[m][topic].remove(number)
+                if not theirs[m][topic]:
+                    del theirs[m][topic]
+
+
+@pytest.mark.parametrize("topics", ["C1 t; C2 t", "C1 t; C2 t u"], ids=["alike", "different"])
+def test_two_claims_of_one_generation(kafkas: Java, topics: str):
+    """S132, protocol.md 7.3: neither keeps it."""
+    group = subscribers("sticky", topics, "C1 t-0 t-1; C2 t-1 t-2")
+    assert kafkas.plan("sticky", Cluster({"t": 4}), group) == plan("C1 t-0 t-1; C2 t-2 t-3")
+
+
+SUBSCRIPTIONS = [
+    Subscription(("t",)),
+    Subscription(("u", "t"), b"", {}, 0, "r"),
+    Subscription(("u", "t"), b"\x00\x01", {"u": [3, 1], "t": [0]}, 5, "rack"),
+    Subscription((), None, {"gone": [7]}, -1, None),
+]
+
+
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("subscription", SUBSCRIPTIONS, ids=range(len(SUBSCRIPTIONS)))
+def test_subscription_bytes(kafkas: Java, subscription: Subscription, version: int):
+    """Protocol.md 7.6: ours are read by Kafka, which writes the same."""
+    theirs = kafkas.subscription(write_subscription(subscription))
+    assert kafkas.subscription_bytes(theirs, version) == write_subscription(subscription, version)
+    assert list(kafkas.subscription(write_subscription(subscription, version)).topics()) == sorted(subscription.topics)
+
+
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("user_data", [None, b"", b"\x00\x01"])
+def test_assignment_bytes(kafkas: Java, user_data: bytes | None, version: int):
+    """Protocol.md 7.6."""
+    theirs = kafkas.assignment_bytes([("t", 0), ("t", 2), ("u", 1)], user_data, version)
+    assert theirs == write_assignment({"u": [1], "t": [2, 0]}, user_data, version)
+
+
+@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+def test_user_data_bytes(kafkas: Java, name: str):
+    """Protocol.md 7.6: a member of Kafka's and one of ours tell the same of the same plan."""
+    for share, generation_id in ({"t": [0, 1]}, 1), ({}, 7):
+        listed = [(topic, n) for topic, numbers in share.items() for n in numbers]
+        assert kafkas.user_data(name, listed, generation_id) == ASSIGNORS[name]().user_data(share, generation_id)
+    assert kafkas.user_data(name, None, -1) == ASSIGNORS[name]().user_data({}, -1)
