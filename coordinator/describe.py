@@ -52,7 +52,7 @@ def _published(group: Group, member: Member) -> GroupMember:
         session_timeout_ms=group.vitals.sessions[member.member_id].timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         assignment=member.assignment,
-        assigned=assigned_partitions(member.assignment) if group.is_of_consumers else None,
+        assigned=assigned_partitions(member.assignment) if group.is_readable else None,
     )
 
 

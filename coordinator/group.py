@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from coordinator.consumer_protocol import PROTOCOL_TYPE
+from coordinator.consumer_protocol import CONSUMERS, READABLE
 from coordinator.phases import Cause, Phase, move
 from coordinator.requests import Protocol
 
@@ -285,7 +285,12 @@ class Group(Struct, array_like=True, kw_only=True):
 
     @property
     def is_of_consumers(self) -> bool:
-        return self.protocol_type == PROTOCOL_TYPE
+        return self.protocol_type == CONSUMERS
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether subscriptions and assignments are bytes that can be read."""
+        return self.protocol_type in READABLE
 
     def subscribes(self, topic: str) -> bool:
         """Tell whether the members may be reading a topic. Consumers with unreadable subscriptions may read any."""

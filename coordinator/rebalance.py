@@ -157,7 +157,7 @@ def _shortest_session_ms(group: Group) -> int:
 def _become_empty(group: Group, now_ms: int) -> Iterator[Output]:
     group.vitals.generation_id += 1
     group.protocol_name, group.round = None, None
-    group.subscribed_topics = () if group.is_of_consumers else None
+    group.subscribed_topics = () if group.is_readable else None
     group.move(Cause.NOBODY_LEFT, now_ms)
     group.look_at_offsets(now_ms)
     yield event(GroupEmptied, group, now_ms)
@@ -193,7 +193,7 @@ def vote(group: Group) -> str:
 
 
 def _subscribed(group: Group) -> tuple[str, ...] | None:
-    if not group.is_of_consumers:
+    if not group.is_readable:
         return None
     topics: set[str] = set()
     for member in group.members.values():
@@ -239,7 +239,7 @@ def install(group: Group, plan: Mapping[str, bytes], now_ms: int) -> Iterator[Ou
 
 
 def _handovers(group: Group, before: Mapping[str, bytes]) -> tuple[Handover, ...]:
-    if not group.is_of_consumers:
+    if not group.is_readable:
         return ()
     old = _owners(before)
     new = _owners({m.member_id: m.assignment for m in group.members.values()})

@@ -2,6 +2,7 @@
 
 from streaming.client.consumer import GroupConsumer
 from streaming.client.errors import NoAnswer, NoCoordinator
+from streaming.client.member import GroupMember
 from streaming.client.transport import Transport
 
-__all__ = ["GroupConsumer", "NoAnswer", "NoCoordinator", "Transport"]
+__all__ = ["GroupConsumer", "GroupMember", "NoAnswer", "NoCoordinator", "Transport"]

@@ -1,39 +1,53 @@
-"""What a `GroupConsumer` may be told: kafka-python's names with kafka-python's defaults, and one name of our own.
+"""What members may be told: kafka-python's names with kafka-python's defaults, and few names of our own.
 
 group names    how to be a member; ours to act on
 reading names  how to fetch records; KafkaConsumer's
 way names      how to reach the brokers; everybody's
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.coordinator.assignors.abstract import RebalanceProtocol
-from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaConfigurationError
 from msgspec import Struct
 
-GROUP_DEFAULTS: dict[str, Any] = {
+from coordinator.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
+from coordinator.member import MemberConfig
+from streaming.client.plans import SETTING, resolve
+from streaming.client.strategies import Strategy
+from streaming.client.transport import Transport
+
+_KAFKAS: Mapping[str, Any] = KafkaConsumer.DEFAULT_CONFIG
+
+MEMBER_DEFAULTS: dict[str, Any] = {
     "topic_prefix": "coordinator",
     "group_id": None,
-    "client_id": KafkaConsumer.DEFAULT_CONFIG["client_id"],
+    "client_id": _KAFKAS["client_id"],
+    "group_instance_id": None,
     "session_timeout_ms": 45_000,
     "heartbeat_interval_ms": 3_000,
     "max_poll_interval_ms": 300_000,
+    "request_timeout_ms": _KAFKAS["request_timeout_ms"],
+    "retry_backoff_ms": _KAFKAS["retry_backoff_ms"],
+    "retry_backoff_max_ms": 1_000,
+    SETTING: ("cooperative-sticky",),
+}
+"""A `GroupMember`'s."""
+
+CONSUMER_DEFAULTS: dict[str, Any] = {
+    **MEMBER_DEFAULTS,
+    SETTING: ("range", "cooperative-sticky"),
     "max_poll_records": 500,
     "enable_auto_commit": True,
     "auto_commit_interval_ms": 5_000,
-    "partition_assignment_strategy": (RangePartitionAssignor,),
-    "request_timeout_ms": KafkaConsumer.DEFAULT_CONFIG["request_timeout_ms"],
-    "retry_backoff_ms": KafkaConsumer.DEFAULT_CONFIG["retry_backoff_ms"],
-    "consumer_timeout_ms": KafkaConsumer.DEFAULT_CONFIG["consumer_timeout_ms"],
+    "default_offset_commit_callback": None,
+    "consumer_timeout_ms": _KAFKAS["consumer_timeout_ms"],
+    "client_rack": _KAFKAS["client_rack"],
+    "exclude_internal_topics": _KAFKAS["exclude_internal_topics"],
 }
-
-NOT_SERVED = {
-    "group_instance_id": "static members are not served yet",
-    "default_offset_commit_callback": "asynchronous commits are not served yet",
-}
+"""A `GroupConsumer`'s, beside those that are KafkaConsumer's alone."""
 
 _NOT_THE_WAY = {
     "allow_auto_create_topics", "client_id", "metric_reporters", "metrics_enabled", "metrics_num_samples",
@@ -41,46 +55,90 @@ _NOT_THE_WAY = {
 }  # fmt: skip
 WAY_NAMES = (set(KafkaConsumer.DEFAULT_CONFIG) & set(KafkaProducer.DEFAULT_CONFIG)) - _NOT_THE_WAY
 
+_COUNTS = {
+    # what counts something              from    to
+    "session_timeout_ms":               (1,      2**31 - 1),
+    "heartbeat_interval_ms":            (1,      2**31 - 1),
+    "max_poll_interval_ms":             (1,      2**31 - 1),
+    "request_timeout_ms":               (1,      2**31 - 1),
+    "retry_backoff_ms":                 (1,      2**31 - 1),
+    "retry_backoff_max_ms":             (1,      2**31 - 1),
+    "auto_commit_interval_ms":          (0,      2**31 - 1),
+    "max_poll_records":                 (1,      2**31 - 1),
+}  # fmt: skip
 
-class ConsumerConfig(Struct, frozen=True):
+_INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # a topic's name, as Kafka has it
+
+
+class ClientConfig(Struct, frozen=True):
     """A checked configuration.
 
     Args:
         group: Every group name with its value.
-        reading: What was given that KafkaConsumer is to know; never a group id.
         way: What was given that says how to reach the brokers.
-        assignors: The assignors to offer, the preferred one first.
+        strategies: The assignors to offer, the preferred one first.
+        reading: What was given that KafkaConsumer is to know; never a group id.
     """
 
     group: dict[str, Any]
-    reading: dict[str, Any]
     way: dict[str, Any]
-    assignors: tuple[Any, ...]
+    strategies: tuple[Strategy, ...]
+    reading: dict[str, Any] = {}
+
+    def member(self, transport: Transport, protocol_type: str) -> MemberConfig:
+        """Say who the member is that reads its answers from a transport."""
+        names = set(MemberConfig.__struct_fields__) & set(self.group)
+        return MemberConfig(
+            **{name: self.group[name] for name in names},
+            protocol_type=protocol_type,
+            reply_to=transport.inbox,
+            client_host=transport.client_host(),
+        )
 
 
-def configure(given: Mapping[str, Any]) -> ConsumerConfig:
-    """Check what was given and fill in the rest.
+def configure_consumer(given: Mapping[str, Any]) -> ClientConfig:
+    """Check what a consumer was given and fill in the rest.
 
     Raises:
-        KafkaConfigurationError: names what is unknown, missing, not served or out of its range.
+        KafkaConfigurationError: names what is unknown, missing or out of its range.
     """
-    if unknown := sorted(set(given) - set(KafkaConsumer.DEFAULT_CONFIG) - set(GROUP_DEFAULTS)):
+    config = _configure(given, CONSUMER_DEFAULTS, also_known=set(_KAFKAS))
+    reading = {name: value for name, value in given.items() if name in _KAFKAS and name != SETTING}
+    nobody = {"group_id": None, "group_instance_id": None, "enable_auto_commit": False}
+    reading |= nobody  # Kafka's own coordinator is never to hear of us
+    return ClientConfig(config.group, config.way, config.strategies, reading)
+
+
+def configure_member(given: Mapping[str, Any]) -> ClientConfig:
+    """Check what a member that shares resources was given and fill in the rest.
+
+    Raises:
+        KafkaConfigurationError: names what is unknown, missing or out of its range.
+    """
+    return _configure(given, MEMBER_DEFAULTS, also_known=WAY_NAMES)
+
+
+def _configure(given: Mapping[str, Any], defaults: Mapping[str, Any], also_known: set[str]) -> ClientConfig:
+    if unknown := sorted(set(given) - set(defaults) - also_known):
         raise KafkaConfigurationError(f"Unrecognized configs: {', '.join(unknown)}")
-    for name, why in NOT_SERVED.items():
-        if given.get(name) is not None:
-            raise KafkaConfigurationError(f"{name}: {why}")
-    group = {name: given.get(name, default) for name, default in GROUP_DEFAULTS.items()}
-    _check_group(group)
+    group = {name: given.get(name, default) for name, default in defaults.items()}
+    _check(group)
     way = {"bootstrap_servers": "localhost", **{name: given[name] for name in WAY_NAMES & set(given)}}
-    reading = {name: value for name, value in given.items() if name in KafkaConsumer.DEFAULT_CONFIG}
-    reading |= {"group_id": None, "enable_auto_commit": False}  # Kafka's own coordinator is never to hear of us
-    reading.pop("partition_assignment_strategy", None)
-    return ConsumerConfig(group, reading, way, _assignors(group["partition_assignment_strategy"]))
+    return ClientConfig(group, way, resolve(group[SETTING]))
 
 
-def _check_group(group: Mapping[str, Any]) -> None:
-    if not group["group_id"]:
-        raise KafkaConfigurationError("group_id is needed: the name of the group to join")
+def _check(group: Mapping[str, Any]) -> None:
+    _check_name(group, "group_id", GROUP_ID_CHARS_MAX, "the name of the group to join")
+    _check_name(group, "client_id", NAME_CHARS_MAX, "a name for this client, which its member id begins with")
+    for name in _COUNTS.keys() & group.keys():
+        low, high = _COUNTS[name]
+        if type(group[name]) is not int or not low <= group[name] <= high:
+            raise KafkaConfigurationError(f"{name} ({group[name]!r}) must be a whole number from {low} to {high}")
+    instance_id = group["group_instance_id"]
+    if instance_id is not None and not (isinstance(instance_id, str) and _INSTANCE_ID.fullmatch(instance_id)):
+        raise KafkaConfigurationError(
+            f"group_instance_id ({instance_id!r}) must be 1 to 249 of A-Z, a-z, 0-9, '.', '_' and '-', not '.' or '..'"
+        )
     if group["heartbeat_interval_ms"] >= group["session_timeout_ms"]:
         raise KafkaConfigurationError(
             f"heartbeat_interval_ms ({group['heartbeat_interval_ms']}) must be lower than session_timeout_ms"
@@ -88,13 +146,7 @@ def _check_group(group: Mapping[str, Any]) -> None:
         )
 
 
-def _assignors(strategy: Any) -> tuple[Any, ...]:
-    assignors = tuple(each() if isinstance(each, type) else each for each in strategy)
-    if not assignors:
-        raise KafkaConfigurationError("partition_assignment_strategy: at least one assignor is needed")
-    for assignor in assignors:
-        if RebalanceProtocol.EAGER not in assignor.supported_protocols():
-            raise KafkaConfigurationError(
-                f"partition_assignment_strategy: {assignor.name} is cooperative, which is not served yet"
-            )
-    return assignors
+def _check_name(group: Mapping[str, Any], name: str, chars_max: int, what: str) -> None:
+    value = group[name]
+    if not value or not isinstance(value, str) or len(value) > chars_max:
+        raise KafkaConfigurationError(f"{name} is needed: {what}, {chars_max} characters at most")

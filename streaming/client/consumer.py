@@ -1,8 +1,7 @@
 """`GroupConsumer`: kafka-python's consumer, in a group that this coordinator keeps.
 
-Records come through a `KafkaConsumer` that is told its partitions and knows of no group, so Kafka's own coordinator
-never hears of it. The caller's thread does all that a caller may notice: joining, listeners, fetching records. The
-transport's thread keeps the session alive.
+The caller's thread does all that a caller may notice: joining, listeners, fetching records. The transport's thread
+keeps the session alive.
 
 What Kafka's clients wait for, the log makes unnecessary: a commit is ahead of the join or the leave that follows it, in
 the same partition of the request topic, so neither waits for the commit's answer.
@@ -11,46 +10,52 @@ Source: kafka-python's KafkaConsumer and ConsumerCoordinator; protocol.md 6.4 to
 """
 
 import logging
+import re
 import time
-from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from kafka.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError, for_code
+from kafka import ConsumerRebalanceListener, TopicPartition
+from kafka.errors import CommitFailedError, IllegalStateError, KafkaTimeoutError, for_code
+from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
+from kafka.util import ensure_valid_topic_name
+from msgspec import Struct
 
-from coordinator.effects import (
-    Assigned,
-    CommitEnded,
-    Effect,
-    Failed,
-    FetchEnded,
-    Lost,
-    MakePlan,
-    PrepareToJoin,
-    RejoinNeeded,
-)
+from coordinator.consumer_protocol import CONSUMERS
+from coordinator.effects import CommitEnded, Effect, FetchEnded
 from coordinator.errors import ErrorCode
-from coordinator.member import MemberConfig, MemberState
+from coordinator.holding import Change, Told
+from coordinator.member import MemberState
 from coordinator.outputs import FetchedOffset
 from coordinator.requests import OffsetToCommit, TopicPartitions
-from streaming.client.config import configure
+from streaming.client.config import configure_consumer
 from streaming.client.driver import Driver
-from streaming.client.plans import make_plan, protocols, read_assignment
+from streaming.client.participant import Participant, Racks, subscribed_to
+from streaming.client.reading import Offsets, Reading, Records
 from streaming.client.sharing import borrow, give_back
+from streaming.client.strategies import by_topic
 from streaming.client.transport import monotonic_ms
 
 log = logging.getLogger(__name__)
 
-SLICE_MS = 50
+SLICE_MS = 20
 """The longest that waiting for records keeps a rebalance waiting."""
 
 CLOSE_WAIT_MS = 5_000
+NEARLY_OVERDUE = 0.8
+"""The part of `max_poll_interval_ms` between two polls that is worth a warning."""
 
-Records = dict[TopicPartition, list[Any]]
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+Callback = Callable[[Offsets, Exception | None], object]
+
+
+class _Commit(Struct):
+    """A commit whose end nobody waits for."""
+
+    offsets: Offsets
+    callback: Callback | None
+    future: Any
 
 
 class GroupConsumer:
@@ -59,78 +64,104 @@ class GroupConsumer:
     Args:
         topics: What to subscribe to; or call `subscribe`.
         configs: kafka-python's names and defaults, and `topic_prefix` of the coordinator's topics.
+            `partition_assignment_strategy` also takes names.
 
     Raises:
-        KafkaConfigurationError: names what is unknown, missing or not served.
+        KafkaConfigurationError: names what is unknown, missing or out of its range.
         BrokerUnreachable, NoCoordinator: there is nobody to talk to.
     """
 
     def __init__(self, *topics: str, **configs: Any) -> None:
-        self._config = configure(configs)
-        self._group: Mapping[str, Any] = self._config.group
-        self._assignors = {assignor.name: assignor for assignor in self._config.assignors}
+        config = configure_consumer(configs)
+        self._group: Mapping[str, Any] = config.group
         self._listener: ConsumerRebalanceListener | None = None
         self._topics: frozenset[str] = frozenset()
-        self._owned: frozenset[TopicPartition] = frozenset()
-        self._has_owned = False  # Kafka: nothing is revoked before the very first join
-        self._positions: dict[TopicPartition, OffsetAndMetadata] = {}  # of records that the caller has
-        self._auto_committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._pattern: re.Pattern[str] | None = None
         self._fetching: str | None = None  # committed offsets are on their way
-        self._buffer: deque[tuple[TopicPartition, Any]] = deque()  # fetched, not yet iterated over
-        self._auto_commit_ms = 0
+        self._commits: dict[str, _Commit] = {}
+        self._auto_committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._is_auto_committing: bool = config.group["enable_auto_commit"]
+        self._auto_commit_ms = self._polled_ms = monotonic_ms()
         self._is_closed = False
-        self._transport = borrow(self._config.way, self._group["topic_prefix"])
+        self._transport = borrow(config.way, self._group["topic_prefix"])
         try:
-            self._kafka = KafkaConsumer(**self._config.reading)
+            self._reading = Reading(config.reading)
         except BaseException:
             give_back(self._transport)
             raise
-        self._driver = Driver(self._transport, self._member_config())
+        self._driver = Driver(self._transport, config.member(self._transport, CONSUMERS))
+        rack_id = self._group["client_rack"] or None
+        self._participant = Participant(self._driver, config.strategies, self, rack_id)
         if topics:
             self.subscribe(topics)
 
-    def _member_config(self) -> MemberConfig:
-        names = ("group_id", "client_id", "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms",
-                 "request_timeout_ms", "retry_backoff_ms")  # fmt: skip
-        return MemberConfig(
-            **{name: self._group[name] for name in names},
-            reply_to=self._transport.inbox,
-            client_host=self._transport.client_host(),
-        )
+    def __repr__(self) -> str:
+        return f"<GroupConsumer {self.member_id or 'of no id'} in {self._group['group_id']}, {self.state.name}>"
 
     # -- subscribing ---------------------------------------------------------------------------------------------------
 
-    def subscribe(self, topics: Iterable[str], listener: ConsumerRebalanceListener | None = None) -> None:
-        """Share these topics with the other members, in place of what was subscribed to before.
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Share topics with the other members, in place of what was subscribed to before.
 
         Args:
+            topics: Their names; or
+            pattern: A regular expression that their names begin with. Topics that come later are shared as well, once
+                they are seen: within `metadata_max_age_ms`.
             listener: Told on this thread, inside `poll`, what was revoked, assigned or lost.
+
+        Raises:
+            ValueError: neither topics nor a pattern, or a name that no topic can have.
+            TypeError: topics are no list of text, or the listener is no ConsumerRebalanceListener.
+            re.error: the pattern is no regular expression.
+            IllegalStateError: both; or one, and the other was subscribed to before: `unsubscribe` first.
         """
         self._check_open()
         if isinstance(topics, str):
             raise TypeError("Topics must be a list (or non-str sequence)")
-        wanted = frozenset(topics)
-        if not wanted:
-            self.unsubscribe()
-            return
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError("listener must be a ConsumerRebalanceListener")
-        is_news, self._topics, self._listener = wanted != self._topics, wanted, listener
-        if is_news:
-            self._driver.subscribe(f"subscribed to {', '.join(sorted(wanted))}")
+        if pattern is not None and not isinstance(pattern, str):
+            raise TypeError(f"pattern must be text, not {pattern!r}; a listener goes by its name")
+        wanted = frozenset(topics)
+        for topic in wanted:
+            ensure_valid_topic_name(topic)
+        if not wanted and not pattern:
+            raise ValueError("Must provide topics or pattern")
+        if (wanted and (pattern or self._pattern)) or (pattern and self._topics):
+            raise IllegalStateError("Subscribe to topics by name or by a pattern, not to both")
+        self._pattern, self._topics, self._listener = re.compile(pattern) if pattern else None, wanted, listener
+        if self._pattern:
+            self._transport.topics.ask(self, None)
+        what = f"subscribed to the pattern {pattern}" if pattern else subscribed_to(wanted)
+        if not self._driver.member.is_subscribed:
+            self._driver.subscribe(what)
 
     def unsubscribe(self) -> None:
         """Give up all partitions and leave the group."""
         self._check_open()
-        self._leave("the consumer unsubscribed from all topics", CLOSE_WAIT_MS, autocommit=True)
+        self._leave("the consumer unsubscribed from all topics", CLOSE_WAIT_MS)
 
     def subscription(self) -> set[str] | None:
-        """Tell the topics subscribed to, None where there are none."""
-        return set(self._topics) or None
+        """Tell the topics subscribed to, those of a pattern as far as they are seen; None without a subscription."""
+        return set(self.subscribed()) if self._topics or self._pattern else None
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group rebalance, with this member's next `poll` (KIP-568).
+
+        Args:
+            reason: What the group's events are to say about it.
+        """
+        self._check_open()
+        self._driver.request_rejoin(reason or "rebalance enforced by user")
 
     def assignment(self) -> set[TopicPartition]:
         """Tell the partitions that are this member's now."""
-        return set(self._owned)
+        return set(self._reading.owned)
 
     @property
     def member_id(self) -> str:
@@ -149,11 +180,12 @@ class GroupConsumer:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> Records:
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
         """Take part in the group, and fetch records of the partitions owned.
 
         Args:
             timeout_ms: How long to wait where there are none.
+            max_records: No more than these; `max_poll_records` unless given.
 
         Raises:
             KafkaError: the coordinator refuses this member, by its code; or a listener failed, as the cause.
@@ -161,30 +193,16 @@ class GroupConsumer:
         self._check_open()
         if timeout_ms < 0:
             raise ValueError("Timeout must not be negative")
-        records = self._poll(timeout_ms, max_records or self._group["max_poll_records"])
-        for partition, batch in records.items():
-            self._consumed(partition, batch[-1])
-        return records
-
-    def _poll(self, timeout_ms: float, max_records: int) -> Records:
+        if max_records is not None and max_records <= 0:
+            raise ValueError("max_records must be positive")
+        records_max = max_records or self._group["max_poll_records"]
         deadline_ms = monotonic_ms() + timeout_ms
-        self._auto_commit_if_due()
         while True:
-            self._attend()
-            wait_ms = max(0, deadline_ms - monotonic_ms())
-            records = self._fetch(min(wait_ms, SLICE_MS), max_records)
+            self._take_part()
+            wait_ms = max(0.0, deadline_ms - monotonic_ms())
+            records = self._reading.fetch(self._wait(wait_ms), records_max) if self._may_read else {}
             if records or wait_ms <= 0:
                 return records
-
-    def _fetch(self, wait_ms: float, max_records: int) -> Records:
-        """Fetch records, if it is known from where. What comes after partitions were lost is not for us any more."""
-        if not self._owned or self._fetching:
-            self._driver.wait(wait_ms / 1000)
-            return {}
-        records: Records = self._kafka.poll(timeout_ms=int(wait_ms), max_records=max_records)
-        if records and self.state is MemberState.UNJOINED:
-            return {}
-        return records
 
     def __iter__(self) -> Self:
         return self
@@ -193,36 +211,118 @@ class GroupConsumer:
         self._check_open()
         deadline_s = time.monotonic() + self._group["consumer_timeout_ms"] / 1000
         while True:
-            if self._buffer:
-                self._attend()
-            if self._buffer:
-                partition, record = self._buffer.popleft()
-                self._consumed(partition, record)
+            self._take_part()
+            if (record := self._reading.hand_out()) is not None:
                 return record
             if time.monotonic() >= deadline_s:
                 raise StopIteration
-            for partition, batch in self._poll(SLICE_MS, self._group["max_poll_records"]).items():
-                self._positions.setdefault(partition, OffsetAndMetadata(batch[0].offset, "", -1))
-                self._buffer.extend((partition, record) for record in batch)
+            if self._may_read:
+                self._reading.fetch_ahead(self._wait(SLICE_MS), self._group["max_poll_records"])
 
-    def _consumed(self, partition: TopicPartition, record: Any) -> None:
-        epoch = -1 if record.leader_epoch is None else record.leader_epoch
-        self._positions[partition] = OffsetAndMetadata(record.offset + 1, "", epoch)
+    def _take_part(self) -> None:
+        self._note_poll()
+        if self._is_auto_committing and self._reading.owned and monotonic_ms() >= self._auto_commit_ms:
+            self._auto_commit()
+        self._participant.attend()
+        if self._reading.unplaced and self._fetching is None:
+            self._fetching = self._driver.fetch(_by_topic(self._reading.unplaced))
 
-    def position(self, partition: TopicPartition) -> int | None:
+    def _note_poll(self) -> None:
+        now_ms, limit_ms = monotonic_ms(), self._group["max_poll_interval_ms"]
+        away_ms, self._polled_ms = now_ms - self._polled_ms, now_ms
+        if self._reading.owned and away_ms > NEARLY_OVERDUE * limit_ms:
+            log.warning(
+                "group %s: %d ms went by between two polls, and max_poll_interval_ms is %d: handle fewer records at a"
+                " time (max_poll_records), or allow more", self._group["group_id"], away_ms, limit_ms,
+            )  # fmt: skip
+
+    @property
+    def _may_read(self) -> bool:
+        """Whether what is fetched is still for us: partitions may be lost, and the caller not have heard of it yet."""
+        return self.state is not MemberState.UNJOINED or not self._reading.owned
+
+    def _wait(self, wait_ms: float) -> float:
+        """Say how long to wait for records; where there are none to come, wait here for the group instead."""
+        wait_ms = min(wait_ms, SLICE_MS)
+        if self._reading.can_fetch:
+            return wait_ms
+        self._driver.wait(wait_ms / 1000)
+        return 0
+
+    # -- positions -----------------------------------------------------------------------------------------------------
+
+    def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int | None:
         """Tell the offset of the next record that the caller will get; None while that is not known.
 
         Raises:
             IllegalStateError: the partition is not this member's.
+            KafkaTimeoutError: the coordinator did not say in time what is committed.
         """
-        if partition not in self._owned:
+        self._check_open()
+        if not isinstance(partition, TopicPartition):
+            raise TypeError("partition must be a TopicPartition namedtuple")
+        if partition not in self._reading.owned:
             raise IllegalStateError("Partition is not assigned")
-        if self._fetching:
-            self._await_positions()
-        if partition in self._positions:
-            return int(self._positions[partition].offset)
-        position: int | None = self._kafka.position(partition, timeout_ms=self._group["request_timeout_ms"])
-        return position
+        wait_ms = self._group["request_timeout_ms"] if timeout_ms is None else timeout_ms
+        if partition in self._reading.unplaced:
+            ticket = self._fetching or self._driver.fetch(_by_topic(self._reading.unplaced))
+            self._place(self._fetched(ticket, wait_ms))
+        return self._reading.position(partition, wait_ms)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Have the next `poll` go on at this offset. What is committed stays as it is."""
+        self._reading.seek(partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the oldest record there is, of all partitions owned where none are given."""
+        self._reading.seek_to_beginning(partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the newest record there is, of all partitions owned where none are given."""
+        self._reading.seek_to_end(partitions)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Have `poll` return nothing of these until they are resumed, or given up. They stay this member's."""
+        self._reading.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with what was paused."""
+        self._reading.resume(partitions)
+
+    def paused(self) -> set[TopicPartition]:
+        """Tell what is paused."""
+        return self._reading.paused()
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    def topics(self) -> set[str]:
+        """Ask the brokers for all topics that may be seen."""
+        return set(self._reading.kafka.topics())
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """Tell a topic's partitions."""
+        return set(self._reading.kafka.partitions_for_topic(topic))
+
+    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Ask the brokers for the oldest offset of each partition."""
+        return dict(self._reading.kafka.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Ask the brokers for the offset that the next record of each partition will have."""
+        return dict(self._reading.kafka.end_offsets(partitions))
+
+    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
+        """Ask the brokers for the first offset at or after a time, Unix milliseconds, of each partition."""
+        return dict(self._reading.kafka.offsets_for_times(timestamps))
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Tell the end of a partition as the last fetch saw it; None before that."""
+        offset: int | None = self._reading.kafka.highwater(partition)
+        return offset
+
+    def metrics(self, raw: bool = False) -> Any:
+        """Tell KafkaConsumer's metrics of fetching."""
+        return self._reading.kafka.metrics(raw)
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
@@ -230,153 +330,169 @@ class GroupConsumer:
         """Commit offsets, the positions of all partitions owned if none are given, and wait for the answer.
 
         Raises:
-            CommitFailedError: this is no member of the group's generation any more.
+            CommitFailedError: this is no member of the group's generation any more, or a partition is not its own.
             RebalanceInProgressError: poll, and commit again.
             KafkaTimeoutError: no answer in time; the commit may still count.
         """
         self._check_open()
         wait_ms = self._group["request_timeout_ms"] if timeout_ms is None else timeout_ms
-        offsets = self._all_positions() if offsets is None else offsets
+        offsets = self._to_commit(offsets)
         if not offsets:
             return
-        ended = self._driver.ended(self._driver.commit(_to_commit(offsets)), wait_ms / 1000)
+        ended = self._driver.ended(self._driver.commit(_requested(offsets)), wait_ms / 1000)
         if ended is None:
             raise KafkaTimeoutError(f"No answer to a commit of group {self._group['group_id']} within {wait_ms} ms")
-        _raise_for(ended.code, ended.error)
+        if (error := _error(ended.code, ended.error)) is not None:
+            raise error
 
-    def committed(self, partition: TopicPartition, timeout_ms: int | None = None) -> int | None:
-        """Ask for the group's committed offset of a partition; None where nothing is committed.
+    def commit_async(self, offsets: Offsets | None = None, callback: Callback | None = None) -> Any:
+        """Send a commit and go on. An error goes to the callback, and to nobody else.
+
+        Args:
+            callback: Called with the offsets, and an exception or None, in a later `poll`, `commit_async` or `close`,
+                on this thread; `default_offset_commit_callback` unless given.
+
+        Returns:
+            kafka.future.Future: settled at the same time, with the offsets as its value.
+        """
+        self._check_open()
+        callback = callback or self._group["default_offset_commit_callback"]
+        commit = _Commit(dict(offsets) if offsets is not None else {}, callback, Future())
+        try:
+            commit.offsets = self._to_commit(offsets)
+        except CommitFailedError as error:
+            _settle(commit, error)
+            return commit.future
+        if commit.offsets:
+            self._commits[self._driver.commit(_requested(commit.offsets))] = commit
+        else:
+            _settle(commit, None)
+        return commit.future
+
+    def committed(self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None) -> Any:
+        """Ask for the group's committed offset of a partition.
+
+        Args:
+            metadata: Return the OffsetAndMetadata instead of the offset alone.
+
+        Returns:
+            None where nothing is committed.
 
         Raises:
             KafkaTimeoutError: no answer in time.
         """
         self._check_open()
+        if not isinstance(partition, TopicPartition):
+            raise TypeError("partition must be a TopicPartition namedtuple")
         wait_ms = self._group["request_timeout_ms"] if timeout_ms is None else timeout_ms
-        ended = self._driver.ended(self._driver.fetch(_by_topic([partition])), wait_ms / 1000)
-        if not isinstance(ended, FetchEnded):
-            raise KafkaTimeoutError(f"No answer about {partition} within {wait_ms} ms")
-        _raise_for(ended.code, ended.error)
-        return next((p.offset for p in ended.partitions if p.offset >= 0), None)
+        (found,) = self._fetched(self._driver.fetch(_by_topic([partition])), wait_ms)
+        if found.offset < 0:
+            return None
+        return OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch) if metadata else found.offset
 
-    def _auto_commit_if_due(self) -> None:
-        if self._group["enable_auto_commit"] and self._owned and monotonic_ms() >= self._auto_commit_ms:
-            self._auto_commit()
+    def _to_commit(self, offsets: Offsets | None) -> Offsets:
+        if offsets is None:
+            return self._reading.positions()
+        for partition in offsets:
+            if self.state is MemberState.STABLE and partition not in self._reading.owned:
+                raise CommitFailedError(f"{partition.topic} {partition.partition} is not this member's to commit")
+        return offsets
 
     def _auto_commit(self) -> None:
         """Send a commit of what the caller has had since the last one; a failure is logged when it is known."""
         self._auto_commit_ms = monotonic_ms() + self._group["auto_commit_interval_ms"]
-        if self._fetching:
-            return
-        moved = {p: at for p, at in self._all_positions().items() if self._auto_committed.get(p) != at}
+        moved = {p: at for p, at in self._reading.had.items() if self._auto_committed.get(p) != at}
         if moved:
             self._auto_committed |= moved
-            self._driver.commit(_to_commit(moved))
+            callback = self._group["default_offset_commit_callback"]
+            self._commits[self._driver.commit(_requested(moved))] = _Commit(moved, callback, None)
 
-    def _all_positions(self) -> Offsets:
-        """Tell where the caller stands in each partition owned, also where it has not read yet."""
-        unread = {p: self._kafka.position(p, timeout_ms=0) for p in self._owned - self._positions.keys()}
-        known = {p: OffsetAndMetadata(at, "", -1) for p, at in unread.items() if at is not None}
-        return {**self._positions, **known}
-
-    # -- taking part ---------------------------------------------------------------------------------------------------
-
-    def _attend(self) -> None:
-        """Do what the group asks of this member, until there is nothing more to do at once."""
-        while (effect := self._driver.poll()) is not None:
-            self._act(effect)
-
-    def _act(self, effect: Effect) -> None:
-        match effect:
-            case PrepareToJoin(why):
-                log.info("group %s: joining again, because %s", self._group["group_id"], why)
-                try:
-                    self._give_up_all()
-                finally:  # the round must not wait for us because a listener failed
-                    self._driver.join(protocols(self._config.assignors, self._topics))
-            case MakePlan(generation_id, protocol_name, members):
-                assignor = self._assignors[protocol_name]
-                self._driver.plan(generation_id, make_plan(assignor, members, self._kafka.partitions_for_topic))
-            case Assigned(generation_id) if generation_id == self.generation:
-                self._assigned(effect)
-            case Lost(why):
-                log.warning("group %s: partitions lost, because %s", self._group["group_id"], why)
-                lost = self._drop_all()
-                if lost:
-                    self._tell("on_partitions_lost", lost)
-            case RejoinNeeded(why):
-                log.info("group %s: will join again, because %s", self._group["group_id"], why)
-            case FetchEnded() if effect.ticket == self._fetching:
-                self._positions_known(effect)
-            case CommitEnded(_, code, error) if code:
-                log.warning("group %s: offsets were not committed: %s", self._group["group_id"], error)
-                self._auto_committed.clear()
-            case Failed(code, error, message):
-                raise for_code(code)(message or error)
-
-    def _give_up_all(self) -> None:
-        """Commit and revoke all that is owned, as the eager protocol has it."""
-        if self._group["enable_auto_commit"]:
-            self._auto_commit()
-        try:
-            if self._has_owned:
-                self._tell("on_partitions_revoked", self._owned)
-        finally:
-            self._drop_all()
-
-    def _drop_all(self) -> frozenset[TopicPartition]:
-        """Own nothing, and read nothing on."""
-        dropped, self._owned = self._owned, frozenset()
-        self._positions.clear()
-        self._auto_committed.clear()
-        self._buffer.clear()
-        self._fetching = None
-        self._kafka.unsubscribe()
-        return dropped
-
-    def _assigned(self, assigned: Assigned) -> None:
-        assignor = self._assignors[assigned.protocol_name]
-        partitions = read_assignment(assignor, assigned.assignment, assigned.generation_id)
-        if not self._topics.issuperset(p.topic for p in partitions):
-            self._driver.request_rejoin("the plan is for another subscription")
+    def _commit_ended(self, ended: CommitEnded) -> None:
+        error = _error(ended.code, ended.error)
+        commit = self._commits.pop(ended.ticket, None)
+        if commit is None:
             return
-        self._owned, self._has_owned = frozenset(partitions), True
-        self._auto_commit_ms = monotonic_ms() + self._group["auto_commit_interval_ms"]
-        if partitions:
-            self._kafka.assign(partitions)
-            self._fetching = self._driver.fetch(_by_topic(partitions))
-        self._tell("on_partitions_assigned", self._owned)
+        if error is not None and commit.future is None:
+            log.warning("group %s: offsets were not committed: %s", self._group["group_id"], ended.error)
+            self._auto_committed.clear()
+        _settle(commit, error)
 
-    def _await_positions(self) -> None:
-        assert self._fetching is not None, "offsets are on their way"
-        ended = self._driver.ended(self._fetching, self._group["request_timeout_ms"] / 1000)
+    def _fetched(self, ticket: str, wait_ms: float) -> tuple[FetchedOffset, ...]:
+        ended = self._driver.ended(ticket, wait_ms / 1000)
         if not isinstance(ended, FetchEnded):
-            raise KafkaTimeoutError(f"No answer about the offsets of group {self._group['group_id']}")
-        self._positions_known(ended)
+            if ticket == self._fetching:
+                self._fetching = None  # to be asked for again
+            raise KafkaTimeoutError(
+                f"No answer about offsets of group {self._group['group_id']} within {wait_ms:.0f} ms"
+            )
+        return self._offsets(ended)
 
-    def _positions_known(self, fetched: FetchEnded) -> None:
-        """Read on from where the group has committed; elsewhere KafkaConsumer follows `auto_offset_reset`."""
-        self._fetching = None
-        _raise_for(fetched.code, fetched.error)
-        for committed in fetched.partitions:
-            self._seek(committed)
+    def _offsets(self, ended: FetchEnded) -> tuple[FetchedOffset, ...]:
+        if ended.ticket == self._fetching:
+            self._fetching = None
+        failed = next((p for p in ended.partitions if p.code), None)
+        error = _error(failed.code, failed.error) if failed else _error(ended.code, ended.error)
+        if error is not None:
+            raise error
+        return ended.partitions
 
-    def _seek(self, committed: FetchedOffset) -> None:
-        partition = TopicPartition(committed.topic, committed.partition)
-        if committed.offset >= 0 and partition in self._owned:
-            self._kafka.seek(partition, committed.offset)
+    def _place(self, fetched: Iterable[FetchedOffset]) -> None:
+        self._reading.start({TopicPartition(each.topic, each.partition): each.offset for each in fetched})
 
-    def _tell(self, method: str, partitions: Collection[TopicPartition]) -> None:
-        if self._listener is None:
-            return
-        try:
-            getattr(self._listener, method)(set(partitions))
-        except Exception as error:
-            raise KafkaError(f"User rebalance callback {method} throws an error") from error
+    # -- what a participant asks of its owner --------------------------------------------------------------------------
+
+    def subscribed(self) -> frozenset[str]:
+        """Tell the topics that are wanted now."""
+        if self._pattern is None:
+            return self._topics
+        return frozenset(name for name in self._transport.topics.snapshot.topics if self.is_wanted(name))
+
+    def is_wanted(self, topic: str) -> bool:
+        """Tell whether partitions of a topic may be given to this member."""
+        if self._pattern is None:
+            return topic in self._topics
+        seen = self._transport.topics.snapshot.topics.get(topic)
+        is_hidden = seen is not None and seen.is_internal and self._group["exclude_internal_topics"]
+        return bool(self._pattern.match(topic)) and not is_hidden
+
+    def look_up(self, topics: Collection[str], *, newest: bool) -> Mapping[str, Racks]:
+        """Find the partitions of topics; one that is not there is left out."""
+        watch, snapshot = self._transport.topics, self._transport.topics.snapshot
+        if newest:
+            watch.ask(self, None if self._pattern else topics)
+            snapshot = watch.wait(topics, self._group["request_timeout_ms"] / 1000)
+        return {topic: snapshot.topics[topic].racks for topic in topics if topic in snapshot.topics}
+
+    def tell(self, change: Change[TopicPartition]) -> None:
+        """Commit what is given up, and call the listener."""
+        if change.told is Told.REVOKED and self._is_auto_committing:
+            self._auto_commit()
+        if self._listener is not None:
+            getattr(self._listener, change.told.value)(set(change.partitions))
+
+    def keep(self, owned: frozenset[TopicPartition]) -> None:
+        """Read what is owned from here on, and nothing else."""
+        if not self._reading.owned:
+            self._auto_commit_ms = monotonic_ms() + self._group["auto_commit_interval_ms"]
+        self._reading.own(owned)
+        self._auto_committed = {p: at for p, at in self._auto_committed.items() if p in owned}
+        unplaced = self._reading.unplaced
+        self._fetching = self._driver.fetch(_by_topic(unplaced)) if unplaced else None
+
+    def hear(self, effect: Effect) -> None:
+        """Take the ends of commits and fetches."""
+        match effect:
+            case CommitEnded():
+                self._commit_ended(effect)
+            case FetchEnded() if effect.ticket == self._fetching:
+                self._place(self._offsets(effect))
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
     def close(self, reason: str | None = None, *, autocommit: bool = True, timeout_ms: int = CLOSE_WAIT_MS) -> None:
         """Commit where that is automatic, give up what is owned, leave the group and stop.
+
+        A static member (`group_instance_id`) does not leave: what it had waits for it until its session ends.
 
         Args:
             reason: What the group's events are to say about it.
@@ -384,26 +500,26 @@ class GroupConsumer:
         """
         if self._is_closed:
             return
+        self._is_auto_committing = autocommit and self._is_auto_committing
         try:
-            self._leave(reason or "the consumer is being closed", timeout_ms, autocommit=autocommit)
+            self._leave(reason or "the consumer is being closed", timeout_ms)
         finally:
             self._is_closed = True
+            self._transport.topics.forget(self)
             self._driver.close()
-            self._kafka.close(autocommit=False)
+            for commit in self._commits.values():
+                _settle(commit, KafkaTimeoutError("The consumer was closed before an answer came"))
+            self._reading.close()
             give_back(self._transport)
 
-    def _leave(self, reason: str, timeout_ms: int, *, autocommit: bool) -> None:
-        is_ours = self.state is MemberState.STABLE
-        if is_ours and autocommit and self._group["enable_auto_commit"]:
-            self._auto_commit()
+    def _leave(self, reason: str, timeout_ms: int) -> None:
         try:
-            if self._owned:
-                self._tell("on_partitions_revoked" if is_ours else "on_partitions_lost", self._owned)
-        finally:
-            self._drop_all()
-            self._topics, self._has_owned = frozenset(), False
-            if not self._driver.leave(reason, timeout_ms / 1000):
+            if not self._participant.leave(reason, timeout_ms / 1000):
                 log.warning("group %s: no answer to leaving within %d ms", self._group["group_id"], timeout_ms)
+        finally:
+            self._topics, self._pattern = frozenset(), None
+            for ended in self._driver.take_ended():
+                self.hear(ended)
 
     def __enter__(self) -> Self:
         return self
@@ -420,17 +536,32 @@ class GroupConsumer:
 
 # -- between kafka-python's types and the requests' --------------------------------------------------------------------
 
-_COMMIT_FAILED = {ErrorCode.ILLEGAL_GENERATION.number, ErrorCode.UNKNOWN_MEMBER_ID.number}
+_COMMIT_FAILED = {
+    ErrorCode.ILLEGAL_GENERATION.number,
+    ErrorCode.UNKNOWN_MEMBER_ID.number,
+    ErrorCode.FENCED_INSTANCE_ID.number,
+}
 
 
-def _raise_for(code: int, error: str) -> None:
+def _error(code: int, error: str) -> Exception | None:
+    failed: Exception | None = for_code(code)(error) if code else None
     if code in _COMMIT_FAILED:
-        raise CommitFailedError
-    if code:
-        raise for_code(code)(error)
+        failed = CommitFailedError(f"the coordinator answered {error}: the partitions may be another member's by now")
+    return failed
 
 
-def _to_commit(offsets: Offsets) -> tuple[OffsetToCommit, ...]:
+def _settle(commit: _Commit, error: Exception | None) -> None:
+    """Tell whoever asked for a commit how it ended. A callback that fails is logged, and stops nobody."""
+    if commit.callback is not None:
+        try:
+            commit.callback(commit.offsets, error)
+        except Exception:
+            log.exception("a commit's callback failed")
+    if commit.future is not None:
+        commit.future.success(commit.offsets) if error is None else commit.future.failure(error)
+
+
+def _requested(offsets: Offsets) -> tuple[OffsetToCommit, ...]:
     return tuple(
         OffsetToCommit(partition.topic, partition.partition, at.offset, at.leader_epoch, at.metadata)
         for partition, at in sorted(offsets.items())
@@ -438,7 +569,4 @@ def _to_commit(offsets: Offsets) -> tuple[OffsetToCommit, ...]:
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for partition in partitions:
-        numbers[partition.topic].append(partition.partition)
-    return tuple(TopicPartitions(topic, tuple(each)) for topic, each in numbers.items())
+    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic(partitions).items())

@@ -59,6 +59,10 @@ class Driver:
         """Go on after `MakePlan`."""
         self._do(lambda now_ms: self.member.plan(generation_id, assignments, now_ms))
 
+    def fail_to_plan(self, generation_id: int) -> None:
+        """Go on after a `MakePlan` that came to nothing."""
+        self._do(lambda now_ms: self.member.fail_to_plan(generation_id, now_ms))
+
     def commit(self, offsets: tuple[OffsetToCommit, ...]) -> str:
         """Send a commit; returns the ticket of its `CommitEnded`."""
         with self._changed:
@@ -88,6 +92,13 @@ class Driver:
                 self.member.give_up(ticket)
         return effect  # type: ignore[return-value]
 
+    def take_ended(self) -> list[CommitEnded | FetchEnded]:
+        """Take the ends of commits and fetches that are there, and leave the rest."""
+        with self._changed:
+            ended = [effect for effect in self._effects if isinstance(effect, CommitEnded | FetchEnded)]
+            self._effects = deque(effect for effect in self._effects if effect not in ended)
+            return ended
+
     def wait(self, wait_s: float) -> None:
         """Return when there is something to do for the owner, or the time is over."""
         with self._changed:
@@ -110,6 +121,12 @@ class Driver:
     def receive(self, answer: AnyAnswer) -> None:
         """Take an answer to one of this member's requests, or a notice."""
         self._do(lambda now_ms: self.member.receive(answer, now_ms))
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `advance` has something to do next, by `monotonic_ms`."""
+        with self._changed:
+            return self.member.deadline_ms
 
     def advance(self) -> None:
         """Do what is due by now: heartbeats above all."""

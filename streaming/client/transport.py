@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -28,13 +28,14 @@ from coordinator.hashing import shard_of
 from coordinator.outputs import AnyAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.client.errors import NoAnswer, NoCoordinator
+from streaming.client.topics import TopicWatch
 from streaming.errors import BrokerUnreachable
 from streaming.records import decode_answer, encode_request
 
 log = logging.getLogger(__name__)
 
 TURN_MS = 50
-"""The longest the thread waits for answers before it looks at deadlines again: how late one of those may be."""
+"""The longest the thread waits for answers before it looks at deadlines again, which may have changed."""
 
 ANSWER_WAIT_MS = 15_000
 CLOSE_WAIT_S = 5.0
@@ -52,8 +53,12 @@ class Correspondent(Protocol):
     def receive(self, answer: AnyAnswer) -> None:
         """Take an answer to one of one's own requests, or a notice that may be for somebody else."""
 
+    @property
+    def deadline_ms(self) -> int:
+        """When `advance` has something to do next, by `monotonic_ms`."""
+
     def advance(self) -> None:
-        """Do what is due by now. Called every `TURN_MS` or more often."""
+        """Do what is due by now. Called at the deadline, as it was `TURN_MS` earlier or less."""
 
 
 class Transport:
@@ -75,6 +80,7 @@ class Transport:
         self._numbers = itertools.count(1)
         self._correspondents: dict[str, Correspondent] = {}
         self._asked: dict[str, Future[AnyAnswer]] = {}
+        self.topics = TopicWatch(kafka)
         self._closing = threading.Event()
         self._reader = self._open(kafka)
         self._thread = threading.Thread(target=self._run, name=f"coordinator transport {self.inbox[:8]}", daemon=True)
@@ -92,13 +98,14 @@ class Transport:
         shared = {"client_id": f"coordinator-client-{self.inbox[:8]}", "metrics_enabled": False, **kafka,
                   "allow_auto_create_topics": False}  # fmt: skip
         try:
+            # both before either is asked for topics: they wait a tenth of a second after they have connected
             reader = KafkaConsumer(group_id=None, enable_auto_commit=False, auto_offset_reset="earliest", **shared)
-            try:
-                self._stand_at_the_end(reader)
+            with ExitStack() as opened:
+                opened.callback(reader.close)
                 self._producer = KafkaProducer(acks="all", enable_idempotence=True, linger_ms=0, **shared)
-            except BaseException:
-                reader.close()
-                raise
+                opened.callback(self._producer.close, timeout=0)
+                self._stand_at_the_end(reader)
+                opened.pop_all()
         except (KafkaError, OSError) as error:
             raise BrokerUnreachable(
                 f"No Kafka broker answers at {self._servers} ({error}):"
@@ -207,6 +214,7 @@ class Transport:
     def close(self) -> None:
         """Send what is still to be sent, and stop."""
         self._closing.set()
+        self.topics.close()
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_WAIT_S)
         self._producer.close(timeout=CLOSE_WAIT_S)
@@ -217,7 +225,7 @@ class Transport:
         inbox = self.inbox.encode()
         while not self._closing.is_set():
             try:
-                batches = self._reader.poll(timeout_ms=TURN_MS)
+                batches = self._reader.poll(timeout_ms=self._turn_ms())
             except Exception:  # whatever it is, members must go on beating
                 log.warning("reading %s is in trouble and goes on", self.replies_topic, exc_info=True)
                 batches = {}
@@ -228,6 +236,11 @@ class Transport:
             for correspondent in list(self._correspondents.values()):
                 _guarded(correspondent.advance)
         self._reader.close()
+
+    def _turn_ms(self) -> int:
+        now_ms = monotonic_ms()
+        next_ms = min((c.deadline_ms for c in list(self._correspondents.values())), default=now_ms + TURN_MS)
+        return min(TURN_MS, max(0, next_ms - now_ms))
 
     def _deliver(self, value: bytes) -> None:
         try:

@@ -62,6 +62,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=60, help="length of the load (%(default)s)")
     parser.add_argument("--warm-up", type=int, default=15, help="seconds of load before that (%(default)s)")
     parser.add_argument("--samples", type=int, default=200, help="requests at rest (%(default)s)")
+    parser.add_argument("--repeats", type=int, default=20, help="joins and leaves of each group (%(default)s)")
+    parser.add_argument("--kills", type=int, default=10, help="members killed in each group (%(default)s)")
+    parser.add_argument("--storm-members", type=int, default=200, help="members that join at once (%(default)s)")
+    parser.add_argument("--ours-cooperative", action="store_true", help="measure our cooperative groups too")
     parser.add_argument("--keep-log", type=Path, metavar="FILE", help="where the coordinator's log is copied")
     return parser.parse_args()
 

@@ -32,6 +32,22 @@ MEANINGS: Mapping[str, Meaning] = {
     "operator_groups": Meaning("groups in the shard"),
     "state_bytes_per_member": Meaning("state of a Stable group, bytes for each member"),
     "state_mb": Meaning("state of 16 such shards, MB"),
+    # the leader's plans
+    **{
+        f"assignors_{name}_{kind}_{case}_s": Meaning(
+            f"{name.replace('_', '-')}, {kind} subscriptions, {case}: 1,000 members x 10,000 partitions, seconds", 5
+        )
+        for name in ("sticky", "cooperative_sticky")
+        for kind in ("alike", "differing")
+        for case in ("fresh", "left", "joined")
+    },
+    **{
+        f"assignors_ratio_{kind}_{case}": Meaning(
+            f"sticky to kafka-python's, {kind} subscriptions, {case}: 100 members x 1,500 partitions", 1.0
+        )
+        for kind in ("alike", "differing")
+        for case in ("fresh", "left", "joined")
+    },
     # at rest
     "reply_rest_p50_ms": Meaning("request to reply at rest, median, ms", 250),
     "reply_rest_p99_ms": Meaning("request to reply at rest, 99 of 100, ms"),
@@ -41,6 +57,34 @@ MEANINGS: Mapping[str, Meaning] = {
     "reply_rest_samples": Meaning("requests measured, of each"),
     "idle_cpu_percent": Meaning("the coordinator's use of a core when nothing is asked"),
     "stateless_idle_cpu_percent": Meaning("the stateless query's use of a core when nothing is asked"),
+    # rebalances: three members and a fourth, ours beside Kafka's own coordinator
+    "join_ours_p50_s": Meaning("a fourth member's beginning to all four having their share, median, s", 1.0),
+    "join_ours_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s", 2.0),
+    "join_ours_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
+    "join_ours_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "join_kafka_p50_s": Meaning("the same with Kafka's coordinator and librdkafka, range, median, s"),
+    "join_kafka_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "join_kafka_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
+    "join_kafka_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "join_ratio": Meaning("joins: ours to Kafka's with range, medians", 0.5),
+    "leave_ours_p50_s": Meaning("the beginning of a fourth member's close to the others having all, median, s"),
+    "leave_ours_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "leave_ours_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
+    "leave_ours_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "leave_kafka_p50_s": Meaning("the same with Kafka's coordinator and librdkafka, range, median, s"),
+    "leave_kafka_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "leave_kafka_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
+    "leave_kafka_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
+    "leave_ratio": Meaning("leaves: ours to Kafka's with range, medians", 0.5),
+    "rebalance_samples": Meaning("joins, and as many leaves, of each"),
+    "killed_ours_p50_s": Meaning("SIGKILL of a fourth member to the others having all, sessions of 6 s, median, s"),
+    "killed_ours_after_session_s": Meaning("... less the session, which began up to a heartbeat of 2 s earlier, s"),
+    "killed_kafka_p50_s": Meaning("the same with Kafka's coordinator and librdkafka, median, s"),
+    "killed_kafka_after_session_s": Meaning("... less the session, which began up to a heartbeat of 2 s earlier, s"),
+    "killed_samples": Meaning("members killed, of each"),
+    "storm_s": Meaning("the first of many joins at once to Stable with all; 6 s are the initial delay, s"),
+    "storm_generations": Meaning("generations that this took", 1),
+    "storm_members": Meaning("members that joined at once"),
     # under load
     "reply_33k_p50_ms": Meaning("due to be sent to reply under load, median, ms"),
     "reply_33k_p99_ms": Meaning("due to be sent to reply under load, 99 of 100, ms", 2500),

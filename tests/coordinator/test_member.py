@@ -390,7 +390,7 @@ def test_whatever_is_lost_repeated_or_asleep_the_group_comes_to_rest(seed: int) 
 
 
 T = TypeVar("T")
-ME = MemberConfig(group_id="g", reply_to="inbox", client_id="me", protocol_type="work")
+ME = MemberConfig(group_id="g", reply_to="inbox", client_id="me", protocol_type="work", together_ms=0)
 
 
 class Alone:
@@ -425,6 +425,15 @@ class Alone:
     def stable(self) -> "Alone":
         self.hears(SyncGroupAnswer(request_id=self.syncing().request_id, protocol_type="work", protocol_name="turns"))
         assert self.member.state is MemberState.STABLE
+        return self
+
+    def stable_later(self) -> "Alone":
+        """Stable, where what is sent is held for a moment."""
+        join = JoinGroupAnswer(request_id=self.joining().request_id, generation_id=1, protocol_type="work",
+                               protocol_name="turns", leader="another", member_id="me-1")  # fmt: skip
+        self.hears(join)
+        sync = only(SyncGroup, self.passes(self.member.config.together_ms))
+        self.hears(SyncGroupAnswer(request_id=sync.request_id, protocol_type="work", protocol_name="turns"))
         return self
 
     def beating(self) -> Heartbeat:
@@ -700,6 +709,41 @@ def test_a_leave_that_is_refused_is_over_too() -> None:
     request = only(LeaveGroup, alone.member.leave("consumer closed", 0))
     answer = LeaveGroupAnswer(request_id=request.request_id, error="COORDINATOR_NOT_AVAILABLE", code=15)
     assert alone.hears(answer) == [Left()]
+
+
+# -- together ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_parts_of_a_round_are_held_to_be_sent_together() -> None:
+    """One batch of the coordinator takes what is there when it begins; 20 ms are little beside a batch."""
+    alone = Alone(structs.replace(ME, together_ms=20)).stable_later()
+    notice = RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id="me-1")
+    alone.hears(notice)
+    alone.now_ms += 5
+    assert alone.member.poll(alone.now_ms) == [PrepareToJoin("group is already rebalancing")]
+    assert alone.member.join(PROTOCOLS, alone.now_ms) == []
+    assert alone.passes(14) == []
+    join = only(JoinGroup, alone.passes(1))
+    members = (JoinedMember("me-1", None, b""),)
+    answer = JoinGroupAnswer(request_id=join.request_id, generation_id=2, protocol_type="work", protocol_name="turns",
+                             leader="me-1", member_id="me-1", members=members)  # fmt: skip
+    alone.hears(answer)
+    assert alone.member.plan(2, (Assignment("me-1", b"1"),), alone.now_ms) == []
+    assert only(SyncGroup, alone.passes(20)).assignments == (Assignment("me-1", b"1"),)
+
+
+def test_a_slow_plan_is_held_no_longer_and_one_that_came_to_nothing_is_asked_for_again() -> None:
+    alone = Alone()
+    members = (JoinedMember("me-1", None, b""),)
+    answer = JoinGroupAnswer(request_id=alone.joining().request_id, generation_id=1, protocol_type="work",
+                             protocol_name="turns", leader="me-1", member_id="me-1", members=members)  # fmt: skip
+    alone.hears(answer)
+    assert alone.member.fail_to_plan(0, alone.now_ms) == []
+    assert alone.member.fail_to_plan(1, alone.now_ms) == []
+    again = only(JoinGroup, alone.passes(ME.retry_backoff_max_ms))
+    assert (again.member_id, again.protocols) == ("me-1", PROTOCOLS)
+    assert alone.hears(structs.replace(answer, request_id=again.request_id)) == [MakePlan(1, "turns", members)]
+    assert only(SyncGroup, alone.member.plan(1, (), alone.now_ms))
 
 
 # -- static members ----------------------------------------------------------------------------------------------------

@@ -1,62 +1,85 @@
-"""What a consumer may be told, and what it refuses by name."""
+"""What members may be told, and what they refuse by name."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kafka import KafkaConsumer
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaConfigurationError
 
-from streaming.client.config import configure
+from coordinator.assignors import RebalanceProtocol
+from streaming.client.config import CONSUMER_DEFAULTS, MEMBER_DEFAULTS, configure_consumer, configure_member
+from streaming.client.plans import effective_protocol
 
 REFUSED: dict[str, dict[str, Any]] = {
     "Unrecognized configs: fetch_size, sesion_timeout_ms": {"sesion_timeout_ms": 1, "fetch_size": 2},
     "group_id is needed": {"group_id": None},
+    "group_id is needed: .* 249 characters at most": {"group_id": "g" * 250},
+    "client_id is needed": {"client_id": ""},
     r"heartbeat_interval_ms \(6000\) must be lower than session_timeout_ms \(6000\)": {
         "heartbeat_interval_ms": 6_000,
         "session_timeout_ms": 6_000,
     },
-    "group_instance_id: static members are not served yet": {"group_instance_id": "i"},
-    "cooperative-sticky is cooperative, which is not served yet": {
-        "partition_assignment_strategy": [CooperativeStickyAssignor]
-    },
+    r"session_timeout_ms \('6000'\) must be a whole number": {"session_timeout_ms": "6000"},
+    r"heartbeat_interval_ms \(0\) must be a whole number from 1": {"heartbeat_interval_ms": 0},
+    r"max_poll_interval_ms \(True\) must be a whole number": {"max_poll_interval_ms": True},
+    r"group_instance_id \('a b'\) must be 1 to 249": {"group_instance_id": "a b"},
+    r"group_instance_id \('\.\.'\) must be": {"group_instance_id": ".."},
     "at least one assignor is needed": {"partition_assignment_strategy": []},
+    "there is no assignor 'sticki'": {"partition_assignment_strategy": ["sticki"]},
 }
 
 
+@pytest.mark.parametrize("configure", [configure_consumer, configure_member])
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_cannot_be_is_refused_by_name(message: str) -> None:
+def test_what_cannot_be_is_refused_by_name(message: str, configure: Callable[..., object]) -> None:
     with pytest.raises(KafkaConfigurationError, match=message):
         configure({"group_id": "g"} | REFUSED[message])
 
 
+def test_records_are_no_business_of_a_member_that_shares_resources() -> None:
+    with pytest.raises(KafkaConfigurationError, match="Unrecognized configs: auto_offset_reset, max_poll_records"):
+        configure_member({"group_id": "g", "auto_offset_reset": "latest", "max_poll_records": 1})
+    with pytest.raises(KafkaConfigurationError, match=r"max_poll_records \(0\)"):
+        configure_consumer({"group_id": "g", "max_poll_records": 0})
+
+
 def test_defaults_are_kafkas() -> None:
-    """S111: three heartbeats and more fit into a session."""
-    group = configure({"group_id": "g"}).group
+    """S111, S125, S126, S127, S128: three heartbeats and more fit into a session."""
+    group = configure_consumer({"group_id": "g"}).group
     assert (group["session_timeout_ms"], group["heartbeat_interval_ms"]) == (45_000, 3_000)
-    assert (group["max_poll_interval_ms"], group["auto_commit_interval_ms"]) == (300_000, 5_000)
-    shared = group.keys() & KafkaConsumer.DEFAULT_CONFIG.keys() - {"partition_assignment_strategy", "group_id"}
+    assert (group["max_poll_interval_ms"], group["max_poll_records"]) == (300_000, 500)
+    own = {"partition_assignment_strategy", "group_id", "default_offset_commit_callback"}
+    shared = group.keys() & KafkaConsumer.DEFAULT_CONFIG.keys() - own
     assert {name: group[name] for name in shared} == {name: KafkaConsumer.DEFAULT_CONFIG[name] for name in shared}
 
 
+def test_the_default_assignors_are_javas_and_a_member_shares_resources_without_stopping() -> None:
+    """S134: both of Java's, of which eager is common until range is taken out."""
+    config = configure_consumer({"group_id": "g"})
+    assert [s.name for s in config.strategies] == ["range", "cooperative-sticky"]
+    assert effective_protocol(config.strategies) is RebalanceProtocol.EAGER
+    strategies = configure_member({"group_id": "g"}).strategies
+    assert effective_protocol(strategies) is RebalanceProtocol.COOPERATIVE
+
+
+def test_a_name_is_ours_kafkas_or_unknown() -> None:
+    """Whatever kafka-python's consumer takes is taken."""
+    assert CONSUMER_DEFAULTS.keys() - KafkaConsumer.DEFAULT_CONFIG.keys() == {"topic_prefix", "retry_backoff_max_ms"}
+    assert MEMBER_DEFAULTS.keys() < CONSUMER_DEFAULTS.keys()
+
+
 def test_kafkas_consumer_never_learns_of_the_group() -> None:
-    reading = configure({"group_id": "g", "enable_auto_commit": True, "auto_offset_reset": "earliest"}).reading
-    assert (reading["group_id"], reading["enable_auto_commit"]) == (None, False)
+    given = {"group_id": "g", "enable_auto_commit": True, "auto_offset_reset": "earliest", "group_instance_id": "i"}
+    reading = configure_consumer(given).reading
+    assert (reading["group_id"], reading["group_instance_id"], reading["enable_auto_commit"]) == (None, None, False)
     assert reading["auto_offset_reset"] == "earliest"
     assert "topic_prefix" not in reading
 
 
 def test_the_way_to_the_brokers_is_everybodys() -> None:
     given = {"bootstrap_servers": "b:9093", "security_protocol": "SSL", "ssl_cafile": "ca.pem"}
-    config = configure({"group_id": "g", "client_id": "ana", "max_poll_records": 7} | given)
+    config = configure_consumer({"group_id": "g", "client_id": "ana", "max_poll_records": 7} | given)
     assert config.way == given
     assert config.reading.items() >= given.items()
-
-
-def test_assignors_may_be_given_as_classes_or_ready_made() -> None:
-    ready = RoundRobinPartitionAssignor()
-    strategy = [RoundRobinPartitionAssignor, ready]
-    assignors = configure({"group_id": "g", "partition_assignment_strategy": strategy}).assignors
-    assert [type(a) for a in assignors] == [RoundRobinPartitionAssignor] * 2
-    assert assignors[1] is ready
+    assert configure_member({"group_id": "g"} | given).way == given

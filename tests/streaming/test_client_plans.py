@@ -1,76 +1,299 @@
-"""Subscriptions and plans as bytes: those of Kafka's ConsumerProtocol, which our coordinator reads as well."""
+"""Which assignors a member offers, and subscriptions and plans as bytes: those of Kafka's ConsumerProtocol."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from kafka import TopicPartition
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from kafka.coordinator.assignors.abstract import RebalanceProtocol as TheirRebalanceProtocol
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConfigurationError, KafkaError
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
+from coordinator.assignors import ASSIGNORS, Assignor, Cluster, Plan, Range, RebalanceProtocol, Subscriber
+from coordinator.consumer_protocol import (
+    Subscription,
+    assigned_partitions,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
 from coordinator.outputs import JoinedMember
-from streaming.client.plans import make_plan, protocols, read_assignment
+from streaming.client.plans import effective_protocol, make_plan, offer, read_assignment, resolve
+from streaming.client.strategies import Strategy, Told
 
 TOPICS = {"t": range(3), "u": range(2)}
+KAFKA_PYTHONS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
 
 
-def partitions_of(topic: str) -> range:
-    return TOPICS.get(topic, range(0))
+def partitions_of(topic: str) -> set[int] | None:
+    """As kafka-python's consumer tells them."""
+    return set(TOPICS[topic]) if topic in TOPICS else None
 
 
-def members(assignor: object, **subscriptions: list[str]) -> list[JoinedMember]:
-    return [
-        JoinedMember(member_id, None, protocols([assignor], topics)[0].metadata)
-        for member_id, topics in subscriptions.items()
+def owned(*words: str) -> list[TopicPartition]:
+    return [TopicPartition(word[0], int(word[1:])) for word in words]
+
+
+class Everything(Assignor):
+    """An assignor of our kind: the first member gets it all."""
+
+    name = "everything"
+
+    def assign(self, cluster: Cluster, subscribers: Iterable[Subscriber]) -> Plan:
+        first, *others = sorted(s.member_id for s in subscribers)
+        return {first: {topic: list(range(n)) for topic, n in cluster.partitions.items()}, **{m: {} for m in others}}
+
+
+class Backwards(AbstractPartitionAssignor):
+    """An assignor for kafka-python: the last member gets it all, and is told what it was told before."""
+
+    name = "backwards"
+
+    def __init__(self) -> None:
+        self.told: list[tuple[list[TopicPartition], int]] = []
+
+    def supported_protocols(self) -> list[TheirRebalanceProtocol]:
+        return [TheirRebalanceProtocol.COOPERATIVE, TheirRebalanceProtocol.EAGER]
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        return ConsumerProtocolSubscription(1, list(topics), f"{len(self.told)} plans".encode(), [])
+
+    def assign(self, cluster: Any, members: list[Any]) -> dict[str, Any]:
+        last = max(members, key=lambda m: m.member_id)
+        topics = sorted(cluster.topics() & set(last.metadata.topics))
+        parts = [(topic, sorted(cluster.partitions_for_topic(topic))) for topic in topics]
+        said = b", ".join(m.metadata.user_data for m in members)
+        return {m.member_id: ConsumerProtocolAssignment(1, parts if m is last else [], said) for m in members}
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        self.told.append((assignment.partitions(), generation))
+
+
+class Unmakeable(Backwards):
+    def __init__(self, needed: int) -> None:
+        self.needed = needed
+
+
+def joined(strategy: Strategy, **topics: str) -> list[JoinedMember]:
+    return [JoinedMember(m, None, offer([strategy], each.split())[0].metadata) for m, each in topics.items()]
+
+
+def shares(strategy: Strategy, members: list[JoinedMember], **more: Any) -> dict[str, dict[str, list[int]] | None]:
+    return {p.member_id: assigned_partitions(p.assignment) for p in make_plan(strategy, members, partitions_of, **more)}
+
+
+# -- what the configuration says ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_kafka_pythons_assignors_stand_for_ours(name: str) -> None:
+    """S134: by name, class or instance."""
+    for each in name, KAFKA_PYTHONS[name], KAFKA_PYTHONS[name](), ASSIGNORS[name], ASSIGNORS[name]():
+        (strategy,) = resolve([each])
+        assert strategy.name == name
+        assert strategy.supported_protocols == set(ASSIGNORS[name].supported_protocols)
+
+
+def test_assignors_of_the_users_own_in_order() -> None:
+    """S134: of either kind, made here or elsewhere; a subclass of kafka-python's is not what it comes from."""
+
+    class Named(RangePartitionAssignor):
+        name = "named"
+
+    mine = Backwards()
+    strategies = resolve([f"{__name__}.Everything", mine, Named, Range])
+    assert [s.name for s in strategies] == ["everything", "backwards", "named", "range"]
+    read_assignment(strategies[1], write_assignment({"t": [0]}), 3)
+    assert mine.told == [(owned("t0"), 3)]
+
+
+REFUSED = {
+    "unknown": (["rnage"], "there is no assignor 'rnage'; there are range, roundrobin, sticky, cooperative-sticky"),
+    "no such module": (["no.such.Assignor"], "'no.such.Assignor' cannot be imported: No module named 'no'"),
+    "not in the module": ([f"{__name__}.Nobody"], "cannot be imported"),
+    "imported, and no assignor": (["logging.Logger"], "'logging.Logger' is no assignor"),
+    "no assignor": ([dict], "is no assignor"),
+    "no class": ([7], "7 is no assignor"),
+    "abstract": ([AbstractPartitionAssignor], "cannot be made"),
+    "needs more": ([Unmakeable], "cannot be made: .*needed"),
+    "none": ([], "at least one assignor is needed"),
+    "text": ("range", "'range' is text; a list of assignors is needed"),
+    "twice": (["range", RangePartitionAssignor], "two assignors have one name among range, range"),
+}
+
+
+@pytest.mark.parametrize(("strategy", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_strategy_is_refused(strategy: Any, why: str) -> None:
+    """S134."""
+    with pytest.raises(KafkaConfigurationError, match=why):
+        resolve(strategy)
+
+
+def test_what_has_no_protocol_in_common_is_refused() -> None:
+    """KIP-429: else it would depend on the vote whether what a member owns is still its own."""
+
+    class CooperativeOnly(Everything):
+        supported_protocols = (RebalanceProtocol.COOPERATIVE,)
+
+    with pytest.raises(KafkaConfigurationError, match=r"in common \(range: EAGER; everything: COOPERATIVE\)"):
+        resolve(["range", CooperativeOnly])
+
+
+def test_the_default_is_eager_until_range_is_taken_out() -> None:
+    """S134: by two rolling restarts members get from one to the other."""
+    assert effective_protocol(resolve(["range", "cooperative-sticky"])) is RebalanceProtocol.EAGER
+    assert effective_protocol(resolve(["cooperative-sticky"])) is RebalanceProtocol.COOPERATIVE
+    assert effective_protocol(resolve([Backwards, "cooperative-sticky"])) is RebalanceProtocol.COOPERATIVE
+
+
+# -- subscriptions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_subscription_is_the_same_bytes_in_whatever_order_it_comes() -> None:
+    """Protocol.md 7.6; else a member would seem to change its subscription with each join."""
+    strategies = resolve(["cooperative-sticky"])
+    one = offer(strategies, ["foo", "bar"], owned=owned("t1", "t0"), generation_id=5)
+    assert one == offer(strategies, {"bar", "foo"}, owned=owned("t0", "t1"), generation_id=5)
+    assert read_subscription(one[0].metadata).topics == ("bar", "foo")
+
+
+def test_under_cooperative_the_subscription_says_what_is_owned() -> None:
+    """Protocol.md 6.5, 7.6: with its generation, and where the member runs."""
+    strategies = resolve(["cooperative-sticky"])
+    (asked,) = offer(strategies, ["t"], owned=owned("t0", "t2"), generation_id=5, rack_id="r")
+    assert asked.name == "cooperative-sticky"
+    assert read_subscription(asked.metadata) == Subscription(("t",), b"\xff\xff\xff\xff", {"t": [0, 2]}, 5, "r")
+    assert read_subscription(offer(strategies, ["t"], rack_id="")[0].metadata).rack_id is None
+
+
+def test_under_eager_only_sticky_says_what_was_owned() -> None:
+    """Protocol.md 6.5, 7.3: what its own plan gave the member last, and in which generation."""
+    strategies = resolve(["range", "sticky", "cooperative-sticky"])
+    told = {"sticky": Told(owned("t1", "t0"), 1)}
+    asked = offer(strategies, ["t"], owned=owned("u0"), generation_id=9, told=told)
+    said = {p.name: read_subscription(p.metadata) for p in asked}
+    assert all((s.owned, s.generation_id) == ({}, 9) for s in said.values())
+    assert said["range"].user_data is None
+    assert said["sticky"].user_data == bytes.fromhex("00000001 000174 00000002 00000000 00000001 00000001")
+    assert said["cooperative-sticky"].user_data == b"\xff\xff\xff\xff", "its plan has not come yet"
+
+
+def test_an_assignor_for_kafka_python_says_what_it_likes() -> None:
+    (strategy,) = resolve([Backwards])
+    read_assignment(strategy, write_assignment({"t": [0]}), 1)
+    (asked,) = offer([strategy], {"u", "t"}, owned=owned("t0"), generation_id=1)
+    assert read_subscription(asked.metadata) == Subscription(("t", "u"), b"1 plans")
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_equal_subscriptions_share_evenly(name: str) -> None:
+    (strategy,) = resolve([name])
+    plan = shares(strategy, joined(strategy, ana="t u", bo="t u"))
+    assert sorted(sum(map(len, (share or {}).values())) for share in plan.values()) == [2, 3]
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_a_plan_gives_each_partition_to_one_subscriber(name: str) -> None:
+    """Also `roundrobin`, which fails in kafka-python 3.0.12 where subscriptions differ."""
+    (strategy,) = resolve([KAFKA_PYTHONS[name]])
+    plan = shares(strategy, joined(strategy, ana="t u", bo="t", cy="nowhere"))
+    given = [(topic, n) for share in plan.values() for topic, numbers in (share or {}).items() for n in numbers]
+    assert sorted(given) == [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("u", 1)]
+    assert "u" not in (plan["bo"] or {})
+    assert plan["cy"] == {}, "everybody is in the plan, also with nothing"
+
+
+def test_the_rounds_of_a_cooperative_rebalance() -> None:
+    """S133: from what one plan gave to what the next one takes, by the bytes alone."""
+    (strategy,) = resolve(["cooperative-sticky"])
+    ana, *bo = joined(strategy, ana="t", bo="t")
+    had: dict[str, list[TopicPartition]] = {}
+    for generation_id, members, t in [
+        (1, [ana], {"ana": 3}),
+        (2, bo, {"ana": 2, "bo": 0}),
+        (3, [], {"ana": 2, "bo": 1}),
+    ]:
+        again = [
+            JoinedMember(m, None, offer([strategy], ["t"], owned=p, generation_id=generation_id - 1)[0].metadata)
+            for m, p in had.items()
+        ]
+        plan = make_plan(strategy, [*again, *members], partitions_of)
+        had = {p.member_id: read_assignment(strategy, p.assignment, generation_id) for p in plan}
+        assert {m: len(p) for m, p in had.items()} == t
+        assert set(owned("t0", "t1")) <= set(had["ana"])
+
+
+def test_racks_are_asked_for_where_a_member_has_one() -> None:
+    """S130, KIP-881."""
+    (strategy,) = resolve(["range"])
+    asked = []
+
+    def racks_of(topic: str) -> list[frozenset[str]]:
+        asked.append(topic)
+        return [frozenset("b"), frozenset("a")]
+
+    members = [JoinedMember(m, None, offer([strategy], ["u"])[0].metadata) for m in ("ana", "bo")]
+    assert shares(strategy, members, racks_of=racks_of) == {"ana": {"u": [0]}, "bo": {"u": [1]}}
+    assert not asked
+    members = [JoinedMember(m, None, offer([strategy], ["u"], rack_id=rack)[0].metadata) for m, rack in ("aa", "bb")]
+    assert shares(strategy, members, racks_of=racks_of) == {"a": {"u": [1]}, "b": {"u": [0]}}
+
+
+def test_an_assignor_for_kafka_python_makes_plans() -> None:
+    """It is told everything that members said, and its own words reach them."""
+    (strategy,) = resolve([Backwards])
+    members = [
+        *joined(strategy, ana="t"),
+        JoinedMember("bo", None, write_subscription(Subscription(("t", "no"), b"hi"))),
     ]
+    plan = {p.member_id: p.assignment for p in make_plan(strategy, members, partitions_of)}
+    assert ConsumerProtocolAssignment.decode(plan["ana"]).user_data == b"0 plans, hi"
+    assert read_assignment(strategy, plan["ana"], 1) == []
+    assert read_assignment(strategy, plan["bo"], 1) == owned("t0", "t1", "t2")
 
 
-def test_a_subscription_is_the_same_bytes_in_whatever_order_its_topics_come() -> None:
-    """Protocol.md 7.6, version 0; else a member would seem to change its subscription with each join."""
-    (one,) = protocols([RangePartitionAssignor()], {"foo", "bar"})
-    assert one.name == "range"
-    assert one.metadata == bytes.fromhex("0000 00000002 0003626172 0003666f6f 00000000".replace(" ", ""))
-    assert subscribed_topics(one.metadata) == ["bar", "foo"]
-
-
-@pytest.mark.parametrize("kind", [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor])
-def test_equal_subscriptions_share_evenly(kind: type) -> None:
-    assignor = kind()
-    plan = make_plan(assignor, members(assignor, ana=["t", "u"], bo=["t", "u"]), partitions_of)
-    sizes = [sum(map(len, (assigned_partitions(part.assignment) or {}).values())) for part in plan]
-    assert sorted(sizes) == [2, 3]
-
-
-@pytest.mark.parametrize("kind", [RangePartitionAssignor, StickyPartitionAssignor])
-def test_a_plan_gives_each_partition_to_one_subscriber(kind: type) -> None:
-    assignor = kind()
-    plan = make_plan(assignor, members(assignor, ana=["t", "u"], bo=["t"], cy=["nowhere"]), partitions_of)
-    shares = {part.member_id: assigned_partitions(part.assignment) or {} for part in plan}
-    owned = [(topic, p) for share in shares.values() for topic, ps in share.items() for p in ps]
-    assert sorted(owned) == [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("u", 1)]
-    assert "u" not in shares["bo"]
-    assert not any(shares["cy"].values()), "everybody is in the plan, also with nothing"
-
-
-def test_range_is_kafkas() -> None:
-    """Protocol.md 7.1: t0:3 t1:3 for two."""
-    assignor = RangePartitionAssignor()
-    plan = make_plan(assignor, members(assignor, ana=["t", "u"], bo=["t", "u"]), partitions_of)
-    assert {p.member_id: assigned_partitions(p.assignment) for p in plan} == {
-        "ana": {"t": [0, 1], "u": [0]}, "bo": {"t": [2], "u": [1]},
-    }  # fmt: skip
-
-
-def test_an_assignment_is_read_in_any_of_kafkas_versions() -> None:
-    v3 = bytes.fromhex("0003 00000001 0003666f6f 00000002 00000000 00000001 ffffffff".replace(" ", ""))
-    for version in range(4):
-        data = version.to_bytes(2, "big") + v3[2:]
-        assert read_assignment(RangePartitionAssignor(), data, 1) == [TopicPartition("foo", p) for p in (0, 1)]
-    assert read_assignment(RangePartitionAssignor(), b"", 1) == []
+@pytest.mark.parametrize("assignor", ["range", Backwards])
+def test_who_cannot_be_understood_gets_nothing(assignor: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """One member's bytes are no reason to leave everybody without a plan."""
+    (strategy,) = resolve([assignor])
+    members = [*joined(strategy, ana="t"), JoinedMember("zoe", None, b"\x00\x03\x00")]
+    with caplog.at_level(logging.WARNING):
+        assert shares(strategy, members) == {"ana": {"t": [0, 1, 2]}, "zoe": {}}
+    assert "zoe gets no partitions" in caplog.text
 
 
 def test_an_assignor_that_fails_is_named() -> None:
-    """kafka-python 3.0.12's roundrobin does, where subscriptions differ."""
-    assignor = RoundRobinPartitionAssignor()
-    with pytest.raises(KafkaError, match="The assignor roundrobin throws an error"):
-        make_plan(assignor, members(assignor, ana=["t", "u"], bo=["t"]), partitions_of)
+    class Failing(Everything):
+        name = "failing"
+
+        def assign(self, cluster: Cluster, subscribers: Iterable[Subscriber]) -> Plan:
+            raise ZeroDivisionError
+
+    (strategy,) = resolve([Failing])
+    with pytest.raises(KafkaError, match="The assignor failing throws an error") as failed:
+        make_plan(strategy, joined(strategy, ana="t"), partitions_of)
+    assert isinstance(failed.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("assignor", ["range", Backwards])
+def test_an_assignment_is_read_in_any_of_kafkas_versions(assignor: Any) -> None:
+    (strategy,) = resolve([assignor])
+    for version in range(4):
+        assert read_assignment(strategy, write_assignment({"t": [1, 0]}, None, version), 1) == owned("t0", "t1")
+    assert read_assignment(strategy, b"", 1) == []
+    with pytest.raises(KafkaError, match="cannot be read"):
+        read_assignment(strategy, b"\x00\x03\x00", 1)

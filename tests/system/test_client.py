@@ -212,7 +212,7 @@ def test_listeners_are_called_on_the_callers_thread_in_order(stage: Callable[[in
             calls.append(("assigned", sorted(p.partition for p in assigned), threading.current_thread()))
 
     ana = s.consumer(client_id="ana")
-    ana.subscribe([s.topic], Listener())
+    ana.subscribe([s.topic], listener=Listener())
     s.until(lambda: s.is_shared_out([0, 1]))
     s.consumer(client_id="bo")
     s.until(lambda: s.is_shared_out([0], [1]))
@@ -236,7 +236,7 @@ def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(stage: Callable[[
             raise ZeroDivisionError
 
     ana = s.consumer()
-    ana.subscribe([s.topic], Failing())
+    ana.subscribe([s.topic], listener=Failing())
     s.until(lambda: s.is_shared_out([0, 1]))
     s.consumer()
     with pytest.raises(KafkaError) as failed:

@@ -40,7 +40,7 @@ def main() -> None:
     listener = Telling()
     with GroupConsumer(**config) as consumer:
         listener.consumer = consumer
-        consumer.subscribe([topic], listener)
+        consumer.subscribe([topic], listener=listener)
         while True:
             for partition, records in consumer.poll(500).items():
                 tell("read", [partition.partition, records[-1].offset])

@@ -1,0 +1,246 @@
+"""`GroupMember`: share out any named resources among workers, with no topic of work and no Kafka partitions.
+
+Shards, jobs, cameras, tenants: a name is all that a resource needs to have. To the protocol each is a topic with one
+partition, so that the very assignors which share out partitions share them out.
+
+Source: Kafka's AbstractCoordinator, of which consumers are one use and Connect's workers another.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from kafka import TopicPartition
+from kafka.errors import IllegalStateError, KafkaConfigurationError
+
+from coordinator.consumer_protocol import RESOURCES
+from coordinator.effects import Effect
+from coordinator.holding import Change, Told
+from coordinator.limits import NAME_CHARS_MAX
+from coordinator.member import MemberState
+from streaming.client.config import configure_member
+from streaming.client.driver import Driver
+from streaming.client.participant import Participant, Racks
+from streaming.client.sharing import borrow, give_back
+
+log = logging.getLogger(__name__)
+
+WAIT_SLICE_S = 1.0
+CLOSE_WAIT_S = 5.0
+ONE_PARTITION: Racks = (frozenset(),)
+
+Listener = Callable[[frozenset[str]], object]
+
+
+class GroupMember:
+    """Own a share of some resources, as long as one polls. Not to be shared by threads.
+
+        with GroupMember(group_id="cameras", resources=["gate", "yard"], bootstrap_servers="kafka:9092") as member:
+            while True:
+                member.poll(1.0)
+                for camera in member.assignment: ...
+
+    Args:
+        resources: What this member can take: names, of 1 to 249 characters. Members may name different ones; each
+            resource that anybody names has one owner among those who name it.
+        on_assigned: Told which resources are new, on the caller's thread, inside `poll` and `wait_for_assignment`.
+        on_revoked: Told which are to be given up, while they are still owned; likewise, and inside `leave`.
+        on_lost: Told which somebody else may own already, as this member was taken for dead; `on_revoked` unless given.
+        configs: `group_id`, `client_id`, `group_instance_id`, timeouts, `partition_assignment_strategy` (cooperative-
+            sticky: a resource stays where it is if it can), security settings; names and defaults are kafka-python's.
+
+    Raises:
+        KafkaConfigurationError: names what is unknown, missing or out of its range.
+        BrokerUnreachable, NoCoordinator: there is nobody to talk to.
+    """
+
+    def __init__(
+        self,
+        resources: Iterable[str],
+        *,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+        **configs: Any,
+    ) -> None:
+        config = configure_member(configs)
+        if any(strategy.name == "range" for strategy in config.strategies):
+            raise KafkaConfigurationError(
+                "partition_assignment_strategy: range shares out each resource by itself, so one member would get all"
+            )
+        self._resources = _checked(resources)
+        self._listeners = {
+            Told.ASSIGNED: on_assigned,
+            Told.REVOKED: on_revoked,
+            Told.LOST: on_lost or on_revoked,
+        }
+        self._is_closed = False
+        self._transport = borrow(config.way, config.group["topic_prefix"])
+        self._driver = Driver(self._transport, config.member(self._transport, RESOURCES))
+        self._participant = Participant(self._driver, config.strategies, self)
+        self._driver.subscribe(_wants(self._resources))
+
+    def __repr__(self) -> str:
+        return f"<GroupMember {self.member_id or 'of no id'} in {self._group_id}, {self.state.name}>"
+
+    # -- what one has --------------------------------------------------------------------------------------------------
+
+    @property
+    def assignment(self) -> frozenset[str]:
+        """The resources that are this member's now."""
+        return _names(self._participant.owned)
+
+    @property
+    def fencing_token(self) -> int:
+        """A number to show whatever stores the work; -1 while nothing is owned.
+
+        It is the generation whose plan gave this member what it owns. Whoever is given a resource later shows a higher
+        one, so a store that refuses numbers below the highest it has seen refuses an owner that was taken for dead.
+
+        Source: M. Kleppmann, How to do distributed locking.
+        """
+        return self._participant.assigned_generation if self._participant.owned else -1
+
+    @property
+    def generation(self) -> int:
+        """The generation this member is in; -1 while it is in none."""
+        return self._driver.member.generation_id
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator gave; "" while there is none."""
+        return self._driver.member.member_id
+
+    @property
+    def state(self) -> MemberState:
+        """How far this member has come in joining the group."""
+        return self._driver.member.state
+
+    # -- taking part ---------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float = 0.0) -> frozenset[str]:
+        """Take part in the group: whoever does not, for `max_poll_interval_ms`, gives up its resources.
+
+        Args:
+            timeout_s: How long to wait for something to happen; returns as soon as it has been dealt with.
+
+        Returns:
+            The resources that are this member's now.
+
+        Raises:
+            KafkaError: the coordinator refuses this member, by its code; or a listener failed, as the cause.
+        """
+        self._check_open()
+        self._participant.attend()
+        if timeout_s > 0:
+            self._driver.wait(timeout_s)
+            self._participant.attend()
+        return self.assignment
+
+    def wait_for_assignment(self, timeout_s: float | None = None) -> frozenset[str]:
+        """Poll until this member owns something. One more member than there are resources waits here, as a stand-by.
+
+        Args:
+            timeout_s: How long to wait at most; for ever where None.
+
+        Raises:
+            TimeoutError: that takes longer.
+            KafkaError: as `poll` does.
+        """
+        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while not (self.poll() and self.state is MemberState.STABLE):
+            wait_s = min(until_s - time.monotonic(), WAIT_SLICE_S)
+            if wait_s <= 0:
+                raise TimeoutError(
+                    f"Group {self._group_id} gave this member nothing within {timeout_s:g} s; it is {self.state.name}"
+                )
+            self._driver.wait(wait_s)
+        return self.assignment
+
+    def subscribe(self, resources: Iterable[str]) -> None:
+        """Take other resources than before; the group rebalances with the next `poll`."""
+        self._check_open()
+        self._resources = _checked(resources)
+
+    def leave(self, reason: str | None = None, timeout_s: float = CLOSE_WAIT_S) -> None:
+        """Give up everything and be a member no longer; the end of the `with` block does it too.
+
+        A static member (`group_instance_id`) does not leave: what it had waits for it until its session ends.
+
+        Args:
+            reason: What the group's events are to say about it.
+            timeout_s: How long to wait for the coordinator to say that it has let this member go.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if not self._participant.leave(reason or "the member is leaving", timeout_s):
+                log.warning("group %s: no answer to leaving within %g s", self._group_id, timeout_s)
+        finally:
+            self._driver.close()
+            give_back(self._transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave(None if error is None else f"the member failed: {type(error).__name__}")
+
+    @property
+    def _group_id(self) -> str:
+        return self._driver.member.config.group_id
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise IllegalStateError("GroupMember has left")
+
+    # -- what a participant asks of its owner --------------------------------------------------------------------------
+
+    def subscribed(self) -> frozenset[str]:
+        """Tell the resources that are wanted now."""
+        return self._resources
+
+    def is_wanted(self, topic: str) -> bool:
+        """Tell whether this member takes a resource."""
+        return topic in self._resources
+
+    def look_up(self, topics: Collection[str], *, newest: bool) -> Mapping[str, Racks]:
+        """Say that each resource is one."""
+        return dict.fromkeys(topics, ONE_PARTITION)
+
+    def tell(self, change: Change[TopicPartition]) -> None:
+        """Call the listener."""
+        if (listener := self._listeners[change.told]) is not None:
+            listener(_names(change.partitions))
+
+    def keep(self, owned: frozenset[TopicPartition]) -> None:
+        """Need nothing: `assignment` is the participant's."""
+
+    def hear(self, effect: Effect) -> None:
+        """Need nothing: no offsets are committed or fetched."""
+
+
+def _checked(resources: Iterable[str]) -> frozenset[str]:
+    if isinstance(resources, str):
+        raise TypeError("resources must be a collection of names, not one text")
+    names = frozenset(resources)
+    if not names:
+        raise ValueError("resources: at least one is needed")
+    for name in names:
+        if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX:
+            raise ValueError(f"resources: {name!r} is no name of 1 to {NAME_CHARS_MAX} characters")
+    return names
+
+
+def _names(partitions: Iterable[TopicPartition]) -> frozenset[str]:
+    return frozenset(partition.topic for partition in partitions)
+
+
+def _wants(resources: Collection[str]) -> str:
+    return f"can take {len(resources)} resources"

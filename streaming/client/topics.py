@@ -1,0 +1,155 @@
+"""What topics there are, as a thread of its own keeps looking.
+
+Members that subscribe to a pattern, and leaders, have to see when topics come or grow. Neither polling nor heartbeats
+may wait for that, so it is read beside them, once every `metadata_max_age_ms`, and sooner when somebody asks about a
+topic that has not been looked at.
+
+Source: Kafka's ConsumerMetadata and ConsumerCoordinator.MetadataSnapshot; KIP-881 for racks.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import ClusterAuthorizationFailedError, KafkaError, KafkaTimeoutError
+from msgspec import Struct
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 1.0
+CLOSE_WAIT_S = 5.0
+
+
+class Topic(Struct, frozen=True):
+    """A topic as it was last seen.
+
+    Args:
+        racks: Partition by partition, the racks that hold a replica.
+    """
+
+    racks: tuple[frozenset[str], ...]
+    is_internal: bool = False
+
+
+class Snapshot(Struct, frozen=True):
+    """What was seen at one time.
+
+    Args:
+        known: The names that were looked at; None where all were.
+    """
+
+    topics: Mapping[str, Topic] = {}
+    known: frozenset[str] | None = frozenset()
+
+    def knows(self, names: Collection[str]) -> bool:
+        """Tell whether it says of all these topics what they are, or that they are not there."""
+        return self.known is None or self.known.issuperset(names)
+
+
+class TopicWatch:
+    """Keeps a `snapshot` of the topics that somebody asks about. It connects when the first one does.
+
+    Args:
+        kafka: How to reach the brokers, as kafka-python's clients take it.
+    """
+
+    def __init__(self, kafka: Mapping[str, object]) -> None:
+        self._kafka = {name: value for name, value in kafka.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
+        self._max_age_s = {**KafkaAdminClient.DEFAULT_CONFIG, **kafka}["metadata_max_age_ms"] / 1000
+        self._changed = threading.Condition()
+        self._asked: dict[object, frozenset[str] | None] = {}
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+        self.snapshot = Snapshot()
+
+    def ask(self, who: object, names: Collection[str] | None) -> None:
+        """Keep an eye on these topics from now on, on all of them where None, in place of what `who` asked before."""
+        with self._changed:
+            self._asked[who] = None if names is None else frozenset(names)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="coordinator topics", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def forget(self, who: object) -> None:
+        """Ask for nothing more on behalf of `who`."""
+        with self._changed:
+            self._asked.pop(who, None)
+
+    def wait(self, names: Collection[str], wait_s: float) -> Snapshot:
+        """Wait until it is known what these topics are; somebody must have asked for them.
+
+        Raises:
+            KafkaTimeoutError: that takes longer.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.snapshot.knows(names), wait_s):
+                raise KafkaTimeoutError(f"The brokers did not say within {wait_s:g} s what partitions there are")
+            return self.snapshot
+
+    def close(self) -> None:
+        """Look no more."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(CLOSE_WAIT_S)
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        admin: Any = None
+        while not self._is_closing:
+            try:
+                admin = admin or KafkaAdminClient(**self._kafka)
+                self._look(admin, self._wanted())
+            except (KafkaError, OSError) as error:
+                log.warning("topics and partitions cannot be looked at, to be tried again: %s", error)
+                self._wait(lambda: self._is_closing, AGAIN_S)
+            except Exception:  # whatever it is, members must hear of new partitions
+                log.exception("looking at topics and partitions is in trouble and goes on")
+                self._wait(lambda: self._is_closing, AGAIN_S)
+            else:
+                self._wait(lambda: self._is_closing or self._has_gap(), self._max_age_s)
+        if admin is not None:
+            admin.close()
+
+    def _wait(self, until: Callable[[], bool], wait_s: float) -> None:
+        with self._changed:
+            self._changed.wait_for(until, wait_s)
+
+    def _wanted(self) -> frozenset[str] | None:
+        with self._changed:
+            if None in self._asked.values():
+                return None
+            return frozenset().union(*(names for names in self._asked.values() if names is not None))
+
+    def _has_gap(self) -> bool:
+        wanted = self._wanted()
+        return self.snapshot.known is not None and (wanted is None or not self.snapshot.knows(wanted))
+
+    def _look(self, admin: Any, wanted: frozenset[str] | None) -> None:
+        described = [] if wanted == frozenset() else admin.describe_topics(None if wanted is None else sorted(wanted))
+        racks = _racks(admin) if described else {}
+        topics = {each["name"]: _topic(each, racks) for each in described if not each["error_code"]}
+        with self._changed:
+            self.snapshot = Snapshot(topics, wanted)
+            self._changed.notify_all()
+
+
+def _racks(admin: Any) -> dict[int, str | None]:
+    """Find each broker's rack; none where this client may not ask, as plans are good without."""
+    try:
+        return {broker["broker_id"]: broker["rack"] for broker in admin.describe_cluster()["brokers"]}
+    except ClusterAuthorizationFailedError:
+        return {}
+
+
+def _topic(described: Mapping[str, Any], racks: Mapping[int, str | None]) -> Topic:
+    partitions = sorted(described["partitions"], key=lambda p: p["partition_index"])
+    return Topic(
+        racks=tuple(frozenset(rack for node in p["replica_nodes"] if (rack := racks.get(node))) for p in partitions),
+        is_internal=described.get("is_internal", False),
+    )

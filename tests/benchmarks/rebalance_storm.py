@@ -1,0 +1,109 @@
+"""Many members that join one new group at once, as when a whole service is started.
+
+They are members and no more: the client's `Driver` over one `Transport`, without the KafkaConsumers that would fetch
+their records, which would cost this machine more than the rebalance itself. One thread stands in for those of all their
+owners and goes round, a hundred times a second. The leader's plan is range's: to each member, in the order of their
+ids, the next two partitions.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from struct import pack
+
+from coordinator.consumer_protocol import assigned_partitions
+from coordinator.effects import Assigned, Failed, MakePlan, PrepareToJoin
+from coordinator.member import MemberConfig, MemberState
+from coordinator.outputs import DescribeGroupAnswer, JoinedMember
+from coordinator.phases import Phase
+from coordinator.requests import Assignment, DescribeGroup, Protocol
+from streaming.client import Transport
+from streaming.client.driver import Driver
+from streaming.settings import Settings
+from tests.benchmarks.bench import BenchFailed, say
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.members import METADATA, TOPIC
+
+GROUP = "storm"
+PARTITIONS_EACH = 2
+TURN_S = 0.01
+REST_WAIT_S = 120.0
+
+
+def measure(settings: Settings, members: int) -> Figures:
+    """Let so many members join at once; seconds until the group is Stable with all of them, and its generations."""
+    say(f"{members} members join one group at once.")
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
+        crowd = [_Member(transport, number) for number in range(members)]
+        began_s = time.monotonic()
+        for member in crowd:
+            member.driver.subscribe()
+        while not _is_at_rest(crowd):
+            for member in crowd:
+                member.turn()
+            if time.monotonic() > began_s + REST_WAIT_S:
+                raise BenchFailed(f"the storm did not come to rest within {REST_WAIT_S:.0f} s: {_states(crowd)}")
+            time.sleep(TURN_S)
+        took_s = time.monotonic() - began_s
+        _see_that_it_is_so(transport, crowd)
+        generations = crowd[0].driver.member.generation_id
+        for member in crowd:
+            member.driver.leave("the storm is over", wait_s=0.0)
+    say(f"All {members} were Stable after {took_s:.2f} s, in generation {generations}.")
+    return {"storm_members": members, "storm_s": took_s, "storm_generations": generations}
+
+
+class _Member:
+    """A member that does what its driver asks, and reads nothing."""
+
+    def __init__(self, transport: Transport, number: int) -> None:
+        config = MemberConfig(
+            group_id=GROUP,
+            client_id=f"storm-{number}",
+            reply_to=transport.inbox,
+            client_host=transport.client_host(),
+        )
+        self.driver = Driver(transport, config)
+        self.owned: list[int] = []
+
+    def turn(self) -> None:
+        """Poll, and do what is asked until there is nothing more to do at once."""
+        while (effect := self.driver.poll()) is not None:
+            match effect:
+                case PrepareToJoin():
+                    self.owned = []
+                    self.driver.join([Protocol("range", METADATA)])
+                case MakePlan(generation_id, _, members):
+                    self.driver.plan(generation_id, _plan(members))
+                case Assigned(_, _, assignment):
+                    self.owned = (assigned_partitions(assignment) or {}).get(TOPIC.decode(), [])
+                case Failed():
+                    raise BenchFailed(f"the storm: a member was refused, {effect}")
+
+
+def _plan(members: Sequence[JoinedMember]) -> Iterator[Assignment]:
+    """Share the topic out as range does."""
+    for place, member_id in enumerate(sorted(member.member_id for member in members)):
+        mine = range(place * PARTITIONS_EACH, (place + 1) * PARTITIONS_EACH)
+        share = pack(f">hih{len(TOPIC)}si{len(mine)}ii", 0, 1, len(TOPIC), TOPIC, len(mine), *mine, -1)
+        yield Assignment(member_id, share)
+
+
+def _is_at_rest(crowd: Sequence[_Member]) -> bool:
+    generations = {member.driver.member.generation_id for member in crowd}
+    return len(generations) == 1 and all(m.driver.member.state is MemberState.STABLE and m.owned for m in crowd)
+
+
+def _see_that_it_is_so(transport: Transport, crowd: Sequence[_Member]) -> None:
+    """Ask the coordinator itself, and see that each partition has one owner."""
+    owned = sorted(partition for member in crowd for partition in member.owned)
+    if owned != list(range(len(crowd) * PARTITIONS_EACH)):
+        raise BenchFailed("the storm: partitions have no owner or two")
+    described = transport.ask(DescribeGroup(request_id="", reply_to="", group_id=GROUP))
+    assert isinstance(described, DescribeGroupAnswer), f"a description was answered {described}"
+    if (described.state, len(described.members)) != (Phase.STABLE, len(crowd)):
+        raise BenchFailed(f"the storm: the group is {described.state} with {len(described.members)} members")
+
+
+def _states(crowd: Sequence[_Member]) -> str:
+    states = [member.driver.member.state.name for member in crowd]
+    return ", ".join(f"{states.count(name)} {name}" for name in sorted(set(states)))
