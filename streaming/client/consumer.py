@@ -221,7 +221,8 @@ class GroupConsumer:
 
     def _take_part(self) -> None:
         self._note_poll()
-        if self._is_auto_committing and self._reading.owned and monotonic_ms() >= self._auto_commit_ms:
+        is_due = self._is_auto_committing and monotonic_ms() >= self._auto_commit_ms
+        if is_due and self.state is MemberState.STABLE:  # in a rebalance, what is given up is committed as it is
             self._auto_commit()
         self._participant.attend()
         if self._reading.unplaced and self._fetching is None:

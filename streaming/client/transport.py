@@ -77,6 +77,7 @@ class Transport:
         self.inbox = uuid.uuid4().hex
         self.requests_topic, self.replies_topic = f"{topic_prefix}.requests", f"{topic_prefix}.replies"
         self._servers = kafka["bootstrap_servers"]
+        self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
         self._numbers = itertools.count(1)
         self._correspondents: dict[str, Correspondent] = {}
         self._asked: dict[str, Future[AnyAnswer]] = {}
@@ -96,9 +97,8 @@ class Transport:
 
     def _open(self, kafka: Mapping[str, object]) -> Any:
         shared = {"client_id": f"coordinator-client-{self.inbox[:8]}", "metrics_enabled": False, **kafka,
-                  "allow_auto_create_topics": False}  # fmt: skip
+                  "allow_auto_create_topics": False, "kafka_client": self._acquainted}  # fmt: skip
         try:
-            # both before either is asked for topics: they wait a tenth of a second after they have connected
             reader = KafkaConsumer(group_id=None, enable_auto_commit=False, auto_offset_reset="earliest", **shared)
             with ExitStack() as opened:
                 opened.callback(reader.close)
@@ -112,6 +112,16 @@ class Transport:
                 f" start one there, or correct bootstrap_servers and the security settings."
             ) from error
         return reader
+
+    def _acquainted(self, **config: Any) -> Any:
+        """Make what kafka-python's clients talk through, knowing our topics before it connects.
+
+        Told of a topic later, it would wait for `retry_backoff_ms` since it has connected: at each start of a member.
+        """
+        client = self._client_of(**config)
+        for topic in (self.requests_topic, self.replies_topic):
+            client.cluster.add_topic(topic)
+        return client
 
     def _stand_at_the_end(self, reader: Any) -> None:
         for topic in (self.requests_topic, self.replies_topic):
