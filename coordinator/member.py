@@ -98,8 +98,6 @@ class MemberConfig(Struct, frozen=True, kw_only=True):
         group_instance_id: Makes it a static member, which leaves by silence alone (KIP-345).
         max_poll_interval_ms: The longest an owner may stay away from `poll`; also the rebalance timeout.
         request_timeout_ms: How long an answer may take before the request is sent again.
-        together_ms: How long a member holds its part of a round, so that all parts arrive together: all have heard the
-            same at the same time, and the coordinator takes in one batch what is there when the batch begins.
     """
 
     group_id: str
@@ -114,7 +112,6 @@ class MemberConfig(Struct, frozen=True, kw_only=True):
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    together_ms: int = 20
 
 
 class _Call(Struct):
@@ -150,7 +147,6 @@ class Member:
         self.is_subscribed = False
         self.rejoin_needed = False
         self._why = ""
-        self._together_ms = now_ms  # when the others send their parts of the round, too
         self._is_preparing = False  # PrepareToJoin is out, `join` has not come back
         self._protocols: tuple[Protocol, ...] = ()
         self._polled_ms = now_ms
@@ -190,7 +186,7 @@ class Member:
             protocols: The assignors that this member offers, the preferred one first.
         """
         self._is_preparing, self._protocols = False, protocols
-        return self._join(now_ms, wait_ms=max(0, self._together_ms - now_ms)) if self.is_subscribed else []
+        return self._join(now_ms) if self.is_subscribed else []
 
     def plan(self, generation_id: int, assignments: Iterable[Assignment], now_ms: int) -> list[Todo]:
         """Go on after `MakePlan`; void if the generation is over by now."""
@@ -295,7 +291,7 @@ class Member:
         if isinstance(answer, RebalanceNotice):
             me = (self.config.group_id, self.member_id, self.generation_id)
             is_news = (answer.group_id, answer.member_id, answer.generation_id) == me
-            return self._hear_of_rebalance(now_ms) if is_news else []
+            return self._hear_of_rebalance() if is_news else []
         call = self._calls.pop(answer.request_id or "", None)
         if call is None:
             return []
@@ -324,7 +320,6 @@ class Member:
         self.protocol_name, self.is_leader = answer.protocol_name, answer.leader == answer.member_id
         self._heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
         self._silent_ms = now_ms + self.config.session_timeout_ms
-        self._together_ms = now_ms + self.config.together_ms
         is_planned = answer.skip_assignment
         todos = [] if self.is_leader and not is_planned else self._sync((), now_ms)
         if self.is_leader:
@@ -377,7 +372,7 @@ class Member:
         if act is RETRY:
             self._heartbeat_ms = min(self._heartbeat_ms, now_ms + self._backoff_ms(1))
             return []
-        return self._hear_of_rebalance(now_ms) if act is REJOIN else self._end_membership(act, answer)
+        return self._hear_of_rebalance() if act is REJOIN else self._end_membership(act, answer)
 
     def _commit_refused(self, call: _Call, request: OffsetCommit, answer: AnyAnswer, now_ms: int) -> list[Todo]:
         """End a refused commit. One of an earlier generation says nothing about this one."""
@@ -392,13 +387,11 @@ class Member:
             if self.state is MemberState.PREPARING_REBALANCE:
                 return [_commit_ended(call.ticket, ErrorCode.REBALANCE_IN_PROGRESS)]
         if act is REJOIN and is_ours:
-            return self._hear_of_rebalance(now_ms) + ended
+            return self._hear_of_rebalance() + ended
         return ended
 
-    def _hear_of_rebalance(self, now_ms: int) -> list[Todo]:
+    def _hear_of_rebalance(self) -> list[Todo]:
         """Note that a rebalance is on. In the middle of one's own join that is no news: `rejoin_needed` is set."""
-        if not self.rejoin_needed:
-            self._together_ms = now_ms + self.config.together_ms
         return self.request_rejoin("group is already rebalancing")
 
     # -- moves ---------------------------------------------------------------------------------------------------------
@@ -429,7 +422,7 @@ class Member:
             protocol_name=self.protocol_name,
             assignments=assignments,
         )
-        return self._call(request, now_ms, wait_ms=max(0, self._together_ms - now_ms))
+        return self._call(request, now_ms)
 
     def _leave(self, reason: str, now_ms: int) -> list[Todo]:
         member_id, was_in = self.member_id, self.state is not MemberState.UNJOINED

@@ -40,7 +40,7 @@ from streaming.client.transport import monotonic_ms
 
 log = logging.getLogger(__name__)
 
-SLICE_MS = 20
+SLICE_MS = 10
 """The longest that waiting for records keeps a rebalance waiting."""
 
 CLOSE_WAIT_MS = 5_000

@@ -122,12 +122,6 @@ class Driver:
         """Take an answer to one of this member's requests, or a notice."""
         self._do(lambda now_ms: self.member.receive(answer, now_ms))
 
-    @property
-    def deadline_ms(self) -> int:
-        """When `advance` has something to do next, by `monotonic_ms`."""
-        with self._changed:
-            return self.member.deadline_ms
-
     def advance(self) -> None:
         """Do what is due by now: heartbeats above all."""
         with self._changed:

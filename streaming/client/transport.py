@@ -35,7 +35,7 @@ from streaming.records import decode_answer, encode_request
 log = logging.getLogger(__name__)
 
 TURN_MS = 50
-"""The longest the thread waits for answers before it looks at deadlines again, which may have changed."""
+"""The longest the thread waits for answers before it looks at deadlines again: how late one of those may be."""
 
 ANSWER_WAIT_MS = 15_000
 CLOSE_WAIT_S = 5.0
@@ -53,12 +53,8 @@ class Correspondent(Protocol):
     def receive(self, answer: AnyAnswer) -> None:
         """Take an answer to one of one's own requests, or a notice that may be for somebody else."""
 
-    @property
-    def deadline_ms(self) -> int:
-        """When `advance` has something to do next, by `monotonic_ms`."""
-
     def advance(self) -> None:
-        """Do what is due by now. Called at the deadline, as it was `TURN_MS` earlier or less."""
+        """Do what is due by now. Called every `TURN_MS` or more often."""
 
 
 class Transport:
@@ -235,7 +231,7 @@ class Transport:
         inbox = self.inbox.encode()
         while not self._closing.is_set():
             try:
-                batches = self._reader.poll(timeout_ms=self._turn_ms())
+                batches = self._reader.poll(timeout_ms=TURN_MS)
             except Exception:  # whatever it is, members must go on beating
                 log.warning("reading %s is in trouble and goes on", self.replies_topic, exc_info=True)
                 batches = {}
@@ -246,11 +242,6 @@ class Transport:
             for correspondent in list(self._correspondents.values()):
                 _guarded(correspondent.advance)
         self._reader.close()
-
-    def _turn_ms(self) -> int:
-        now_ms = monotonic_ms()
-        next_ms = min((c.deadline_ms for c in list(self._correspondents.values())), default=now_ms + TURN_MS)
-        return min(TURN_MS, max(0, next_ms - now_ms))
 
     def _deliver(self, value: bytes) -> None:
         try:

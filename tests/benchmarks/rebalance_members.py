@@ -16,8 +16,6 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer
 from kafka import ConsumerRebalanceListener
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from streaming.client import GroupConsumer
 from tests.benchmarks.bench import BenchFailed
@@ -71,9 +69,9 @@ class Ours(ConsumerRebalanceListener):
             group_id=group.group_id,
             session_timeout_ms=group.session_timeout_ms,
             heartbeat_interval_ms=group.heartbeat_interval_ms,
-            partition_assignment_strategy=[_ASSIGNORS[group.way.strategy]],
+            partition_assignment_strategy=[group.way.strategy],
         )
-        self._consumer.subscribe([group.topic], self)
+        self._consumer.subscribe([group.topic], listener=self)
 
     def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
         self._tell(ASSIGNED, assigned)
@@ -89,9 +87,6 @@ class Ours(ConsumerRebalanceListener):
 
     def close(self) -> None:
         self._consumer.close()
-
-
-_ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 
 
 class Kafkas:

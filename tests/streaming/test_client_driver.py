@@ -29,7 +29,7 @@ from coordinator.requests import (
 from streaming.client import driver as module
 from streaming.client.driver import Driver
 
-CONFIG = MemberConfig(group_id="g", reply_to="inbox", client_id="me", together_ms=0)
+CONFIG = MemberConfig(group_id="g", reply_to="inbox", client_id="me")
 OFFSETS = (OffsetToCommit("t", 0, 1),)
 
 
