@@ -7,12 +7,13 @@ Source: Kafka's GroupMetadataManager, methods classicGroupJoin, classicGroupSync
 updateStaticMemberThenRebalanceOrCompleteJoin; KIP-62, KIP-345, KIP-394, KIP-800, KIP-814.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
 from coordinator import answers, checks
 from coordinator.config import Config
+from coordinator.consumer_protocol import subscribed_topics
 from coordinator.describe import publish
 from coordinator.errors import ErrorCode
 from coordinator.events import member_event
@@ -31,7 +32,7 @@ from coordinator.rebalance import (
     vote,
 )
 from coordinator.refusals import refuse
-from coordinator.requests import Heartbeat, JoinGroup, SyncGroup
+from coordinator.requests import Heartbeat, JoinGroup, Protocol, SyncGroup
 
 # -- joining -----------------------------------------------------------------------------------------------------------
 
@@ -148,12 +149,18 @@ def _rejoin(
     if become is answers.Rejoin.REPEAT:
         yield Reply(asked.reply_to, joined(group, member, asked.request_id))
         return
+    asks_as_before = _asked_for(member.protocols) == _asked_for(request.protocols)
     group.offer(member, request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     group.vitals.sessions[member.member_id].timeout_ms = request.session_timeout_ms
     yield from _park_join(group, member, asked)
-    cause = "leader_rejoined" if same else "metadata_changed"
+    cause = "leader_rejoined" if is_leader and asks_as_before else "metadata_changed"
     yield from prepare_or_try_to_complete(group, blame(member, cause, request.reason), now_ms, config)
+
+
+def _asked_for(protocols: Iterable[Protocol]) -> list[tuple[str, object]]:
+    """Say what a member offers and wants; its metadata may also tell what it owns, and since which generation."""
+    return [(p.name, subscribed_topics(p.metadata) or p.metadata) for p in protocols]
 
 
 def _park_join(group: Group, member: Member, asked: Parked) -> Iterator[Output]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from coordinator.consumer_protocol import Subscription, write_subscription
 from coordinator.outputs import (
     AssignmentChanged,
     Event,
@@ -17,12 +18,16 @@ from coordinator.outputs import (
     RebalanceStarted,
     Reply,
 )
+from coordinator.requests import Protocol
 from tests.coordinator.scenario import Scenario
 
 PLAN = {"c1": {"t": [0, 1]}, "c2": {"t": [2]}}
 
 
 # -- causes ------------------------------------------------------------------------------------------------------------
+
+AS_OWNER = (Protocol("range", write_subscription(Subscription(("t",), owned={"t": [0]}, generation_id=1))),)
+"""The same topics as all, from somebody who also says what it owns and since when, as Kafka's newer clients do."""
 
 CAUSES: dict[str, tuple[Callable[[Scenario], Scenario], str, str, str | None]] = {
     # what happens                 to c1 (leader) and c2, Stable                   cause, who, the reason given
@@ -36,6 +41,8 @@ CAUSES: dict[str, tuple[Callable[[Scenario], Scenario], str, str, str | None]] =
     "silence":           (lambda s: s.at(9_000).heartbeat("c1").until(10_000),     "session_expired", "c2", None),
     "other topics":      (lambda s: s.join("c2", topics=["u"], reason="u, too"),   "metadata_changed", "c2", "u, too"),
     "leader rejoins":    (lambda s: s.join("c1", reason="t grew"),                 "leader_rejoined", "c1", "t grew"),
+    "leader tells more": (lambda s: s.join("c1", protocols_as_they_are=AS_OWNER),  "leader_rejoined", "c1", None),
+    "member tells more": (lambda s: s.join("c2", protocols_as_they_are=AS_OWNER),  "metadata_changed", "c2", None),
     "leader changes":    (lambda s: s.join("c1", topics=["u"]),                    "metadata_changed", "c1", None),
 }  # fmt: skip
 
