@@ -25,7 +25,7 @@ from kafka.errors import KafkaError
 from msgspec import structs
 
 from coordinator.hashing import shard_of
-from coordinator.outputs import AnyAnswer, RebalanceNotice
+from coordinator.outputs import AnyAnswer, JoinGroupAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.client.errors import NoAnswer, NoCoordinator
 from streaming.client.topics import TopicWatch
@@ -76,6 +76,7 @@ class Transport:
         self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
         self._numbers = itertools.count(1)
         self._correspondents: dict[str, Correspondent] = {}
+        self._name_of: dict[str, str] = {}  # by member id: whom a notice is for, which has no request's id
         self._asked: dict[str, Future[AnyAnswer]] = {}
         self.topics = TopicWatch(kafka)
         self._closing = threading.Event()
@@ -144,7 +145,9 @@ class Transport:
 
     def unregister(self, prefix: str) -> None:
         """Bring nothing more to the owner of this prefix."""
-        self._correspondents.pop(prefix.removesuffix("."), None)
+        name = prefix.removesuffix(".")
+        self._correspondents.pop(name, None)
+        self._name_of = {member_id: whose for member_id, whose in self._name_of.items() if whose != name}
 
     def send(
         self,
@@ -249,15 +252,17 @@ class Transport:
         except ValueError:
             log.warning("a reply cannot be read; is the coordinator of another version? %r", value[:200])
             return
-        if isinstance(answer, RebalanceNotice):
-            for correspondent in list(self._correspondents.values()):
-                _guarded(correspondent.receive, answer)
-            return
-        request_id = answer.request_id or ""
-        if awaited := self._asked.get(request_id):
+        if awaited := self._asked.get(answer.request_id or ""):
             _settle(awaited, answer)
-        elif correspondent := self._correspondents.get(request_id.partition(".")[0]):  # type: ignore[assignment]
-            _guarded(correspondent.receive, answer)
+            return
+        name = (answer.request_id or "").partition(".")[0]
+        if isinstance(answer, RebalanceNotice):
+            name = self._name_of.get(answer.member_id, "")
+        if (correspondent := self._correspondents.get(name)) is None:
+            return
+        if isinstance(answer, JoinGroupAnswer):
+            self._name_of[answer.member_id] = name
+        _guarded(correspondent.receive, answer)
 
 
 def _guarded(call: Callable[..., None], *arguments: object) -> None:
