@@ -120,12 +120,14 @@ class _Call(Struct):
     Args:
         ticket: The id under which the owner knows it, which outlives a retry.
         failures: How often it has been refused so far.
+        leaves_because: Of a first join whose member has left before it was told its id: why.
     """
 
     request: Sent
     due_ms: int
     ticket: str
     failures: int = 0
+    leaves_because: str | None = None
 
 
 class Member:
@@ -180,13 +182,15 @@ class Member:
         return [PrepareToJoin(self._why)]
 
     def join(self, protocols: tuple[Protocol, ...], now_ms: int) -> list[Todo]:
-        """Go on after `PrepareToJoin`.
+        """Go on after `PrepareToJoin`; void if it was followed by leaving.
 
         Args:
             protocols: The assignors that this member offers, the preferred one first.
         """
+        if not self._is_preparing:
+            return []
         self._is_preparing, self._protocols = False, protocols
-        return self._join(now_ms) if self.is_subscribed else []
+        return self._join(now_ms)
 
     def plan(self, generation_id: int, assignments: Iterable[Assignment], now_ms: int) -> list[Todo]:
         """Go on after `MakePlan`; void if the generation is over by now."""
@@ -237,6 +241,11 @@ class Member:
         todos = self._leave(reason, now_ms)
         self.rejoin_needed = False
         return todos
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether `Left` is still to come."""
+        return any(isinstance(c.request, LeaveGroup) or c.leaves_because is not None for c in self._calls.values())
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -297,6 +306,9 @@ class Member:
             return []
         if self.state in BEATING:
             self._silent_ms = now_ms + self.config.session_timeout_ms
+        if call.leaves_because is not None:
+            member_id = answer.member_id if isinstance(answer, JoinGroupAnswer) else ""
+            return self._ask_to_let_go(member_id, call.leaves_because, now_ms) if member_id else [Left()]
         if answer.code != ErrorCode.NONE.number:
             return self._refused(call, answer, now_ms)
         match answer:
@@ -357,8 +369,9 @@ class Member:
         act = action(type(call.request), answer.code)
         if act is RETRY:
             return self._retry(call, now_ms)
-        if act is TAKE_ID and isinstance(answer, JoinGroupAnswer):
-            self.member_id = answer.member_id
+        if isinstance(answer, JoinGroupAnswer) and act in (TAKE_ID, REJOIN):
+            self.member_id = answer.member_id or self.member_id  # else who is known already would join as somebody new
+        if act is TAKE_ID:
             return self._join(now_ms)
         if act is REJOIN:
             self._why = "rebalance overtaken by another"
@@ -426,10 +439,15 @@ class Member:
 
     def _leave(self, reason: str, now_ms: int) -> list[Todo]:
         member_id, was_in = self.member_id, self.state is not MemberState.UNJOINED
+        is_dynamic = self.config.group_instance_id is None
+        for call in self._calls.values():
+            if is_dynamic and not member_id and isinstance(call.request, JoinGroup) and call.leaves_because is None:
+                call.leaves_because = reason  # its answer says who it is that has to go
         self._forget_generation(keep_member_id=False)
         self.rejoin_needed, self._why = True, reason
-        if not (was_in and member_id) or self.config.group_instance_id is not None:
-            return []
+        return self._ask_to_let_go(member_id, reason, now_ms) if is_dynamic and was_in and member_id else []
+
+    def _ask_to_let_go(self, member_id: str, reason: str, now_ms: int) -> list[Todo]:
         leaving = Leaving(member_id, reason=reason[:REASON_CHARS_MAX])
         return self._call(LeaveGroup(**self._asked(self._next_id()), members=(leaving,)), now_ms)
 
@@ -460,7 +478,9 @@ class Member:
     def _forget_membership_calls(self) -> None:
         """Whatever is answered from here on belongs to a generation that is over."""
         kept = (OffsetCommit, OffsetFetch, LeaveGroup)
-        self._calls = {i: c for i, c in self._calls.items() if isinstance(c.request, kept)}
+        self._calls = {
+            i: c for i, c in self._calls.items() if isinstance(c.request, kept) or c.leaves_because is not None
+        }
 
     # -- requests ------------------------------------------------------------------------------------------------------
 

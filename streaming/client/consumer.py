@@ -93,7 +93,11 @@ class GroupConsumer:
         rack_id = self._group["client_rack"] or None
         self._participant = Participant(self._driver, config.strategies, self, rack_id)
         if topics:
-            self.subscribe(topics)
+            try:
+                self.subscribe(topics)
+            except BaseException:
+                self.close()
+                raise
 
     def __repr__(self) -> str:
         return f"<GroupConsumer {self.member_id or 'of no id'} in {self._group['group_id']}, {self.state.name}>"
@@ -341,6 +345,7 @@ class GroupConsumer:
         if not offsets:
             return
         ended = self._driver.ended(self._driver.commit(_requested(offsets)), wait_ms / 1000)
+        self._hear_ended()
         if ended is None:
             raise KafkaTimeoutError(f"No answer to a commit of group {self._group['group_id']} within {wait_ms} ms")
         if (error := _error(ended.code, ended.error)) is not None:
@@ -350,13 +355,14 @@ class GroupConsumer:
         """Send a commit and go on. An error goes to the callback, and to nobody else.
 
         Args:
-            callback: Called with the offsets, and an exception or None, in a later `poll`, `commit_async` or `close`,
-                on this thread; `default_offset_commit_callback` unless given.
+            callback: Called with the offsets, and an exception or None, in a later `poll`, `commit`, `commit_async` or
+                `close`, on this thread; `default_offset_commit_callback` unless given.
 
         Returns:
             kafka.future.Future: settled at the same time, with the offsets as its value.
         """
         self._check_open()
+        self._hear_ended()
         callback = callback or self._group["default_offset_commit_callback"]
         commit = _Commit(dict(offsets) if offsets is not None else {}, callback, Future())
         try:
@@ -407,6 +413,11 @@ class GroupConsumer:
             self._auto_committed |= moved
             callback = self._group["default_offset_commit_callback"]
             self._commits[self._driver.commit(_requested(moved))] = _Commit(moved, callback, None)
+
+    def _hear_ended(self) -> None:
+        """Take the ends of what was sent earlier, so that callbacks keep the order of the commits."""
+        for ended in self._driver.take_ended():
+            self.hear(ended)
 
     def _commit_ended(self, ended: CommitEnded) -> None:
         error = _error(ended.code, ended.error)
@@ -519,8 +530,7 @@ class GroupConsumer:
                 log.warning("group %s: no answer to leaving within %d ms", self._group["group_id"], timeout_ms)
         finally:
             self._topics, self._pattern = frozenset(), None
-            for ended in self._driver.take_ended():
-                self.hear(ended)
+            self._hear_ended()
 
     def __enter__(self) -> Self:
         return self

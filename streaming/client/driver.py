@@ -80,9 +80,9 @@ class Driver:
     def leave(self, reason: str, wait_s: float) -> bool:
         """Be a member no longer. Tells whether the coordinator has said so within the time."""
         with self._changed:
-            todos = self.member.leave(reason, monotonic_ms())
-            self._take(todos)
-        return not todos or self._await(lambda e: isinstance(e, Left), wait_s) is not None
+            self._take(self.member.leave(reason, monotonic_ms()))
+            is_leaving = self.member.is_leaving
+        return not is_leaving or self._await(lambda e: isinstance(e, Left), wait_s) is not None
 
     def ended(self, ticket: str, wait_s: float) -> CommitEnded | FetchEnded | None:
         """Wait for the end of a commit or a fetch; after the time, it is waited for no longer."""

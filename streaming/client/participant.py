@@ -70,10 +70,12 @@ class _Round(Struct):
 
     Args:
         topics: What it asked for.
+        generation_id: The generation that it was in when it began to prepare.
         counts: How many partitions there were of each topic, when it planned as the leader.
     """
 
     topics: frozenset[str] = frozenset()
+    generation_id: int = -1
     counts: dict[str, int] | None = None
 
 
@@ -92,6 +94,7 @@ class Participant:
         self._strategies = {strategy.name: strategy for strategy in strategies}
         self._holding: Holding[TopicPartition] = Holding(effective_protocol(strategies))
         self._round = _Round()
+        self._has_to_join = False  # it has been asked to, and has not come to it
         self._told: dict[str, Plan] = {}
         self.assigned_generation = -1
         """The generation whose plan gave what is owned now; -1 where nothing is."""
@@ -117,6 +120,8 @@ class Participant:
         self._look_for_changes()
         while (effect := self._driver.poll()) is not None:
             self._act(effect)
+        if self._has_to_join:
+            self._join()
 
     def _look_for_changes(self) -> None:
         """Join again where the group's plan is not for what is wanted, or not for what there is, any more."""
@@ -158,19 +163,23 @@ class Participant:
 
     def _prepare(self) -> None:
         """Give up what has to be, and join, whatever the listener does: the round must not wait for that."""
-        self._round = _Round(self._owner.subscribed())
-        generation_id = self._driver.member.generation_id
+        self._round = _Round(self._owner.subscribed(), self._driver.member.generation_id)
+        self._has_to_join = True
         with self._told_all(self._holding.prepare(lambda p: self._owner.is_wanted(p.topic))):
-            self._driver.join(
-                offer(
-                    self._strategies.values(),
-                    self._round.topics,
-                    owned=self.owned,
-                    generation_id=generation_id,
-                    told=self._told,
-                    rack_id=self._rack_id,
-                )
-            )
+            self._join()
+
+    def _join(self) -> None:
+        """Ask for partitions; if an assignor fails to say what it wants to be said, the next `attend` tries again."""
+        protocols = offer(
+            self._strategies.values(),
+            self._round.topics,
+            owned=self.owned,
+            generation_id=self._round.generation_id,
+            told=self._told,
+            rack_id=self._rack_id,
+        )
+        self._has_to_join = False
+        self._driver.join(protocols)
 
     def _plan(self, wanted: MakePlan) -> None:
         topics = {topic for member in wanted.members for topic in subscribed_topics(member.metadata) or ()}
@@ -206,7 +215,7 @@ class Participant:
     def leave(self, reason: str, wait_s: float) -> bool:
         """Give up everything and be a member no longer. Tells whether the coordinator has said so within the time."""
         is_ours = self._driver.member.state is MemberState.STABLE
-        is_answered = True
+        is_answered, self._has_to_join = True, False
         try:
             with self._told_all(self._holding.leave() if is_ours else self._holding.lose()):
                 self.assigned_generation = -1
@@ -220,12 +229,13 @@ class Participant:
     def _told_all(self, changes: Iterable[Change[TopicPartition]]) -> Iterator[None]:
         """Tell all changes, do what follows in the block, and only then raise the first error of a listener."""
         errors = [error for change in changes if (error := self._tell(change)) is not None]
+        errors.sort(key=lambda error: isinstance(error, Exception))  # ctrl-C is not to be lost among others
         yield
         for error in errors:
             raise error
 
-    def _tell(self, change: Change[TopicPartition]) -> Exception | None:
-        failed: Exception | None = None
+    def _tell(self, change: Change[TopicPartition]) -> BaseException | None:
+        failed: BaseException | None = None
         if change.told is Told.ASSIGNED:
             self._owner.keep(change.owned)
         try:
@@ -233,6 +243,8 @@ class Participant:
         except Exception as error:
             failed = KafkaError(f"User rebalance callback {change.told.value} throws an error")
             failed.__cause__ = error
+        except BaseException as interrupt:  # the round must not wait for that either, nor what is given up be kept
+            failed = interrupt
         if change.told is not Told.ASSIGNED:
             self._owner.keep(change.owned)
         return failed

@@ -35,6 +35,7 @@ class Reading:
         self._placed: frozenset[TopicPartition] = frozenset()  # KafkaConsumer reads these
         self._paused: frozenset[TopicPartition] = frozenset()
         self._positions: dict[TopicPartition, OffsetAndMetadata] = {}  # of records that the caller has had
+        self._sought: frozenset[TopicPartition] = frozenset()  # where the caller may have had no record since it sought
         self._fetched: deque[tuple[TopicPartition, Any]] = deque()  # records that an iterator has not handed out yet
 
     def close(self) -> None:
@@ -52,6 +53,7 @@ class Reading:
         """Read these, and nothing else. Those that were owned before go on where they are."""
         self.owned, self._paused = partitions, self._paused & partitions
         self._positions = {p: at for p, at in self._positions.items() if p in partitions}
+        self._sought &= partitions
         self._fetched = deque((p, record) for p, record in self._fetched if p in partitions)
         self._place(self._placed & partitions)
 
@@ -131,13 +133,16 @@ class Reading:
     @property
     def had(self) -> Offsets:
         """Where the caller stands in each partition that it has had records of, or has sought in."""
-        return self._positions
+        return {**self._unread(self._sought), **self._positions}
 
     def positions(self) -> Offsets:
         """Tell where the caller stands in each partition, also where it has not had a record yet."""
-        unread = {p: self.kafka.position(p, timeout_ms=0) for p in self._placed - self._positions.keys()}
-        known = {p: OffsetAndMetadata(at, "", -1) for p, at in unread.items() if at is not None}
-        return {**self._positions, **known}
+        return {**self._unread(self._placed), **self._positions}
+
+    def _unread(self, partitions: frozenset[TopicPartition]) -> Offsets:
+        """Tell where reading begins; KafkaConsumer knows better than the caller whether an offset is there."""
+        found = {p: self.kafka.position(p, timeout_ms=0) for p in partitions - self._positions.keys()}
+        return {p: OffsetAndMetadata(at, "", -1) for p, at in found.items() if at is not None}
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at an offset.
@@ -148,7 +153,7 @@ class Reading:
         if not isinstance(offset, int) or offset < 0:
             raise ValueError("Offset must be int >= 0")
         self._move([partition], lambda: self.kafka.seek(partition, offset))
-        self._positions[partition] = OffsetAndMetadata(offset, "", -1)
+        self._sought |= {partition}
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on at the oldest record there is, of all partitions where none are given."""
@@ -163,6 +168,7 @@ class Reading:
     def _move(self, partitions: list[TopicPartition], seek: Callable[[], None]) -> None:
         self._check_owned(partitions, ValueError)
         self._place(self._placed | set(partitions))
+        self._sought -= set(partitions)
         for partition in partitions:
             self._positions.pop(partition, None)
             self._forget(partition)

@@ -6,6 +6,7 @@ other clients can share a group.
 Source: kafka-python's AbstractPartitionAssignor; Kafka's ConsumerPartitionAssignor.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -24,6 +25,8 @@ from coordinator.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
+
+log = logging.getLogger(__name__)
 
 PartitionsOf = Callable[[str], Collection[int] | None]
 """Tells a topic's partitions; none for a topic that is not there."""
@@ -115,7 +118,10 @@ class Theirs(Strategy):
             part = ConsumerProtocolAssignment.decode(assignment)
         except Exception as error:
             raise KafkaError("This member's part of the plan cannot be read") from error
-        self._assignor.on_assignment(part, generation_id)
+        try:
+            self._assignor.on_assignment(part, generation_id)
+        except Exception:  # its own bookkeeping; the plan holds all the same
+            log.exception("the assignor %s failed to take note of its plan", self.name)
         return sorted(part.partitions())
 
 

@@ -1,8 +1,8 @@
 """What topics there are, as a thread of its own keeps looking.
 
 Members that subscribe to a pattern, and leaders, have to see when topics come or grow. Neither polling nor heartbeats
-may wait for that, so it is read beside them, once every `metadata_max_age_ms`, and sooner when somebody asks about a
-topic that has not been looked at.
+may wait for that, so it is read beside them, once every `metadata_max_age_ms`, sooner when somebody asks about a topic
+that has not been looked at, and every second while a topic that somebody asks about is not there.
 
 Source: Kafka's ConsumerMetadata and ConsumerCoordinator.MetadataSnapshot; KIP-881 for racks.
 """
@@ -112,7 +112,8 @@ class TopicWatch:
                 log.exception("looking at topics and partitions is in trouble and goes on")
                 self._wait(lambda: self._is_closing, AGAIN_S)
             else:
-                self._wait(lambda: self._is_closing or self._has_gap(), self._max_age_s)
+                wait_s = min(AGAIN_S, self._max_age_s) if self._misses_some() else self._max_age_s
+                self._wait(lambda: self._is_closing or self._has_gap(), wait_s)
         if admin is not None:
             admin.close()
 
@@ -129,6 +130,10 @@ class TopicWatch:
     def _has_gap(self) -> bool:
         wanted = self._wanted()
         return self.snapshot.known is not None and (wanted is None or not self.snapshot.knows(wanted))
+
+    def _misses_some(self) -> bool:
+        """Tell whether somebody asked about a topic by its name that is not there yet."""
+        return not (self.snapshot.known or frozenset()).issubset(self.snapshot.topics)
 
     def _look(self, admin: Any, wanted: frozenset[str] | None) -> None:
         described = [] if wanted == frozenset() else admin.describe_topics(None if wanted is None else sorted(wanted))

@@ -1,0 +1,368 @@
+"""Members and the coordinator, with no engine, no clock and no wire between them: what their owners see of it."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from coordinator.config import Config
+from coordinator.effects import (
+    Assigned,
+    CommitEnded,
+    Failed,
+    Left,
+    Lost,
+    MakePlan,
+    PrepareToJoin,
+)
+from coordinator.member import Member, MemberConfig, MemberState, Todo
+from coordinator.outputs import (
+    AnyAnswer,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    OffsetFetchAnswer,
+    RebalanceNotice,
+    Reply,
+    SyncGroupAnswer,
+)
+from coordinator.phases import Phase
+from coordinator.requests import (
+    Asked,
+    Assignment,
+    LeaveGroup,
+    OffsetToCommit,
+    Protocol,
+    Received,
+    Request,
+)
+from coordinator.shard import Shard
+
+BATCH_MS = 200
+PARTITIONS = range(6)
+PROTOCOLS = (Protocol("turns", b"everything"),)
+
+
+# -- a world without an engine -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Worker:
+    """What an owner does: it polls, gives up, plans, and keeps what it was assigned."""
+
+    name: str
+    member: Member
+    owned: set[int] = field(default_factory=set)
+    story: list[str] = field(default_factory=list)
+    is_awake: bool = True
+    is_polling: bool = True
+
+    def take(self, todos: list[Todo], now_ms: int) -> Iterator[Request]:
+        """Do what the member asks for; yield the requests to send."""
+        for todo in todos:
+            match todo:
+                case Asked():
+                    yield todo
+                case PrepareToJoin():
+                    self._give_up("revoked")
+                    yield from self.take(self.member.join(PROTOCOLS, now_ms), now_ms)
+                case MakePlan(generation_id, _, members):
+                    plan = [
+                        Assignment(m.member_id, bytes(PARTITIONS[i :: len(members)])) for i, m in enumerate(members)
+                    ]
+                    yield from self.take(self.member.plan(generation_id, plan, now_ms), now_ms)
+                case Assigned(generation_id, _, assignment) if generation_id == self.member.generation_id:
+                    self.owned = set(assignment)
+                    self.story.append(f"assigned {sorted(self.owned)}")
+                case Lost():
+                    self._give_up("lost")
+                case CommitEnded(_, _, error):
+                    self.story.append(f"commit {error}")
+                case Left():
+                    self.story.append("left")
+                case Failed():
+                    self.story.append("failed")
+
+    def _give_up(self, how: str) -> None:
+        if self.owned:
+            self.story.append(how)
+        self.owned = set()
+
+
+class World:
+    """Workers and one shard on one clock; a batch takes `BATCH_MS`. `deliver` says how often a reply arrives."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.now_ms = 1_000_000
+        self.shard = Shard(0, 1, b"a secret of the tests", config or Config(group_initial_rebalance_delay_ms=0))
+        self.workers: dict[str, Worker] = {}
+        self.log: list[Received] = []
+        self.offset = 0
+        self.heard: list[tuple[str, AnyAnswer]] = []
+        self.deliver: Callable[[str, AnyAnswer], int] = lambda name, answer: 1
+
+    def start(self, *names: str, **config: int) -> None:
+        for name in names:
+            settings = MemberConfig(group_id="g", reply_to=name, client_id=name, protocol_type="work", **config)  # type: ignore[arg-type]
+            worker = self.workers[name] = Worker(name, Member(settings, f"{name}-{self.now_ms}-", self.now_ms))
+            self.send(worker, worker.member.subscribe())
+
+    def send(self, worker: Worker, todos: list[Todo]) -> None:
+        for request in worker.take(todos, self.now_ms):
+            self.log.append(Received(self.offset, self.now_ms, request))
+            self.offset += 1
+
+    def stop(self, name: str) -> None:
+        self.workers[name].owned = set()
+        self.send(self.workers[name], self.workers[name].member.leave("consumer closed", self.now_ms))
+
+    def batch(self) -> None:
+        """One batch of the coordinator, and one turn of every worker that is awake."""
+        log, self.log = self.log, []
+        self.now_ms += BATCH_MS
+        for output in self.shard.step(log, self.now_ms):
+            worker = self.workers.get(output.to) if isinstance(output, Reply) else None
+            if isinstance(output, Reply) and worker is not None and worker.is_awake:
+                for _ in range(self.deliver(worker.name, output.answer)):
+                    self.heard.append((worker.name, output.answer))
+                    self.send(worker, worker.member.receive(output.answer, self.now_ms))
+        for worker in filter(lambda w: w.is_awake, list(self.workers.values())):
+            self.send(worker, worker.member.advance(self.now_ms))
+            if worker.is_polling:
+                self.send(worker, worker.member.poll(self.now_ms))
+
+    def run(self, duration_ms: int) -> None:
+        until_ms = self.now_ms + duration_ms
+        while self.now_ms < until_ms:
+            self.batch()
+
+    def settle(self, within_ms: int = 60_000) -> None:
+        """Run until the group is at rest: Stable, every worker in it, every partition with one owner."""
+        until_ms = self.now_ms + within_ms
+        while not self.is_settled:
+            assert self.now_ms < until_ms, f"not at rest: {self}"
+            self.batch()
+
+    @property
+    def is_settled(self) -> bool:
+        group, members = self.shard.group("g"), [w.member for w in self.workers.values() if w.member.is_subscribed]
+        owned = sorted(p for w in self.workers.values() for p in w.owned)
+        return (
+            group is not None
+            and group.phase is Phase.STABLE
+            and set(group.members) == {m.member_id for m in members}
+            and all(m.state is MemberState.STABLE and not m.rejoin_needed for m in members)
+            and all(m.generation_id == group.generation_id for m in members)
+            and owned == list(PARTITIONS)
+        )
+
+    def __str__(self) -> str:
+        group = self.shard.group("g")
+        workers = {w.name: (w.member.state.name, w.member.generation_id, w.owned) for w in self.workers.values()}
+        return f"{self.now_ms} {group and (group.phase, group.generation_id, list(group.members))} {workers}"
+
+    @property
+    def generation_id(self) -> int:
+        group = self.shard.group("g")
+        assert group is not None
+        return group.generation_id
+
+
+def settled(*names: str, **config: int) -> World:
+    world = World()
+    world.start(*names, **config)
+    world.settle()
+    for worker in world.workers.values():
+        worker.story.clear()
+    world.heard.clear()
+    return world
+
+
+# -- members and the coordinator ---------------------------------------------------------------------------------------
+
+
+def test_members_that_start_together_share_one_generation() -> None:
+    """S02, S119: join, sync, stable; each hears of its part once and revokes nothing before it owned anything."""
+    world = World(Config(group_initial_rebalance_delay_ms=1_000))
+    world.start("ana", "bo", "cy")
+    world.settle()
+    assert world.generation_id == 1
+    assert {name: w.story for name, w in world.workers.items()} == {
+        "ana": ["assigned [0, 3]"], "bo": ["assigned [1, 4]"], "cy": ["assigned [2, 5]"],
+    }  # fmt: skip
+
+
+def test_a_newcomer_makes_the_others_rejoin_by_notice_long_before_their_next_heartbeat() -> None:
+    """S03, S110, design 4."""
+    world = settled("ana", "bo", heartbeat_interval_ms=20_000)
+    world.start("cy")
+    world.settle(within_ms=6 * BATCH_MS)
+    assert [name for name, answer in world.heard if isinstance(answer, RebalanceNotice)] == ["ana", "bo"]
+
+
+def test_without_the_notice_the_heartbeat_tells() -> None:
+    """S109: the notice is a hint, the heartbeat is the truth."""
+    world = settled("ana", "bo", heartbeat_interval_ms=3_000)
+    was = world.generation_id
+    world.deliver = lambda name, answer: not isinstance(answer, RebalanceNotice)
+    world.start("cy")
+    world.settle(within_ms=3_000 + 7 * BATCH_MS)
+    assert world.generation_id == was + 1
+
+
+def test_revoke_and_assign_run_once_a_rebalance_in_this_order() -> None:
+    """S121, S122."""
+    world = settled("ana", "bo")
+    world.start("cy")
+    world.settle()
+    assert {name: w.story for name, w in world.workers.items()} == {
+        "ana": ["revoked", "assigned [0, 3]"], "bo": ["revoked", "assigned [1, 4]"], "cy": ["assigned [2, 5]"],
+    }  # fmt: skip
+
+
+def test_a_member_that_leaves_hands_over_at_once_and_beats_no_more() -> None:
+    """S04, S113, S114: one leave request, answered; no id is left; a later subscription joins as somebody new."""
+    world = settled("ana", "bo")
+    bo, was = world.workers["bo"].member, world.workers["bo"].member.member_id
+    world.stop("bo")
+    assert (bo.state, bo.member_id, bo.generation_id) == (MemberState.UNJOINED, "", -1)
+    assert [type(r.request) for r in world.log] == [LeaveGroup]
+    world.settle(within_ms=6 * BATCH_MS)
+    world.run(10_000)
+    assert world.workers["bo"].story == ["left"]
+    assert not any(isinstance(answer, HeartbeatAnswer) for name, answer in world.heard if name == "bo")
+    world.send(world.workers["bo"], bo.subscribe())
+    world.settle()
+    assert bo.member_id not in ("", was)
+
+
+def test_a_member_that_slept_past_its_session_hears_so_and_comes_back_as_another() -> None:
+    """S05, S06: kill -9 and SIGSTOP look alike to the others; waking up, it has lost what it owned."""
+    world = settled("ana", "bo", session_timeout_ms=10_000)
+    bo = world.workers["bo"]
+    was, bo.is_awake = bo.member.member_id, False
+    world.run(20_000)
+    assert world.workers["ana"].owned == set(PARTITIONS)
+    bo.is_awake = True
+    world.settle()
+    assert bo.story == ["lost", "assigned [1, 3, 5]"]
+    assert bo.member.member_id != was
+
+
+def test_two_lost_heartbeats_in_a_row_expel_nobody() -> None:
+    """S111: a third of the session is the heartbeat's interval, so three fit in."""
+    world = settled("ana", "bo", session_timeout_ms=9_000, heartbeat_interval_ms=3_000)
+    generation_id = world.generation_id
+    world.workers["bo"].is_awake = False
+    world.run(8_000)
+    world.workers["bo"].is_awake = True
+    world.run(10_000)
+    assert world.is_settled
+    assert world.generation_id == generation_id
+
+
+def test_an_owner_that_does_not_poll_leaves_and_joins_again_with_its_next_poll() -> None:
+    """W24; protocol.md 6.3, poll timer."""
+    world = settled("ana", "bo", max_poll_interval_ms=30_000)
+    bo = world.workers["bo"]
+    bo.is_polling = False
+    world.run(31_000)
+    assert bo.member.state is MemberState.UNJOINED
+    assert bo.story == ["lost", "left"]
+    assert world.workers["ana"].owned == set(PARTITIONS)
+    bo.is_polling = True
+    world.settle()
+
+
+LOSSES: dict[str, Callable[[AnyAnswer], bool]] = {
+    "a leader's join": lambda a: isinstance(a, JoinGroupAnswer) and a.code == 0 and a.leader == a.member_id,
+    "a follower's join": lambda a: isinstance(a, JoinGroupAnswer) and a.code == 0 and a.leader != a.member_id,
+    "a sync": lambda a: isinstance(a, SyncGroupAnswer),
+    "a heartbeat": lambda a: isinstance(a, HeartbeatAnswer),
+}
+
+
+@pytest.mark.parametrize("lost", LOSSES)
+@pytest.mark.parametrize("copies", [0, 2], ids=["never comes", "comes twice"])
+def test_a_reply_that_is_lost_or_repeated_changes_nothing_in_the_end(lost: str, copies: int) -> None:
+    """Protocol.md 8.4 and 8.5: the same request once more; the coordinator's answer is the same."""
+    world = World()
+    hit: list[str] = []
+
+    def deliver(name: str, answer: AnyAnswer) -> int:
+        if not hit and LOSSES[lost](answer):
+            hit.append(name)
+            return copies
+        return 1
+
+    world.deliver = deliver
+    world.start("ana", "bo", "cy", request_timeout_ms=5_000)
+    world.run(30_000)
+    world.settle()
+    assert hit
+
+
+def test_offsets_are_committed_by_members_of_the_generation_and_read_back() -> None:
+    """S136, S142."""
+    world = settled("ana")
+    ana = world.workers["ana"]
+    _, todos = ana.member.commit((OffsetToCommit("t", 0, 7),), world.now_ms)
+    world.send(ana, todos)
+    world.batch()
+    assert ana.story == ["commit NONE"]
+    _, todos = ana.member.fetch(None, world.now_ms)
+    world.send(ana, todos)
+    world.batch()
+    answer = world.heard[-1][1]
+    assert isinstance(answer, OffsetFetchAnswer)
+    assert [(p.topic, p.partition, p.offset) for p in answer.partitions] == [("t", 0, 7)]
+
+
+def test_a_member_may_commit_before_it_gives_up_and_not_while_the_plan_is_made() -> None:
+    """Protocol.md 3.6 and 6.2."""
+    world = settled("ana")
+    world.start("bo")
+    ana = world.workers["ana"]
+    ana.is_polling = False
+    while not ana.member.rejoin_needed:
+        world.batch()
+    _, todos = ana.member.commit((OffsetToCommit("t", 0, 7),), world.now_ms)
+    world.send(ana, todos)
+    world.batch()
+    world.send(ana, ana.member.poll(world.now_ms))
+    _, todos = ana.member.commit((OffsetToCommit("t", 0, 8),), world.now_ms)
+    world.send(ana, todos)
+    assert ana.story == ["commit NONE", "revoked", "commit REBALANCE_IN_PROGRESS"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_lost_repeated_or_asleep_the_group_comes_to_rest(seed: int) -> None:
+    """Thirty seconds of trouble, then none: Stable, everybody in it, each partition with one owner."""
+    chance = random.Random(seed)
+    world = World(Config(group_initial_rebalance_delay_ms=chance.choice((0, 1_000))))
+    world.deliver = lambda name, answer: chance.choices((0, 1, 2), (2, 7, 1))[0]
+    names = [f"m{i}" for i in range(6)]
+    world.start(*names[:3], session_timeout_ms=6_000, heartbeat_interval_ms=1_000, request_timeout_ms=2_000,
+                max_poll_interval_ms=15_000)  # fmt: skip
+    until_ms = world.now_ms + 30_000
+    while world.now_ms < until_ms:
+        world.run(chance.randrange(BATCH_MS, 3_000))
+        worker = chance.choice(list(world.workers.values()))
+        match chance.choice(("sleep", "idle", "leave", "back", "start")):
+            case "sleep":
+                worker.is_awake = not worker.is_awake
+            case "idle":
+                worker.is_polling = not worker.is_polling
+            case "leave" if worker.is_awake:
+                world.stop(worker.name)
+            case "back" if worker.is_awake and not worker.member.is_subscribed:
+                world.send(worker, worker.member.subscribe())
+            case "start" if len(world.workers) < len(names):
+                world.start(names[len(world.workers)], session_timeout_ms=6_000, heartbeat_interval_ms=1_000,
+                            request_timeout_ms=2_000, max_poll_interval_ms=15_000)  # fmt: skip
+    world.deliver = lambda name, answer: 1
+    for worker in world.workers.values():
+        worker.is_awake = worker.is_polling = True
+    if not any(w.member.is_subscribed for w in world.workers.values()):
+        world.send(worker, worker.member.subscribe())
+    world.settle(within_ms=120_000)

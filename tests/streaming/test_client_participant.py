@@ -1,0 +1,357 @@
+"""A participant between a member and its owner, where something goes wrong on the owner's side."""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import FencedInstanceIdError, KafkaError
+
+from coordinator.assignors import Range, Subscriber
+from coordinator.holding import Change, Told
+from coordinator.member import MemberState
+from coordinator.requests import JoinGroup
+from streaming.client import consumer as consumer_module
+from streaming.client.consumer import GroupConsumer
+from tests.streaming.simulation import COOPERATIVE, EAGER, Fate, MeantToFail, Simulation, Wire, Worker, words
+
+
+@pytest.fixture
+def s(monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    """A group without members, and a topic of three partitions."""
+    return Simulation(monkeypatch, {"t": 3})
+
+
+BOTH = pytest.mark.parametrize("strategies", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+
+
+# -- listeners ---------------------------------------------------------------------------------------------------------
+
+
+def interrupt(worker: Worker, what: Told) -> None:
+    """Have somebody press ctrl-C while a worker's listener is told something, once."""
+    tell = worker.tell
+
+    def interrupted(change: Change[TopicPartition]) -> None:
+        if change.told is what:
+            worker.tell = tell  # type: ignore[method-assign]
+            worker.simulation.fate = Fate()
+        tell(change)
+        if change.told is what:
+            raise KeyboardInterrupt
+
+    worker.tell = interrupted  # type: ignore[method-assign]
+
+
+def run_into_interrupt(s: Simulation, worker: Worker) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        s.run(60_000)
+    worker.calls.over()
+
+
+@BOTH
+@pytest.mark.parametrize("what", [Told.ASSIGNED, Told.REVOKED], ids=lambda told: told.name.lower())
+def test_who_goes_on_after_ctrl_c_in_a_listener_is_in_the_group_as_before(
+    s: Simulation, strategies: tuple[str], what: Told
+) -> None:
+    """S121: as in a notebook. What was given up is not owned any more, and the round goes on."""
+    c1 = s.start("c1", strategies=strategies)
+    s.settle()
+    interrupt(c1, what)
+    s.start("c2", strategies=strategies)
+    run_into_interrupt(s, c1)
+    s.settle(within_ms=3_000)
+
+
+@BOTH
+def test_ctrl_c_while_partitions_are_lost_loses_them(s: Simulation, strategies: tuple[str]) -> None:
+    c1 = s.start("c1", strategies=strategies, max_poll_interval_ms=5_000)
+    s.settle()
+    c1.is_polling = False
+    s.run(6_000)
+    interrupt(c1, Told.LOST)
+    c1.is_polling = True
+    run_into_interrupt(s, c1)
+    assert not c1.owned
+    s.settle(within_ms=3_000)
+
+
+def test_ctrl_c_while_leaving_leaves(s: Simulation) -> None:
+    c1 = s.start("c1")
+    s.settle()
+    interrupt(c1, Told.REVOKED)
+    with pytest.raises(KeyboardInterrupt):
+        c1.leave()
+    assert not c1.owned
+    assert c1.driver.member.state is MemberState.UNJOINED
+
+
+def test_ctrl_c_is_raised_before_any_other_error(s: Simulation) -> None:
+    """Two calls in one step: the first fails, the second is interrupted."""
+    c1 = s.start("c1", strategies=COOPERATIVE)
+    s.settle()
+    s.start("c2", strategies=COOPERATIVE)
+    s.fate = ListenersFail()
+    interrupt(c1, Told.ASSIGNED)
+    run_into_interrupt(s, c1)
+    assert c1.story[-2:] == ["revoked t2", "assigned nothing"]
+
+
+class ListenersFail(Fate):
+    def fails(self, what: str) -> bool:
+        return what == "listener"
+
+
+def test_a_listener_that_fails_while_leaving_is_heard_after_the_leaving(s: Simulation) -> None:
+    """Protocol.md 6.4: the coordinator has been told, and nothing is owned."""
+    c1 = s.start("c1")
+    s.settle()
+    s.fate = ListenersFail()
+    c1.leave()
+    (error,) = c1.raised
+    assert isinstance(error.__cause__, MeantToFail)
+    assert c1.driver.member.state is MemberState.UNJOINED
+    s.turn()
+    assert s.group is not None
+    assert not s.group.members
+
+
+def test_who_leaves_without_being_a_member_any_more_has_lost_what_it_had(s: Simulation) -> None:
+    """Protocol.md 6.4: it was away for too long, and others may have it by now: nothing is left to be committed."""
+    c1 = s.start("c1", max_poll_interval_ms=5_000)
+    s.settle()
+    c1.is_polling = False
+    s.run(6_000)
+    c1.leave()
+    assert c1.story == ["assigned t0 t1 t2", "lost t0 t1 t2"]
+
+
+def test_who_leaves_in_the_middle_of_a_rebalance_has_lost_what_it_kept(s: Simulation) -> None:
+    """Protocol.md 6.4: its part of the next plan is not known to it."""
+    c1 = s.start("c1", strategies=COOPERATIVE)
+    s.settle()
+    c1.driver.request_rejoin("for the test")
+    c1.poll()
+    assert c1.driver.member.state is MemberState.PREPARING_REBALANCE
+    c1.leave()
+    assert c1.story == ["assigned t0 t1 t2", "lost t0 t1 t2"]
+
+
+def test_a_join_that_was_asked_for_before_leaving_is_not_made_as_well(s: Simulation) -> None:
+    """A listener failed as partitions were lost, so what came behind that was left for later. Then the owner left and
+    came back: it joins once, and is one member."""
+    c1 = s.start("c1", max_poll_interval_ms=5_000)
+    s.settle()
+    c1.is_polling = False
+    s.run(6_000)
+    s.fate = ListenersFail()
+    c1.poll()
+    s.fate = Fate()
+    c1.leave()
+    s.forget()
+    c1.come_back()
+    c1.is_polling = True
+    s.run(1_000)
+    assert s.joins(c1) == 1
+    assert s.is_at_rest
+
+
+# -- assignors ---------------------------------------------------------------------------------------------------------
+
+
+def test_under_sticky_what_was_given_up_for_a_round_comes_back(s: Simulation) -> None:
+    """Protocol.md 7.3: the last plan is remembered, and told to whoever plans next."""
+    s.topics["t"] = 6
+    workers = []
+    for name in ("c2", "c1"):
+        workers.append(s.start(name, strategies=["sticky"]))
+        s.settle()
+    before = [worker.owned for worker in workers]
+    s.start("c0", strategies=["sticky"])
+    s.settle()
+    for had, worker in zip(before, workers, strict=True):
+        assert len(worker.owned) == 2
+        assert worker.owned < had
+
+
+class CannotSay(Range):
+    """Fails once to say what it wants to be said in a subscription."""
+
+    is_spent = False
+
+    def user_data(self, owned: Any, generation_id: int) -> bytes | None:
+        if not self.is_spent:
+            self.is_spent = True
+            raise MeantToFail
+        return None
+
+
+def test_an_assignor_that_cannot_say_what_it_wants_is_asked_again(s: Simulation) -> None:
+    """The owner knows it from `poll`; the next one joins, or raises again. It must not be silently out for ever."""
+    c1 = s.start("c1", strategies=[CannotSay()])
+    with pytest.raises(MeantToFail):
+        s.run(1_000)
+    s.settle(within_ms=10_000)
+    assert words(c1.owned) == "t0 t1 t2"
+
+
+class CannotTakeIt(RangePartitionAssignor):
+    """Of kafka-python's kind; fails when it is told what it was given."""
+
+    name = "cannot"
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        raise MeantToFail
+
+
+def test_an_assignor_that_fails_at_its_assignment_does_not_keep_the_plan_from_being_taken(s: Simulation) -> None:
+    """Kafka's onJoinComplete tells the listener all the same, and raises the error then; here it is logged."""
+    c1 = s.start("c1", strategies=[CannotTakeIt()])
+    s.settle(within_ms=10_000)
+    assert words(c1.owned) == "t0 t1 t2"
+
+
+class ForEverybody(Range):
+    """Gives a topic to somebody who has not asked for it, once."""
+
+    is_spent = False
+
+    def assign(self, cluster: Any, subscribers: Iterable[Subscriber]) -> Any:
+        subscribers = list(subscribers)
+        if self.is_spent:
+            return super().assign(cluster, subscribers)
+        self.is_spent = True
+        return {s.member_id: {"u": [0]} for s in subscribers}
+
+
+def test_a_plan_that_gives_what_was_not_asked_for_is_not_taken(s: Simulation) -> None:
+    """S99: whoever made it, the member rejoins and says why."""
+    s.topics["u"] = 1
+    c1 = s.start("c1", strategies=[ForEverybody()])
+    s.settle()
+    reasons = [r.reason for r in c1.wire.sent if isinstance(r, JoinGroup)]
+    assert reasons == ["subscribed", "the plan is for another subscription"]
+    assert c1.story == ["assigned t0 t1 t2"]
+
+
+# -- the coordinator refuses -------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_is_raised_by_its_name_and_what_was_owned_is_lost_before(s: Simulation) -> None:
+    """KIP-345: and again with each poll, as it does not get better by itself."""
+    c1 = s.start("c1", group_instance_id="i1")
+    s.settle()
+    s.start("c1 again", group_instance_id="i1")
+    while c1.story[-1] != "fenced":
+        s.turn()
+    assert c1.story == ["assigned t0 t1 t2", "lost t0 t1 t2", "fenced"]
+    s.inboxes[c1.wire.inbox] = c1
+    for _ in range(3):
+        with pytest.raises(FencedInstanceIdError):
+            until(s, c1.participant.attend)
+
+
+def until(s: Simulation, attend: Callable[[], None]) -> None:
+    """Attend until that raises."""
+    for _ in range(50):
+        attend()
+        s.turn()
+    raise AssertionError("it raised nothing")
+
+
+def test_a_session_timeout_that_is_refused_is_raised(s: Simulation) -> None:
+    """S38: by Kafka's name for it."""
+    c1 = s.start("c1", session_timeout_ms=5_999)
+    with pytest.raises(KafkaError, match="InvalidSessionTimeout"):
+        s.run(1_000)
+    assert c1.driver.member.state is MemberState.UNJOINED
+
+
+# -- a consumer, whose records are made up -----------------------------------------------------------------------------
+
+
+class EndlessReading:
+    """A `Reading` of partitions that always hold one record more."""
+
+    def __init__(self, config: object) -> None:
+        self.owned: frozenset[TopicPartition] = frozenset()
+        self.placed: set[TopicPartition] = set()
+        self.had: dict[TopicPartition, Any] = {}
+
+    @property
+    def unplaced(self) -> frozenset[TopicPartition]:
+        return self.owned - self.placed
+
+    can_fetch = True
+
+    def own(self, partitions: frozenset[TopicPartition]) -> None:
+        self.owned = partitions
+        self.placed &= partitions
+
+    def start(self, committed: Collection[TopicPartition]) -> None:
+        self.placed |= self.unplaced & set(committed)
+
+    def fetch(self, wait_ms: float, max_records: int) -> dict[TopicPartition, list[str]]:
+        return {partition: ["a record"] for partition in self.placed}
+
+    def close(self) -> None:
+        self.placed.clear()
+
+
+class ConsumingWire(Wire):
+    """What a consumer needs of a transport beyond a participant's needs."""
+
+    def __init__(self, simulation: Simulation, inbox: str) -> None:
+        super().__init__(simulation, inbox)
+        self.topics = self
+
+    def client_host(self) -> str:
+        return ""
+
+    def forget(self, who: object) -> None:
+        """Nothing is looked at."""
+
+
+@pytest.fixture
+def consume(s: Simulation, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], GroupConsumer]:
+    """Start consumers in the simulation."""
+
+    def start(name: str) -> GroupConsumer:
+        wire = ConsumingWire(s, f"inbox of {name}")
+        monkeypatch.setattr(consumer_module, "borrow", lambda way, prefix: wire)
+        consumer = GroupConsumer("t", group_id="g", client_id=name)
+        monkeypatch.setattr(consumer._participant, "_owner", consumer)
+        worker = s.start(name)
+        worker.driver, worker.participant, worker.wire = consumer._driver, consumer._participant, wire
+        worker.poll = lambda: None  # type: ignore[method-assign]
+        s.inboxes[wire.inbox] = worker
+        monkeypatch.setattr(
+            consumer, "look_up", lambda topics, newest: {t: (frozenset(),) * s.topics[t] for t in topics}
+        )
+        return consumer
+
+    monkeypatch.setattr(consumer_module, "Reading", EndlessReading)
+    monkeypatch.setattr(consumer_module, "give_back", lambda transport: None)
+    monkeypatch.setattr(consumer_module, "monotonic_ms", lambda: s.now_ms)
+    return start
+
+
+def test_who_has_revoked_delivers_nothing_until_it_is_assigned(
+    s: Simulation, consume: Callable[[str], GroupConsumer]
+) -> None:
+    """S124, W2: c1 reads while it is alone; from its revoke on it reads no more, until the plan is there."""
+    c1 = consume("c1")
+    while not c1.poll():
+        s.turn()
+    s.start("c2")
+    while c1.state is MemberState.STABLE:
+        assert c1.poll() or c1.state is not MemberState.STABLE
+        if c1.state is MemberState.STABLE:
+            s.turn()
+    states = []
+    while not (records := c1.poll()):
+        states.append(c1.state)
+        s.turn()
+    assert MemberState.PREPARING_REBALANCE in states
+    assert words(records) == "t0 t1"

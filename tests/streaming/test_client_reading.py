@@ -1,0 +1,317 @@
+"""What is fetched, what the caller has had, and what is committed of it, over a KafkaConsumer that is made up."""
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import IllegalStateError
+from kafka.structs import OffsetAndMetadata
+
+from streaming.client import reading as module
+from streaming.client.reading import Reading
+
+A, B, C = (TopicPartition("t", n) for n in range(3))
+RECORDS = 10
+"""How many each partition holds."""
+
+
+class FakeKafka:
+    """As much of KafkaConsumer as a `Reading` asks for: it keeps what partitions have in common when it is assigned
+    others, and refuses what is not assigned to it."""
+
+    def __init__(self, **config: object) -> None:
+        self.at: dict[TopicPartition, int | None] = {}
+        self.paused: set[TopicPartition] = set()
+        self.fetched: list[tuple[TopicPartition, int]] = []
+        self.is_open = True
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self.at = {p: self.at.get(p) for p in partitions}
+        self.paused &= set(self.at)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self._check(partitions)
+        self.paused |= set(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._check(partitions)
+        self.paused -= set(partitions)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self._check([partition])
+        self.at[partition] = offset
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        for partition in partitions:
+            self.seek(partition, 0)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        for partition in partitions:
+            self.seek(partition, RECORDS)
+
+    def position(self, partition: TopicPartition, timeout_ms: float) -> int:
+        self._check([partition])
+        at = self.at[partition] = self.at[partition] or 0
+        return at
+
+    def poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        found: dict[TopicPartition, list[Any]] = {}
+        for partition in sorted(self.at.keys() - self.paused):
+            first = self.position(partition, 0)
+            last = min(RECORDS, first + max_records)
+            max_records -= last - first
+            if last > first:
+                found[partition] = [SimpleNamespace(offset=n, leader_epoch=None) for n in range(first, last)]
+                self.at[partition] = last
+                self.fetched += [(partition, n) for n in range(first, last)]
+        return found
+
+    def close(self, autocommit: bool) -> None:
+        assert not autocommit
+        self.is_open = False
+
+    def _check(self, partitions: Iterable[TopicPartition]) -> None:
+        if unknown := set(partitions) - set(self.at):
+            raise ValueError(f"Unassigned partition {unknown}")
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+    monkeypatch.setattr(module, "KafkaConsumer", FakeKafka)
+    return Reading({})
+
+
+def own(reading: Reading, **committed: int) -> None:
+    """Own partitions, and hear what is committed of them: `a=3`, and -1 for nothing."""
+    partitions = {TopicPartition("t", "abc".index(name)): offset for name, offset in committed.items()}
+    reading.own(frozenset(partitions))
+    reading.start(partitions)
+
+
+def fetch(reading: Reading, max_records: int = 100) -> dict[TopicPartition, list[int]]:
+    return {p: [r.offset for r in batch] for p, batch in reading.fetch(0, max_records).items()}
+
+
+def iterate(reading: Reading, count: int, ahead: int = 100) -> list[int]:
+    """Take so many records as an iterator does."""
+    offsets: list[int] = []
+    while len(offsets) < count:
+        if (record := reading.hand_out()) is None:
+            before = len(reading.kafka.fetched)
+            reading.fetch_ahead(0, ahead)
+            if len(reading.kafka.fetched) == before:
+                return offsets
+        else:
+            offsets.append(record.offset)
+    return offsets
+
+
+def at(offset: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset, "", -1)
+
+
+# -- where to start ----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_read_before_it_is_known_from_where(reading: Reading) -> None:
+    """S139: or the caller would get what is committed already."""
+    reading.own(frozenset({A, B}))
+    assert reading.unplaced == {A, B}
+    assert not reading.can_fetch
+    assert fetch(reading) == {}
+    reading.start({A: 7})
+    assert reading.unplaced == {B}
+    assert fetch(reading) == {A: [7, 8, 9]}
+
+
+def test_without_a_committed_offset_kafka_decides(reading: Reading) -> None:
+    """S137: by `auto_offset_reset`, which is KafkaConsumer's to act on."""
+    own(reading, a=-1)
+    assert reading.kafka.at == {A: None}
+    assert len(fetch(reading)[A]) == RECORDS
+
+
+def test_a_committed_offset_that_comes_after_the_partition_has_gone_is_nobodys(reading: Reading) -> None:
+    own(reading, a=0)
+    reading.own(frozenset({A}))
+    reading.start({A: 5, B: 5})
+    assert reading.kafka.at == {A: 0}
+
+
+def test_who_seeks_before_the_committed_offset_is_known_has_said_where_to_start(reading: Reading) -> None:
+    """As in on_partitions_assigned: the answer that comes later does not take it back."""
+    reading.own(frozenset({A, B}))
+    reading.seek(A, 4)
+    reading.start({A: 1, B: 8})
+    assert fetch(reading) == {A: [4, 5, 6, 7, 8, 9], B: [8, 9]}
+
+
+@pytest.mark.parametrize(("seek", "first"), [("seek_to_beginning", 0), ("seek_to_end", RECORDS)])
+@pytest.mark.parametrize("given", [[A], []], ids=["named", "all"])
+def test_seeking_to_an_end_places_too(reading: Reading, seek: str, first: int, given: list[TopicPartition]) -> None:
+    reading.own(frozenset({A}))
+    getattr(reading, seek)(given)
+    reading.start({A: 5})
+    assert reading.position(A, 0) == first
+
+
+# -- changing hands ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_retained_goes_on_where_it_was_and_stays_paused(reading: Reading) -> None:
+    """S133, KIP-429: B goes, C comes, A is none the wiser."""
+    own(reading, a=2, b=0)
+    fetch(reading, max_records=3)
+    reading.pause([A])
+    reading.own(frozenset({A}))
+    reading.own(frozenset({A, C}))
+    reading.start({C: 9})
+    assert reading.paused() == reading.kafka.paused == {A}
+    assert fetch(reading) == {C: [9]}
+    reading.resume([A])
+    assert fetch(reading) == {A: [5, 6, 7, 8, 9]}
+
+
+def test_what_comes_back_is_not_paused_and_starts_at_what_is_committed(reading: Reading) -> None:
+    """Somebody else had it meanwhile."""
+    own(reading, a=2)
+    fetch(reading, max_records=1)
+    reading.pause([A])
+    reading.own(frozenset())
+    assert reading.positions() == {}
+    own(reading, a=6)
+    assert reading.paused() == set()
+    assert fetch(reading) == {A: [6, 7, 8, 9]}
+
+
+def test_a_pause_of_what_is_not_placed_yet_holds_once_it_is(reading: Reading) -> None:
+    """As in on_partitions_assigned, before the committed offset is there."""
+    reading.own(frozenset({A, B}))
+    reading.pause([A])
+    reading.start({A: 0, B: 8})
+    assert fetch(reading) == {B: [8, 9]}
+
+
+def test_what_is_lost_is_not_handed_out_any_more(reading: Reading) -> None:
+    """S124: though it has been fetched ahead; the rest has kept its order."""
+    own(reading, a=8, b=8)
+    assert iterate(reading, 1) == [8]
+    reading.own(frozenset({B}))
+    assert A not in reading.had
+    assert iterate(reading, 10) == [8, 9]
+    assert reading.had == {B: at(10)}
+
+
+# -- iterating, pausing, seeking ---------------------------------------------------------------------------------------
+
+
+def test_who_pauses_in_the_middle_of_iterating_gets_nothing_and_loses_nothing(reading: Reading) -> None:
+    """What was fetched ahead is fetched again, once it is resumed."""
+    own(reading, a=0)
+    assert iterate(reading, 3) == [0, 1, 2]
+    reading.pause([A])
+    assert not reading.can_fetch
+    assert iterate(reading, 3) == []
+    assert reading.positions() == {A: at(3)}
+    reading.resume([A])
+    assert iterate(reading, 100) == [3, 4, 5, 6, 7, 8, 9]
+
+
+def test_who_polls_after_iterating_gets_what_was_fetched_ahead(reading: Reading) -> None:
+    own(reading, a=0)
+    iterate(reading, 3)
+    assert fetch(reading) == {A: [3, 4, 5, 6, 7, 8, 9]}
+    assert iterate(reading, 1) == []
+
+
+@pytest.mark.parametrize("to", [1, 9])
+def test_who_seeks_in_the_middle_of_iterating_goes_on_there(reading: Reading, to: int) -> None:
+    own(reading, a=0, b=RECORDS)
+    iterate(reading, 3)
+    reading.seek(A, to)
+    assert reading.position(A, 0) == to
+    assert iterate(reading, 1) == [to]
+
+
+# -- positions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_position_never_passes_what_the_caller_has_had(reading: Reading) -> None:
+    """S135: a commit in the middle of iterating is of the records handed out, not of those fetched ahead."""
+    own(reading, a=4, b=8)
+    for had in range(1, 9):
+        (offset,) = iterate(reading, 1)
+        partition = A if had <= 6 else B
+        assert reading.positions()[partition] == reading.had[partition] == at(offset + 1)
+        assert reading.positions()[B].offset == max(8, 8 + had - 6)
+    assert reading.kafka.at == {A: RECORDS, B: RECORDS}
+
+
+def test_what_was_fetched_ahead_and_not_handed_out_counts_from_its_first_record(reading: Reading) -> None:
+    own(reading, a=4)
+    reading.fetch_ahead(0, 100)
+    assert reading.positions() == {A: at(4)}
+    assert reading.position(A, 0) == 4
+
+
+def test_a_position_is_known_before_anything_was_read(reading: Reading) -> None:
+    """S135: of what is placed; a commit of all positions is of these, too."""
+    own(reading, a=4, b=-1)
+    assert reading.positions() == {A: at(4), B: at(0)}
+    assert reading.had == {}
+
+
+def test_positions_carry_the_leader_epoch_of_the_last_record(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+    own(reading, a=4)
+    records = {A: [SimpleNamespace(offset=4, leader_epoch=2), SimpleNamespace(offset=7, leader_epoch=3)]}
+    monkeypatch.setattr(reading.kafka, "poll", lambda timeout_ms, max_records: records)
+    reading.fetch(0, 100)
+    assert reading.had == {A: OffsetAndMetadata(8, "", 3)}
+
+
+def test_where_the_caller_has_sought_is_a_position_to_commit(reading: Reading) -> None:
+    """S135: whatever was read there before; it ends with what is given up."""
+    own(reading, a=0, b=0)
+    fetch(reading, max_records=3)
+    reading.seek(A, 7)
+    assert reading.had == {A: at(7)}
+    assert reading.positions() == {A: at(7), B: at(0)}
+    reading.own(frozenset({B}))
+    assert reading.had == {}
+
+
+# -- what is not one's own ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [-1, 1.5, None])
+def test_an_offset_that_cannot_be_is_refused(reading: Reading, offset: Any) -> None:
+    own(reading, a=0)
+    with pytest.raises(ValueError, match="int >= 0"):
+        reading.seek(A, offset)
+
+
+def test_what_is_not_ones_own_is_refused_and_nothing_has_moved(reading: Reading) -> None:
+    own(reading, a=0)
+    iterate(reading, 2)
+    for call in (
+        lambda: reading.seek(B, 1),
+        lambda: reading.seek_to_end([A, B]),
+        lambda: reading.seek_to_beginning([B]),
+    ):
+        with pytest.raises(ValueError, match="not assigned: t 1"):
+            call()
+    for pause in (reading.pause, reading.resume):
+        with pytest.raises(IllegalStateError):
+            pause([A, B])
+        with pytest.raises(TypeError):
+            pause([("t", 0)])  # type: ignore[list-item]
+    assert reading.paused() == set()
+    assert iterate(reading, 1) == [2]
+
+
+def test_closing_commits_nothing(reading: Reading) -> None:
+    """Kafka's own coordinator is never to hear of us."""
+    reading.close()
+    assert not reading.kafka.is_open

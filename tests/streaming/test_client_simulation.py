@@ -1,0 +1,494 @@
+"""The client's code and the coordinator's together: through random trouble, and through stories with a name.
+
+Where a story is the seeds' and its timing is not, it says so: our members hear of a rebalance by a notice, in the batch
+in which it begins, and theirs by a heartbeat, up to `heartbeat_interval_ms` later.
+"""
+
+from collections.abc import Iterable
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from coordinator.assignors import Cluster, Plan, Range, Subscriber
+from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
+from coordinator.member import MemberState
+from coordinator.outputs import AnyAnswer, JoinGroupAnswer, MemberExpired, SyncGroupAnswer
+from coordinator.phases import Phase
+from coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from tests.streaming.schedules import Schedule
+from tests.streaming.simulation import COOPERATIVE, Fate, MeantToFail, Simulation, Worker, words
+
+SCHEDULES = 2_400
+CHUNK = 200
+
+
+@pytest.fixture
+def s(monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    """A group without members, and a topic of three partitions."""
+    return Simulation(monkeypatch, {"t": 3})
+
+
+def reasons(worker: Worker) -> list[str | None]:
+    return [request.reason for request in worker.wire.sent if isinstance(request, JoinGroup)]
+
+
+# -- whatever happens --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
+def test_whatever_happens_they_come_to_rest(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S05, S06, S15, S121, S122, protocol.md 6: trouble, then none; the checkers of `contract` watch throughout."""
+    for seed in range(first, first + CHUNK):
+        try:
+            Schedule(monkeypatch, seed).run()
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+# -- the seeds' walkthroughs -------------------------------------------------------------------------------------------
+
+
+def test_three_at_once_make_one_rebalance(s: Simulation) -> None:
+    """W1, S02, S119, S122: c3's first plan is void, and nobody hears of that. Timing as in the seeds: the others come
+    while c3 is still assigning."""
+    c3 = s.start("c3")
+    s.turn()
+    assert c3.driver.member.state is MemberState.PREPARING_REBALANCE
+    c3.is_polling = False
+    s.turn()
+    assert c3.driver.member.state is MemberState.COMPLETING_REBALANCE
+    c2, c1 = s.start("c2"), s.start("c1")
+    c2.poll()
+    c1.poll()
+    c3.is_polling = True
+    s.settle()
+    assert s.generation_id == 2
+    assert [s.joins(c) for c in (c3, c2, c1)] == [2, 1, 1]
+    assert s.stories() == {"c3": ["assigned t2"], "c2": ["assigned t1"], "c1": ["assigned t0"]}
+    assert [type(r) for r in c2.wire.sent] == [JoinGroup, SyncGroup]
+
+
+def test_all_leave_one_after_another(s: Simulation) -> None:
+    """W1 step 8, S118: each gives up what it has; the last one leaves an Empty group behind."""
+    workers = [s.start(name) for name in ("c1", "c2", "c3")]
+    s.settle()
+    s.forget()
+    for worker in workers:
+        worker.leave()
+    s.turn()
+    group = s.group
+    assert group is not None
+    assert (group.phase, group.generation_id) == (Phase.EMPTY, 3)
+    assert s.stories() == {"c1": ["revoked t0"], "c2": ["revoked t1"], "c3": ["revoked t2"]}
+    assert [type(r) for w in workers for r in w.wire.sent] == [LeaveGroup] * 3
+
+
+def test_one_then_two_more_make_two_rebalances(s: Simulation) -> None:
+    """W2, S123: c1 two pairs of calls, the others one. The seeds' c1 does not hear of c2 before c3 is there, as its
+    heartbeat is not due; ours has a notice at once, and is busy with its records instead."""
+    c1 = s.start("c1")
+    s.settle()
+    c1.is_polling = False
+    s.start("c2")
+    s.run(1_000)
+    assert c1.driver.member.rejoin_needed
+    s.start("c3")
+    s.run(1_000)
+    c1.is_polling = True
+    s.settle()
+    assert s.generation_id == 2
+    assert s.stories() == {
+        "c1": ["assigned t0 t1 t2", "revoked t0 t1 t2", "assigned t0"], "c2": ["assigned t1"], "c3": ["assigned t2"],
+    }  # fmt: skip
+
+
+def test_one_then_two_more_a_second_apart_make_three_rebalances_of_ours(s: Simulation) -> None:
+    """W2 with a c1 that polls: the notice brings it in before c3 comes. One rebalance more, and each is sooner over."""
+    s.start("c1")
+    s.settle()
+    s.start("c2")
+    s.run(1_000)
+    s.start("c3")
+    s.settle()
+    assert s.generation_id == 3
+
+
+def test_one_after_another_makes_three_rebalances(s: Simulation) -> None:
+    """W3, S123: assigned calls c1 3, c2 2, c3 1. The rounds are the seeds'; each begins with the notice."""
+    for name in ("c1", "c2", "c3"):
+        s.start(name)
+        s.settle(within_ms=1_000)
+    assert s.generation_id == 3
+    assert s.stories() == {
+        "c1": ["assigned t0 t1 t2", "revoked t0 t1 t2", "assigned t0 t1", "revoked t0 t1", "assigned t0"],
+        "c2": ["assigned t2", "revoked t2", "assigned t1"],
+        "c3": ["assigned t2"],
+    }
+
+
+def test_a_notice_that_is_lost_costs_a_heartbeat_interval(s: Simulation) -> None:
+    """S109, W2 step 5: then c1 hears of it as the seeds' clients do."""
+    s.start("c1", heartbeat_interval_ms=3_000)
+    s.settle()
+    s.fate = NoNotices()
+    s.start("c2")
+    s.run(2_500)
+    assert not s.is_at_rest
+    s.settle(within_ms=1_200)
+
+
+class NoNotices(Fate):
+    def arrivals(self, answer: AnyAnswer) -> tuple[int, ...]:
+        return () if answer.request_id is None else (0,)
+
+
+@pytest.mark.parametrize("who", ["leader", "follower"])
+def test_a_join_reply_that_is_lost_is_asked_for_again(s: Simulation, who: str) -> None:
+    """W4, W5: the same request comes again and hears the same; there is no round more for it."""
+    s.fate = lost = LosesAJoin(members=3 if who == "leader" else 0)
+    for name in ("c1", "c2", "c3"):
+        s.start(name, request_timeout_ms=2_000)
+    s.settle(within_ms=4_000)
+    assert lost.is_spent
+    assert s.generation_id == 2
+    assert s.stories() == {"c1": ["assigned t0"], "c2": ["assigned t1"], "c3": ["assigned t2"]}
+
+
+def test_a_first_join_whose_reply_is_lost_makes_no_second_member(s: Simulation) -> None:
+    """W4b: c1 never learned its id, and a round began meanwhile. Its join is known again, refused for that round, and
+    its id is in the refusal: it must be used, else nobody is in before the orphan's session has ended."""
+    s.fate = lost = LosesAJoin(members=1)
+    c1 = s.start("c1", request_timeout_ms=2_000)
+    s.start("c2")
+    s.run(4_000)
+    assert lost.is_spent
+    assert s.group is not None
+    assert len(s.group.members) == 2
+    assert s.is_at_rest
+    assert c1.story == ["assigned t0 t1"]
+
+
+class LosesAJoin(Fate):
+    """Loses one answer to a join: the first that names so many members."""
+
+    def __init__(self, members: int) -> None:
+        self.members, self.is_spent = members, False
+
+    def arrivals(self, answer: AnyAnswer) -> tuple[int, ...]:
+        is_it = isinstance(answer, JoinGroupAnswer) and not answer.code and len(answer.members) == self.members
+        is_lost, self.is_spent = is_it and not self.is_spent, is_it or self.is_spent
+        return () if is_lost else (0,)
+
+
+def test_the_order_of_syncs_does_not_matter(s: Simulation) -> None:
+    """W7: c3 is late, and the others have their parts; its own waits for it."""
+    c1, c2 = s.start("c1"), s.start("c2")
+    c3 = s.start("c3")
+    s.turn()
+    c3.is_awake = False
+    s.run(1_000)
+    assert (words(c1.owned), words(c2.owned), words(c3.owned)) == ("t0", "t1", "nothing")
+    c3.is_awake = True
+    s.settle()
+    assert words(c3.owned) == "t2"
+    assert s.generation_id == 2
+
+
+def test_a_silent_member_loses_its_partitions_and_hears_so_when_it_wakes(s: Simulation) -> None:
+    """W14, W21, S06: the others have them meanwhile; what it commits on waking is refused; it comes back as another."""
+    c1, c2 = s.start("c1", session_timeout_ms=10_000), s.start("c2", session_timeout_ms=10_000)
+    s.settle()
+    s.forget()
+    was, c2.is_awake = c2.driver.member.member_id, False
+    s.run(9_000)
+    assert not s.causes()
+    s.run(3_000)
+    assert words(c1.owned) == "t0 t1 t2"
+    (expired,) = [event for event in s.events if isinstance(event, MemberExpired)]
+    assert (expired.member_id, expired.silence_ms) == (was, 10_000)
+    ticket = c2.commit("t", 2, 7)
+    c2.is_awake = True
+    s.settle()
+    assert c2.commits[ticket] == "UNKNOWN_MEMBER_ID"
+    assert c2.story == ["lost t2", "assigned t2"]
+    assert c2.driver.member.member_id != was
+
+
+def test_a_dead_members_partitions_go_to_others_and_some_come_back_with_it(s: Simulation) -> None:
+    """W22, S15: two rebalances."""
+    c1, c2 = s.start("c1"), s.start("c2")
+    s.settle()
+    s.forget()
+    s.kill(c2)
+    s.settle(within_ms=60_000)
+    s.start("c2 again")
+    s.settle()
+    assert s.causes() == ["session_expired", "member_joined"]
+    assert c1.story == ["revoked t0 t1", "assigned t0 t1 t2", "revoked t0 t1 t2", "assigned t0 t1"]
+
+
+# -- what makes them join again ----------------------------------------------------------------------------------------
+
+
+def test_another_subscription_makes_a_rebalance(s: Simulation) -> None:
+    """S07, W23: new topics owned, dropped ones gone from the group; the member is the same."""
+    s.topics["u"] = 2
+    c1, c2 = s.start("c1"), s.start("c2")
+    s.settle()
+    was = c2.driver.member.member_id
+    s.forget()
+    c2.subscribe("u")
+    s.settle()
+    assert s.causes() == ["metadata_changed"]
+    assert (words(c1.owned), words(c2.owned)) == ("t0 t1 t2", "u0 u1")
+    assert c2.driver.member.member_id == was
+    assert reasons(c2) == ["subscribed to u"]
+    group = s.group
+    assert group is not None
+    asked = {m.member_id: subscribed_topics(m.protocols[0].metadata) for m in group.members.values()}
+    assert asked == {c1.driver.member.member_id: ["t"], was: ["u"]}
+
+
+def test_the_leader_sees_that_a_topic_has_grown(s: Simulation) -> None:
+    """S08, W23: within the age of what it knows; the new partitions are shared out, and nobody restarts."""
+    c1, c2 = s.start("c1"), s.start("c2")
+    s.settle()
+    members = sorted(s.group.members) if s.group else []
+    s.forget()
+    s.topics["t"] = 4
+    s.settle(within_ms=2_500)
+    assert s.causes() == ["leader_rejoined"]
+    assert (words(c1.owned), words(c2.owned)) == ("t0 t1", "t2 t3")
+    assert members == sorted(s.group.members if s.group else [])
+    assert reasons(c1) == ["partitions changed: t has 4, had 3"]
+    assert reasons(c2) == ["group is already rebalancing"]
+
+
+def test_a_topic_that_comes_later_is_shared_out_too(s: Simulation) -> None:
+    """S08, protocol.md 7: a topic without metadata is skipped, and counts as one that had no partitions."""
+    c1 = s.start("c1", topics=("t", "later"))
+    s.settle()
+    s.topics["later"] = 1
+    s.settle(within_ms=2_500)
+    assert words(c1.owned) == "later0 t0 t1 t2"
+    assert reasons(c1)[1:] == ["partitions changed: later has 1, had 0"]
+
+
+def test_a_former_leader_that_is_a_follower_now_looks_at_topics_no_more(s: Simulation) -> None:
+    """S120: c1 led, was away for too long, and follows; only c2, which leads now, sees the topic grow."""
+    c1, c2 = s.start("c1", max_poll_interval_ms=5_000), s.start("c2")
+    s.settle()
+    assert c1.driver.member.is_leader
+    c1.is_polling = False
+    s.run(6_000)
+    c1.is_polling = True
+    s.settle()
+    assert (c1.driver.member.is_leader, c2.driver.member.is_leader) == (False, True)
+    s.forget()
+    s.topics["t"] = 5
+    c2.is_polling = False
+    s.run(3_000)
+    assert s.causes() == []
+    c2.is_polling = True
+    s.settle()
+    assert reasons(c1) == ["group is already rebalancing"]
+    assert reasons(c2) == ["partitions changed: t has 5, had 3"]
+
+
+# -- what a plan gives -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_owned_is_what_the_reply_says(s: Simulation) -> None:
+    """S99, S89: and only the leader has sent a plan."""
+    c1, c2 = s.start("c1"), s.start("c2")
+    s.settle()
+    for worker in (c1, c2):
+        synced = [a for a in worker.heard if isinstance(a, SyncGroupAnswer)]
+        plan = assigned_partitions(synced[-1].assignment)
+        assert plan is not None
+        assert worker.owned == {TopicPartition(topic, n) for topic, ns in plan.items() for n in ns}
+    plans = [[len(r.assignments) for r in w.wire.sent if isinstance(r, SyncGroup)] for w in (c1, c2)]
+    assert plans == [[1, 2], [0]]
+
+
+@pytest.mark.parametrize("strategies", [("range",), COOPERATIVE])
+def test_a_plan_with_a_topic_outside_the_subscription_is_not_taken(s: Simulation, strategies: tuple[str]) -> None:
+    """S99, protocol.md 6.5: nobody is told anything; the member just joins again."""
+    s.topics["u"] = 1
+    c1 = s.start("c1", topics=("t", "u"), strategies=strategies)
+    while not any(isinstance(r, SyncGroup) for r in c1.wire.sent):
+        s.turn()
+    c1.subscribe("t")
+    s.settle()
+    assert reasons(c1) == ["subscribed", "subscribed to t"]
+    assert c1.story == ["assigned t0 t1 t2"]
+
+
+def test_cooperative_takes_two_rounds_and_nobody_loses_what_it_keeps(s: Simulation) -> None:
+    """S133: three partitions, c1 has all, c2 joins: c1 never loses 0 and 1."""
+    s.start("c1", strategies=COOPERATIVE)
+    s.settle()
+    s.start("c2", strategies=COOPERATIVE)
+    s.settle()
+    assert s.generation_id == 3
+    assert s.stories() == {
+        "c1": ["assigned t0 t1 t2", "revoked t2", "assigned nothing", "assigned nothing"],
+        "c2": ["assigned nothing", "assigned t2"],
+    }
+
+
+def test_cooperative_gives_up_a_topic_before_the_others_are_asked(s: Simulation) -> None:
+    """Protocol.md 6.5: what is no longer subscribed to is revoked before the join, so that one round is enough."""
+    s.topics["u"] = 1
+    c1 = s.start("c1", topics=("t", "u"), strategies=COOPERATIVE)
+    s.settle()
+    s.forget()
+    c1.subscribe("t")
+    s.settle()
+    assert c1.story == ["revoked u0", "assigned nothing"]
+    assert s.joins(c1) == 1
+
+
+# -- leaders in trouble ------------------------------------------------------------------------------------------------
+
+
+class FailsOnce(Range):
+    """Ours, and it fails once."""
+
+    def __init__(self) -> None:
+        self.is_spent = False
+
+    def assign(self, cluster: Cluster, subscribers: Iterable[Subscriber]) -> Plan:
+        if not self.is_spent:
+            self.is_spent = True
+            raise MeantToFail
+        return super().assign(cluster, list(subscribers))
+
+
+def test_a_leader_whose_assignor_raises_is_asked_again(s: Simulation) -> None:
+    """Its owner knows, from the poll in which it happened; the group waits no longer than a backoff."""
+    c1 = s.start("c1", strategies=[FailsOnce()])
+    s.settle(within_ms=3_000)
+    (error,) = c1.raised
+    assert isinstance(error, KafkaError)
+    assert isinstance(error.__cause__, MeantToFail)
+    assert s.generation_id == 1
+    assert c1.story == ["assigned t0 t1 t2"]
+    assert reasons(c1) == ["subscribed", "subscribed"]
+
+
+class FirstLookUpFails(Fate):
+    is_spent = False
+
+    def fails(self, what: str) -> bool:
+        is_first, self.is_spent = what == "look-up" and not self.is_spent, self.is_spent or what == "look-up"
+        return is_first
+
+
+def test_a_look_up_that_takes_too_long_is_done_again_and_raises_nothing(s: Simulation) -> None:
+    """The brokers are away for a moment: that is nothing to trouble an owner with."""
+    s.fate = FirstLookUpFails()
+    c1 = s.start("c1")
+    s.settle(within_ms=3_000)
+    assert s.fate.is_spent
+    assert c1.raised == []
+    assert s.generation_id == 1
+    assert s.joins(c1) == 2
+
+
+def test_a_plan_that_is_overtaken_is_void(s: Simulation) -> None:
+    """S92, W6: c1 plans for a generation that has ended meanwhile, as its owner was away for too long."""
+    c1 = s.start("c1", max_poll_interval_ms=5_000)
+    s.turn()
+    c1.is_polling = False
+    s.run(6_000)
+    s.start("c2")
+    s.run(1_000)
+    c1.is_polling = True
+    s.settle()
+    plans = [r.generation_id for r in c1.wire.sent if isinstance(r, SyncGroup) and r.assignments]
+    assert plans == []
+    assert s.stories() == {"c1": ["assigned t0 t1"], "c2": ["assigned t0 t1 t2", "revoked t0 t1 t2", "assigned t2"]}
+
+
+# -- listeners that raise ----------------------------------------------------------------------------------------------
+
+
+class ListenersFail(Fate):
+    def fails(self, what: str) -> bool:
+        return what == "listener"
+
+
+@pytest.mark.parametrize("strategies", [("range",), COOPERATIVE])
+def test_a_listener_that_raises_stops_no_round(s: Simulation, strategies: tuple[str]) -> None:
+    """Protocol.md 6.5: its owner knows, after what had to be done has been done; what it owns is what the plan says.
+    Of two calls in one step, revoked and assigned under cooperative, the first one's error is raised."""
+    s.fate = ListenersFail()
+    c1 = s.start("c1", strategies=strategies)
+    s.settle()
+    s.start("c2", strategies=strategies)
+    s.settle()
+    assert [str(error) for error in c1.raised] == [
+        f"KafkaError: User rebalance callback on_partitions_{told} throws an error"
+        for told in ("assigned", "revoked", "assigned")
+    ]
+
+
+# -- static members ----------------------------------------------------------------------------------------------------
+
+
+def test_a_static_member_that_restarts_has_its_partitions_back_and_nobody_else_notices(s: Simulation) -> None:
+    """KIP-345: within its session, with the same subscription, there is no rebalance; it has sent no LeaveGroup."""
+    c1, c2 = s.start("c1", group_instance_id="i1"), s.start("c2", group_instance_id="i2")
+    s.settle()
+    s.forget()
+    c2.leave()
+    assert c2.wire.sent == []
+    s.kill(c2)
+    again = s.start("c2 again", group_instance_id="i2")
+    s.settle()
+    assert s.causes() == []
+    assert (c1.story, again.story) == ([], ["assigned t2"])
+
+
+def test_the_process_that_was_replaced_is_fenced(s: Simulation) -> None:
+    """KIP-345: it has lost what it owned, which it is told before its poll raises."""
+    c1, c2 = s.start("c1", group_instance_id="i1"), s.start("c2")
+    s.settle()
+    s.forget()
+    s.start("c1 again", group_instance_id="i1")
+    s.settle()
+    assert c1.story == ["lost t0 t1", "fenced"]
+    assert c2.story == []
+
+
+def test_what_grew_while_a_static_leader_was_away_is_seen_with_the_next_change(s: Simulation) -> None:
+    """KIP-814: the plan stands, and a leader that did not make it cannot know for how many partitions it was made.
+    Kafka's leader does the same: `assignmentSnapshot = metadataSnapshot`, when the coordinator says to skip."""
+    c1 = s.start("c1", group_instance_id="i1")
+    s.settle()
+    s.kill(c1)
+    s.topics["t"] = 4
+    again = s.start("c1 again", group_instance_id="i1")
+    s.run(5_000)
+    assert (s.generation_id, words(again.owned)) == (1, "t0 t1 t2")
+    s.topics["t"] = 5
+    s.settle(within_ms=2_500)
+    assert words(again.owned) == "t0 t1 t2 t3 t4"
+
+
+def test_an_owner_that_does_not_poll_loses_what_it_has_and_comes_back(s: Simulation) -> None:
+    """W24, S127: it leaves by itself, and says so; heartbeats stop; its next poll joins again."""
+    c1, c2 = s.start("c1"), s.start("c2", max_poll_interval_ms=5_000)
+    s.settle()
+    s.forget()
+    c2.is_polling = False
+    s.run(10_000)
+    assert words(c1.owned) == "t0 t1 t2"
+    assert isinstance(c2.wire.sent[-1], LeaveGroup)
+    assert len([r for r in c2.wire.sent if isinstance(r, Heartbeat)]) == 1
+    c2.is_polling = True
+    s.settle()
+    assert c2.story == ["lost t2", "assigned t2"]
