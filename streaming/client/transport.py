@@ -73,6 +73,7 @@ class Transport:
         self.inbox = uuid.uuid4().hex
         self.requests_topic, self.replies_topic = f"{topic_prefix}.requests", f"{topic_prefix}.replies"
         self._servers = kafka["bootstrap_servers"]
+        self._clusters: list[Any] = []
         self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
         self._numbers = itertools.count(1)
         self._correspondents: dict[str, Correspondent] = {}
@@ -103,6 +104,8 @@ class Transport:
                 opened.callback(self._producer.close, timeout=0)
                 self._stand_at_the_end(reader)
                 opened.pop_all()
+            for cluster in self._clusters:
+                cluster.need_all_topic_metadata = False
         except (KafkaError, OSError) as error:
             raise BrokerUnreachable(
                 f"No Kafka broker answers at {self._servers} ({error}):"
@@ -111,13 +114,13 @@ class Transport:
         return reader
 
     def _acquainted(self, **config: Any) -> Any:
-        """Make what kafka-python's clients talk through, knowing our topics before it connects.
+        """Make what kafka-python's clients talk through, so that connecting tells it of the topics as well.
 
-        Told of a topic later, it would wait for `retry_backoff_ms` since it has connected: at each start of a member.
+        Asked about a topic later, it would wait for `retry_backoff_ms` since it has connected, at each member's start.
         """
         client = self._client_of(**config)
-        for topic in (self.requests_topic, self.replies_topic):
-            client.cluster.add_topic(topic)
+        client.cluster.need_all_topic_metadata = True
+        self._clusters.append(client.cluster)
         return client
 
     def _stand_at_the_end(self, reader: Any) -> None:

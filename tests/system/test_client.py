@@ -1,21 +1,13 @@
 """Consumers in groups over the real broker and the real query: joining, leaving, dying, sleeping, committing."""
 
-import itertools
-import json
-import os
-import queue
 import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
-from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, TopicPartition
 from kafka.errors import CommitFailedError, InvalidSessionTimeoutError, KafkaError, RebalanceInProgressError
 from kafka.structs import OffsetAndMetadata
 
@@ -23,129 +15,19 @@ from coordinator.member import MemberState
 from coordinator.outputs import DescribeGroupAnswer, MemberExpired, MemberLeft
 from coordinator.phases import Phase
 from coordinator.requests import DescribeGroup
-from streaming.client import GroupConsumer, NoAnswer, NoCoordinator, Transport
+from streaming.client import NoAnswer, NoCoordinator, Transport
 from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable
 from streaming.query import Coordinator
 from streaming.settings import Settings
 from streaming.topics import ensure
-from streaming.watch import follow
-
-WITHIN_S = 60.0
-NUMBERS = itertools.count()
-
-
-class Worker:
-    """A consumer process, and what it has told so far."""
-
-    def __init__(self, **config: Any) -> None:
-        command = [sys.executable, "-m", "tests.system.worker", json.dumps(config)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        self._told: queue.Queue[dict[str, Any]] = queue.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._told.put(json.loads(line))
-
-    def tells(self, what: str, while_doing: Callable[[], object]) -> Any:
-        """Go on doing something until the worker tells this."""
-        until_s = time.monotonic() + WITHIN_S
-        while time.monotonic() < until_s:
-            while_doing()
-            while not self._told.empty():
-                told = self._told.get()
-                if what in told:
-                    return told[what]
-        raise AssertionError(f"the worker did not tell {what!r}")
-
-    def signal(self, number: int) -> None:
-        os.kill(self.process.pid, number)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
-class Stage:
-    """A topic, a group, and its consumers, driven by turns from the test's own thread."""
-
-    def __init__(self, settings: Settings, partitions: int) -> None:
-        self.settings = settings
-        number = next(NUMBERS)
-        self.topic, self.group_id = f"work-{number}", f"group-{number}"
-        self.consumers: list[GroupConsumer] = []
-        self._stack = ExitStack()
-        with KafkaAdminClient(bootstrap_servers=settings.bootstrap_servers) as admin:
-            wanted = {"num_partitions": partitions, "replication_factor": 1}
-            admin.create_topics({self.topic: wanted}, wait_for_metadata=True)
-
-    def config(self, **more: Any) -> dict[str, Any]:
-        return {
-            "bootstrap_servers": self.settings.bootstrap_servers, "topic_prefix": self.settings.topic_prefix,
-            "group_id": self.group_id, "auto_offset_reset": "earliest", "enable_auto_commit": False,
-            "session_timeout_ms": 6_000, "heartbeat_interval_ms": 500,
-        } | more  # fmt: skip
-
-    def consumer(self, *topics: str, **more: Any) -> GroupConsumer:
-        consumer = GroupConsumer(*(topics or [self.topic]), **self.config(**more))
-        self._stack.callback(consumer.close)
-        self.consumers.append(consumer)
-        return consumer
-
-    def worker(self, **more: Any) -> Worker:
-        worker = Worker(topic=self.topic, **self.config(**more))
-        self._stack.callback(worker.close)
-        return worker
-
-    def produce(self, *records: bytes, partition: int = 0) -> None:
-        producer = KafkaProducer(bootstrap_servers=self.settings.bootstrap_servers)
-        for record in records:
-            producer.send(self.topic, record, partition=partition)
-        producer.close()
-
-    def turn(self) -> None:
-        """Have every consumer poll once."""
-        for consumer in self.consumers:
-            consumer.poll(20)
-
-    def until(self, is_so: Callable[[], bool]) -> None:
-        until_s = time.monotonic() + WITHIN_S
-        while not is_so():
-            assert time.monotonic() < until_s, [(c.state, c.assignment()) for c in self.consumers]
-            self.turn()
-
-    def shares(self) -> list[list[int]]:
-        return [sorted(p.partition for p in c.assignment()) for c in self.consumers]
-
-    def is_shared_out(self, *shares: list[int]) -> bool:
-        is_stable = all(c.state is MemberState.STABLE for c in self.consumers)
-        return is_stable and sorted(self.shares()) == sorted(shares)
-
-    def events(self, kind: type) -> Iterator[Any]:
-        """Read this group's events from the beginning, until the test has seen enough."""
-        until_s = time.monotonic() + WITHIN_S
-        for line in follow(
-            self.settings, groups={self.group_id}, from_beginning=True, stop=lambda: time.monotonic() > until_s
-        ):
-            if isinstance(line.record, kind):
-                yield line.record
-
-    def close(self) -> None:
-        self._stack.close()
+from tests.system.staging import Stage, read
 
 
 @pytest.fixture
 def stage(coordinator: Coordinator) -> Iterator[Callable[[int], Stage]]:
     with ExitStack() as stack:
-
-        def make(partitions: int) -> Stage:
-            stage = Stage(coordinator.settings, partitions)
-            stack.callback(stage.close)
-            return stage
-
-        yield make
+        yield lambda partitions: stack.enter_context(Stage(coordinator.settings, partitions))
 
 
 # -- membership --------------------------------------------------------------------------------------------------------
@@ -165,7 +47,7 @@ def test_partitions_follow_who_is_there(stage: Callable[[int], Stage]) -> None:
     ana.close("going home")
     s.until(lambda: s.is_shared_out([0], [1], [2]))
     assert idle.assignment()
-    left = next(s.events(MemberLeft))
+    left = next(s.published(MemberLeft))
     assert (left.client_id, left.reason) == ("ana", "going home")
 
 
@@ -177,7 +59,7 @@ def test_a_killed_member_is_expelled_and_its_partitions_are_taken_over(stage: Ca
     assert len(bo.tells("assigned", s.turn)) == 1
     bo.signal(signal.SIGKILL)
     s.until(lambda: s.is_shared_out([0, 1]))
-    expired = next(s.events(MemberExpired))
+    expired = next(s.published(MemberExpired))
     assert (expired.client_id, expired.why) == ("bo", "session_expired")
     assert expired.silence_ms >= 1_500
 
@@ -254,7 +136,7 @@ def test_unsubscribing_leaves_and_subscribing_again_joins_as_somebody_new(stage:
     was = ana.member_id
     ana.unsubscribe()
     assert (ana.member_id, ana.generation, ana.assignment(), ana.subscription()) == ("", -1, set(), None)
-    assert "unsubscribed" in (next(s.events(MemberLeft)).reason or "")
+    assert "unsubscribed" in (next(s.published(MemberLeft)).reason or "")
     ana.subscribe([s.topic])
     s.until(lambda: s.is_shared_out([0]))
     assert ana.member_id not in ("", was)
@@ -279,32 +161,22 @@ def test_kafkas_own_coordinator_never_hears_of_the_group(stage: Callable[[int], 
 # -- offsets -----------------------------------------------------------------------------------------------------------
 
 
-def read(s: Stage, consumer: GroupConsumer, count: int) -> list[bytes]:
-    """Poll until this many records are there."""
-    records: list[bytes] = []
-    until_s = time.monotonic() + WITHIN_S
-    while len(records) < count and time.monotonic() < until_s:
-        polled = consumer.poll(100, max_records=count - len(records))
-        records += [record.value for batch in polled.values() for record in batch]
-    return records
-
-
 def test_reading_goes_on_from_what_was_committed_by_whomever(stage: Callable[[int], Stage]) -> None:
     """S135 to S142: position and committed offset are two things; what is not committed comes again."""
     s = stage(1)
     first = TopicPartition(s.topic, 0)
     s.produce(*(b"%d" % n for n in range(10)))
     ana = s.consumer(client_id="ana")
-    assert read(s, ana, 5) == [b"0", b"1", b"2", b"3", b"4"]
+    assert read(ana, 5) == [b"0", b"1", b"2", b"3", b"4"]
     assert (ana.position(first), ana.committed(first)) == (5, None)
     ana.commit()
     assert ana.committed(first) == 5
-    assert read(s, ana, 3) == [b"5", b"6", b"7"]
+    assert read(ana, 3) == [b"5", b"6", b"7"]
     assert (ana.position(first), ana.committed(first)) == (8, 5)
     s.consumers.remove(ana)
     ana.close()
     bo = s.consumer(client_id="bo")
-    assert read(s, bo, 5) == [b"5", b"6", b"7", b"8", b"9"]
+    assert read(bo, 5) == [b"5", b"6", b"7", b"8", b"9"]
 
 
 def test_auto_commit_keeps_up_before_a_rebalance_and_at_the_end(stage: Callable[[int], Stage]) -> None:
@@ -313,14 +185,14 @@ def test_auto_commit_keeps_up_before_a_rebalance_and_at_the_end(stage: Callable[
     first = TopicPartition(s.topic, 0)
     s.produce(b"a", b"b")
     ana = s.consumer(enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
-    assert read(s, ana, 2) == [b"a", b"b"]
+    assert read(ana, 2) == [b"a", b"b"]
     assert ana.committed(first) is None
     bo = s.consumer(enable_auto_commit=True, auto_commit_interval_ms=3_600_000)
     s.until(lambda: s.is_shared_out([0], [1]))
     assert bo.committed(first) == 2
     s.produce(b"c")
     owner = next(c for c in s.consumers if first in c.assignment())
-    assert read(s, owner, 1) == [b"c"]
+    assert read(owner, 1) == [b"c"]
     s.consumers.remove(owner)
     owner.close()
     assert s.consumers[0].committed(first) == 3

@@ -1,15 +1,27 @@
-"""A consumer in a process of its own, to be killed or paused; tells what happens to it, a JSON line each.
+"""A member in a process of its own, to be killed or paused; tells what happens to it, a JSON line each.
 
-python -m tests.system.worker '{"topic": "t", "bootstrap_servers": "...", "group_id": "g", ...}'
+A consumer of a topic, which commits when it reads "commit" from its input, or, with "commits", what each poll brought:
+
+    python -m tests.system.worker '{"topic": "t", "bootstrap_servers": "...", "group_id": "g", ...}'
+
+A member that shares resources, and tells over and over which it works on, with its fencing token:
+
+    python -m tests.system.worker '{"resources": ["gate", "yard"], "bootstrap_servers": "...", "group_id": "g", ...}'
 """
 
 import json
+import queue
 import sys
+import threading
+from collections.abc import Collection
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, TopicPartition
+from kafka.errors import KafkaError
 
-from streaming.client import GroupConsumer
+from streaming.client import GroupConsumer, GroupMember
+
+POLL_MS = 20
 
 Partitions = set[TopicPartition]
 
@@ -34,16 +46,59 @@ class Telling(ConsumerRebalanceListener):  # type: ignore[misc]
         tell("lost", sorted(p.partition for p in lost))
 
 
-def main() -> None:
-    config: dict[str, Any] = json.loads(sys.argv[1])
-    topic = config.pop("topic")
+def asked() -> "queue.Queue[str]":
+    """Collect what is asked of this process."""
+    lines: queue.Queue[str] = queue.Queue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            lines.put(line.strip())
+
+    threading.Thread(target=listen, daemon=True).start()
+    return lines
+
+
+def commit(consumer: GroupConsumer) -> None:
+    try:
+        consumer.commit()
+    except KafkaError as error:
+        tell("refused", type(error).__name__)
+    else:
+        tell("committed", {p.partition: consumer.position(p) for p in consumer.assignment()})
+
+
+def consume(config: dict[str, Any]) -> None:
+    topic, commits, wishes = config.pop("topic"), config.pop("commits", False), asked()
     listener = Telling()
     with GroupConsumer(**config) as consumer:
         listener.consumer = consumer
         consumer.subscribe([topic], listener=listener)
         while True:
-            for partition, records in consumer.poll(500).items():
-                tell("read", [partition.partition, records[-1].offset])
+            polled = consumer.poll(POLL_MS)
+            for partition, records in polled.items():
+                tell("read", [partition.partition, records[0].offset, records[-1].offset])
+            if (polled and commits) or (not wishes.empty() and wishes.get() == "commit"):
+                commit(consumer)
+
+
+def share(config: dict[str, Any]) -> None:
+    def telling(what: str, names: Collection[str]) -> None:
+        tell(what, sorted(names))
+
+    with GroupMember(
+        **config,
+        on_assigned=lambda names: telling("assigned", names),
+        on_revoked=lambda names: telling("revoked", names),
+        on_lost=lambda names: telling("lost", names),
+    ) as member:
+        while True:
+            if mine := member.poll(POLL_MS / 1000):
+                tell("works", [sorted(mine), member.fencing_token])
+
+
+def main() -> None:
+    config: dict[str, Any] = json.loads(sys.argv[1])
+    share(config) if "resources" in config else consume(config)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,243 @@
+"""Groups on the shared coordinator for tests to act with: members driven by turns, and workers that can be killed."""
+
+import itertools
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Any, Self
+
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaProducer, TopicPartition
+
+from coordinator.member import MemberState
+from coordinator.requests import ExpelMember
+from streaming.client import GroupConsumer, GroupMember, Transport
+from streaming.settings import Settings
+from streaming.watch import follow
+from tests.system.asking import Asker
+from tests.system.reading import Reader
+
+WITHIN_S = 60.0
+TURN_MS = 20
+NUMBERS = itertools.count()
+
+Call = tuple[str, list[int]]
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Writes down what it is told: which of the three calls, and the numbers of the partitions."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.calls.append(("revoked", numbers(revoked)))
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.calls.append(("assigned", numbers(assigned)))
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        self.calls.append(("lost", numbers(lost)))
+
+
+def numbers(partitions: Iterable[TopicPartition]) -> list[int]:
+    return sorted(p.partition for p in partitions)
+
+
+class Worker:
+    """A member in a process of its own, and what it has told so far."""
+
+    def __init__(self, **config: Any) -> None:
+        command = [sys.executable, "-m", "tests.system.worker", json.dumps(config)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._told: queue.Queue[dict[str, Any]] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._told.put(json.loads(line))
+
+    def tells(self, what: str, while_doing: Callable[[], object]) -> Any:
+        """Go on doing something until the worker tells this."""
+        until_s = time.monotonic() + WITHIN_S
+        while time.monotonic() < until_s:
+            while_doing()
+            with suppress(queue.Empty):
+                told = self._told.get(timeout=TURN_MS / 1000)
+                while what not in told:
+                    told = self._told.get_nowait()
+                return told[what]
+        raise AssertionError(f"the worker did not tell {what!r}")
+
+    def drain(self) -> None:
+        """Forget what it has told so far."""
+        while not self._told.empty():
+            self._told.get()
+
+    def ask_for(self, what: str) -> None:
+        """Have it do something after its next poll; it may be asleep now."""
+        assert self.process.stdin is not None
+        print(what, file=self.process.stdin, flush=True)
+
+    def signal(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Group:
+    """A group of a test's own, what its members are told, and what it says in public."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.number = next(NUMBERS)
+        self.group_id = f"group-{self.number}"
+        self._stack = ExitStack()
+        self._asker: Asker | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        return {
+            "bootstrap_servers": self.settings.bootstrap_servers, "topic_prefix": self.settings.topic_prefix,
+            "group_id": self.group_id, "session_timeout_ms": 6_000, "heartbeat_interval_ms": 500,
+        } | more  # fmt: skip
+
+    def worker(self, **more: Any) -> Worker:
+        worker = Worker(**self.config(**more))
+        self._stack.callback(worker.close)
+        return worker
+
+    def turn(self) -> None:
+        """Have every member poll once."""
+        raise NotImplementedError
+
+    def account(self) -> object:
+        """Say how it stands, for a test that waits in vain."""
+        raise NotImplementedError
+
+    def until(self, is_so: Callable[[], object], *, alone: Callable[[], object] | None = None) -> None:
+        """Take turns until something is so; or have nobody but `alone` act."""
+        until_s = time.monotonic() + WITHIN_S
+        while not is_so():
+            assert time.monotonic() < until_s, self.account()
+            (alone or self.turn)()
+
+    def published(self, kind: type) -> Iterator[Any]:
+        """Read this group's events and records from the beginning, until the test has seen enough."""
+        until_s = time.monotonic() + WITHIN_S
+        for line in follow(
+            self.settings, groups={self.group_id}, from_beginning=True, stop=lambda: time.monotonic() > until_s
+        ):
+            if isinstance(line.record, kind):
+                yield line.record
+
+    def rebalances(self) -> list[tuple[str, str]]:
+        """Tell of each rebalance so far what caused it, and the reason that was given."""
+        events = Reader(self.settings, self.group_id).events()
+        return [(e["cause"], e["reason"] or "") for e in events if e["event"] == "rebalance_started"]
+
+    def requests(self, kind: str) -> list[dict[str, Any]]:
+        """Tell this group's requests of one kind, as they stand in the log by now."""
+        records = Reader(self.settings, self.group_id).records(self.settings.requests_topic)
+        mine = [json.loads(record.value) for record in records if record.key == self.group_id.encode()]
+        return [request for request in mine if request["kind"] == kind]
+
+    @property
+    def asker(self) -> Asker:
+        """Who asks about this group, and is no member of it."""
+        if self._asker is None:
+            settings = self.settings
+            transport = self._stack.enter_context(Transport(settings.kafka_client_arguments(), settings.topic_prefix))
+            self._asker = Asker(transport, self.group_id)
+        return self._asker
+
+    def expel(self, member_id: str) -> None:
+        """Have an operator expel a member, which is not told."""
+        assert self.asker.administer(ExpelMember, member_id=member_id, reason="for the test").error == "NONE"
+
+
+class Stage(Group):
+    """A topic and the consumers of a group, driven by turns from the test's own thread."""
+
+    def __init__(self, settings: Settings, partitions: int) -> None:
+        super().__init__(settings)
+        self.topic = f"work-{self.number}"
+        self.consumers: list[GroupConsumer] = []
+        self.read: list[Any] = []  # what all turns have brought
+        self.create(self.topic, partitions)
+
+    def create(self, topic: str, partitions: int = 1) -> str:
+        with KafkaAdminClient(bootstrap_servers=self.settings.bootstrap_servers) as admin:
+            wanted = {"num_partitions": partitions, "replication_factor": 1}
+            admin.create_topics({topic: wanted}, wait_for_metadata=True)
+        return topic
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        return super().config(**{"auto_offset_reset": "earliest", "enable_auto_commit": False} | more)
+
+    def consumer(self, *topics: str, listener: ConsumerRebalanceListener | None = None, **more: Any) -> GroupConsumer:
+        """Add a consumer, of the stage's topic unless others are given."""
+        topics = topics or (self.topic,)
+        consumer = GroupConsumer(*topics, **self.config(**more))
+        self._stack.callback(consumer.close)
+        if listener is not None:
+            consumer.subscribe(topics, listener=listener)
+        self.consumers.append(consumer)
+        return consumer
+
+    def worker(self, **more: Any) -> Worker:
+        return super().worker(**{"topic": self.topic} | more)
+
+    def partition(self, number: int) -> TopicPartition:
+        return TopicPartition(self.topic, number)
+
+    def produce(self, *records: bytes, partition: int = 0) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.settings.bootstrap_servers)
+        for record in records:
+            producer.send(self.topic, record, partition=partition)
+        producer.close()
+
+    def turn(self) -> None:
+        for consumer in self.consumers:
+            for records in consumer.poll(TURN_MS).values():
+                self.read += records
+
+    def account(self) -> object:
+        return [(c.state, c.assignment()) for c in self.consumers]
+
+    def shares(self) -> list[list[int]]:
+        return [numbers(c.assignment()) for c in self.consumers]
+
+    def is_shared_out(self, *shares: list[int]) -> bool:
+        return self.are_settled() and sorted(self.shares()) == sorted(shares)
+
+    def are_settled(self) -> bool:
+        return all(map(is_settled, self.consumers))
+
+
+def is_settled(member: GroupConsumer | GroupMember) -> bool:
+    """Tell whether a member is in a generation, and its owner has heard what that brought."""
+    return member.state is MemberState.STABLE and member._participant.assigned_generation == member.generation
+
+
+def read(consumer: GroupConsumer, count: int) -> list[bytes]:
+    """Poll until this many records are there."""
+    records: list[bytes] = []
+    until_s = time.monotonic() + WITHIN_S
+    while len(records) < count and time.monotonic() < until_s:
+        polled = consumer.poll(100, max_records=count - len(records))
+        records += [record.value for batch in polled.values() for record in batch]
+    return records
