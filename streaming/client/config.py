@@ -67,6 +67,13 @@ _COUNTS = {
     "max_poll_records":                 (1,      2**31 - 1),
 }  # fmt: skip
 
+_CHOICES = {
+    # what kafka-python would not mind, or only once it has connected
+    "auto_offset_reset": ("earliest", "latest", "none"),
+    "isolation_level":   ("read_uncommitted", "read_committed"),
+    "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+}  # fmt: skip
+
 _INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # a topic's name, as Kafka has it
 
 
@@ -121,6 +128,9 @@ def configure_member(given: Mapping[str, Any]) -> ClientConfig:
 def _configure(given: Mapping[str, Any], defaults: Mapping[str, Any], also_known: set[str]) -> ClientConfig:
     if unknown := sorted(set(given) - set(defaults) - also_known):
         raise KafkaConfigurationError(f"Unrecognized configs: {', '.join(unknown)}")
+    for name, choices in _CHOICES.items():
+        if given.get(name, choices[0]) not in choices:
+            raise KafkaConfigurationError(f"{name} ({given[name]!r}) must be one of {', '.join(choices)}")
     group = {name: given.get(name, default) for name, default in defaults.items()}
     _check(group)
     way = {"bootstrap_servers": "localhost", **{name: given[name] for name in WAY_NAMES & set(given)}}

@@ -73,7 +73,6 @@ class Transport:
         self.inbox = uuid.uuid4().hex
         self.requests_topic, self.replies_topic = f"{topic_prefix}.requests", f"{topic_prefix}.replies"
         self._servers = kafka["bootstrap_servers"]
-        self._clusters: list[Any] = []
         self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
         self._numbers = itertools.count(1)
         self._correspondents: dict[str, Correspondent] = {}
@@ -94,34 +93,36 @@ class Transport:
         self.close()
 
     def _open(self, kafka: Mapping[str, object]) -> Any:
+        clients: list[Any] = []
+
+        def acquainted(**config: Any) -> Any:
+            """Make what kafka-python's clients talk through, so that connecting tells it of the topics as well.
+
+            Asked about a topic later, it would wait for `retry_backoff_ms` since it has connected, at each start.
+            """
+            clients.append(self._client_of(**config))
+            clients[-1].cluster.need_all_topic_metadata = True
+            return clients[-1]
+
         shared = {"client_id": f"coordinator-client-{self.inbox[:8]}", "metrics_enabled": False, **kafka,
-                  "allow_auto_create_topics": False, "kafka_client": self._acquainted}  # fmt: skip
+                  "allow_auto_create_topics": False, "kafka_client": acquainted}  # fmt: skip
         try:
-            reader = KafkaConsumer(group_id=None, enable_auto_commit=False, auto_offset_reset="earliest", **shared)
             with ExitStack() as opened:
+                opened.callback(lambda: [client.close() for client in clients])  # of one that fails as it is made, too
+                reader = KafkaConsumer(group_id=None, enable_auto_commit=False, auto_offset_reset="earliest", **shared)
                 opened.callback(reader.close)
                 self._producer = KafkaProducer(acks="all", enable_idempotence=True, linger_ms=0, **shared)
                 opened.callback(self._producer.close, timeout=0)
                 self._stand_at_the_end(reader)
                 opened.pop_all()
-            for cluster in self._clusters:
-                cluster.need_all_topic_metadata = False
         except (KafkaError, OSError) as error:
             raise BrokerUnreachable(
                 f"No Kafka broker answers at {self._servers} ({error}):"
                 f" start one there, or correct bootstrap_servers and the security settings."
             ) from error
+        for client in clients:
+            client.cluster.need_all_topic_metadata = False
         return reader
-
-    def _acquainted(self, **config: Any) -> Any:
-        """Make what kafka-python's clients talk through, so that connecting tells it of the topics as well.
-
-        Asked about a topic later, it would wait for `retry_backoff_ms` since it has connected, at each member's start.
-        """
-        client = self._client_of(**config)
-        client.cluster.need_all_topic_metadata = True
-        self._clusters.append(client.cluster)
-        return client
 
     def _stand_at_the_end(self, reader: Any) -> None:
         for topic in (self.requests_topic, self.replies_topic):

@@ -25,6 +25,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     r"max_poll_interval_ms \(True\) must be a whole number": {"max_poll_interval_ms": True},
     r"group_instance_id \('a b'\) must be 1 to 249": {"group_instance_id": "a b"},
     r"group_instance_id \('\.\.'\) must be": {"group_instance_id": ".."},
+    r"security_protocol \('TLS'\) must be one of PLAINTEXT, SSL": {"security_protocol": "TLS"},
     "at least one assignor is needed": {"partition_assignment_strategy": []},
     "there is no assignor 'sticki'": {"partition_assignment_strategy": ["sticki"]},
 }

@@ -1,0 +1,340 @@
+"""What a caller sees when something is away: the coordinator, its topics, a broker, or good sense in the settings."""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import psutil
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaConfigurationError, KafkaError, KafkaTimeoutError
+
+from coordinator.hashing import shard_of
+from coordinator.member import MemberState
+from streaming.client import GroupConsumer, GroupMember, NoCoordinator
+from streaming.embedded import Broker
+from streaming.errors import BrokerUnreachable
+from streaming.query import Coordinator
+from streaming.records import decode_answer, decode_request
+from streaming.settings import Settings
+from tests.system.conftest import Service
+from tests.system.reading import Reader
+from tests.system.waiting import wait_until
+
+WITHIN_S = 60
+SESSION_MS = 6_000
+REQUEST_MS = 2_000
+CLOSE_MS = 1_500
+SPARE_S = 2.0
+"""How much longer than its time-out a call may take on a busy machine."""
+
+Run = Callable[..., Service]
+
+
+def way(settings: Settings, **more: Any) -> dict[str, Any]:
+    """Say how to be a member that soon misses the coordinator."""
+    return {
+        "bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix,
+        "session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 1_000, "request_timeout_ms": REQUEST_MS, **more,
+    }  # fmt: skip
+
+
+@contextmanager
+def takes(low_s: float, high_s: float) -> Iterator[None]:
+    """See that the block takes its time, and no more."""
+    began_s = time.monotonic()
+    try:
+        yield
+    finally:
+        took_s = time.monotonic() - began_s
+        assert low_s <= took_s <= high_s, f"{took_s:.2f} s"
+
+
+class Work:
+    """A topic of one partition, with a record whenever one is wanted."""
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        self.partition = TopicPartition(topic, 0)
+        self._producer = KafkaProducer(bootstrap_servers=settings.bootstrap_servers)
+        with KafkaAdminClient(bootstrap_servers=settings.bootstrap_servers) as admin:
+            admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
+
+    def reaches(self, consumer: GroupConsumer) -> int:
+        """Produce a record, poll until it comes, and return its offset."""
+        offset = int(self._producer.send(self.partition.topic, b"work").get(10).offset)
+        read: list[int] = []
+        wait_until(lambda: read.extend(r.offset for r in consumer.poll(100).get(self.partition, ())) or offset in read)
+        return offset
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+def silences(caplog: pytest.LogCaptureFixture, group_id: str) -> list[str]:
+    """Find what a group's members have logged about a coordinator that says nothing."""
+    said = re.compile(rf"group {group_id}: no word from the coordinator for {SESSION_MS} ms; going on with \d")
+    return [record.getMessage() for record in caplog.records if said.match(record.getMessage())]
+
+
+# -- the coordinator is away -------------------------------------------------------------------------------------------
+
+
+def test_members_outlast_a_coordinator_that_is_away(run_service: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """S141, S142, S147: longer than a session. Records come, commits do not, one warning; then all is as it was."""
+    service = run_service("outlasted")
+    service.await_ready()
+    settings = service.settings
+    work, jobs = Reader(settings, "work"), Reader(settings, "jobs")
+    with ExitStack() as stack:
+        orders = Work(settings, "outlasted-orders")
+        stack.callback(orders.close)
+        consumer = stack.enter_context(
+            GroupConsumer("outlasted-orders", **way(settings, group_id="work", auto_offset_reset="earliest"))
+        )
+        member = stack.enter_context(GroupMember(["gate"], **way(settings, group_id="jobs")))
+        member.wait_for_assignment(WITHIN_S)
+        orders.reaches(consumer)
+        consumer.commit(timeout_ms=WITHIN_S * 1_000)
+        was = [(each.member_id, each.generation, each.state) for each in (consumer, member)]
+        assert {state for _, _, state in was} == {MemberState.STABLE}
+
+        service.kill()
+        with pytest.raises(KafkaTimeoutError), takes(REQUEST_MS / 1_000, REQUEST_MS / 1_000 + SPARE_S):
+            consumer.commit()
+        read_while_away = 0
+        while not (silences(caplog, "work") and silences(caplog, "jobs")):
+            read_while_away = orders.reaches(consumer)
+            assert member.poll(0.1) == {"gate"}
+        again = run_service("outlasted")
+        while not again.ready_file.exists() and again.process.poll() is None:
+            read_while_away = orders.reaches(consumer)
+            assert member.poll(0.1) == {"gate"}
+        again.await_ready()
+
+        assert read_while_away > 1
+        assert [len(silences(caplog, group_id)) for group_id in ("work", "jobs")] == [1, 1], "said once"
+        consumer.commit(timeout_ms=WITHIN_S * 1_000)
+        assert consumer.committed(orders.partition, timeout_ms=WITHIN_S * 1_000) == read_while_away + 1
+        beaten = time.monotonic() + SESSION_MS / 1_000
+        while time.monotonic() < beaten:  # nor does anything of the past catch up with them
+            orders.reaches(consumer)
+            assert member.poll(0.1) == {"gate"}
+        assert [(each.member_id, each.generation, each.state) for each in (consumer, member)] == was
+        for reader in (work, jobs):
+            events = [e["event"] for e in reader.events()]
+            assert (events.count("rebalance_started"), events.count("member_expired")) == (1, 0), events
+
+
+def test_who_goes_while_the_coordinator_is_away_is_let_go_later(
+    run_service: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S11, S112: closing and leaving keep their time-outs and say that nobody answered; the log has the LeaveGroup."""
+    service = run_service("unanswered")
+    service.await_ready()
+    settings = service.settings
+    orders = Work(settings, "unanswered-orders")
+    consumer = GroupConsumer("unanswered-orders", **way(settings, group_id="work", auto_offset_reset="earliest"))
+    member = GroupMember(["gate"], **way(settings, group_id="jobs"))
+    member.wait_for_assignment(WITHIN_S)
+    last = [orders.reaches(consumer) for _ in range(3)][-1]
+    service.kill()
+    with takes(CLOSE_MS / 1_000, CLOSE_MS / 1_000 + SPARE_S):
+        consumer.close("going home", timeout_ms=CLOSE_MS)
+    with takes(CLOSE_MS / 1_000, CLOSE_MS / 1_000 + SPARE_S):
+        member.leave("shift is over", timeout_s=CLOSE_MS / 1_000)
+    orders.close()
+    logged = [record.getMessage() for record in caplog.records]
+    assert f"group work: no answer to leaving within {CLOSE_MS} ms" in logged
+    assert f"group jobs: no answer to leaving within {CLOSE_MS / 1_000:g} s" in logged
+
+    run_service("unanswered").await_ready()
+    for group_id, reason in (("work", "going home"), ("jobs", "shift is over")):
+        reader = Reader(settings, group_id)
+        assert reader.await_event("member_left", WITHIN_S)["reason"] == reason
+        assert "member_expired" not in [e["event"] for e in reader.events()]
+        assert reader.everything().groups[-1]["state"] == "Empty"
+    commits = Reader(settings, "work").everything().offsets
+    assert commits[-1] == {tuple(orders.partition): last + 1}, "closing committed, ahead of leaving"
+
+
+# -- nobody to talk to, or nothing to say ------------------------------------------------------------------------------
+
+
+def traces() -> tuple[list[str], int]:
+    """Name this process's threads, and count its connections."""
+    connections = psutil.Process().net_connections("tcp")
+    return sorted(t.name for t in threading.enumerate()), sum(c.status == "ESTABLISHED" for c in connections)
+
+
+@pytest.fixture
+def leaving_no_trace(broker: Broker) -> Iterator[None]:
+    """See that no thread and no connection is left behind."""
+    before = traces()
+    yield
+    wait_until(lambda: traces() == before, 10, lambda: (before, traces()))
+
+
+def make(kind: type, **config: Any) -> object:
+    """Construct a consumer or a member; nobody is expected to come into being."""
+    config = {"group_id": "g", **config}
+    return GroupMember(["gate"], **config) if kind is GroupMember else GroupConsumer("t", **config)
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """An address at which somebody takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def error_of(call: Callable[[], object], within_s: float) -> BaseException | None:
+    """Find what a call raises. One that never comes back fails the test, and does not stop all tests."""
+    raised: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=guarded, name="the call", daemon=True)
+    thread.start()
+    thread.join(within_s)
+    assert not thread.is_alive(), f"no answer within {within_s} s"
+    return raised[0] if raised else None
+
+
+@pytest.mark.usefixtures("leaving_no_trace")
+@pytest.mark.parametrize("kind", [GroupConsumer, GroupMember])
+@pytest.mark.parametrize("who", ["nobody", "mute"])
+def test_an_unreachable_broker_is_named_in_time(kind: type, who: str, request: pytest.FixtureRequest) -> None:
+    """A sentence that says what to do, within bootstrap_timeout_ms; who tries again and again piles up no threads."""
+    servers = request.getfixturevalue(who)
+    error = error_of(lambda: make(kind, bootstrap_servers=servers, bootstrap_timeout_ms=1_000), 1 + SPARE_S)
+    assert isinstance(error, BrokerUnreachable)
+    assert re.search(rf"{servers}.*start one there, or correct bootstrap_servers", str(error))
+
+
+@pytest.mark.usefixtures("leaving_no_trace")
+@pytest.mark.parametrize("kind", [GroupConsumer, GroupMember])
+def test_missing_topics_are_named(kind: type, broker: Broker) -> None:
+    """It is said at once that no coordinator has been here, and what to do."""
+    with pytest.raises(NoCoordinator, match=r"no topic nobodys\.requests.*start the coordinator.*topic prefix"):
+        make(kind, bootstrap_servers=broker.bootstrap_servers, topic_prefix="nobodys")
+
+
+BAD = {
+    "unknown name": ({"sesion_timeout_ms": 1}, "sesion_timeout_ms"),
+    "text for a number": ({"session_timeout_ms": "10000"}, "session_timeout_ms"),
+    "a number too low": ({"max_poll_interval_ms": 0}, "max_poll_interval_ms"),
+    "heartbeats too rare": ({"heartbeat_interval_ms": 45_000}, "heartbeat_interval_ms"),
+    "no group": ({"group_id": ""}, "group_id"),
+    "an instance id that cannot be": ({"group_instance_id": "a b"}, "group_instance_id"),
+    "an unknown assignor": ({"partition_assignment_strategy": ["fair"]}, "fair"),
+    "no assignor": ({"partition_assignment_strategy": []}, "partition_assignment_strategy"),
+}
+
+
+@pytest.mark.usefixtures("leaving_no_trace")
+@pytest.mark.parametrize("kind", [GroupConsumer, GroupMember])
+@pytest.mark.parametrize("bad", BAD)
+def test_a_configuration_that_cannot_be_is_refused_at_once(kind: type, bad: str, coordinator: Coordinator) -> None:
+    """By name, and before anybody is asked."""
+    config, named = BAD[bad]
+    with takes(0, 0.5), pytest.raises(KafkaConfigurationError, match=named):
+        make(kind, **{**way(coordinator.settings), **config})
+
+
+BAD_FOR_KAFKA = {
+    "auto_offset_reset": "sometimes",
+    "fetch_max_wait_ms": 10**9,
+    "isolation_level": "some",
+    "security_protocol": "SECRET",
+}
+
+
+@pytest.mark.usefixtures("leaving_no_trace")
+@pytest.mark.parametrize("name", BAD_FOR_KAFKA)
+def test_a_value_that_is_for_kafka_python_is_refused_as_well(name: str, coordinator: Coordinator) -> None:
+    """It is passed on, and whoever judges it, the caller sees the same error, and nothing stays behind."""
+    with pytest.raises(KafkaConfigurationError, match=name):
+        GroupConsumer("t", **way(coordinator.settings, group_id="g"), **{name: BAD_FOR_KAFKA[name]}).close()
+
+
+@pytest.mark.usefixtures("leaving_no_trace")
+@pytest.mark.parametrize("topics", [["bad topic"], [["a", "list"]], [None]], ids=str)
+def test_a_topic_that_cannot_be_leaves_nothing_behind(topics: list[Any], coordinator: Coordinator) -> None:
+    """A constructor that raises has opened nothing: nobody can close what it would have returned."""
+    with pytest.raises((KafkaError, TypeError, ValueError)):
+        GroupConsumer(*topics, **way(coordinator.settings, group_id="g"))
+
+
+# -- nobody is away: who asks what, and by how many ways ---------------------------------------------------------------
+
+
+def test_a_member_that_knows_only_the_bootstrap_address_gets_its_partitions(coordinator: Coordinator) -> None:
+    """S02: it joins, syncs, asks where to start, and beats; each request has one reply."""
+    settings = coordinator.settings
+    group_id, topic = "three-steps", "three-steps"
+    orders = Work(settings, topic)
+    config = {"bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix}
+    with GroupConsumer(topic, **config, group_id=group_id, auto_offset_reset="earliest") as consumer:
+        inbox = consumer._transport.inbox
+        orders.reaches(consumer)
+        requests: list[Any] = []
+
+        def has_beaten() -> bool:
+            consumer.poll(100)
+            records = Reader(settings, group_id).records(settings.requests_topic)
+            requests[:] = [decode_request(r.value) for r in records if r.key == group_id.encode()]
+            return len(requests) >= 4
+
+        wait_until(has_beaten, account=lambda: requests)
+        assert [type(r).__name__ for r in requests[:4]] == ["JoinGroup", "SyncGroup", "OffsetFetch", "Heartbeat"]
+        wait_until(lambda: len(replies(settings, inbox)) >= 4)
+    orders.close()
+    answered = [r.request_id for r in replies(settings, inbox)]
+    asked = [r.request_id for r in requests[:4]]
+    assert [answered.count(request_id) for request_id in asked] == [1, 1, 1, 1]
+    assert {r.reply_to for r in requests} == {inbox}
+
+
+def replies(settings: Settings, inbox: str) -> list[Any]:
+    """Read all that has been answered to an inbox."""
+    partition = TopicPartition(settings.replies_topic, shard_of(inbox, settings.reply_partitions))
+    consumer = KafkaConsumer(**settings.kafka_client_arguments())
+    consumer.assign([partition])
+    end = consumer.end_offsets([partition])[partition]
+    consumer.seek_to_beginning(partition)
+    found: list[Any] = []
+    while consumer.position(partition) < end:
+        for records in consumer.poll(500).values():
+            found += [decode_answer(r.value) for r in records if r.key == inbox.encode()]
+    consumer.close()
+    return found
+
+
+@pytest.mark.usefixtures("leaving_no_trace")
+def test_members_of_one_process_share_one_way_to_the_coordinator(coordinator: Coordinator) -> None:
+    """Ten of them need no more threads and no more connections than one; the last to go closes the way."""
+    with ExitStack() as stack:
+        config = way(coordinator.settings, group_id="ten-in-one-process")
+        members = [stack.enter_context(GroupMember(["gate", "yard"], **config))]
+        members[0].wait_for_assignment(WITHIN_S)
+        one = traces()
+        members += [stack.enter_context(GroupMember(["gate", "yard"], **config)) for _ in range(9)]
+        wait_until(lambda: [m.poll() for m in members] and {m.state for m in members} == {MemberState.STABLE})
+        assert traces() == one
+        assert sum(len(m.assignment) for m in members) == 2
