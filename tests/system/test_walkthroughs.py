@@ -22,7 +22,6 @@ from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker
 from tests.system.reading import Reader
 from tests.system.waiting import wait_until
 
-NEVER_MS = 2**62
 SHORT_MS = 1_500
 """A session that a test can wait out."""
 
@@ -52,8 +51,6 @@ class Talk:
         self.heard: dict[str, list[str]] = {}
 
     # -- as the transport sees it --------------------------------------------------------------------------------------
-
-    deadline_ms = NEVER_MS
 
     def advance(self) -> None:
         """Have nothing to do."""
