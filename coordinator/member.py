@@ -74,6 +74,9 @@ from coordinator.requests import (
 
 NEVER_MS = 2**62
 
+UNANSWERED_HEARTBEATS_MAX = 32
+"""So that a long outage of the coordinator costs no memory; an answer that late says nothing new."""
+
 Sent = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch
 Todo = Sent | Effect
 
@@ -277,6 +280,9 @@ class Member:
 
     def _beat(self, now_ms: int) -> list[Todo]:
         self._heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
+        unanswered = [i for i, call in self._calls.items() if isinstance(call.request, Heartbeat)]
+        for request_id in unanswered[:-UNANSWERED_HEARTBEATS_MAX]:
+            del self._calls[request_id]
         request = Heartbeat(
             **self._asked(self._next_id()),
             generation_id=self.generation_id,

@@ -32,7 +32,7 @@ from coordinator.outputs import FetchedOffset
 from coordinator.requests import OffsetToCommit, TopicPartitions
 from streaming.client.config import configure_consumer
 from streaming.client.driver import Driver
-from streaming.client.participant import Participant, Racks, subscribed_to
+from streaming.client.participant import InGroup, Participant, Racks, subscribed_to
 from streaming.client.reading import Offsets, Reading, Records
 from streaming.client.sharing import borrow, give_back
 from streaming.client.strategies import by_topic
@@ -58,7 +58,7 @@ class _Commit(Struct):
     future: Any
 
 
-class GroupConsumer:
+class GroupConsumer(InGroup):
     """Consume topics together with the other members of a group. Not to be shared by threads.
 
     Args:
@@ -166,21 +166,6 @@ class GroupConsumer:
     def assignment(self) -> set[TopicPartition]:
         """Tell the partitions that are this member's now."""
         return set(self._reading.owned)
-
-    @property
-    def member_id(self) -> str:
-        """The id that the coordinator gave; "" while there is none."""
-        return self._driver.member.member_id
-
-    @property
-    def generation(self) -> int:
-        """The generation this member is in; -1 while it is in none."""
-        return self._driver.member.generation_id
-
-    @property
-    def state(self) -> MemberState:
-        """How far this member has come in joining the group."""
-        return self._driver.member.state
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from coordinator.limits import NAME_CHARS_MAX
 from coordinator.member import MemberState
 from streaming.client.config import configure_member
 from streaming.client.driver import Driver
-from streaming.client.participant import Participant, Racks
+from streaming.client.participant import InGroup, Participant, Racks
 from streaming.client.sharing import borrow, give_back
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ ONE_PARTITION: Racks = (frozenset(),)
 Listener = Callable[[frozenset[str]], object]
 
 
-class GroupMember:
+class GroupMember(InGroup):
     """Own a share of some resources, as long as one polls. Not to be shared by threads.
 
         with GroupMember(group_id="cameras", resources=["gate", "yard"], bootstrap_servers="kafka:9092") as member:
@@ -103,21 +103,6 @@ class GroupMember:
         Source: M. Kleppmann, How to do distributed locking.
         """
         return self._participant.assigned_generation if self._participant.owned else -1
-
-    @property
-    def generation(self) -> int:
-        """The generation this member is in; -1 while it is in none."""
-        return self._driver.member.generation_id
-
-    @property
-    def member_id(self) -> str:
-        """The id that the coordinator gave; "" while there is none."""
-        return self._driver.member.member_id
-
-    @property
-    def state(self) -> MemberState:
-        """How far this member has come in joining the group."""
-        return self._driver.member.state
 
     # -- taking part ---------------------------------------------------------------------------------------------------
 

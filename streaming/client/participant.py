@@ -65,6 +65,27 @@ class Owner(Protocol):
         """Take what is no business of membership: the ends of commits and fetches."""
 
 
+class InGroup:
+    """What a member of a group tells about itself."""
+
+    _driver: Driver
+
+    @property
+    def generation(self) -> int:
+        """The generation this member is in; -1 while it is in none."""
+        return self._driver.member.generation_id
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator gave; "" while there is none."""
+        return self._driver.member.member_id
+
+    @property
+    def state(self) -> MemberState:
+        """How far this member has come in joining the group."""
+        return self._driver.member.state
+
+
 class _Round(Struct):
     """What this member said and heard in the round that led to its generation.
 

@@ -17,7 +17,7 @@ from coordinator.effects import (
     RejoinNeeded,
 )
 from coordinator.errors import ErrorCode
-from coordinator.member import NEVER_MS, Member, MemberConfig, MemberState, Todo
+from coordinator.member import NEVER_MS, UNANSWERED_HEARTBEATS_MAX, Member, MemberConfig, MemberState, Todo
 from coordinator.outputs import (
     AnyAnswer,
     CommittedPartition,
@@ -240,6 +240,14 @@ def test_heartbeats_keep_their_rhythm_however_late_the_answers_are() -> None:
         alone.now_ms = alone.member.deadline_ms
         sent_ms += [alone.now_ms for t in alone.member.advance(alone.now_ms) if isinstance(t, Heartbeat)]
     assert sent_ms == [3_000, 6_000, 9_000]
+
+
+def test_a_long_outage_is_not_remembered_beat_by_beat() -> None:
+    alone = Alone().stable()
+    beats = [t for _ in range(2 * UNANSWERED_HEARTBEATS_MAX) for t in alone.passes(3_000) if isinstance(t, Heartbeat)]
+    alone.member.poll(alone.now_ms)
+    assert alone.refused(beats[0], ErrorCode.UNKNOWN_MEMBER_ID) == []
+    assert [type(t) for t in alone.refused(beats[-1], ErrorCode.UNKNOWN_MEMBER_ID)] == [Lost]
 
 
 def test_no_heartbeat_before_the_join_is_answered() -> None:
