@@ -6,7 +6,7 @@ sticky              evenly, and with as few partitions changing owners as that a
 cooperative-sticky  the same, and nobody is given what another has not given up yet
 """
 
-from coordinator.assignors.assignor import Assignor, Cluster, Plan, RebalanceProtocol, Subscriber
+from coordinator.assignors.assignor import Assignor, Cluster, Plan, RebalanceProtocol, Subscriber, by_topic
 from coordinator.assignors.cooperative_sticky import CooperativeSticky
 from coordinator.assignors.range import Range
 from coordinator.assignors.roundrobin import RoundRobin
@@ -25,4 +25,5 @@ __all__ = [
     "RoundRobin",
     "Sticky",
     "Subscriber",
+    "by_topic",
 ]

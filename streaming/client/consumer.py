@@ -23,6 +23,7 @@ from kafka.structs import OffsetAndMetadata
 from kafka.util import ensure_valid_topic_name
 from msgspec import Struct
 
+from coordinator.assignors import by_topic
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.effects import CommitEnded, Effect, FetchEnded
 from coordinator.errors import ErrorCode
@@ -35,7 +36,6 @@ from streaming.client.driver import Driver
 from streaming.client.participant import InGroup, Participant, Racks, subscribed_to
 from streaming.client.reading import Offsets, Reading, Records
 from streaming.client.sharing import borrow, give_back
-from streaming.client.strategies import by_topic
 from streaming.client.transport import monotonic_ms
 
 log = logging.getLogger(__name__)
@@ -98,9 +98,6 @@ class GroupConsumer(InGroup):
             except BaseException:
                 self.close()
                 raise
-
-    def __repr__(self) -> str:
-        return f"<GroupConsumer {self.member_id or 'of no id'} in {self._group['group_id']}, {self.state.name}>"
 
     # -- subscribing ---------------------------------------------------------------------------------------------------
 

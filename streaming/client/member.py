@@ -83,9 +83,6 @@ class GroupMember(InGroup):
         self._participant = Participant(self._driver, config.strategies, self)
         self._driver.subscribe(_wants(self._resources))
 
-    def __repr__(self) -> str:
-        return f"<GroupMember {self.member_id or 'of no id'} in {self._group_id}, {self.state.name}>"
-
     # -- what one has --------------------------------------------------------------------------------------------------
 
     @property
@@ -176,10 +173,6 @@ class GroupMember(InGroup):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.leave(None if error is None else f"the member failed: {type(error).__name__}")
-
-    @property
-    def _group_id(self) -> str:
-        return self._driver.member.config.group_id
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -70,6 +70,13 @@ class InGroup:
 
     _driver: Driver
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.member_id or 'of no id'} in {self._group_id}, {self.state.name}>"
+
+    @property
+    def _group_id(self) -> str:
+        return self._driver.member.config.group_id
+
     @property
     def generation(self) -> int:
         """The generation this member is in; -1 while it is in none."""
@@ -211,12 +218,11 @@ class Participant:
                 strategy, counts = self._strategies[wanted.protocol_name], self._round.counts
                 plan = make_plan(strategy, wanted.members, lambda t: range(counts[t]), lambda t: racks.get(t, ()))
                 self._driver.plan(wanted.generation_id, plan)
-        except RetriableError as error:
+        except KafkaError as error:
+            self._driver.fail_to_plan(wanted.generation_id)
+            if not isinstance(error, RetriableError):
+                raise
             log.warning("group %s: no plan could be made, to be tried again: %s", self._group_id, error)
-            self._driver.fail_to_plan(wanted.generation_id)
-        except KafkaError:
-            self._driver.fail_to_plan(wanted.generation_id)
-            raise
 
     def _take(self, assigned: Assigned) -> None:
         strategy = self._strategies[assigned.protocol_name]
@@ -236,7 +242,7 @@ class Participant:
     def leave(self, reason: str, wait_s: float) -> bool:
         """Give up everything and be a member no longer. Tells whether the coordinator has said so within the time."""
         is_ours = self._driver.member.state is MemberState.STABLE
-        is_answered, self._has_to_join = True, False
+        self._has_to_join = False
         try:
             with self._told_all(self._holding.leave() if is_ours else self._holding.lose()):
                 self.assigned_generation = -1

@@ -25,11 +25,11 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaConfigurationError, KafkaError
 
-from coordinator.assignors import ASSIGNORS, Assignor, RebalanceProtocol, Subscriber
+from coordinator.assignors import ASSIGNORS, Assignor, RebalanceProtocol, Subscriber, by_topic
 from coordinator.consumer_protocol import Subscription, read_subscription, write_assignment
 from coordinator.outputs import JoinedMember
 from coordinator.requests import Assignment, Protocol
-from streaming.client.strategies import NOTHING_TOLD, Ours, PartitionsOf, RacksOf, Strategy, Theirs, Told, by_topic
+from streaming.client.strategies import NOTHING_TOLD, Ours, PartitionsOf, RacksOf, Strategy, Theirs, Told
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ Source: kafka-python's AbstractPartitionAssignor; Kafka's ConsumerPartitionAssig
 
 import logging
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from coordinator.assignors import Assignor, Cluster, RebalanceProtocol, Subscriber
+from coordinator.assignors import Assignor, Cluster, RebalanceProtocol, Subscriber, by_topic
 from coordinator.consumer_protocol import (
     VERSION_MAX,
     Subscription,
@@ -163,11 +162,3 @@ def _their_subscription(subscription: Subscription) -> Any:
 
 def _topics(subscribers: Iterable[Subscriber]) -> list[str]:
     return sorted({topic for subscriber in subscribers for topic in subscriber.subscription.topics})
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Gather the numbers of each topic."""
-    numbers = defaultdict(list)
-    for topic, number in sorted(partitions):
-        numbers[topic].append(number)
-    return numbers

@@ -8,9 +8,8 @@ ids, the next two partitions.
 
 import time
 from collections.abc import Iterator, Sequence
-from struct import pack
 
-from coordinator.consumer_protocol import assigned_partitions
+from coordinator.consumer_protocol import assigned_partitions, write_assignment
 from coordinator.effects import Assigned, Failed, MakePlan, PrepareToJoin
 from coordinator.member import MemberConfig, MemberState
 from coordinator.outputs import DescribeGroupAnswer, JoinedMember
@@ -84,8 +83,7 @@ def _plan(members: Sequence[JoinedMember]) -> Iterator[Assignment]:
     """Share the topic out as range does."""
     for place, member_id in enumerate(sorted(member.member_id for member in members)):
         mine = range(place * PARTITIONS_EACH, (place + 1) * PARTITIONS_EACH)
-        share = pack(f">hih{len(TOPIC)}si{len(mine)}ii", 0, 1, len(TOPIC), TOPIC, len(mine), *mine, -1)
-        yield Assignment(member_id, share)
+        yield Assignment(member_id, write_assignment({TOPIC.decode(): mine}))
 
 
 def _is_at_rest(crowd: Sequence[_Member]) -> bool:
