@@ -20,12 +20,11 @@ from pydantic_settings import (
 from coordinator import limits
 from coordinator.config import MINUTE_MS, Config
 from streaming.errors import UserError
+from streaming.security import BrokerAccess, GatewayAccess
 
 CONFIG_FILE_VARIABLE = "COORDINATOR_CONFIG"
 
 _SOURCE_ATTEMPTS = 3
-_SERVER = r"(\[[0-9a-fA-F:.]+\]|[^,:\[\]\s]+):[0-9]{1,5}"
-_SERVERS = rf"^{_SERVER}(,{_SERVER})*$"
 
 Milliseconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Minutes = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -35,15 +34,12 @@ class BadSettings(UserError):
     """A setting is unknown, missing or out of its range."""
 
 
-class Settings(BaseSettings):
+class Settings(GatewayAccess, BrokerAccess):
     """What the service, its topics and its groups are run with. Times are in the unit that ends the name."""
 
     model_config = SettingsConfigDict(env_prefix="COORDINATOR_", extra="forbid", frozen=True)
 
-    # Kafka
-    bootstrap_servers: str = Field(
-        "127.0.0.1:9092", pattern=_SERVERS, description="Brokers, host:port, comma-separated."
-    )
+    # Kafka; how to reach it is in `BrokerAccess`
     topic_prefix: str = Field(
         "coordinator", pattern=r"^[a-zA-Z0-9._-]{1,200}$", description="Topics are named PREFIX.requests and so on."
     )
@@ -64,6 +60,29 @@ class Settings(BaseSettings):
         "hdfs", description="Where Spark keeps state: in memory, or in RocksDB. Fixed for a checkpoint."
     )
     max_requests_per_batch: int | None = Field(None, ge=1, description="Bound of one batch; unbounded when not set.")
+
+    # the gateway; its certificates are in `GatewayAccess`
+    gateway_host: str = Field("127.0.0.1", min_length=1, description="Where the gateway listens.")
+    gateway_port: int = Field(
+        9192,
+        ge=0,
+        le=65_535,
+        description="Clients' bootstrap port. Broker N is served at this plus 1 plus N; with 0 all are free ones.",
+    )
+    gateway_advertised_host: str | None = Field(
+        None, min_length=1, description="What clients are told to connect to; gateway_host when not set."
+    )
+    gateway_metrics_port: int | None = Field(
+        None, ge=0, le=65_535, description="Where the gateway shows its metrics to Prometheus; nowhere when not set."
+    )
+    gateway_linger_ms: Milliseconds = Field(2, description="How long a request waits for others to go with it.")
+    gateway_hold_ms: Milliseconds = Field(
+        5_000, description="How long who looks for a coordinator that does not answer waits before it is told so."
+    )
+    gateway_connections_max: int = Field(10_000, ge=1, description="Connections of clients at a time.")
+    gateway_connections_max_idle_ms: Milliseconds = Field(
+        600_000, description="A connection without a request for so long is closed."
+    )
 
     # groups, as Kafka's brokers name it
     group_initial_rebalance_delay_ms: Milliseconds = 3_000
@@ -156,14 +175,10 @@ class Settings(BaseSettings):
             late_notice_ms=self.late_notice_ms,
         )
 
-    def kafka_client_arguments(self) -> dict[str, object]:
-        """Say how kafka-python's clients reach the brokers."""
-        return {"bootstrap_servers": self.bootstrap_servers.split(",")}
-
     def kafka_source_options(self) -> dict[str, str]:
         """Say how Spark's Kafka source reaches the brokers, and for how long it tries."""
         return {
-            "kafka.bootstrap.servers": self.bootstrap_servers,
+            **self._kafka_options(),
             "kafka.default.api.timeout.ms": str(self.broker_wait_ms // _SOURCE_ATTEMPTS),
             "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms // _SOURCE_ATTEMPTS)),
             "kafka.max.poll.records": "10000",  # Spark asks for the ends of a partition at each poll
@@ -173,13 +188,16 @@ class Settings(BaseSettings):
     def kafka_sink_options(self) -> dict[str, str]:
         """Say how Spark's Kafka sink reaches the brokers, and for how long it tries."""
         return {
-            "kafka.bootstrap.servers": self.bootstrap_servers,
+            **self._kafka_options(),
             "kafka.delivery.timeout.ms": str(self.broker_wait_ms),
             "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms)),
             "kafka.max.request.size": str(limits.RECORD_BYTES_MAX + 1_024),
             "kafka.batch.size": "131072",
             "kafka.linger.ms": "20",  # a batch ends with a flush, which waits for no linger
         }
+
+    def _kafka_options(self) -> dict[str, str]:
+        return {f"kafka.{name}": value for name, value in self.java_client_properties().items()}
 
 
 def _refuse_unknown_variables(settings: type[Settings]) -> None:

@@ -1,0 +1,90 @@
+"""One way to the brokers, as each client library wants it told. What comes of it holds the password: never show it.
+
+A way is a mapping from the names of `security.BrokerAccess` to what is set, secrets in the clear. Beside `ssl_certfile`
+there is always `ssl_keyfile`, and `ssl_check_hostname` is there under TLS only.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Way = Mapping[str, Any]
+
+
+class _Spelling(NamedTuple):
+    kafka_python: str
+    librdkafka: str
+    java: str | None = None  # None where Java wants more than another name for it
+
+
+_SPELLINGS: Mapping[str, _Spelling] = {
+    # here                          kafka-python           librdkafka                  Kafka's Java clients
+    "security_protocol":  _Spelling("security_protocol",   "security.protocol",        "security.protocol"),
+    "sasl_mechanism":     _Spelling("sasl_mechanism",      "sasl.mechanism",           "sasl.mechanism"),
+    "sasl_username":      _Spelling("sasl_plain_username", "sasl.username"),
+    "sasl_password":      _Spelling("sasl_plain_password", "sasl.password"),
+    "ssl_cafile":         _Spelling("ssl_cafile",          "ssl.ca.location",          "ssl.truststore.location"),
+    "ssl_certfile":       _Spelling("ssl_certfile",        "ssl.certificate.location"),
+    "ssl_keyfile":        _Spelling("ssl_keyfile",         "ssl.key.location"),
+    "ssl_key_password":   _Spelling("ssl_password",        "ssl.key.password",         "ssl.key.password"),
+}  # fmt: skip
+
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": _SCRAM,
+    "SCRAM-SHA-512": _SCRAM,
+}
+
+_JAAS_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
+_SCRAM_ESCAPES = str.maketrans({"=": "=3D", ",": "=2C"})
+
+
+def kafka_python(way: Way) -> dict[str, Any]:
+    """Spell it as arguments of kafka-python's clients."""
+    spelt = {spelling.kafka_python: way[name] for name, spelling in _SPELLINGS.items() if name in way}
+    if way.get("sasl_mechanism", "").startswith("SCRAM"):  # whose names kafka-python sends as they are
+        spelt["sasl_plain_username"] = way["sasl_username"].translate(_SCRAM_ESCAPES)
+    if "ssl_check_hostname" in way:
+        spelt["ssl_check_hostname"] = way["ssl_check_hostname"]
+    return {"bootstrap_servers": way["bootstrap_servers"].split(","), **spelt}
+
+
+def librdkafka(way: Way) -> dict[str, str]:
+    """Spell it as a configuration of confluent-kafka's clients."""
+    spelt = {spelling.librdkafka: way[name] for name, spelling in _SPELLINGS.items() if name in way}
+    if "ssl_check_hostname" in way:
+        spelt["ssl.endpoint.identification.algorithm"] = "https" if way["ssl_check_hostname"] else "none"
+    return {"bootstrap.servers": way["bootstrap_servers"], **spelt}
+
+
+def java(way: Way) -> dict[str, str]:
+    """Spell it as properties of Kafka's Java clients.
+
+    Certificate and key are given as what is in their files, so that a cluster's executors need no copies of those. The
+    file of `ssl_cafile` must be on every machine: a system's is far too large to go with each task.
+    """
+    spelt = {spelling.java: way[name] for name, spelling in _SPELLINGS.items() if name in way and spelling.java}
+    if "sasl_mechanism" in way:
+        spelt["sasl.jaas.config"] = jaas_config(way["sasl_mechanism"], way["sasl_username"], way["sasl_password"])
+    if "ssl_cafile" in way:
+        spelt["ssl.truststore.type"] = "PEM"
+    if "ssl_certfile" in way:
+        spelt["ssl.keystore.type"] = "PEM"
+        spelt["ssl.keystore.certificate.chain"] = Path(way["ssl_certfile"]).read_text()
+        spelt["ssl.keystore.key"] = Path(way["ssl_keyfile"]).read_text()
+    if "ssl_check_hostname" in way:
+        spelt["ssl.endpoint.identification.algorithm"] = "https" if way["ssl_check_hostname"] else ""
+    return {"bootstrap.servers": way["bootstrap_servers"], **spelt}
+
+
+def jaas_config(mechanism: str, username: str, password: str) -> str:
+    """Write what Kafka's Java clients log in with; no name and no password can end its quotes.
+
+    Source: Kafka's JaasConfig, which reads with java.io.StreamTokenizer.
+    """
+    return f"{_LOGIN_MODULES[mechanism]} required username={_quoted(username)} password={_quoted(password)};"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_JAAS_ESCAPES)}"'

@@ -1,0 +1,369 @@
+"""Security settings: what goes together, how each client library is told, and who may listen where."""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import settings as bounds
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from streaming.client.config import WAY_NAMES
+from streaming.security import MECHANISMS, PlaintextRefused
+from streaming.settings import BadSettings, Settings
+from streaming.spellings import jaas_config
+from streaming.tls import BadCertificate, client_context, server_context
+from tests.differential.java_assignors import java
+from tests.system.secured import KEY_PASSWORD, Certificates, certificates
+
+ANA = {"sasl_username": "ana", "sasl_password": 'a"b'}
+SCRAM = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", **ANA}
+PLAIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", **ANA}
+CLEAR = "PLAIN would send the password in the clear: choose SASL_SSL, or SCRAM, or allow_plaintext_passwords."
+ELSEWHERE = "127.0.0.1:9092,kafka.example:9092"
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COORDINATOR_CONFIG", raising=False)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def files(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """The gateway's, or anybody's."""
+    return certificates(authority, tmp_path_factory.mktemp("files") / "here", "127.0.0.1", "kafka.example")
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Of an authority that nobody believes."""
+    return certificates(trustme.CA(), tmp_path_factory.mktemp("strangers") / "here", "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Any]:
+    with java() as started:
+        yield started._gateway.jvm.org.apache.kafka.common
+
+
+# -- three spellings -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def everything(files: Certificates) -> Settings:
+    own = {"ssl_cafile": str(files.ca), "ssl_certfile": str(files.cert), "ssl_keyfile": str(files.key)}
+    return Settings.load(bootstrap_servers="a:1,b:2", **SCRAM, **own)
+
+
+def test_kafka_python_is_told_everything(everything: Settings, files: Certificates) -> None:
+    assert everything.kafka_client_arguments() == {
+        "bootstrap_servers": ["a:1", "b:2"],
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "ana",
+        "sasl_plain_password": 'a"b',
+        "ssl_cafile": str(files.ca),
+        "ssl_certfile": str(files.cert),
+        "ssl_keyfile": str(files.key),
+        "ssl_check_hostname": True,
+    }
+
+
+def test_librdkafka_is_told_everything(everything: Settings, files: Certificates) -> None:
+    assert everything.librdkafka_arguments() == {
+        "bootstrap.servers": "a:1,b:2",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "ana",
+        "sasl.password": 'a"b',
+        "ssl.ca.location": str(files.ca),
+        "ssl.certificate.location": str(files.cert),
+        "ssl.key.location": str(files.key),
+        "ssl.endpoint.identification.algorithm": "https",
+    }
+
+
+def test_java_is_told_everything_and_so_is_spark(everything: Settings, files: Certificates) -> None:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    told = everything.java_client_properties()
+    assert told == {
+        "bootstrap.servers": "a:1,b:2",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": rf'{module} required username="ana" password="a\"b";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(files.ca),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": files.cert.read_text(),
+        "ssl.keystore.key": files.key.read_text(),
+        "ssl.endpoint.identification.algorithm": "https",
+    }
+    for options in (everything.kafka_source_options(), everything.kafka_sink_options()):
+        assert {f"kafka.{name}": value for name, value in told.items()}.items() <= options.items()
+
+
+ALWAYS = {"bootstrap_servers", "bootstrap.servers", "security_protocol", "security.protocol"}
+SASL_NAMES = {
+    "sasl_mechanism", "sasl_plain_username", "sasl_plain_password",
+    "sasl.mechanism", "sasl.username", "sasl.password", "sasl.jaas.config",
+}  # fmt: skip
+TLS_NAMES = {"ssl_check_hostname", "ssl.endpoint.identification.algorithm"}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanisms", "names"),
+    [
+        ("PLAINTEXT", [None], ALWAYS),
+        ("SSL", [None], ALWAYS | TLS_NAMES),
+        ("SASL_PLAINTEXT", MECHANISMS, ALWAYS | SASL_NAMES),
+        ("SASL_SSL", MECHANISMS, ALWAYS | SASL_NAMES | TLS_NAMES),
+    ],
+)
+def test_only_what_a_protocol_has_is_told(protocol: str, mechanisms: list[str | None], names: set[str]) -> None:
+    for mechanism in mechanisms:
+        user = {"sasl_mechanism": mechanism, **ANA} if mechanism else {}
+        settings = Settings.load(security_protocol=protocol, **user)
+        told = [settings.kafka_client_arguments(), settings.librdkafka_arguments(), settings.java_client_properties()]
+        assert set().union(*told) == names
+
+
+def test_host_names_may_go_unchecked_everywhere() -> None:
+    settings = Settings.load(security_protocol="SSL", ssl_check_hostname=False)
+    assert settings.kafka_client_arguments()["ssl_check_hostname"] is False
+    assert settings.librdkafka_arguments()["ssl.endpoint.identification.algorithm"] == "none"
+    assert settings.java_client_properties()["ssl.endpoint.identification.algorithm"] == ""
+    context = settings.broker_context()
+    assert context is not None
+    assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
+
+
+def test_a_key_may_be_in_the_certificates_file(files: Certificates) -> None:
+    settings = Settings.load(security_protocol="SSL", ssl_certfile=str(files.both))
+    assert settings.kafka_client_arguments()["ssl_keyfile"] == str(files.both)
+    assert settings.librdkafka_arguments()["ssl.key.location"] == str(files.both)
+    assert settings.java_client_properties()["ssl.keystore.key"] == files.both.read_text()
+
+
+def test_members_take_everything_that_kafka_python_is_told(files: Certificates) -> None:
+    settings = Settings.load(**SCRAM, ssl_cafile=str(files.ca), ssl_certfile=str(files.both))
+    assert set(settings.kafka_client_arguments()) <= WAY_NAMES
+    assert "ssl_password" in WAY_NAMES
+
+
+def test_names_are_escaped_for_scram_where_the_library_does_not() -> None:
+    """RFC 5802; with a real broker in tests.system.test_secured."""
+    settings = Settings.load(**(SCRAM | {"sasl_username": "cy,=o"}))
+    assert settings.kafka_client_arguments()["sasl_plain_username"] == "cy=2C=3Do"
+    assert settings.librdkafka_arguments()["sasl.username"] == "cy,=o"
+    settings = Settings.load(**(PLAIN | {"sasl_username": "cy,=o"}))
+    assert settings.kafka_client_arguments()["sasl_plain_username"] == "cy,=o"
+
+
+@bounds(deadline=None)  # it is another process that answers
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))
+def test_no_name_and_no_password_breaks_out_of_its_quotes(kafka: Any, name: str, password: str) -> None:
+    """As Kafka's own parser reads it."""
+    written = kafka.config.types.Password(jaas_config("PLAIN", name, password))
+    (entry,) = kafka.security.JaasContext.loadClientContext({"sasl.jaas.config": written}).configurationEntries()
+    assert entry.getLoginModuleName() == "org.apache.kafka.common.security.plain.PlainLoginModule"
+    assert dict(entry.getOptions()) == {"username": name, "password": password}
+
+
+# -- what goes together --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (ANA, "sasl_username means nothing under security_protocol PLAINTEXT: choose one with SASL."),
+        ({"security_protocol": "SASL_SSL"}, "security_protocol SASL_SSL needs a sasl_mechanism."),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_password": "p"},
+            "security_protocol SASL_SSL needs a sasl_username.",
+        ),
+        (
+            SCRAM | {"sasl_password": None},
+            "security_protocol SASL_SSL needs one of sasl_password and sasl_password_file.",
+        ),
+        (
+            SCRAM | {"sasl_password_file": __file__},
+            "security_protocol SASL_SSL needs one of sasl_password and sasl_password_file.",
+        ),
+        (SCRAM | {"sasl_username": "a\nb"}, "sasl_username: control characters and line ends cannot be part of it."),
+        (SCRAM | {"sasl_password": "a\0b"}, "sasl_password: control characters and line ends cannot be part of it."),
+        (SCRAM | {"ssl_key_password": "p"}, "ssl_key_password needs an ssl_certfile."),
+        (
+            PLAIN | {"ssl_cafile": __file__},
+            "ssl_cafile means nothing under security_protocol SASL_PLAINTEXT: choose one with SSL.",
+        ),
+        ({"ssl_cafile": "/no/such"}, "ssl_cafile: /no/such cannot be read (No such file or directory)."),
+        (
+            {"security_protocol": "SSL", "ssl_cafile": __file__},
+            f"{__file__} holds no PEM certificate to believe in.",
+        ),
+        (PLAIN | {"bootstrap_servers": ELSEWHERE}, CLEAR),
+        ({"gateway_ssl_cafile": __file__}, "gateway_ssl_cafile needs a gateway_ssl_certfile."),
+    ],
+)  # fmt: skip
+def test_settings_that_contradict_each_other_end_in_a_sentence(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        Settings.load(**given)
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("changed", "mechanisms"),
+    [
+        ({}, MECHANISMS),
+        ({"bootstrap_servers": "localhost:1,[::1]:2"}, MECHANISMS),
+        ({"bootstrap_servers": ELSEWHERE, "allow_plaintext_passwords": True}, MECHANISMS),
+        ({"bootstrap_servers": ELSEWHERE, "security_protocol": "SASL_SSL"}, MECHANISMS),
+        ({"bootstrap_servers": ELSEWHERE, "sasl_mechanism": "SCRAM-SHA-256"}, MECHANISMS[1:]),
+    ],
+)
+def test_passwords_go_unencrypted_to_this_machine_only(changed: dict[str, Any], mechanisms: tuple[str, ...]) -> None:
+    """Neither the coordinator's nor those that clients show to the gateway."""
+    assert Settings.load(**(PLAIN | changed)).client_mechanisms == mechanisms
+    assert Settings.load().client_mechanisms == ()
+
+
+# -- secrets -------------------------------------------------------------------------------------------------------
+
+
+def test_a_password_is_read_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "password"
+    file.write_text(" päss \r\n")
+    way = {name: value for name, value in SCRAM.items() if name != "sasl_password"}
+    from_file = Settings.load(**way, sasl_password_file=str(file))
+    assert from_file.librdkafka_arguments()["sasl.password"] == " päss "
+    monkeypatch.setenv("COORDINATOR_SASL_PASSWORD", "word")
+    assert Settings.load(**way).librdkafka_arguments()["sasl.password"] == "word"
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff"])
+def test_a_file_without_a_password_is_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(content)
+    with pytest.raises(BadSettings, match=r"password holds no password in UTF-8\.$"):
+        Settings.load(**(SCRAM | {"sasl_password": None, "sasl_password_file": str(file)}))
+
+
+def test_no_secret_is_shown(files: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I23."""
+    secret = {"sasl_password": "geheim", "gateway_ssl_key_password": "geheim"}
+    settings = Settings.load(**(SCRAM | secret), gateway_ssl_certfile=str(files.both))
+    assert "geheim" not in f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()}"
+    assert "geheim" not in repr(vars(settings)) + repr(settings.__pydantic_private__)
+    for wrong in (
+        {"sasl_username": None},
+        {"sasl_password": "geheim\n"},
+        {"ssl_keyfile": files.key},
+        {"nix": "geheim"},
+    ):
+        with pytest.raises(ValidationError) as refused:
+            Settings(**(SCRAM | secret | wrong))
+        assert "geheim" not in str(refused.value)
+        with pytest.raises(BadSettings) as refused_by_name:
+            Settings.load(**(SCRAM | secret | wrong))
+        assert "geheim" not in str(refused_by_name.value)
+
+
+# -- certificates --------------------------------------------------------------------------------------------------
+
+
+def shake(ours: ssl.SSLContext, theirs: ssl.SSLContext, host: str = "127.0.0.1") -> str | None:
+    """Let a client of ours and a server shake hands, in memory; return the TLS version."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ours.wrap_bio(to_client, to_server, server_hostname=host)
+    server = theirs.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server, client, server, client):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    server.write(b"!")  # what tells a client of TLS 1.3 whether its certificate will do
+    assert client.read(1) == b"!"
+    return client.version()
+
+
+def test_who_is_certified_is_believed(files: Certificates) -> None:
+    ours, theirs = client_context(str(files.ca)), server_context(str(files.cert), str(files.key))
+    assert shake(ours, theirs) == shake(ours, theirs, "kafka.example") == "TLSv1.3"
+
+
+def test_a_certificate_for_another_name_or_by_nobody_is_refused(files: Certificates, strangers: Certificates) -> None:
+    theirs = server_context(str(files.cert), str(files.key))
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        shake(client_context(str(files.ca)), theirs, "another.example")
+    assert shake(client_context(str(files.ca), check_hostname=False), theirs, "another.example")
+    for trusting_others in (client_context(None), client_context(str(strangers.ca), check_hostname=False)):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            shake(trusting_others, theirs)
+
+
+def test_clients_must_show_a_certificate_where_that_is_asked_for(files: Certificates, strangers: Certificates) -> None:
+    theirs = server_context(str(files.both), client_cafile=str(files.ca))
+    assert shake(client_context(str(files.ca), str(files.cert), str(files.key)), theirs)
+    for own in ((), (str(strangers.both),)):
+        with pytest.raises(ssl.SSLError):
+            shake(client_context(str(files.ca), *own), theirs)
+
+
+def test_nothing_older_than_tls_1_2_is_spoken(files: Certificates) -> None:
+    for context in (client_context(None), server_context(str(files.both))):
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_an_encrypted_key_is_opened_by_its_password_alone(files: Certificates) -> None:
+    encrypted = (str(files.cert), str(files.encrypted_key))
+    assert shake(client_context(str(files.ca)), server_context(*encrypted, KEY_PASSWORD))
+    for wrong in (None, "guess"):
+        with pytest.raises(BadCertificate, match=r"are not a PEM certificate and its key, or the password is not"):
+            server_context(*encrypted, wrong)
+
+
+def test_a_key_that_is_not_the_certificates_is_refused(files: Certificates, strangers: Certificates) -> None:
+    with pytest.raises(BadSettings) as refused:
+        Settings.load(gateway_ssl_certfile=str(files.cert), gateway_ssl_keyfile=str(strangers.key))
+    assert str(refused.value) == (
+        f"{files.cert} and {strangers.key} are not a PEM certificate and its key, or the password is not the key's."
+    )
+
+
+def test_a_key_that_spark_could_not_read_is_refused(authority: trustme.CA, files: Certificates, tmp_path: Path) -> None:
+    leaf = authority.issue_cert("ana")
+    leaf.private_key_and_cert_chain_pem.write_to_path(tmp_path / "old.pem")
+    with pytest.raises(BadSettings, match=r"old.pem holds no key .*: convert it by 'openssl pkcs8 -topk8 -nocrypt'\.$"):
+        Settings.load(security_protocol="SSL", ssl_certfile=str(tmp_path / "old.pem"))
+    modern = {
+        "ssl_certfile": str(files.cert),
+        "ssl_keyfile": str(files.encrypted_key),
+        "ssl_key_password": KEY_PASSWORD,
+    }
+    with pytest.raises(BadSettings, match=r"'openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES'\.$"):
+        Settings.load(security_protocol="SSL", **modern)
+
+
+# -- the gateway's door --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_plain_text_is_served_on_this_machine(host: str) -> None:
+    assert Settings.load().listener_context(host) is None
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.0.0.7", "kafka.example", "::ffff:127.0.0.1"])
+def test_plain_text_is_served_to_others_only_by_name(host: str, files: Certificates) -> None:
+    with pytest.raises(PlaintextRefused, match=r"set gateway_ssl_certfile, or listen on .*, or set gateway_allow"):
+        Settings.load().listener_context(host)
+    assert Settings.load(gateway_allow_plaintext=True).listener_context(host) is None
+    assert Settings.load(gateway_ssl_certfile=str(files.both)).listener_context(host) is not None
