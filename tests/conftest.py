@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from streaming.embedded import Broker
+from streaming.gateway import Gateway
 from streaming.query import Coordinator
 from streaming.settings import Settings
 from tests.differential.theirs import RULES
@@ -32,3 +33,10 @@ def coordinator(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ite
     coordinator.start()
     yield coordinator
     coordinator.stop()
+
+
+@pytest.fixture(scope="session")
+def gateway(coordinator: Coordinator) -> Iterator[Gateway]:
+    """A gateway to that coordinator, for clients that know nothing of it."""
+    with Gateway(coordinator.settings.model_copy(update={"gateway_port": 0})) as gateway:
+        yield gateway

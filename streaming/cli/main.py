@@ -69,13 +69,17 @@ def tell(sentence: str) -> None:
 def up(
     data: Data = None,
     port: Port = None,
+    gateway_port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="The gateway's port; broker 1 is at 2 more. With 0 they are free ones."),
+    ] = 0,
     demo: Annotated[bool, typer.Option(help="Show members joining, leaving and dying.")] = True,
     ready_file: ReadyFile = None,
 ) -> None:
-    """Run everything on this machine: a broker, the topics, the query and a demo, until Ctrl-C."""
+    """Run everything on this machine: a broker, the topics, the query, a gateway and a demo, until Ctrl-C."""
     from streaming.cli.service import run_embedded
 
-    run_embedded(data, port, demo=demo, ready_file=ready_file, tell=tell)
+    run_embedded(data, port, gateway_port, demo=demo, ready_file=ready_file, tell=tell)
 
 
 @app.command()
@@ -98,6 +102,50 @@ def run(
         master=master,
     )
     run_query(settings, ready_file=ready_file, tell=tell)
+
+
+@app.command()
+def gateway(
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on; 127.0.0.1 when not given.", show_default=False)
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Clients' bootstrap port, 9192 when not given. Broker N is served at this plus 1 plus N.",
+            show_default=False,
+        ),
+    ] = None,
+    advertised_host: Annotated[
+        str | None, typer.Option(help="The name that clients are told; the address when not given.", show_default=False)
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="Where Prometheus finds metrics; nowhere when not given.", show_default=False
+        ),
+    ] = None,
+    ready_file: ReadyFile = None,
+) -> None:
+    """Serve unmodified Kafka clients, until Ctrl-C or SIGTERM; the query runs elsewhere.
+
+    Point their bootstrap.servers here: groups are this coordinator's, all else is passed on to the brokers.
+    """
+    from streaming.cli.service import run_gateway
+
+    settings = Settings.load(
+        bootstrap_servers=bootstrap_servers,
+        topic_prefix=topic_prefix,
+        gateway_host=host,
+        gateway_port=port,
+        gateway_advertised_host=advertised_host,
+        gateway_metrics_port=metrics_port,
+    )
+    run_gateway(settings, ready_file=ready_file, tell=tell)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from types import FrameType
 from rich.console import Console
 
 from streaming.embedded import Broker
+from streaming.gateway import Gateway
 from streaming.query import Coordinator
 from streaming.settings import Settings
 
@@ -44,15 +45,35 @@ def run_broker(data: Path | None, port: int | None, *, ready_file: Path | None, 
             pass
 
 
-def run_embedded(data: Path | None, port: int | None, *, demo: bool, ready_file: Path | None, tell: Tell) -> None:
-    """Run broker, topics, query and, if asked for, the demo until a signal ends them."""
+def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
+    """Run a gateway until a signal ends it.
+
+    Raises:
+        UserError: it could not start.
+    """
+    stopping = threading.Event()
+    with Gateway(settings, tell) as gateway:
+        _stop_on_signals(stopping.set)
+        _write_ready_file(ready_file, settings, gateway)
+        tell("Ctrl-C stops. Members of groups may find another gateway, or this one again, within their sessions.")
+        while not stopping.wait(1):
+            pass
+
+
+def run_embedded(
+    data: Path | None, port: int | None, gateway_port: int, *, demo: bool, ready_file: Path | None, tell: Tell
+) -> None:
+    """Run broker, topics, query, gateway and, if asked for, the demo until a signal ends them."""
     with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
         settings = Settings.load(
-            bootstrap_servers=broker.bootstrap_servers, replication_factor=1, checkpoint=str(folder / "checkpoint")
+            bootstrap_servers=broker.bootstrap_servers,
+            replication_factor=1,
+            checkpoint=str(folder / "checkpoint"),
+            gateway_port=gateway_port,
         )
-        with _running(settings, tell) as coordinator:
-            _write_ready_file(ready_file, settings)
-            _show_addresses(settings, tell)
+        with _running(settings, tell) as coordinator, Gateway(settings) as gateway:
+            _write_ready_file(ready_file, settings, gateway)
+            _show_addresses(settings, gateway, tell)
             _stop_on_signals(coordinator.ask_to_stop)
             showing = _Demo(settings, coordinator) if demo else contextlib.nullcontext()
             with showing:
@@ -98,9 +119,10 @@ class _Demo:
             self._coordinator.ask_to_stop()
 
 
-def _show_addresses(settings: Settings, tell: Tell) -> None:
+def _show_addresses(settings: Settings, gateway: Gateway, tell: Tell) -> None:
     tell(
         f"Ready. Kafka runs at {settings.bootstrap_servers}; requests go to {settings.requests_topic}.\n"
+        f"  have any Kafka client use it:    bootstrap.servers={gateway.bootstrap_servers}\n"
         f"  watch it from another terminal:  coordinator watch -b {settings.bootstrap_servers}\n"
         f"  ask it something:                coordinator request describe_group -g demo -b "
         f"{settings.bootstrap_servers}\n"
@@ -118,11 +140,11 @@ def _folder(data: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _write_ready_file(ready_file: Path | None, settings: Settings) -> None:
+def _write_ready_file(ready_file: Path | None, settings: Settings, gateway: Gateway | None = None) -> None:
     """Write the file whole or not at all: whoever waits for it may read it the moment it is there."""
     if ready_file is None:
         return
-    ready = {
+    ready: dict[str, object] = {
         "bootstrap_servers": settings.bootstrap_servers,
         "topics": {
             "requests": settings.requests_topic,
@@ -132,6 +154,8 @@ def _write_ready_file(ready_file: Path | None, settings: Settings) -> None:
         },
         "pid": os.getpid(),
     }
+    if gateway:
+        ready["gateway"] = gateway.bootstrap_servers
     beside = ready_file.with_name(f"{ready_file.name}.new")
     beside.write_text(json.dumps(ready) + "\n")
     beside.replace(ready_file)

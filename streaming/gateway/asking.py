@@ -1,0 +1,248 @@
+"""Requests to the coordinator and its answers: one producer and one reader for all connections of a gateway.
+
+A gateway reads one partition of the reply topic. Each of its connections has an inbox of its own there: a name that
+begins with the gateway's and hashes to that partition, so that the coordinator tells two clients of one gateway apart
+as it tells two processes apart.
+
+librdkafka does the work in threads of its own; answers are carried to the event loop by the handful.
+"""
+
+import asyncio
+import itertools
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from coordinator.errors import ErrorCode
+from coordinator.hashing import shard_of
+from coordinator.limits import RECORD_BYTES_MAX
+from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
+from coordinator.requests import Request
+from streaming.client.errors import NoCoordinator
+from streaming.errors import BrokerUnreachable
+from streaming.records import decode_answer, encode_request
+from streaming.settings import Settings
+
+log = logging.getLogger(__name__)
+
+READ_WAIT_S = 0.1
+ANSWERS_AT_ONCE = 1_000
+ANSWER_WAIT_S = 15.0
+SEND_WAIT_MS = 30_000
+"""How long brokers may be unreachable before a request is given up."""
+
+QUEUED_KBYTES = 65_536
+FLUSH_WAIT_S = 5.0
+
+NO_PARTITION = -1
+"""The one of the record's key."""
+
+Told = Callable[[AnyAnswer], object]
+
+
+class Asking:
+    """A way to the coordinator that any number of connections share. All methods belong to the event loop.
+
+    Args:
+        settings: Of the coordinator whose topics these are.
+        loop: Where answers are told.
+
+    Raises:
+        BrokerUnreachable: no broker answers.
+        NoCoordinator: the topics are not there.
+    """
+
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+        self._settings, self._loop = settings, loop
+        self._name = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
+        self._waiting: dict[str, Told] = {}
+        self._last_answer_s = float("-inf")
+        self._heard = asyncio.Event()
+        self._closing = threading.Event()
+        common: dict[str, Any] = {
+            **settings.librdkafka_arguments(),
+            "client.id": f"coordinator-gateway-{self._name[:8]}",
+        }
+        self._producer = Producer(
+            {
+                **common,
+                "enable.idempotence": True,
+                "delivery.report.only.error": True,
+                "linger.ms": settings.gateway_linger_ms,
+                "message.max.bytes": RECORD_BYTES_MAX,
+                "message.timeout.ms": SEND_WAIT_MS,
+                "queue.buffering.max.kbytes": QUEUED_KBYTES,
+                "partitioner": "murmur2_random",
+            },
+            logger=log,
+        )
+        self._consumer = Consumer(
+            {
+                **common,
+                "group.id": f"unused-{self._name}",  # which librdkafka wants; nothing is subscribed to or committed
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 500,
+                "fetch.queue.backoff.ms": 0,
+                "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
+            },
+            logger=log,
+        )
+        self.shards, replies = self._find_topics()
+        self._mine = shard_of(self._name, replies)
+        self._replies = replies
+        self._stand_at_the_end()
+        self._reader = threading.Thread(target=self._read, name="gateway replies", daemon=True)
+        self._reader.start()
+        self._poller = threading.Thread(target=self._poll, name="gateway requests", daemon=True)
+        self._poller.start()
+
+    def _find_topics(self) -> tuple[int, int]:
+        try:
+            known = self._producer.list_topics(timeout=ANSWER_WAIT_S).topics
+        except KafkaException as error:
+            raise BrokerUnreachable(
+                f"No Kafka broker answers at {self._settings.bootstrap_servers} ({error.args[0].str()}):"
+                f" start one there, or correct bootstrap_servers and the security settings."
+            ) from error
+        missing = [name for name in (self._settings.requests_topic, self._settings.replies_topic) if name not in known]
+        if missing:
+            raise NoCoordinator(
+                f"There is no topic {missing[0]} at {self._settings.bootstrap_servers}:"
+                f" start the coordinator, which creates it, or correct the topic prefix."
+            )
+        return len(known[self._settings.requests_topic].partitions), len(known[self._settings.replies_topic].partitions)
+
+    def _stand_at_the_end(self) -> None:
+        here = TopicPartition(self._settings.replies_topic, self._mine)
+        try:
+            _, end = self._consumer.get_watermark_offsets(here, timeout=ANSWER_WAIT_S, cached=False)
+        except KafkaException as error:
+            raise BrokerUnreachable(
+                f"{here.topic} has no leader for partition {here.partition} ({error.args[0].str()}):"
+                f" see the brokers' logs."
+            ) from error
+        self._consumer.assign([TopicPartition(here.topic, here.partition, end)])
+
+    def list_topics(self, timeout: float) -> Any:
+        """Ask the brokers for all brokers and topics, blocking, as confluent-kafka's `Producer.list_topics`."""
+        return self._producer.list_topics(timeout=timeout)
+
+    # -- for connections -----------------------------------------------------------------------------------------------
+
+    def inbox(self) -> str:
+        """Make an inbox that nobody else has."""
+        names = (f"{self._name}.{number}" for number in self._numbers)
+        return next(name for name in names if shard_of(name, self._replies) == self._mine)
+
+    def request_id(self) -> str:
+        """Make a request id that is unique among those of this gateway."""
+        return str(next(self._numbers))
+
+    def send(self, request: Request, told: Told, shard: int | None = None) -> None:
+        """Append a request to the log and have its answer told on the event loop, where one ever comes.
+
+        That the brokers would not take it is an answer as well: COORDINATOR_NOT_AVAILABLE, or INVALID_REQUEST for one
+        that is too large.
+        """
+        request_id = request.request_id
+        self._waiting[request_id] = told
+        try:
+            self._producer.produce(
+                self._settings.requests_topic,
+                encode_request(request),
+                request.group_id.encode(),
+                NO_PARTITION if shard is None else shard,
+                on_delivery=lambda error, _: self._from_thread(self._give_up, request_id, error),
+            )
+        except BufferError:
+            self._loop.call_soon(self._give_up, request_id, KafkaError(KafkaError._QUEUE_FULL))
+        except KafkaException as error:
+            self._loop.call_soon(self._give_up, request_id, error.args[0])
+
+    def forget(self, request_ids: Iterable[str]) -> None:
+        """Have no answers told to these any more."""
+        for request_id in request_ids:
+            self._waiting.pop(request_id, None)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._waiting)
+
+    def _give_up(self, request_id: str, error: Any) -> None:
+        if told := self._waiting.pop(request_id, None):
+            log.warning("the brokers did not take a request: %s", error.str())
+            too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+            code = ErrorCode.INVALID_REQUEST if too_large else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            told(ErrorAnswer(request_id=request_id, error=code.name, code=code.number))
+
+    # -- is anybody there? ---------------------------------------------------------------------------------------------
+
+    def silence_s(self) -> float:
+        """How long ago the coordinator last answered this gateway; infinite where it never has."""
+        return time.monotonic() - self._last_answer_s
+
+    async def heard(self, within_s: float) -> bool:
+        """Wait for the coordinator to answer anything; tell whether it has."""
+        heard = self._heard
+        try:
+            await asyncio.wait_for(heard.wait(), within_s)
+        except TimeoutError:
+            return False
+        return True
+
+    # -- threads -------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        prefix = self._name.encode()
+        while not self._closing.is_set():
+            messages = self._consumer.consume(ANSWERS_AT_ONCE, READ_WAIT_S)
+            answers = [answer for message in messages if (answer := _answer(message, prefix))]
+            if answers:
+                self._from_thread(self._deliver, answers)
+        self._consumer.close()
+
+    def _poll(self) -> None:
+        while not self._closing.is_set():
+            self._producer.poll(READ_WAIT_S)
+
+    def _from_thread(self, call: Callable[..., object], *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _deliver(self, answers: list[AnyAnswer]) -> None:
+        self._last_answer_s = time.monotonic()
+        heard, self._heard = self._heard, asyncio.Event()
+        heard.set()
+        for answer in answers:
+            if told := self._waiting.pop(answer.request_id or "", None):  # else it comes again, or for nobody
+                told(answer)
+
+    def close(self) -> None:
+        """Send what is still to be sent, and stop. May be called from any thread."""
+        self._producer.flush(FLUSH_WAIT_S)
+        self._closing.set()
+        self._reader.join(FLUSH_WAIT_S)
+        self._poller.join(FLUSH_WAIT_S)
+
+
+def _answer(message: Any, prefix: bytes) -> AnyAnswer | None:
+    """Read one record of the reply topic, if it is for this gateway."""
+    if message.error():
+        log.warning("reading replies is in trouble and goes on: %s", message.error().str())
+        return None
+    if not (message.key() or b"").startswith(prefix):
+        return None
+    try:
+        answer = decode_answer(message.value() or b"")
+    except ValueError:
+        log.warning("a reply cannot be read; is the coordinator of another version? %r", message.value()[:200])
+        return None
+    return None if isinstance(answer, RebalanceNotice) else answer

@@ -1,0 +1,128 @@
+"""The brokers behind a gateway, the topics that they have, and the addresses at which the gateway stands for them.
+
+Each broker has a port of the gateway's own: the first one plus 1 plus the broker's node id, so that all gateways of a
+cluster agree; or any free port, where the first one was left open. A broker that goes keeps its port: groups are served
+there all the same, and it may come back.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaException
+
+from coordinator.hashing import java_hash
+
+log = logging.getLogger(__name__)
+
+METADATA_WAIT_S = 10.0
+METADATA_AGE_S = 30.0
+"""Older than this it is asked for anew, beside the request that it is used for."""
+
+METADATA_AGE_MIN_S = 1.0
+"""Younger than this it is believed when it says that there is no such topic."""
+
+
+class Address(NamedTuple):
+    """Where somebody listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Cluster:
+    """What a gateway knows of the brokers.
+
+    Args:
+        list_topics: Asks the brokers for all there is, blocking; as `confluent_kafka.Producer.list_topics`.
+        listen: Opens the port that stands for a broker, given its node id.
+    """
+
+    def __init__(self, list_topics: Callable[..., Any], listen: Callable[[int], Awaitable[Address | None]]) -> None:
+        self._list_topics, self._listen = list_topics, listen
+        self._real: dict[int, Address] = {}
+        self._ours: dict[int, Address] = {}
+        self._alive: tuple[int, ...] = ()
+        self._partitions: dict[str, int] = {}
+        self._asked_s = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    # -- brokers -------------------------------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """The node ids of the brokers that were there when one last said who is, in order."""
+        return self._alive
+
+    def real(self, node_id: int | None) -> Address | None:
+        """Find where a broker really listens; any broker's for None."""
+        if node_id is None:
+            node_id = self._alive[time.monotonic_ns() % len(self._alive)] if self._alive else None
+        return None if node_id is None else self._real.get(node_id)
+
+    def ours(self, node_id: int) -> Address | None:
+        """Find the gateway's own address for a broker; None for one that it has no port for."""
+        return self._ours.get(node_id)
+
+    async def learn(self, brokers: Iterable[tuple[int, str, int]], *, are_all: bool) -> None:
+        """Take from an answer who is there and where, before the answer goes out; open ports for newcomers.
+
+        Args:
+            are_all: Whoever is not among them is away.
+        """
+        told = {node_id: Address(host, port) for node_id, host, port in brokers}
+        self._real |= told
+        for node_id in sorted(told.keys() - self._ours.keys()):
+            if address := await self._listen(node_id):
+                self._ours[node_id] = address
+        if are_all and told:
+            self._alive = tuple(sorted(told))
+
+    def coordinator_of(self, group_id: str) -> int | None:
+        """Say which broker's port a group's members are sent to; None while no broker is known.
+
+        Source: Kafka spreads groups over the partitions of a topic in the same way (`Utils.abs(groupId.hashCode)`).
+        """
+        nodes = [node_id for node_id in self._alive if node_id in self._ours]
+        return nodes[java_hash(group_id) % len(nodes)] if nodes else None
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def partitions_of(self, topic: str) -> int | None:
+        """Say how many partitions a topic had when the brokers were last asked; None where there was no such topic."""
+        return self._partitions.get(topic)
+
+    def is_sure_of(self, wanted: Mapping[str, int]) -> bool:
+        """Tell whether what is known will do: each topic is there, and has at least as many partitions.
+
+        Asks anew in the background where that is old.
+        """
+        age_s = time.monotonic() - self._asked_s
+        if age_s > METADATA_AGE_S:
+            self._ask()
+        is_enough = all((self._partitions.get(topic) or 0) >= partitions for topic, partitions in wanted.items())
+        return is_enough or age_s < METADATA_AGE_MIN_S
+
+    async def refresh(self) -> None:
+        """Ask the brokers who is there and what topics there are. Keeps what is known where none answers."""
+        await asyncio.shield(self._ask())
+
+    def _ask(self) -> asyncio.Task[None]:
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.get_running_loop().create_task(self._ask_brokers())
+        return self._asking
+
+    async def _ask_brokers(self) -> None:
+        try:
+            told = await asyncio.to_thread(self._list_topics, timeout=METADATA_WAIT_S)
+        except KafkaException as error:
+            log.warning("the brokers do not say what topics there are: %s", error)
+            return
+        self._partitions = {name: len(topic.partitions) for name, topic in told.topics.items() if not topic.error}
+        self._asked_s = time.monotonic()
+        await self.learn(((b.id, b.host, b.port) for b in told.brokers.values()), are_all=True)

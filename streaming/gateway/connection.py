@@ -1,0 +1,508 @@
+"""A client's connection: reads its requests ahead, has each one served or relayed, and answers in order.
+
+What is served goes to the coordinator at once, also behind a join that is parked; what is relayed goes to one broker,
+to which this connection has one of its own. Reading stops while there is too much on the way: requests without answers,
+a client that does not take its answers, a broker that does not take the requests.
+"""
+
+import asyncio
+import logging
+import struct
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol
+
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, FindCoordinatorResponse
+
+from coordinator.errors import ErrorCode
+from coordinator.outputs import AnyAnswer
+from streaming.gateway.apis import (
+    API_VERSIONS,
+    APIS,
+    BEFORE_AUTHENTICATION,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    Api,
+    Handling,
+    offered,
+)
+from streaming.gateway.asking import Asking
+from streaming.gateway.cluster import Cluster
+from streaming.gateway.exchanges import EXCHANGES
+from streaming.gateway.exchanges.exchange import Exchange
+from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
+from streaming.gateway.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SERVED_BYTES_MAX, keep_alive
+from streaming.gateway.messages import Header, Malformed, decode, encode, read_header
+from streaming.gateway.metrics import Metrics
+from streaming.gateway.produce import acks_of
+from streaming.gateway.rewriting import rewritten
+from streaming.gateway.sasl import BadSasl, SaslWatch
+from streaming.gateway.slots import Slot, Slots
+from streaming.gateway.upstream import Upstream
+
+log = logging.getLogger(__name__)
+
+_HEAD = struct.Struct(">hhi")
+
+TOKEN_HEADER = Header(SASL_AUTHENTICATE, 0, 0, None)
+"""Stands for the header that bare tokens lack, after a SaslHandshake of version 0."""
+
+GROUP, TRANSACTION = 0, 1
+"""Whose coordinator can be looked for."""
+
+LISTS_COORDINATORS = 4
+
+
+class House(Protocol):
+    """What all connections of a gateway share."""
+
+    asking: Asking
+    cluster: Cluster
+    metrics: Metrics
+    mechanisms: tuple[str, ...]
+    """How clients may say who they are; none where the brokers do not want to know."""
+
+    async def offer_of(self, node_id: int | None) -> Any | None:
+        """Return what a broker answers to ApiVersions, None if it does not."""
+
+    async def is_served(self) -> bool:
+        """Tell whether the coordinator answers, after holding on a little if it does not."""
+
+    async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:
+        """Connect to a broker.
+
+        Raises:
+            OSError: it cannot be reached.
+        """
+
+    def opened(self, connection: "Connection") -> None:
+        """Take a new connection in; it may be closed at once."""
+
+    def said_something(self, connection: "Connection") -> None:
+        """Know that a connection has sent a whole request."""
+
+    def holds(self, more_bytes: int) -> None:
+        """Know that more of unfinished requests is here, or less."""
+
+    def closed(self, connection: "Connection") -> None:
+        """Forget a connection."""
+
+
+class Connection(asyncio.Protocol):
+    """One client's.
+
+    Args:
+        node_id: The broker that the client takes us for; None where it came by the bootstrap address.
+    """
+
+    def __init__(self, house: House, node_id: int | None) -> None:
+        self._house, self._node_id = house, node_id
+        self._frames, self._slots = Frames(self), Slots()
+        self._upstream: Upstream | None = None
+        self._pauses: set[str] = set()
+        self._asked: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sasl = SaslWatch(house.mechanisms)
+        self._is_flush_due = False
+        self._counted_bytes = 0
+        self.is_silent = True
+        self.active_s = time.monotonic()
+        self.stuck_since_s: float | None = None
+        self.frame_since_s: float | None = None
+        self.client_host, self._client_id = "", ""
+        self._transport: asyncio.Transport
+
+    def __repr__(self) -> str:
+        return f"<connection of {self._client_id!r} from {self.client_host}>"
+
+    # -- asyncio.Protocol ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.client_host = f"/{peer[0]}" if peer else ""
+        self._inbox = self._house.asking.inbox()
+        keep_alive(transport.get_extra_info("socket"))
+        self._house.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.active_s = time.monotonic()
+        try:
+            self._frames.feed(data)
+        except (BadFrame, Malformed, BadSasl) as error:
+            self.refuse(str(error))
+        except Exception as error:
+            self.fail(error)
+        else:
+            self._note_unfinished()
+
+    def _note_unfinished(self) -> None:
+        if (held := self._frames.held_bytes) != self._counted_bytes:
+            more, self._counted_bytes = held - self._counted_bytes, held
+            self._house.holds(more)
+        if not self._frames.waits_for_more:
+            self.frame_since_s = None
+        elif self.frame_since_s is None:
+            self.frame_since_s = self.active_s
+
+    def pause_writing(self) -> None:
+        self.stuck_since_s = time.monotonic()
+        self._pause("the client does not read")
+        if self._upstream:
+            self._upstream.client_slow(True)
+
+    def resume_writing(self) -> None:
+        self.active_s, self.stuck_since_s = time.monotonic(), None
+        self._resume("the client does not read")
+        if self._upstream:
+            self._upstream.client_slow(False)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.close()
+        self._house.asking.forget(self._asked)
+        for task in self._tasks:
+            task.cancel()
+        if self._upstream:
+            self._upstream.close()
+
+    # -- what the house asks -------------------------------------------------------------------------------------------
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of unfinished requests is here."""
+        return self._frames.held_bytes
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._slots and not self.held_bytes
+
+    def refuse(self, why: str) -> None:
+        """Hang up on a client that breaks the protocol or goes beyond a bound."""
+        if not self._transport.is_closing():
+            log.info("%r is refused: %s", self, why)
+            self._house.metrics.refused.inc()
+            self.close()
+
+    def fail(self, error: BaseException) -> None:
+        """Hang up because of a bug of ours, or a broker that breaks the protocol."""
+        log.error("%r ends by an error", self, exc_info=error)
+        self.close()
+
+    def close(self) -> None:
+        """Hang up, and count as gone from now on."""
+        self._transport.abort()
+        self._house.holds(-self._counted_bytes)
+        self._counted_bytes = 0
+        self._house.closed(self)
+
+    # -- frames --------------------------------------------------------------------------------------------------------
+
+    def begin(self, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+        """Decide about a request by its first bytes."""
+        if len(head) < _HEAD.size:
+            return Wish.MORE
+        if self._pauses:
+            return Wish.LATER
+        if self._sasl.is_raw:
+            return Wish.WHOLE
+        api_key, version, correlation_id = _HEAD.unpack_from(head)
+        api = self._admitted(api_key, version)
+        if size > (RELAYED_BYTES_MAX if api.handling is Handling.RELAYED else SERVED_BYTES_MAX):
+            raise BadFrame(f"a {api.name} request of {size} bytes is too large")
+        if api.handling is not Handling.RELAYED:
+            return Wish.WHOLE
+        return self._relay(api, Header(api_key, version, correlation_id, None), head)
+
+    def _admitted(self, api_key: int, version: int) -> Api:
+        api = APIS.get(api_key)
+        if api is None:
+            raise BadFrame(f"API {api_key} is not offered")
+        if not api.first <= version <= api.last and api_key != API_VERSIONS:
+            raise BadFrame(f"version {version} of {api.name} is not offered")
+        is_known = not self._house.mechanisms or self._sasl.principal is not None
+        if (not is_known or self._sasl.is_amid) and api.handling not in BEFORE_AUTHENTICATION:
+            raise BadFrame(f"{api.name} before authentication")
+        return api
+
+    def take(self, frame: bytes) -> None:
+        """Take a request that is read here."""
+        header = TOKEN_HEADER if self._sasl.is_raw else read_header(frame)
+        self._client_id = header.client_id or ""
+        if self.is_silent:
+            self.is_silent = False
+            self._house.said_something(self)
+        api = APIS[header.api_key]
+        self._house.metrics.asked(api.name)
+        slot = self._slots.add(Slot(api, header))
+        HANDLERS[api.handling](self, slot, frame)
+
+    def end(self) -> None:
+        """Know that a relayed request has been copied."""
+
+    # -- relayed -------------------------------------------------------------------------------------------------------
+
+    def _relay(self, api: Api, header: Header, head: memoryview) -> Wish | Callable[[Piece], object]:
+        acks = acks_of(head, header.version) if header.api_key == PRODUCE else -1
+        if acks is None:
+            return Wish.MORE
+        if self._upstream is None:
+            self._later(self._connect())
+            return Wish.LATER
+        self._house.metrics.asked(api.name)
+        if acks:
+            self._upstream.expect(self._slots.add(Slot(api, header)))
+        self._bound_in_flight()
+        return self._upstream.write
+
+    def _forward(self, slot: Slot, frame: bytes) -> None:
+        """Relay a request that was read here, and have its answer whole."""
+        slot.is_wanted_whole = True
+        if self._upstream is None:
+            self._later(self._connect(), then=lambda: self._send_on(slot, frame))
+        else:
+            self._send_on(slot, frame)
+
+    def _send_on(self, slot: Slot, frame: bytes) -> None:
+        assert self._upstream is not None, "connected"
+        self._upstream.expect(slot)
+        self._upstream.write(with_length(frame))
+
+    async def _connect(self) -> None:
+        upstream = Upstream(self)
+        try:
+            await self._house.open_upstream(self._node_id, upstream)
+        except OSError as error:
+            log.info("%r is closed: its broker cannot be reached (%s)", self, error)
+            self.close()
+            return
+        self._upstream = upstream
+
+    def write(self, piece: Piece) -> None:
+        self._transport.write(piece)
+
+    def is_next(self, slot: Slot) -> bool:
+        return self._slots.is_first(slot)
+
+    def passed_on(self, slot: Slot) -> None:
+        self.active_s = time.monotonic()
+        self._house.metrics.answered(slot.api.name, slot.since_s)
+        self._slots.pass_first()
+        self._flush()
+
+    def answered(self, slot: Slot, frame: bytes) -> None:
+        if slot.api.handling is Handling.AUTHENTICATED:
+            self._authenticated(slot, frame)
+        else:
+            self._begin(self._rewrite(slot, frame))
+
+    async def _rewrite(self, slot: Slot, frame: bytes) -> None:
+        self._answer(slot, await rewritten(slot.header.api_key, slot.header.version, frame, self._house.cluster))
+
+    def upstream_full(self, is_full: bool) -> None:
+        (self._pause if is_full else self._resume)("the broker does not read")
+
+    def upstream_lost(self) -> None:
+        is_needed = bool(self._house.mechanisms) or (self._upstream is not None and self._upstream.expects_answers)
+        self._upstream = None
+        self._pauses.discard("the broker does not read")
+        if is_needed or self._frames.is_copying:
+            self.close()
+
+    # -- authentication ------------------------------------------------------------------------------------------------
+
+    def _watch(self, slot: Slot, frame: bytes) -> None:
+        refusal = self._sasl.asked(frame)
+        if refusal is None:
+            self._forward(slot, frame)
+        else:
+            self._answer(slot, with_length(refusal))
+            self._flush()
+            self._transport.close()
+
+    def _authenticated(self, slot: Slot, frame: bytes) -> None:
+        self._sasl.answered(frame)
+        self._answer(slot, with_length(frame))
+        if self._sasl.is_over:
+            self._flush()
+            self._transport.close()
+
+    # -- answered here -------------------------------------------------------------------------------------------------
+
+    def _negotiate(self, slot: Slot, frame: bytes) -> None:
+        if slot.header.version <= APIS[API_VERSIONS].last:
+            decode(ApiVersionsRequest, frame, slot.header)
+        self._begin(self._offer(slot))
+
+    async def _offer(self, slot: Slot) -> None:
+        self._respond(slot, offered(await self._house.offer_of(self._node_id), slot.header.version))
+
+    def _locate(self, slot: Slot, frame: bytes) -> None:
+        message = decode(FindCoordinatorRequest, frame, slot.header)
+        if message.key_type == TRANSACTION:
+            self._forward(slot, frame)
+        else:
+            self._begin(self._find(slot, message))
+
+    async def _find(self, slot: Slot, message: Any) -> None:
+        is_served = message.key_type == GROUP and await self._house.is_served()
+        error = ErrorCode.NONE if is_served else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if message.key_type != GROUP:
+            error = ErrorCode.INVALID_REQUEST
+        keys = message.coordinator_keys if slot.header.version >= LISTS_COORDINATORS else [message.key]
+        found = [self._found(key, error) for key in keys]
+        if slot.header.version >= LISTS_COORDINATORS:
+            each = FindCoordinatorResponse.Coordinator
+            coordinators = [each(key=key, **fields) for key, fields in zip(keys, found, strict=True)]
+            self._respond(slot, FindCoordinatorResponse(version=slot.header.version, coordinators=coordinators))
+        else:
+            self._respond(slot, FindCoordinatorResponse(version=slot.header.version, **found[0]))
+
+    def _found(self, group_id: str, error: ErrorCode) -> dict[str, Any]:
+        node_id = self._house.cluster.coordinator_of(group_id)
+        address = None if node_id is None else self._house.cluster.ours(node_id)
+        if error is ErrorCode.NONE and address:
+            return {"error_code": 0, "error_message": None, "node_id": node_id, **address._asdict()}
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.NONE else error
+        return {"error_code": error.number, "error_message": error.name, "node_id": -1, "host": "", "port": -1}
+
+    # -- served --------------------------------------------------------------------------------------------------------
+
+    def _serve(self, slot: Slot, frame: bytes) -> None:
+        served = EXCHANGES[slot.header.api_key]
+        message = decode(served.request, frame, slot.header)
+        topics = served.topics_named(message)
+        if topics and not self._house.cluster.is_sure_of(topics):
+            self._later(self._house.cluster.refresh(), then=lambda: self._ask(slot, served.exchange, message))
+        else:
+            self._ask(slot, served.exchange, message)
+
+    def _ask(self, slot: Slot, exchange_of: Callable[..., Exchange], message: Any) -> None:
+        exchange = exchange_of(message, self, self)
+        answers: dict[int, AnyAnswer] = {}
+
+        def told(index: int, answer: AnyAnswer) -> None:
+            self._asked.discard(exchange.questions[index].request.request_id)
+            answers[index] = answer
+            if len(answers) == len(exchange.questions):
+                respond()
+
+        def respond() -> None:
+            try:
+                self._respond(slot, exchange.respond([answers[index] for index in range(len(answers))]))
+            except Exception as error:
+                self.fail(error)
+
+        self._asked.update(question.request.request_id for question in exchange.questions)
+        self._bound_in_flight()
+        for index, question in enumerate(exchange.questions):
+            self._house.asking.send(question.request, partial(told, index), question.shard)
+        if not exchange.questions:
+            respond()
+
+    # as `exchanges` knows us
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "request_id": self._house.asking.request_id(),
+            "reply_to": self._inbox,
+            "client_id": self._client_id,
+            "client_host": self.client_host,
+            "principal": self._sasl.principal,
+        }
+
+    @property
+    def shards(self) -> int:
+        return self._house.asking.shards
+
+    def partitions_of(self, topic: str) -> int | None:
+        return self._house.cluster.partitions_of(topic)
+
+    def coordinates(self, group_id: str) -> bool:
+        return self._node_id is None or self._house.cluster.coordinator_of(group_id) == self._node_id
+
+    # -- answering -----------------------------------------------------------------------------------------------------
+
+    def _respond(self, slot: Slot, response: ApiMessage) -> None:
+        self._answer(slot, encode(response, slot.header))
+
+    def _answer(self, slot: Slot, answer: bytes) -> None:
+        slot.answer = answer
+        self._house.metrics.answered(slot.api.name, slot.since_s)
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what may be sent by now, together."""
+        self._is_flush_due = False
+        if self._transport.is_closing():
+            return
+        if answers := self._slots.ready():
+            self.active_s = time.monotonic()
+            self._transport.write(b"".join(answers))
+        if self._upstream:
+            self._upstream.go_on()
+        self._bound_in_flight()
+
+    def _bound_in_flight(self) -> None:
+        """Read no further while too much is on the way: requests, or questions, of which one request may be many."""
+        is_too_much = max(len(self._slots), len(self._asked)) >= IN_FLIGHT_MAX
+        (self._pause if is_too_much else self._resume)("too much is on the way")
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+
+    def _pause(self, why: str) -> None:
+        self._pauses.add(why)
+        self._transport.pause_reading()
+
+    def _resume(self, why: str) -> None:
+        if why not in self._pauses:
+            return
+        self._pauses.discard(why)
+        if not self._pauses and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        try:
+            self._frames.go_on()
+        except (BadFrame, Malformed, BadSasl) as error:
+            self.refuse(str(error))
+        except Exception as error:
+            self.fail(error)
+
+    def _later(self, work: Awaitable[None], then: Callable[[], None] = lambda: None) -> None:
+        """Do something that takes a while, and nothing for this client meanwhile: its requests keep their order."""
+        self._frames.hold()
+        self._pause("something takes a while")
+
+        async def run() -> None:
+            await work
+            if not self._transport.is_closing():
+                then()
+                self._resume("something takes a while")
+
+        self._begin(run())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self.fail(error)
+
+
+HANDLERS: dict[Handling, Callable[[Connection, Slot, bytes], None]] = {
+    Handling.SERVED: Connection._serve,
+    Handling.REFUSED: Connection._serve,
+    Handling.REWRITTEN: Connection._forward,
+    Handling.LOCATED: Connection._locate,
+    Handling.NEGOTIATED: Connection._negotiate,
+    Handling.AUTHENTICATED: Connection._watch,
+}

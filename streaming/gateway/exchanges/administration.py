@@ -1,0 +1,123 @@
+"""DescribeGroups, ListGroups and DeleteGroups: about many groups at once, so of many questions.
+
+Source: KafkaApis.handleDescribeGroupsRequest, handleListGroupsRequest and handleDeleteGroupsRequest;
+GroupMetadataManager.describeGroups; AclEntry.supportedOperations.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafka.protocol.admin.groups import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+from kafka.protocol.api_message import ApiMessage
+
+from coordinator import requests
+from coordinator.errors import ErrorCode
+from coordinator.outputs import AnyAnswer, DeleteGroupAnswer, DescribeGroupAnswer, ListGroupsAnswer
+from coordinator.phases import Phase
+from streaming.gateway.exchanges.exchange import Asker, Exchange, Question, World, expected
+
+MISSING_GROUP = 6
+"""From this version on a DescribeGroups says that a group is not there by an error as well (KIP-1043)."""
+
+ALLOWED = frozenset({3, 6, 8, 10, 11})
+"""What anybody may do with a group where nobody is kept from anything: read, delete, describe, describe and alter its
+configuration. Kafka's numbers of these operations."""
+
+# -- describing --------------------------------------------------------------------------------------------------------
+
+_GROUP = DescribeGroupsResponse.DescribedGroup
+_MEMBER = _GROUP.DescribedGroupMember
+
+
+def describe(message: Any, asker: Asker, world: World) -> Exchange:
+    """Describe groups, each as often as it is named."""
+    version, group_ids = message.version, message.groups
+    allowed = ALLOWED if message.include_authorized_operations else None
+    questions = tuple(Question(requests.DescribeGroup(**asker.fields(), group_id=group_id)) for group_id in group_ids)
+
+    def described(answers: Sequence[AnyAnswer]) -> ApiMessage:
+        named = zip(group_ids, answers, strict=True)
+        return DescribeGroupsResponse(
+            version=version, groups=[_described(group_id, answer, version, allowed) for group_id, answer in named]
+        )
+
+    return Exchange(questions, described)
+
+
+def _described(group_id: str, answer: AnyAnswer, version: int, allowed: frozenset[int] | None) -> Any:
+    said = expected(answer, DescribeGroupAnswer, group_id=group_id)
+    if said.code:
+        return _GROUP(group_id=group_id, error_code=said.code)
+    if said.state is Phase.DEAD and version >= MISSING_GROUP:
+        return _GROUP(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND.number,
+            error_message=f"Group {group_id} not found.",
+            group_state=said.state.value,
+        )
+    return _GROUP(
+        group_id=group_id,
+        group_state=said.state.value,
+        protocol_type=said.protocol_type,
+        protocol_data=said.protocol_name,
+        members=[
+            _MEMBER(
+                member_id=m.member_id,
+                group_instance_id=m.group_instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                member_metadata=m.metadata,
+                member_assignment=m.assignment,
+            )
+            for m in said.members
+        ],
+        authorized_operations=allowed,
+    )
+
+
+# -- listing -----------------------------------------------------------------------------------------------------------
+
+_LISTED = ListGroupsResponse.ListedGroup
+
+
+def list_groups(message: Any, asker: Asker, world: World) -> Exchange:
+    """List the groups of the broker that is asked, so that who asks all brokers hears of each group once."""
+    states, types = tuple(message.states_filter), tuple(message.types_filter)
+    questions = tuple(
+        Question(requests.ListGroups(**asker.fields(), states=states, types=types), shard)
+        for shard in range(world.shards)
+    )
+    return Exchange(questions, lambda answers: _listed(answers, message.version, world))
+
+
+def _listed(answers: Sequence[AnyAnswer], version: int, world: World) -> ApiMessage:
+    said = [expected(answer, ListGroupsAnswer) for answer in answers]
+    if error := next((answer.code for answer in said if answer.code), ErrorCode.NONE.number):
+        return ListGroupsResponse(version=version, error_code=error)
+    groups = [
+        _LISTED(group_id=g.group_id, protocol_type=g.protocol_type, group_state=g.state.value, group_type=g.type)
+        for answer in said
+        for g in answer.groups
+        if world.coordinates(g.group_id)
+    ]
+    return ListGroupsResponse(version=version, groups=groups)
+
+
+# -- deleting ----------------------------------------------------------------------------------------------------------
+
+
+def delete(message: Any, asker: Asker, world: World) -> Exchange:
+    """Forget groups, each once."""
+    version, group_ids = message.version, tuple(dict.fromkeys(message.groups_names))
+    questions = tuple(Question(requests.DeleteGroup(**asker.fields(), group_id=group_id)) for group_id in group_ids)
+
+    def deleted(answers: Sequence[AnyAnswer]) -> ApiMessage:
+        results = [
+            DeleteGroupsResponse.DeletableGroupResult(
+                group_id=group_id, error_code=expected(answer, DeleteGroupAnswer).code
+            )
+            for group_id, answer in zip(group_ids, answers, strict=True)
+        ]
+        return DeleteGroupsResponse(version=version, results=results)
+
+    return Exchange(questions, deleted)

@@ -1,0 +1,153 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+Source: KafkaApis.handleJoinGroupRequest to handleLeaveGroupRequest, and the JSON schemas of their messages.
+"""
+
+from functools import cache
+from typing import Any
+
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer.group import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+
+from coordinator import requests
+from coordinator.errors import ErrorCode
+from coordinator.limits import REASON_CHARS_MAX
+from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer, SyncGroupAnswer
+from streaming.gateway.exchanges.exchange import Asker, Exchange, World, expected, of_one
+
+TWO_STEPS = 4
+"""From this version on a newcomer to JoinGroup is given its id first (KIP-394)."""
+
+NULL_PROTOCOL = 7
+"""From this version on a JoinGroup that fails names no protocol; before, the empty one."""
+
+SKIPS_ASSIGNMENT = 9
+"""From this version on a leader can be told to keep the plan that is there (KIP-814)."""
+
+NAMES_PROTOCOL = 5
+"""From this version on a SyncGroup must name its protocol and that one's type (KIP-559)."""
+
+MANY_LEAVE = 3
+"""From this version on a LeaveGroup names many members (KIP-345)."""
+
+
+def join(message: Any, asker: Asker, world: World) -> Exchange:
+    """Ask for a place in the next generation."""
+    version = message.version
+    request = requests.JoinGroup(
+        **asker.fields(),
+        group_id=message.group_id,
+        member_id=message.member_id,
+        group_instance_id=message.group_instance_id,
+        session_timeout_ms=message.session_timeout_ms,
+        rebalance_timeout_ms=message.rebalance_timeout_ms if version else message.session_timeout_ms,
+        protocol_type=message.protocol_type,
+        protocols=tuple(requests.Protocol(p.name, p.metadata) for p in message.protocols),
+        reason=_cut(message.reason),
+        require_known_member_id=version >= TWO_STEPS,
+        supports_skipping_assignment=version >= SKIPS_ASSIGNMENT,
+    )
+    return of_one(request, lambda answer: _joined(answer, version))
+
+
+def _cut(reason: str | None) -> str | None:
+    """Shorten a reason, as Kafka's own clients do before they send it."""
+    return None if reason is None else reason[:REASON_CHARS_MAX]
+
+
+def _joined(answer: AnyAnswer, version: int) -> ApiMessage:
+    said = expected(answer, JoinGroupAnswer)
+    member = JoinGroupResponse.JoinGroupResponseMember
+    return JoinGroupResponse(
+        version=version,
+        error_code=said.code,
+        generation_id=said.generation_id,
+        protocol_type=said.protocol_type,
+        protocol_name=said.protocol_name if version >= NULL_PROTOCOL else said.protocol_name or "",
+        leader=said.leader,
+        skip_assignment=said.skip_assignment,
+        member_id=said.member_id,
+        members=[
+            member(member_id=m.member_id, group_instance_id=m.group_instance_id, metadata=m.metadata)
+            for m in said.members
+        ],
+    )
+
+
+def sync(message: Any, asker: Asker, world: World) -> Exchange:
+    """Ask for a member's part of the plan. Who must name the protocol and does not is refused here."""
+    version = message.version
+    if version >= NAMES_PROTOCOL and (message.protocol_type is None or message.protocol_name is None):
+        refusal = SyncGroupResponse(version=version, error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL.number)
+        return Exchange((), lambda answers: refusal)
+    request = requests.SyncGroup(
+        **asker.fields(),
+        group_id=message.group_id,
+        generation_id=message.generation_id,
+        member_id=message.member_id,
+        group_instance_id=message.group_instance_id,
+        protocol_type=message.protocol_type,
+        protocol_name=message.protocol_name,
+        assignments=tuple(requests.Assignment(a.member_id, a.assignment) for a in message.assignments),
+    )
+    return of_one(request, lambda answer: _synced(answer, version))
+
+
+def _synced(answer: AnyAnswer, version: int) -> ApiMessage:
+    said = expected(answer, SyncGroupAnswer)
+    return SyncGroupResponse(
+        version=version,
+        error_code=said.code,
+        protocol_type=said.protocol_type,
+        protocol_name=said.protocol_name,
+        assignment=said.assignment,
+    )
+
+
+def heartbeat(message: Any, asker: Asker, world: World) -> Exchange:
+    """Say that a member is alive."""
+    version = message.version
+    request = requests.Heartbeat(
+        **asker.fields(),
+        group_id=message.group_id,
+        generation_id=message.generation_id,
+        member_id=message.member_id,
+        group_instance_id=message.group_instance_id,
+    )
+    return of_one(request, lambda answer: _alive(expected(answer, HeartbeatAnswer).code, version))
+
+
+@cache
+def _alive(code: int, version: int) -> ApiMessage:
+    return HeartbeatResponse(version=version, error_code=code)
+
+
+def leave(message: Any, asker: Asker, world: World) -> Exchange:
+    """Give up membership, in older versions of one member."""
+    version = message.version
+    if version < MANY_LEAVE:
+        leaving: tuple[requests.Leaving, ...] = (requests.Leaving(message.member_id),)
+    else:
+        leaving = tuple(requests.Leaving(m.member_id, m.group_instance_id, _cut(m.reason)) for m in message.members)
+    request = requests.LeaveGroup(**asker.fields(), group_id=message.group_id, members=leaving)
+    return of_one(request, lambda answer: _left(answer, version))
+
+
+def _left(answer: AnyAnswer, version: int) -> ApiMessage:
+    said = expected(answer, LeaveGroupAnswer)
+    if version < MANY_LEAVE:
+        return LeaveGroupResponse(version=version, error_code=said.code or next((m.code for m in said.members), 0))
+    member = LeaveGroupResponse.MemberResponse
+    return LeaveGroupResponse(
+        version=version,
+        error_code=said.code,
+        members=[
+            member(member_id=m.member_id, group_instance_id=m.group_instance_id, error_code=m.code)
+            for m in said.members
+        ],
+    )

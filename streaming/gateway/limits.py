@@ -1,0 +1,59 @@
+"""What one client, or all of them together, may take of a gateway.
+
+Everything here bounds memory or the time for which a socket is kept for nobody. Who goes beyond is hung up on; the
+others do not notice.
+"""
+
+import resource
+import socket
+
+from coordinator.limits import RECORD_BYTES_MAX
+
+SERVED_BYTES_MAX = RECORD_BYTES_MAX
+"""A request that is read here. What it becomes must fit into a record."""
+
+RELAYED_BYTES_MAX = 100 * 2**20
+"""A request that is passed on: Kafka's own `socket.request.max.bytes`. None of it is kept here."""
+
+IN_FLIGHT_MAX = 500
+"""Requests of one connection without an answer, or groups they ask about; the next ones are left in the socket.
+
+Clients have five or less."""
+
+UNFINISHED_BYTES_MAX = 256 * 2**20
+"""Unfinished requests of all connections together; beyond it, whoever has taken longest over one is hung up on."""
+
+FRAME_WAIT_S = 30.0
+"""How long a request that is read here may take to arrive."""
+
+SILENCE_S = 30.0
+"""How long a new connection may say nothing."""
+
+STUCK_WAIT_S = 60.0
+"""How long a client may not take its answers."""
+
+FILES_FOR_OURSELVES = 100
+FILES_A_CONNECTION = 2
+
+_KEEP_ALIVE = {
+    socket.TCP_KEEPIDLE: 30,
+    socket.TCP_KEEPINTVL: 10,
+    socket.TCP_KEEPCNT: 3,
+    socket.TCP_USER_TIMEOUT: 60_000,
+}
+"""A peer that is gone without a word is found out within a minute."""
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Have the system find out when the peer is gone, and send small answers at once."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, value in _KEEP_ALIVE.items():
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def connections_max(wanted: int) -> int:
+    """Ask the system for as many files as it grants; return how many connections it will be, `wanted` at most."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return max(1, min(wanted, (hard - FILES_FOR_OURSELVES) // FILES_A_CONNECTION))

@@ -1,0 +1,267 @@
+"""Messages of Kafka's protocol, read from frames and written to them.
+
+What a message holds is kafka-python's knowledge: its schemas say which fields a version has, and its classes are the
+messages. Responses are written by it too. Requests are read here, by those schemas, because they come from anybody:
+kafka-python takes a text that ends early for a shorter one and null for everything, follows a varint as far as it goes,
+copies the rest of the frame for each unknown tag, and reads a million empty elements one by one. Reading here fails at
+the first byte that is wrong, and takes a time that is bounded whatever a frame says: it looks at each byte once, and at
+`ELEMENTS_MAX` elements at most.
+
+Source: Kafka's protocol guide (request header versions 1 and 2, response header versions 0 and 1), KIP-482.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from struct import Struct, error
+from typing import Any, NamedTuple, cast
+
+from kafka.protocol.api_message import ApiMessage
+
+from coordinator.limits import PARTITIONS_PER_REQUEST_MAX
+
+ELEMENTS_MAX = 2 * PARTITIONS_PER_REQUEST_MAX
+"""Elements of all arrays of one message, and its unknown tags: as many partitions as may be, each in its own topic."""
+
+VARINT_BYTES_MAX = 5
+
+TOO_SHORT = "it ends too early"
+
+API_VERSIONS = 18
+"""Its response has the oldest header in every version: clients read it before they know what we speak."""
+
+INT16, INT32 = Struct(">h"), Struct(">i")
+
+CLIENT_ID_AT = 2 * INT16.size + INT32.size
+"""Where a request's header has its client id, and after that at most tags."""
+
+_RESPONSE_HEADER, _FLEXIBLE_RESPONSE_HEADER = Struct(">ii"), Struct(">iix")
+
+
+class Malformed(ValueError):
+    """A frame that is no message of its kind; the sentence says why."""
+
+
+class Header(NamedTuple):
+    """What stands before every request."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def read_header(frame: bytes) -> Header:
+    """Read the header of a request.
+
+    Args:
+        frame: A whole frame without its length.
+
+    Raises:
+        Malformed: it ends within the header, or the client id is not UTF-8.
+    """
+    reading = Reading(frame)
+    return Header(reading.fixed(INT16), reading.fixed(INT16), reading.fixed(INT32), reading.text())
+
+
+def decode(kind: Any, frame: bytes, header: Header) -> Any:
+    """Read the message of a request. What stands behind it is not looked at; Kafka does not either.
+
+    Args:
+        kind: Its class (`HeartbeatRequest`).
+        frame: A whole frame without its length.
+        header: That of this frame.
+
+    Raises:
+        Malformed: there is no such version, the frame ends early, has null where there must be something, a text that
+            is not UTF-8, or more elements than anybody needs.
+    """
+    try:
+        read = _message(kind, header.version)
+        reading = Reading(frame, CLIENT_ID_AT)
+        reading.text()
+        if kind.flexible_version_q(header.version):
+            reading.skip_tags()
+        return read(reading)
+    except Malformed as malformed:
+        raise Malformed(f"{kind.name}, version {header.version}, cannot be read: {malformed}") from None
+
+
+def encode(response: ApiMessage, header: Header) -> bytes:
+    """Write a response with its length and its header, ready to be sent.
+
+    Args:
+        response: Made in the version of the request (`HeartbeatResponse(version=4, ...)`).
+        header: The request's.
+    """
+    body = cast(bytes, response.encode())
+    is_flexible = response.flexible_version_q(response.version) and response.API_KEY != API_VERSIONS
+    head = _FLEXIBLE_RESPONSE_HEADER if is_flexible else _RESPONSE_HEADER
+    return head.pack(head.size - INT32.size + len(body), header.correlation_id) + body
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+class Reading:
+    """A frame, read front to back: each method reads what comes next, and raises `Malformed` where that is not there.
+
+    Args:
+        position: Where to begin.
+    """
+
+    __slots__ = ("_frame", "_left", "_position")
+
+    def __init__(self, frame: bytes, position: int = 0) -> None:
+        self._frame, self._position, self._left = frame, position, ELEMENTS_MAX
+
+    def fixed(self, form: Struct) -> Any:
+        """Read a value of fixed size."""
+        try:
+            (value,) = form.unpack_from(self._frame, self._position)
+        except error:
+            raise Malformed(TOO_SHORT) from None
+        self._position += form.size
+        return value
+
+    def varint(self) -> int:
+        """Read an unsigned number of up to five bytes."""
+        position = self._position
+        piece = self._frame[position : position + VARINT_BYTES_MAX]
+        value = shift = 0
+        for byte in piece:
+            position += 1
+            if byte < 0x80:
+                self._position = position
+                return value | byte << shift
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        raise Malformed(TOO_SHORT if len(piece) < VARINT_BYTES_MAX else "a number in it does not end")
+
+    def text(self) -> str | None:
+        """Read a string; null is None."""
+        return self._text(self.fixed(INT16))
+
+    def compact_text(self) -> str | None:
+        """Read a string as flexible versions write it."""
+        return self._text(self.varint() - 1)
+
+    def data(self) -> bytes | None:
+        """Read bytes; null is None."""
+        return self._data(self.fixed(INT32))
+
+    def compact_data(self) -> bytes | None:
+        """Read bytes as flexible versions write them."""
+        return self._data(self.varint() - 1)
+
+    def elements(self) -> range | None:
+        """Read how many elements an array has; None for null."""
+        return self._elements(self.fixed(INT32))
+
+    def compact_elements(self) -> range | None:
+        """Read how many elements an array of a flexible version has."""
+        return self._elements(self.varint() - 1)
+
+    def skip_tags(self) -> None:
+        """Read over the tagged fields at the end of a structure: none of those that we read has one that we know."""
+        if tags := self.varint():
+            for _ in self._elements(tags) or ():
+                self.varint()
+                self._data(self.varint())
+
+    def _data(self, length: int) -> bytes | None:
+        if length < 0:
+            return None
+        start, end = self._position, self._position + length
+        if end > len(self._frame):
+            raise Malformed(TOO_SHORT)
+        self._position = end
+        return self._frame[start:end]
+
+    def _text(self, length: int) -> str | None:
+        data = self._data(length)
+        try:
+            return None if data is None else data.decode()
+        except UnicodeDecodeError:
+            raise Malformed("a text in it is not UTF-8") from None
+
+    def _elements(self, count: int) -> range | None:
+        if count < 0:
+            return None
+        self._left -= count
+        if self._left < 0:
+            raise Malformed(f"it has more than {ELEMENTS_MAX} elements")
+        return range(count)
+
+
+# -- reading by a schema -----------------------------------------------------------------------------------------------
+
+Reader = Callable[[Reading], Any]
+
+NUMBERS = {
+    "bool": Struct("?"),
+    "int8": Struct(">b"),
+    "int16": INT16,
+    "int32": INT32,
+    "int64": Struct(">q"),
+}
+
+READERS: dict[str, tuple[Reader, Reader]] = {
+    # a field of this type ... is read so ...     in flexible versions so
+    "string":                   (Reading.text,     Reading.compact_text),
+    "bytes":                    (Reading.data,     Reading.compact_data),
+    "array":                    (Reading.elements, Reading.compact_elements),
+}  # fmt: skip
+
+
+@cache
+def _message(kind: Any, version: int) -> Reader:
+    if not 0 <= version <= kind.max_version:
+        raise Malformed("there is no such version")
+    return _structure(kind, kind._struct, version, kind.flexible_version_q(version))
+
+
+def _structure(kind: type, schema: Any, version: int, is_flexible: bool) -> Reader:
+    fields = [(field.name, _field(field, version, is_flexible)) for field in schema.untagged_fields(version)]
+
+    def read(reading: Reading) -> Any:
+        message: Any = object.__new__(kind)  # as kafka-python makes what it reads: without its slow constructor
+        message.tags = message.unknown_tags = None
+        message._version = version
+        for name, field in fields:
+            setattr(message, name, field(reading))
+        if is_flexible:
+            reading.skip_tags()
+        return message
+
+    return read
+
+
+def _field(field: Any, version: int, is_flexible: bool) -> Reader:
+    if form := NUMBERS.get(field.type_str):
+        return lambda reading: reading.fixed(form)
+    read = READERS["array" if field.is_array() else field.type_str][is_flexible]
+    if not field.nullable_for_version_q(version):
+        read = _something(read)
+    if not field.is_array():
+        return read
+    if field.is_struct_array():
+        return _array(read, _structure(field.data_class, field, version, is_flexible))
+    return _array(read, _field(field.array_of, version, is_flexible))
+
+
+def _something(read: Reader) -> Reader:
+    def read_something(reading: Reading) -> Any:
+        value = read(reading)
+        if value is None:
+            raise Malformed("it has null where something must be")
+        return value
+
+    return read_something
+
+
+def _array(elements: Reader, element: Reader) -> Reader:
+    def read(reading: Reading) -> list[Any] | None:
+        count = elements(reading)
+        return None if count is None else [element(reading) for _ in count]
+
+    return read

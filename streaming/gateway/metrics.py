@@ -1,0 +1,49 @@
+"""What a gateway counts, in Prometheus's terms. Labels are bounded: the names of APIs, never groups or clients."""
+
+import time
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Metrics:
+    """The counters of one gateway, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.connections = Gauge(
+            "groupcoord_gateway_connections", "Connections of clients that are open.", registry=self.registry
+        )
+        self.accepted = Counter(
+            "groupcoord_gateway_connections_accepted", "Connections of clients ever opened.", registry=self.registry
+        )
+        self.refused = Counter(
+            "groupcoord_gateway_connections_refused",
+            "Connections ended because the client broke the protocol or went beyond a bound.",
+            registry=self.registry,
+        )
+        self._requests = Counter(
+            "groupcoord_gateway_requests", "Requests of clients, by API.", ["api"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "groupcoord_gateway_request_seconds",
+            "From a request's last byte to its answer, by API. Joins and syncs wait for the other members.",
+            ["api"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._request_of: dict[str, Counter] = {}
+        self._seconds_of: dict[str, Histogram] = {}
+
+    def asked(self, api: str) -> None:
+        """Count a request."""
+        if (counter := self._request_of.get(api)) is None:
+            counter = self._request_of[api] = self._requests.labels(api)
+        counter.inc()
+
+    def answered(self, api: str, since_s: float) -> None:
+        """Count an answer to what was asked at that moment of the monotonic clock."""
+        if (histogram := self._seconds_of.get(api)) is None:
+            histogram = self._seconds_of[api] = self._seconds.labels(api)
+        histogram.observe(time.monotonic() - since_s)

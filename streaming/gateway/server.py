@@ -1,0 +1,259 @@
+"""The gateway itself: its ports, what connections share, and the sweep that ends those which are there for nobody."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+from prometheus_client import start_http_server
+
+from coordinator.requests import Heartbeat
+from streaming.errors import PortTaken, UserError
+from streaming.gateway.asking import Asking
+from streaming.gateway.cluster import Address, Cluster
+from streaming.gateway.connection import Connection
+from streaming.gateway.frames import LENGTH_BYTES
+from streaming.gateway.limits import (
+    FRAME_WAIT_S,
+    SILENCE_S,
+    STUCK_WAIT_S,
+    UNFINISHED_BYTES_MAX,
+    connections_max,
+)
+from streaming.gateway.metrics import Metrics
+from streaming.gateway.upstream import Upstream
+from streaming.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SWEEP_S = 1.0
+CONNECT_WAIT_S = 10.0
+START_WAIT_S = 60.0
+STOP_WAIT_S = 10.0
+BACKLOG = 1_024
+
+OFFER_AGE_S = 60.0
+"""How long a broker is taken to offer the same versions: it may be upgraded."""
+
+FRESH_S = 10.0
+"""A coordinator that has answered as lately as this is taken to be there."""
+
+PORT_MAX = 65_535
+
+
+class Gateway:
+    """A gateway that runs in a thread of its own, from `start` to `stop`.
+
+    Args:
+        settings: Of the coordinator; `gateway_*` say where to listen and how much to bear.
+        report: Told in plain sentences what happens.
+    """
+
+    def __init__(self, settings: Settings, report: Callable[[str], None] = lambda _: None) -> None:
+        self.settings, self._report = settings, report
+        self.metrics = Metrics()
+        self.mechanisms = settings.client_mechanisms
+        self.asking: Asking
+        self.cluster: Cluster
+        self._connections: set[Connection] = set()
+        self._silent: dict[Connection, None] = {}
+        self._connections_max = connections_max(settings.gateway_connections_max)
+        self._servers: list[asyncio.Server] = []
+        self._broker_context = settings.broker_context()
+        self._offers: dict[int | None, tuple[float, Any]] = {}
+        self._is_probing = False
+        self._unfinished_bytes = 0
+        self._bootstrap: Address
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gateway", daemon=True)
+
+    # -- for whoever runs it -------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address that clients are to be given."""
+        return str(self._bootstrap)
+
+    def start(self) -> Self:
+        """Listen, and return when clients may come.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+            NoCoordinator: the coordinator's topics are not there.
+            PortTaken: another program listens on one of the ports.
+            PlaintextRefused: others could listen, and nobody has asked for plain text.
+        """
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(START_WAIT_S)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Hang up on everybody. Members stay what they are: their sessions are the coordinator's business."""
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(STOP_WAIT_S)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(STOP_WAIT_S)
+            self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- its life ------------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        settings = self.settings
+        self._listener_context = settings.listener_context(settings.gateway_host)
+        self.asking = await asyncio.to_thread(Asking, settings, self._loop)
+        self.cluster = Cluster(self.asking.list_topics, self._listen_for)
+        self._bootstrap = await self._listen(settings.gateway_port, None)
+        await self.cluster.refresh()
+        self._sweeper = self._loop.create_task(self._sweep())
+        if settings.gateway_metrics_port is not None:
+            self._metrics_server, _ = start_http_server(
+                settings.gateway_metrics_port, settings.gateway_host, self.metrics.registry
+            )
+        self._report(
+            f"The gateway listens on {self.bootstrap_servers}: give that to Kafka clients as bootstrap.servers."
+        )
+
+    async def _stop(self) -> None:
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.close()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        if hasattr(self, "asking"):
+            await asyncio.to_thread(self.asking.close)
+
+    async def _listen_for(self, node_id: int) -> Address | None:
+        """Open the port that stands for a broker; None where that cannot be."""
+        first = self.settings.gateway_port
+        port = first + 1 + node_id if first else 0
+        try:
+            return await self._listen(port, node_id)
+        except UserError as error:
+            log.error("broker %s cannot be reached through the gateway: %s", node_id, error)
+            return None
+
+    async def _listen(self, port: int, node_id: int | None) -> Address:
+        host = self.settings.gateway_host
+        try:
+            if port > PORT_MAX:
+                raise OverflowError
+            server = await self._loop.create_server(
+                lambda: Connection(self, node_id), host, port, backlog=BACKLOG, ssl=self._listener_context
+            )
+        except OSError as error:
+            raise PortTaken(f"The gateway cannot listen on {host}:{port} ({error.strerror}).") from error
+        except OverflowError:
+            raise PortTaken(f"Broker {node_id} would need port {port}: choose a lower gateway_port.") from None
+        self._servers.append(server)
+        return Address(self.settings.gateway_advertised_host or host, server.sockets[0].getsockname()[1])
+
+    # -- what connections ask ------------------------------------------------------------------------------------------
+
+    async def offer_of(self, node_id: int | None) -> Any | None:
+        asked_s, offer = self._offers.get(node_id, (float("-inf"), None))
+        if time.monotonic() - asked_s < OFFER_AGE_S:
+            return offer
+        try:
+            offer = await asyncio.wait_for(self._ask_versions(node_id), CONNECT_WAIT_S)
+        except (OSError, ValueError, asyncio.IncompleteReadError) as error:
+            log.warning("broker %s does not say what it offers: %s", node_id, error)
+            return offer
+        self._offers[node_id] = time.monotonic(), offer
+        return offer
+
+    async def _ask_versions(self, node_id: int | None) -> Any:
+        host, port = self._real(node_id)
+        reader, writer = await asyncio.open_connection(host, port, ssl=self._broker_context)
+        with contextlib.closing(writer):
+            request = ApiVersionsRequest(
+                version=3, client_software_name="coordinator-gateway", client_software_version="1"
+            )
+            request.with_header(correlation_id=0, client_id="coordinator-gateway")
+            writer.write(request.encode(header=True, framed=True))
+            size = int.from_bytes(await reader.readexactly(LENGTH_BYTES))
+            return ApiVersionsResponse.decode(await reader.readexactly(size), version=3, header=True)
+
+    def _real(self, node_id: int | None) -> Address:
+        if (address := self.cluster.real(node_id)) is None:
+            raise ConnectionRefusedError("no broker is known")
+        return address
+
+    async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:
+        host, port = self._real(node_id)
+        connecting = self._loop.create_connection(lambda: upstream, host, port, ssl=self._broker_context)
+        await asyncio.wait_for(connecting, CONNECT_WAIT_S)
+
+    async def is_served(self) -> bool:
+        if self.asking.silence_s() < FRESH_S:
+            return True
+        if not self._is_probing:
+            self._is_probing = True
+            who = {"request_id": self.asking.request_id(), "reply_to": self.asking.inbox()}
+            self.asking.send(Heartbeat(**who, group_id="", generation_id=-1, member_id=""), self._probed)
+        return await self.asking.heard(self.settings.gateway_hold_ms / 1_000)
+
+    def _probed(self, _: object) -> None:
+        self._is_probing = False
+
+    # -- who is there --------------------------------------------------------------------------------------------------
+
+    def opened(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        self._silent[connection] = None
+        self.metrics.accepted.inc()
+        self.metrics.connections.set(len(self._connections))
+        if len(self._connections) > self._connections_max:
+            next(iter(self._silent)).refuse(  # the one that has been silent longest, at worst the newcomer itself
+                f"there are {self._connections_max} connections"
+            )
+
+    def said_something(self, connection: Connection) -> None:
+        self._silent.pop(connection, None)
+
+    def closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._silent.pop(connection, None)
+        self.metrics.connections.set(len(self._connections))
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now_s = time.monotonic()
+            for connection in list(self._connections):
+                if why := self._overdue(connection, now_s):
+                    connection.refuse(why)
+
+    def _overdue(self, connection: Connection, now_s: float) -> str | None:
+        if connection.is_silent and now_s - connection.active_s > SILENCE_S:
+            return f"it said nothing for {SILENCE_S:.0f} s"
+        if connection.frame_since_s is not None and now_s - connection.frame_since_s > FRAME_WAIT_S:
+            return f"a request took longer than {FRAME_WAIT_S:.0f} s to arrive"
+        if connection.stuck_since_s is not None and now_s - connection.stuck_since_s > STUCK_WAIT_S:
+            return f"it did not take its answers for {STUCK_WAIT_S:.0f} s"
+        if connection.is_idle and now_s - connection.active_s > self.settings.gateway_connections_max_idle_ms / 1_000:
+            return "it was idle for long"
+        return None
+
+    def holds(self, more_bytes: int) -> None:
+        self._unfinished_bytes += more_bytes
+        if more_bytes > 0 and self._unfinished_bytes > UNFINISHED_BYTES_MAX:
+            slowest = min(self._connections, key=lambda each: each.frame_since_s or float("inf"))
+            slowest.refuse("too much is unfinished, and its request longest")

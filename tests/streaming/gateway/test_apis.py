@@ -1,0 +1,95 @@
+"""What clients are offered: what is served here, what brokers offer as well, and nothing that leads them past us."""
+
+import pytest
+from kafka.protocol.metadata import ApiVersionsResponse
+
+from streaming.gateway.apis import API_VERSIONS, APIS, Handling, offered
+from streaming.gateway.exchanges import EXCHANGES
+
+PAST_US = {
+    *(68, 69),  # ConsumerGroupHeartbeat, ConsumerGroupDescribe (KIP-848)
+    *(71, 72),  # GetTelemetrySubscriptions, PushTelemetry
+    *range(76, 80),  # share groups (KIP-932)
+    *range(83, 93),  # their state and offsets; streams groups (KIP-1071)
+    *(25, 28),  # AddOffsetsToTxn, TxnOffsetCommit
+}
+
+
+def brokers(**features: tuple[int, int]) -> ApiVersionsResponse:
+    """What a broker says that offers everything in any version."""
+    own, feature = ApiVersionsResponse.ApiVersion, ApiVersionsResponse.SupportedFeatureKey
+    level = ApiVersionsResponse.FinalizedFeatureKey
+    return ApiVersionsResponse(
+        version=4,
+        api_keys=[own(api_key=key, min_version=0, max_version=99) for key in range(120)],
+        supported_features=[feature(name=n, min_version=a, max_version=b) for n, (a, b) in features.items()],
+        finalized_features_epoch=7,
+        finalized_features=[level(name=n, min_version_level=a, max_version_level=b) for n, (a, b) in features.items()],
+    )
+
+
+def ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+
+
+def test_nothing_is_offered_that_leads_past_us():
+    assert not PAST_US & ranges(offered(brokers(), 4)).keys()
+
+
+def test_versions_end_before_answers_name_addresses():
+    """KIP-951 and KIP-853: node endpoints in what is passed on unread."""
+    found = ranges(offered(brokers(), 4))
+    assert (found[0], found[1], found[55]) == ((0, 9), (4, 15), (0, 1))
+
+
+def test_what_brokers_do_not_have_is_not_offered():
+    theirs = brokers()
+    theirs.api_keys = [each for each in theirs.api_keys if each.api_key != 60]
+    theirs.api_keys[1].max_version = 11
+    found = ranges(offered(theirs, 4))
+    assert 60 not in found
+    assert found[1] == (4, 11)
+
+
+def test_without_a_broker_groups_are_offered_all_the_same():
+    found = ranges(offered(None, 3))
+    served = {key for key, api in APIS.items() if api.handling is Handling.SERVED}
+    assert found.keys() == served | {10, API_VERSIONS}
+
+
+def test_an_unknown_version_is_answered_with_those_that_there_are():
+    """As Kafka does (KIP-35): in the shape of version 0, with 35, telling of itself alone."""
+    response = offered(brokers(), 9)
+    assert (response.version, response.error_code, ranges(response)) == (0, 35, {API_VERSIONS: (0, 4)})
+
+
+def test_features_that_want_what_is_not_offered_are_not_told():
+    """Transactions of version 2 want Produce 12; group protocols of the brokers' own are not ours."""
+    theirs = brokers(**{"transaction.version": (0, 2), "group.version": (0, 1), "metadata.version": (7, 30)})
+    response = ApiVersionsResponse.decode(offered(theirs, 4).encode(), version=4)
+    assert [(f.name, f.max_version) for f in response.supported_features] == [
+        ("transaction.version", 1),
+        ("metadata.version", 30),
+    ]
+    assert [(f.name, f.max_version_level) for f in response.finalized_features] == [
+        ("transaction.version", 1),
+        ("metadata.version", 30),
+    ]
+    assert response.finalized_features_epoch == 7
+
+
+def test_older_clients_are_not_told_of_features_that_begin_with_0():
+    response = offered(brokers(**{"transaction.version": (0, 2), "metadata.version": (7, 30)}), 3)
+    assert [f.name for f in response.supported_features] == ["metadata.version"]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_can_be_written(version: int):
+    response = offered(brokers(**{"metadata.version": (7, 30)}), version)
+    again = ApiVersionsResponse.decode(response.encode(), version=version)
+    assert ranges(again) == ranges(response)
+
+
+def test_all_that_is_served_has_an_exchange():
+    served = {key for key, api in APIS.items() if api.handling in (Handling.SERVED, Handling.REFUSED)}
+    assert served == EXCHANGES.keys()

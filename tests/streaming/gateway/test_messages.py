@@ -1,0 +1,223 @@
+"""Frames from anybody: what a client writes is read as it was meant, and nothing else is read at all."""
+
+from contextlib import suppress
+from struct import pack
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.protocol.admin.groups import DescribeGroupsRequest
+from kafka.protocol.consumer.group import HeartbeatResponse, JoinGroupRequest, LeaveGroupRequest, OffsetFetchRequest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+
+from streaming.gateway.messages import ELEMENTS_MAX, Header, Malformed, decode, read_header
+from tests.streaming.gateway.wiring import (
+    CLIENT_ID,
+    CORRELATION_ID,
+    KINDS,
+    decoded,
+    frame_of,
+    heard,
+    message_of,
+    named,
+    sample,
+)
+
+every_kind = pytest.mark.parametrize(("kind", "version"), KINDS, ids=named)
+
+drawn_alike = settings(max_examples=300, derandomize=True, deadline=None)
+
+LEAVES = {
+    "string": st.text(),
+    "bytes": st.binary(),
+    "bool": st.booleans(),
+    "int8": st.integers(-(2**7), 2**7 - 1),
+    "int16": st.integers(-(2**15), 2**15 - 1),
+    "int32": st.integers(-(2**31), 2**31 - 1),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+}
+
+
+@st.composite
+def any_message(draw: Any) -> tuple[Any, int]:
+    """Draw a message of any kind and version, with null wherever there may be null."""
+    kind, version = draw(st.sampled_from(KINDS))
+
+    def or_null(field: Any, values: st.SearchStrategy[Any]) -> Any:
+        return draw(st.none() | values if field.nullable_for_version_q(version) else values)
+
+    message = message_of(
+        kind,
+        version,
+        leaf=lambda field: or_null(field, LEAVES[field.type_str]),
+        length=lambda field: or_null(field, st.integers(0, 3)),
+    )
+    return message, version
+
+
+def flexible(kind: Any, version: int, body: bytes) -> tuple[Any, bytes, Header]:
+    """Put a body of one's own behind the header of a flexible version."""
+    frame = pack(">hhih", kind.API_KEY, version, CORRELATION_ID, -1) + b"\0" + body
+    return kind, frame, read_header(frame)
+
+
+# -- what clients write ------------------------------------------------------------------------------------------------
+
+
+@drawn_alike
+@given(any_message())
+def test_reads_what_kafka_python_writes(drawn: tuple[Any, int]):
+    message, version = drawn
+    frame = frame_of(message, version)
+    header = read_header(frame)
+    assert header == (message.API_KEY, version, CORRELATION_ID, CLIENT_ID)
+    assert decode(type(message), frame, header) == type(message).decode(frame, version=version, header=True)
+
+
+def test_a_client_need_not_say_its_name():
+    header = Header(12, 4, CORRELATION_ID, None)
+    assert read_header(pack(">hhih", *header[:3], -1)) == header
+
+
+def test_tags_that_nobody_knows_are_skipped():
+    """KIP-482: a newer client may say more than we know of."""
+    tags = b"\x02" + b"\x05\x03abc" + b"\x81\x01\x00"
+    frame = pack(">hhih", DescribeGroupsRequest.API_KEY, 5, CORRELATION_ID, 0) + tags + b"\x02\x02g\x01" + tags
+    message = decode(DescribeGroupsRequest, frame, read_header(frame))
+    assert (message.groups, message.include_authorized_operations) == (["g"], True)
+
+
+def test_what_stands_behind_a_message_is_not_looked_at():
+    message = sample(LeaveGroupRequest, 5)
+    frame = frame_of(message, 5)
+    assert decode(LeaveGroupRequest, frame + b"more", read_header(frame)) == decoded(message, 5)
+
+
+# -- what is no message ------------------------------------------------------------------------------------------------
+
+
+@every_kind
+def test_no_message_ends_early(kind: Any, version: int):
+    frame = frame_of(sample(kind, version), version)
+    header = read_header(frame)
+    for end in range(len(frame)):
+        with pytest.raises(Malformed, match="ends too early"):
+            decode(kind, frame[:end], header)
+
+
+@pytest.mark.parametrize("end", range(8 + 2 + len(CLIENT_ID)))
+def test_no_header_ends_early(end: int):
+    with pytest.raises(Malformed, match="ends too early"):
+        read_header(frame_of(sample(LeaveGroupRequest, 0), 0)[:end])
+
+
+@every_kind
+def test_null_is_only_where_it_may_be(kind: Any, version: int):
+    """kafka-python reads null everywhere, and would have our requests hold what their types do not allow."""
+    can_be_null = ("string", "bytes")
+    fields = [f for f in kind._struct.untagged_fields(version) if f.is_array() or f.type_str in can_be_null]
+    for field in fields:
+        message = sample(kind, version)
+        setattr(message, field.name, None)
+        if field.nullable_for_version_q(version):
+            assert getattr(decoded(message, version), field.name) is None
+        else:
+            with pytest.raises(Malformed, match="null"):
+                decoded(message, version)
+
+
+def test_null_is_no_element():
+    with pytest.raises(Malformed, match="null"):
+        decoded(DescribeGroupsRequest(groups=["g", None]), 3)
+
+
+def test_text_is_utf_8():
+    message = JoinGroupRequest(version=9, group_id="\0\0", protocols=[])
+    frame = frame_of(message, 9).replace(b"\x03\0\0", b"\x03\xc3\x28")
+    with pytest.raises(Malformed, match="JoinGroupRequest, version 9, cannot be read: a text in it is not UTF-8"):
+        decode(JoinGroupRequest, frame, read_header(frame))
+
+
+@pytest.mark.parametrize("version", [-1, 10, 2**15 - 1])
+def test_a_version_that_is_not_there(version: int):
+    with pytest.raises(Malformed, match="no such version"):
+        decode(JoinGroupRequest, bytes(99), Header(11, version, 0, None))
+
+
+@drawn_alike
+@given(st.sampled_from(KINDS), st.binary(max_size=200))
+def test_garbage_is_read_or_malformed(kind_and_version: tuple[Any, int], garbage: bytes):
+    kind, version = kind_and_version
+    with suppress(Malformed):
+        read_header(garbage)
+    with suppress(Malformed):
+        decode(kind, garbage, Header(kind.API_KEY, version, 0, None))
+
+
+@drawn_alike
+@given(any_message(), st.data())
+def test_a_damaged_message_is_read_or_malformed(drawn: tuple[Any, int], data: st.DataObject):
+    message, version = drawn
+    frame = bytearray(frame_of(message, version))
+    header = read_header(bytes(frame))
+    frame[data.draw(st.integers(8, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(Malformed):
+        decode(type(message), bytes(frame), header)
+
+
+# -- what is meant to take long ----------------------------------------------------------------------------------------
+
+LARGE = 2**20
+
+HOSTILE = {
+    "a number without an end": (DescribeGroupsRequest, 5, b"\xff" * LARGE, "does not end"),
+    "a text without an end": (JoinGroupRequest, 9, b"\xff" * LARGE, "does not end"),
+    "more elements than bytes": (DescribeGroupsRequest, 5, b"\xff\xff\xff\xff\x07", "elements"),
+    "empty elements": (DescribeGroupsRequest, 5, b"\x81\x80\x40" + b"\x01" * LARGE, "elements"),
+    "topics of many empty partitions": (
+        OffsetFetchRequest,
+        6,
+        b"\x02g" + b"\x65" + 100 * (b"\x02t" + b"\xe9\x07" + bytes(4 * 1_000) + b"\0"),
+        "elements",
+    ),
+    "tags": (DescribeGroupsRequest, 5, b"\x01\0" + b"\x80\x80\x20" + b"\x05\0" * LARGE, "elements"),
+    "tags of each element": (
+        LeaveGroupRequest,
+        5,
+        b"\x02g\x83\x01" + 130 * (b"\x01\0\0" + b"\xe8\x07" + b"\x05\0" * 1_000),
+        "elements",
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "version", "body", "why"), HOSTILE.values(), ids=HOSTILE)
+def test_no_frame_is_read_for_long(kind: Any, version: int, body: bytes, why: str):
+    """kafka-python takes more than half a minute for each of the first two, and most of a second for others."""
+    with pytest.raises(Malformed, match=why):
+        decode(*flexible(kind, version, body))
+
+
+def test_the_largest_message_is_read():
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic
+    topics = [topic(name=f"t{number}", partition_indexes=[number]) for number in range(ELEMENTS_MAX // 2)]
+    assert decoded(OffsetFetchRequest(group_id="g", topics=topics), 7).topics[-1].name == "t9999"
+
+
+# -- what we write -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_clients_read_what_we_write(version: int):
+    said = heard(HeartbeatResponse(version=version, error_code=27), Header(12, version, CORRELATION_ID, None))
+    assert said == HeartbeatResponse(version=version, error_code=27)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_clients_read_our_versions_before_they_know_them(version: int):
+    """The header of an ApiVersions response has no tags, in no version."""
+    served = [ApiVersionsResponse.ApiVersion(api_key=12, min_version=0, max_version=4)]
+    said = heard(ApiVersionsResponse(version=version, api_keys=served), Header(18, version, CORRELATION_ID, None))
+    assert said.api_keys == served
+    asked = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    assert decoded(asked, version).version == version

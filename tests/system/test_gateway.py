@@ -1,0 +1,361 @@
+"""The gateway as a client sees it that counts bytes: order, addresses, refusals, and what holds when parts are away."""
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.protocol.admin import (
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import AddOffsetsToTxnRequest, InitProducerIdRequest, ProduceRequest
+from kafka.record.memory_records import MemoryRecordsBuilder
+
+from streaming.embedded import Broker
+from streaming.gateway import Gateway
+from streaming.gateway.apis import APIS
+from tests.system.conftest import Service
+from tests.system.waiting import wait_until
+from tests.system.wire import Wire, connect
+
+TOPIC = "through-the-gateway"
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> str:
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({TOPIC: {"num_partitions": 2}}, wait_for_metadata=True)
+    return TOPIC
+
+
+@pytest.fixture
+def wire(gateway: Gateway) -> Iterator[Wire]:
+    with connect(gateway.bootstrap_servers) as wire:
+        yield wire
+
+
+@pytest.fixture
+def group_id(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name)[:200]
+
+
+def join(
+    group_id: str,
+    member_id: str = "",
+    version: int = 9,
+    session_timeout_ms: int = 30_000,
+    metadata: bytes = b"\0\1\0\0\0\0\0\0\0\0",
+) -> Any:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)
+    return JoinGroupRequest(
+        version=version,
+        group_id=group_id,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=30_000,
+        member_id=member_id,
+        group_instance_id=None,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+def heartbeat(group_id: str, member_id: str, generation_id: int = 1) -> Any:
+    return HeartbeatRequest(version=4, group_id=group_id, generation_id=generation_id, member_id=member_id)
+
+
+def sync(group_id: str, member_id: str) -> Any:
+    part = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"mine")
+    return SyncGroupRequest(
+        version=5,
+        group_id=group_id,
+        generation_id=1,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[part],
+    )
+
+
+def become_member(wire: Wire, group_id: str, **options: Any) -> str:
+    """Join a group that has no members and sync; return the member id."""
+    member_id = wire.call(join(group_id, **options)).member_id
+    assert wire.call(join(group_id, member_id, **options)).error_code == 0
+    assert wire.call(sync(group_id, member_id)).assignment == b"mine"
+    return str(member_id)
+
+
+def records(*values: bytes) -> bytes:
+    builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=2**20)
+    for value in values:
+        builder.append(timestamp=None, key=None, value=value)
+    builder.close()
+    return bytes(builder.buffer())
+
+
+def produce(acks: int, *values: bytes) -> Any:
+    topic = ProduceRequest.TopicProduceData
+    data = topic.PartitionProduceData(index=0, records=records(*values))
+    return ProduceRequest(version=9, acks=acks, timeout_ms=5_000, topic_data=[topic(name=TOPIC, partition_data=[data])])
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+def test_requests_behind_a_parked_join_are_served_and_answered_in_order(wire: Wire, group_id: str, topic: str):
+    """One request at a time would have the session end while a join is parked; answers must not overtake it."""
+    member_id = wire.call(join(group_id)).member_id
+    wire.send(join(group_id, member_id), heartbeat(group_id, "nobody"), MetadataRequest(version=9, topics=None))
+    wire.send(produce(1, b"x"), heartbeat(group_id, "nobody"))
+    joined, unknown, metadata, produced, again = (wire.read() for _ in range(5))
+    assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, member_id)
+    assert (unknown.error_code, again.error_code) == (25, 25)
+    assert topic in [t.name for t in metadata.topics]
+    assert produced.responses[0].partition_responses[0].error_code == 0
+
+
+def test_what_is_not_acknowledged_has_no_answer(wire: Wire, group_id: str, topic: str):
+    wire.send(produce(0, b"silent"), produce(0, b"silent"), produce(1, b"loud"), heartbeat(group_id, "nobody"))
+    assert wire.read().responses[0].partition_responses[0].base_offset >= 2
+    assert wire.read().error_code == 25
+
+
+def test_large_answers_pass_in_pieces_and_in_order(wire: Wire, group_id: str, topic: str):
+    """8 MB of records through a gateway that keeps none of them."""
+    value = bytes(range(256)) * 2_000
+    for _ in range(16):
+        assert wire.call(produce(1, value)).responses[0].partition_responses[0].error_code == 0
+    asked = FetchRequest.FetchTopic
+    partition = asked.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**24)
+    fetch = FetchRequest(
+        version=12,
+        max_wait_ms=100,
+        min_bytes=1,
+        max_bytes=2**26,
+        topics=[asked(topic=topic, partitions=[partition])],
+        forgotten_topics_data=[],
+    )
+    wire.send(fetch, heartbeat(group_id, "nobody"))
+    fetched = wire.read().responses[0].partitions[0]
+    assert bytes(fetched.records).count(value) >= 16
+    assert wire.read().error_code == 25
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_member_is_described_with_its_own_address(wire: Wire, group_id: str):
+    """S28: host name and client id of each member, as Kafka prints them."""
+    member_id = become_member(wire, group_id)
+    group = wire.call(DescribeGroupsRequest(version=6, groups=[group_id])).groups[0]
+    assert (group.group_state, group.protocol_data) == ("Stable", "range")
+    assert [(m.member_id, m.client_id, m.client_host) for m in group.members] == [(member_id, "wire", "/127.0.0.1")]
+    assert member_id.startswith("wire-")
+
+
+def test_two_clients_of_one_gateway_are_two(gateway: Gateway, wire: Wire, group_id: str):
+    """Each connection has an inbox: a second process of a static member fences the first one, with 82."""
+    for_static = {"version": 9}
+    first = join(group_id, **for_static)
+    first.group_instance_id = "i"
+    assert wire.call(first).error_code == 0
+    with connect(gateway.bootstrap_servers) as other:
+        second = join(group_id, **for_static)
+        second.group_instance_id = "i"
+        other.send(second)
+        old_id = wire.call(DescribeGroupsRequest(version=5, groups=[group_id])).groups[0].members[0].member_id
+        taken = other.read().member_id
+        beat = heartbeat(group_id, old_id if old_id != taken else "long-gone")
+        beat.group_instance_id = "i"
+        assert wire.call(beat).error_code == 82
+
+
+def test_commits_are_checked_against_the_brokers_topics(wire: Wire, group_id: str, topic: str):
+    """An unknown topic, a partition too many, a negative one: 3 for each of them and nothing else."""
+    asked = OffsetCommitRequest.OffsetCommitRequestTopic
+    wanted = asked.OffsetCommitRequestPartition
+
+    def commit(**partitions: list[int]) -> list[tuple[str, int, int]]:
+        topics = [
+            asked(name=name, partitions=[wanted(partition_index=p, committed_offset=5) for p in numbers])
+            for name, numbers in partitions.items()
+        ]
+        said = wire.call(OffsetCommitRequest(version=8, group_id=group_id, topics=topics))
+        return [(t.name, p.partition_index, p.error_code) for t in said.topics for p in t.partitions]
+
+    assert commit(**{topic: [1, 2, -1], "nowhere": [0]}) == [
+        (topic, 1, 0),
+        (topic, 2, 3),
+        (topic, -1, 3),
+        ("nowhere", 0, 3),
+    ]
+    fetched = wire.call(OffsetFetchRequest(version=5, group_id=group_id, topics=None))
+    assert [(t.name, p.partition_index, p.committed_offset) for t in fetched.topics for p in t.partitions] == [
+        (topic, 1, 5)
+    ]
+
+
+def test_a_topic_made_just_now_can_be_committed_to(wire: Wire, broker: Broker, group_id: str):
+    """The gateway asks the brokers anew before it says that there is no such topic."""
+    asked = OffsetCommitRequest.OffsetCommitRequestTopic
+    part = asked.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    request = {"version": 8, "group_id": group_id, "topics": [asked(name="just-now", partitions=[part])]}
+    assert wire.call(OffsetCommitRequest(**request)).topics[0].partitions[0].error_code == 3
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({"just-now": {"num_partitions": 1}}, wait_for_metadata=True)
+    wait_until(lambda: wire.call(OffsetCommitRequest(**request)).topics[0].partitions[0].error_code == 0, 10)
+
+
+def test_listing_asks_every_shard_and_names_each_group_once(gateway: Gateway, wire: Wire, group_id: str):
+    """Whoever asks every broker hears of a group from one of them: the one that FindCoordinator names."""
+    become_member(wire, group_id)
+    assert group_id in [g.group_id for g in wire.call(ListGroupsRequest(version=5)).groups]
+    brokers = wire.call(MetadataRequest(version=9, topics=[])).brokers
+    heard = []
+    for each in brokers:
+        with connect(f"{each.host}:{each.port}") as own:
+            heard += [g.group_id for g in own.call(ListGroupsRequest(version=5)).groups]
+    assert heard.count(group_id) == 1
+
+
+def test_two_gateways_serve_one_group(gateway: Gateway, wire: Wire, group_id: str):
+    """And one that dies takes nothing with it but its sockets: the member goes on through the other."""
+    with Gateway(gateway.settings) as second, connect(second.bootstrap_servers) as other:
+        member_id = become_member(other, group_id)
+        assert wire.call(heartbeat(group_id, member_id)).error_code == 0
+    assert wire.call(heartbeat(group_id, member_id)).error_code == 0
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_coordinator_is_found_at_a_gateways_port(gateway: Gateway, wire: Wire, version: int):
+    """S16: a key, or from v4 on a list of them; in every version the answer is a port of the gateway's own."""
+    many = {"coordinator_keys": ["a", "b"]} if version >= 4 else {"key": "a"}
+    said = wire.call(FindCoordinatorRequest(version=version, key_type=0, **many))
+    found = said.coordinators if version >= 4 else [said]
+    assert [each.error_code for each in found] == [0] * len(found)
+    for each in found:
+        with connect(f"{each.host}:{each.port}") as own:
+            assert own.call(heartbeat("a", "nobody")).error_code == 25
+
+
+def test_offsets_of_transactions_are_refused_in_words(wire: Wire):
+    """Not offered, and whoever asks all the same is told what is wrong instead of hung up on."""
+    offered = {each.api_key for each in wire.call(ApiVersionsRequest(version=0)).api_keys}
+    assert not {25, 28} & offered
+    request = AddOffsetsToTxnRequest(version=3, transactional_id="t", producer_id=1, producer_epoch=0, group_id="g")
+    assert wire.call(request).error_code == 35
+
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+
+
+def speaks_of(value: Any, port: int) -> bool:
+    """Tell whether a decoded answer says a port, as a number or in a text."""
+    if isinstance(value, dict):
+        return any(speaks_of(each, port) for each in value.values())
+    if isinstance(value, list | tuple | set):
+        return any(speaks_of(each, port) for each in value)
+    return value == port or (isinstance(value, str) and f":{port}" in value)
+
+
+def naming_requests() -> Iterator[Any]:
+    """Everything that is offered and whose answer may name an address, in each version."""
+    broker_configs = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=4, resource_name="1", configuration_keys=None
+    )
+    for version in range(APIS[3].last + 1):
+        yield MetadataRequest(version=version, topics=None if version else [], allow_auto_topic_creation=False)
+    for version in range(APIS[60].last + 1):
+        yield DescribeClusterRequest(version=version)
+    for version in range(APIS[32].first, APIS[32].last + 1):
+        yield DescribeConfigsRequest(version=version, resources=[broker_configs], include_synonyms=True)
+    for version in range(1, APIS[10].last + 1):
+        for kind in (0, 1):
+            yield FindCoordinatorRequest(version=version, key="k", coordinator_keys=["k"], key_type=kind)
+    for version in range(APIS[22].last + 1):
+        yield InitProducerIdRequest(version=version, transactional_id=None, transaction_timeout_ms=1_000)
+
+
+def test_no_real_address_reaches_a_client(wire: Wire, broker: Broker):
+    """S16: a leaked address, and a member joins Kafka's own coordinator. Broker settings hold it in plain words."""
+    port = int(broker.bootstrap_servers.split(":")[1])
+    leaks = [message for message in naming_requests() if speaks_of(wire.call(message).to_dict(), port)]
+    assert leaks == []
+    with connect(broker.bootstrap_servers) as direct:
+        found = [type(message) for message in naming_requests() if speaks_of(direct.call(message).to_dict(), port)]
+        assert {MetadataRequest, DescribeClusterRequest, DescribeConfigsRequest, FindCoordinatorRequest} <= set(found)
+
+
+def test_apis_that_lead_past_the_gateway_are_neither_offered_nor_passed_on(gateway: Gateway, wire: Wire):
+    """KIP-848, KIP-932, KIP-1071: they would reach the brokers' own coordinators."""
+    assert not {68, 69, 71, 72, 76, 77, 78, 79, 88, 89} & {
+        each.api_key for each in wire.call(ApiVersionsRequest(version=3)).api_keys
+    }
+    for api_key, version in [(68, 0), (78, 1), (1, 16), (0, 10), (55, 2), (999, 0), (12, 9), (-1, -1)]:
+        with connect(gateway.bootstrap_servers) as other:
+            other.raw(struct.pack(">ihhih", 10, api_key, version, 1, -1))
+            assert other.is_hung_up()
+
+
+# -- when parts are away -----------------------------------------------------------------------------------------------
+
+
+def test_while_the_query_is_away_heartbeats_wait_and_nobody_is_expelled(run_service: Callable[..., Service]):
+    """FindCoordinator holds on and then says 15; requests lie in the log and are answered when the query is back."""
+    service = run_service("away-gateway")
+    service.await_ready()
+    with ExitStack() as opened:
+        impatient = service.settings.model_copy(update={"gateway_port": 0, "gateway_hold_ms": 300})
+        gateway = opened.enter_context(Gateway(impatient))
+        wire, other = (opened.enter_context(connect(gateway.bootstrap_servers)) for _ in range(2))
+        member_id = become_member(wire, "g", session_timeout_ms=40_000)
+        assert service.stop() == 0
+        wire.send(heartbeat("g", member_id))
+        ask = FindCoordinatorRequest(version=4, key_type=0, coordinator_keys=["g"])
+        wait_until(lambda: other.call(ask).coordinators[0].error_code == 15, 30)
+        run_service("away-gateway").await_ready()
+        assert wire.read().error_code == 0
+        assert other.call(ask).coordinators[0].error_code == 0
+        assert wire.call(heartbeat("g", member_id)).error_code == 0
+
+
+def test_a_member_leaves_through_another_connection(gateway: Gateway, wire: Wire, group_id: str):
+    """A client that vanishes stays a member until its session ends; whoever knows its id may let it go."""
+    with connect(gateway.bootstrap_servers) as gone:
+        member_id = become_member(gone, group_id)
+    leaving = LeaveGroupRequest.MemberIdentity(member_id=member_id)
+    said = wire.call(LeaveGroupRequest(version=5, group_id=group_id, members=[leaving]))
+    assert (said.error_code, said.members[0].error_code) == (0, 0)
+
+
+# -- what it counts ----------------------------------------------------------------------------------------------------
+
+
+def test_metrics_are_shown_to_prometheus(gateway: Gateway):
+    """Connections, requests by API, time to answer."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = gateway.settings.model_copy(update={"gateway_metrics_port": port})
+    with Gateway(settings) as counted, connect(counted.bootstrap_servers) as wire:
+        wire.call(heartbeat("g", "nobody"))
+        text = urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+    assert "groupcoord_gateway_connections 1.0" in text
+    assert 'groupcoord_gateway_requests_total{api="Heartbeat"} 1.0' in text
+    assert 'groupcoord_gateway_request_seconds_count{api="Heartbeat"} 1.0' in text

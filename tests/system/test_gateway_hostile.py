@@ -1,0 +1,175 @@
+"""Clients that mean harm, or are broken: they are hung up on in time, memory stays bounded, and nobody else notices."""
+
+import os
+import random
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import psutil
+import pytest
+from kafka.protocol.admin import DescribeGroupsRequest
+from prometheus_client import generate_latest
+
+from streaming.gateway import Gateway, connection, server
+from streaming.gateway.apis import APIS, Handling
+from tests.system.test_gateway import become_member, heartbeat, join
+from tests.system.waiting import wait_until
+from tests.system.wire import Wire, connect
+
+HEARTBEAT, PRODUCE, JOIN = 12, 0, 11
+MIB = 2**20
+SERVED = [key for key, api in APIS.items() if api.handling in (Handling.SERVED, Handling.REFUSED)]
+
+Strain = Callable[..., Gateway]
+
+
+@pytest.fixture
+def group_id(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name)[:200]
+
+
+@pytest.fixture
+def strain(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Strain]:
+    """Start a gateway of one's own, with other settings, and with limits that are soon reached."""
+    with ExitStack() as opened:
+
+        def start(limits: dict[str, float] | None = None, **settings: object) -> Gateway:
+            monkeypatch.setattr(server, "SWEEP_S", 0.05)
+            for name, value in (limits or {}).items():
+                monkeypatch.setattr(server if hasattr(server, name) else connection, name, value)
+            return opened.enter_context(Gateway(gateway.settings.model_copy(update=settings)))
+
+        yield start
+
+
+def memory() -> int:
+    """Count this process's bytes, the gateway's among them."""
+    return int(psutil.Process(os.getpid()).memory_info().rss)
+
+
+def metrics(gateway: Gateway) -> str:
+    return generate_latest(gateway.metrics.registry).decode()
+
+
+def is_served(wire: Wire) -> bool:
+    return bool(wire.call(heartbeat("g", "nobody")).error_code == 25)
+
+
+def head(api_key: int, size: int, version: int = 3) -> bytes:
+    return struct.pack(">ihhih", size, api_key, version, 1, -1)
+
+
+@pytest.mark.parametrize("api_key", [HEARTBEAT, PRODUCE])
+@pytest.mark.parametrize("size", [2**31 - 1, 101 * MIB, -1, -(2**31), 0, 7])
+def test_sizes_that_nobody_needs_end_the_connection(gateway: Gateway, api_key: int, size: int):
+    """Frames that announce 2 GB, negative ones, and such as have no room for a header."""
+    with connect(gateway.bootstrap_servers) as bystander, connect(gateway.bootstrap_servers) as wire:
+        wire.raw(head(api_key, size)[: 4 + max(size, 8)])
+        assert wire.is_hung_up()
+        assert is_served(bystander)
+
+
+@pytest.mark.parametrize("api_key", SERVED)
+def test_bodies_that_end_early_end_the_connection(gateway: Gateway, api_key: int):
+    with connect(gateway.bootstrap_servers) as wire:
+        wire.raw(head(api_key, 10, APIS[api_key].last))
+        assert wire.is_hung_up()
+
+
+def test_garbage_harms_nobody(gateway: Gateway):
+    """Five hundred connections that bring anything, half of it behind a header that is right."""
+    chance = random.Random(7)
+    with connect(gateway.bootstrap_servers) as bystander:
+        for number in range(500):
+            with connect(gateway.bootstrap_servers) as wire:
+                body = chance.randbytes(chance.randrange(1, 2_000))
+                api_key = chance.choice(list(APIS))
+                start = head(api_key, len(body) + 10, APIS[api_key].last) if number % 2 else b""
+                wire.raw(start + body)
+        assert is_served(bystander)
+
+
+def test_who_takes_too_long_over_a_request_is_hung_up_on(strain: Strain):
+    gateway = strain({"FRAME_WAIT_S": 0.3})
+    with connect(gateway.bootstrap_servers) as bystander, connect(gateway.bootstrap_servers) as slow:
+        assert is_served(slow)
+        slow.raw(head(JOIN, 1_000) + b"x" * 500)
+        assert slow.is_hung_up()
+        assert is_served(bystander)
+
+
+def test_who_never_says_anything_is_hung_up_on(strain: Strain):
+    gateway = strain({"SILENCE_S": 0.3})
+    with connect(gateway.bootstrap_servers) as speaks, connect(gateway.bootstrap_servers) as silent:
+        assert is_served(speaks)
+        assert silent.is_hung_up()
+        assert is_served(speaks)
+
+
+def test_who_has_nothing_to_say_for_long_is_hung_up_on(strain: Strain, group_id: str):
+    """As Kafka's connections.max.idle.ms; who waits for a join is not idle."""
+    gateway = strain(gateway_connections_max_idle_ms=600)
+    with connect(gateway.bootstrap_servers) as waiting:
+        member_id = waiting.call(join(group_id)).member_id
+        waiting.send(join(group_id, member_id))
+        with connect(gateway.bootstrap_servers) as idle:
+            assert is_served(idle)
+            assert idle.is_hung_up()
+        assert waiting.read().error_code == 0
+
+
+def test_a_flood_of_connections_does_not_keep_others_out(strain: Strain):
+    """Beyond the bound the longest silent one has to go; who has spoken stays, and who comes to speak gets in."""
+    gateway = strain(gateway_connections_max=20)
+    with ExitStack() as opened, connect(gateway.bootstrap_servers) as speaks:
+        assert is_served(speaks)
+        flood = [opened.enter_context(connect(gateway.bootstrap_servers)) for _ in range(60)]
+        assert all(each.is_hung_up() for each in flood[:40])
+        assert is_served(opened.enter_context(connect(gateway.bootstrap_servers)))
+        assert is_served(speaks)
+
+
+def test_unfinished_requests_are_bounded_together(strain: Strain):
+    """The one that has taken longest has to go, as often as it needs."""
+    gateway = strain({"UNFINISHED_BYTES_MAX": 4 * MIB})
+    with ExitStack() as opened, connect(gateway.bootstrap_servers) as bystander:
+        before = memory()
+        greedy = [opened.enter_context(connect(gateway.bootstrap_servers)) for _ in range(30)]
+        for wire in greedy:
+            wire.raw(head(JOIN, 4 * MIB) + bytes(MIB))
+        assert all(wire.is_hung_up() for wire in greedy[:20])
+        assert memory() - before < 30 * MIB
+        assert is_served(bystander)
+
+
+def test_who_does_not_read_is_read_no_further_and_at_last_hung_up_on(strain: Strain, group_id: str):
+    """Answers of 100 KB each that nobody takes: what waits here stays small, and then it is over."""
+    gateway = strain({"STUCK_WAIT_S": 1.0})
+    with connect(gateway.bootstrap_servers) as deaf, connect(gateway.bootstrap_servers) as bystander:
+        become_member(deaf, group_id, metadata=bytes(100_000))
+        before = memory()
+        deaf.send(*(DescribeGroupsRequest(version=6, groups=[group_id]) for _ in range(400)))
+        wait_until(lambda: "groupcoord_gateway_connections 1.0" in metrics(gateway))
+        assert memory() - before < 100 * MIB
+        assert is_served(bystander)
+
+
+def test_requests_without_end_are_answered_in_their_order(gateway: Gateway):
+    """Far more than may be on the way at a time: the rest waits in the socket."""
+    with connect(gateway.bootstrap_servers) as wire:
+        wire.send(*(heartbeat("g", "nobody") for _ in range(3 * connection.IN_FLIGHT_MAX)))
+        assert {wire.read().error_code for _ in range(3 * connection.IN_FLIGHT_MAX)} == {25}
+
+
+def test_a_client_that_vanishes_leaves_nothing_behind(strain: Strain, group_id: str):
+    """With a join parked and a request half sent: a member until its session ends, but nobody waits for it here."""
+    gateway = strain()
+    with connect(gateway.bootstrap_servers) as wire:
+        member_id = wire.call(join(group_id)).member_id
+        wire.send(join(group_id, member_id))
+        wire.raw(head(JOIN, 1_000))
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_until(lambda: "groupcoord_gateway_connections 0.0" in metrics(gateway))
+    assert gateway.asking.waiting == 0

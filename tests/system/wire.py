@@ -1,0 +1,62 @@
+"""A Kafka client that says just what a test wants it to say, byte by byte if need be."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+ANSWER_WAIT_S = 20.0
+
+
+class Wire:
+    """A connection that sends requests without waiting, and reads answers in the order of the requests."""
+
+    def __init__(self, bootstrap_servers: str, client_id: str = "wire") -> None:
+        host, port = bootstrap_servers.rsplit(":", 1)
+        self._client_id, self._asked, self._number = client_id, list[Any](), 0
+        self.socket = socket.create_connection((host, int(port)), timeout=ANSWER_WAIT_S)
+        self._stream = self.socket.makefile("rb")
+
+    def close(self) -> None:
+        self._stream.close()
+        self.socket.close()
+
+    def frame(self, message: Any) -> bytes:
+        """Write a message, which was made in its version, as it is sent."""
+        self._number += 1
+        message.with_header(correlation_id=self._number, client_id=self._client_id)
+        return bytes(message.encode(header=True, framed=True))
+
+    def send(self, *messages: Any) -> None:
+        self.socket.sendall(b"".join(map(self.frame, messages)))
+        answered = (message for message in messages if message.expect_response())
+        self._asked += [(m.header.get_response_class(), m.header.correlation_id) for m in answered]
+
+    def read(self) -> Any:
+        """Read the answer to the oldest request that has none yet."""
+        kind, number = self._asked.pop(0)
+        said = kind.decode(self._stream.read(int.from_bytes(self._stream.read(4))), header=True)
+        assert said.header.correlation_id == number
+        return said
+
+    def call(self, message: Any) -> Any:
+        """Ask, with nothing else on the way, and read the answer."""
+        assert not self._asked
+        self.send(message)
+        return self.read()
+
+    def raw(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def is_hung_up(self) -> bool:
+        """Wait for the other side to hang up, with nothing said before."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+@contextmanager
+def connect(bootstrap_servers: str, client_id: str = "wire") -> Iterator[Wire]:
+    with closing(Wire(bootstrap_servers, client_id)) as wire:
+        yield wire
