@@ -76,6 +76,9 @@ class Settings(GatewayAccess, BrokerAccess):
         None, ge=0, le=65_535, description="Where the gateway shows its metrics to Prometheus; nowhere when not set."
     )
     gateway_linger_ms: Milliseconds = Field(2, description="How long a request waits for others to go with it.")
+    gateway_heartbeat_hold_ms: Milliseconds = Field(
+        2_250, description="How long the answer to a heartbeat may wait for the news of a rebalance; 0 for not at all."
+    )
     gateway_hold_ms: Milliseconds = Field(
         5_000, description="How long who looks for a coordinator that does not answer waits before it is told so."
     )

@@ -62,6 +62,7 @@ class Asking:
         self._name = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._waiting: dict[str, Told] = {}
+        self._inboxes: dict[bytes, Callable[[RebalanceNotice], object]] = {}
         self._last_answer_s = float("-inf")
         self._heard = asyncio.Event()
         self._closing = threading.Event()
@@ -136,10 +137,20 @@ class Asking:
 
     # -- for connections -----------------------------------------------------------------------------------------------
 
-    def inbox(self) -> str:
-        """Make an inbox that nobody else has."""
+    def open_inbox(self, tell: Callable[[RebalanceNotice], object] = lambda _: None) -> str:
+        """Make an inbox that nobody else has.
+
+        Args:
+            tell: Called with what comes there unasked.
+        """
         names = (f"{self._name}.{number}" for number in self._numbers)
-        return next(name for name in names if shard_of(name, self._replies) == self._mine)
+        inbox = next(name for name in names if shard_of(name, self._replies) == self._mine)
+        self._inboxes[inbox.encode()] = tell
+        return inbox
+
+    def close_inbox(self, inbox: str) -> None:
+        """Have nothing told any more that comes there unasked."""
+        self._inboxes.pop(inbox.encode(), None)
 
     def request_id(self) -> str:
         """Make a request id that is unique among those of this gateway."""
@@ -217,12 +228,15 @@ class Asking:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *arguments)
 
-    def _deliver(self, answers: list[AnyAnswer]) -> None:
+    def _deliver(self, answers: list[tuple[bytes, AnyAnswer]]) -> None:
         self._last_answer_s = time.monotonic()
         heard, self._heard = self._heard, asyncio.Event()
         heard.set()
-        for answer in answers:
-            if told := self._waiting.pop(answer.request_id or "", None):  # else it comes again, or for nobody
+        for inbox, answer in answers:
+            if isinstance(answer, RebalanceNotice):
+                if tell := self._inboxes.get(inbox):
+                    tell(answer)
+            elif told := self._waiting.pop(answer.request_id or "", None):  # else it comes again, or for nobody
                 told(answer)
 
     def close(self) -> None:
@@ -233,16 +247,16 @@ class Asking:
         self._poller.join(FLUSH_WAIT_S)
 
 
-def _answer(message: Any, prefix: bytes) -> AnyAnswer | None:
-    """Read one record of the reply topic, if it is for this gateway."""
+def _answer(message: Any, prefix: bytes) -> tuple[bytes, AnyAnswer] | None:
+    """Read one record of the reply topic, if it is for this gateway: its inbox, and what came there."""
     if message.error():
         log.warning("reading replies is in trouble and goes on: %s", message.error().str())
         return None
-    if not (message.key() or b"").startswith(prefix):
+    inbox = message.key() or b""
+    if not inbox.startswith(prefix):
         return None
     try:
-        answer = decode_answer(message.value() or b"")
+        return inbox, decode_answer(message.value() or b"")
     except ValueError:
         log.warning("a reply cannot be read; is the coordinator of another version? %r", message.value()[:200])
         return None
-    return None if isinstance(answer, RebalanceNotice) else answer

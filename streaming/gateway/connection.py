@@ -17,7 +17,8 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, FindCoordinatorResponse
 
 from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer
+from coordinator.limits import NAME_CHARS_MAX
+from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer
 from streaming.gateway.apis import (
     API_VERSIONS,
     APIS,
@@ -33,6 +34,7 @@ from streaming.gateway.cluster import Cluster
 from streaming.gateway.exchanges import EXCHANGES
 from streaming.gateway.exchanges.exchange import Exchange
 from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
+from streaming.gateway.heartbeats import Heartbeats
 from streaming.gateway.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SERVED_BYTES_MAX, keep_alive
 from streaming.gateway.messages import Header, Malformed, decode, encode, read_header
 from streaming.gateway.metrics import Metrics
@@ -41,6 +43,7 @@ from streaming.gateway.rewriting import rewritten
 from streaming.gateway.sasl import BadSasl, SaslWatch
 from streaming.gateway.slots import Slot, Slots
 from streaming.gateway.upstream import Upstream
+from streaming.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +61,7 @@ LISTS_COORDINATORS = 4
 class House(Protocol):
     """What all connections of a gateway share."""
 
+    settings: Settings
     asking: Asking
     cluster: Cluster
     metrics: Metrics
@@ -105,6 +109,7 @@ class Connection(asyncio.Protocol):
         self._asked: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sasl = SaslWatch(house.mechanisms)
+        self._heartbeats = Heartbeats(house.settings.gateway_heartbeat_hold_ms, self._give)
         self._is_flush_due = False
         self._counted_bytes = 0
         self.is_silent = True
@@ -124,7 +129,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if peer else ""
-        self._inbox = self._house.asking.inbox()
+        self._inbox = self._house.asking.open_inbox(self._heartbeats.tell)
         keep_alive(transport.get_extra_info("socket"))
         self._house.opened(self)
 
@@ -162,7 +167,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.close()
+        self._house.asking.close_inbox(self._inbox)
         self._house.asking.forget(self._asked)
+        self._heartbeats.forget()
         for task in self._tasks:
             task.cancel()
         if self._upstream:
@@ -206,6 +213,7 @@ class Connection(asyncio.Protocol):
             return Wish.MORE
         if self._pauses:
             return Wish.LATER
+        self._heartbeats.release()
         if self._sasl.is_raw:
             return Wish.WHOLE
         api_key, version, correlation_id = _HEAD.unpack_from(head)
@@ -391,7 +399,8 @@ class Connection(asyncio.Protocol):
 
         def respond() -> None:
             try:
-                self._respond(slot, exchange.respond([answers[index] for index in range(len(answers))]))
+                in_order = [answers[index] for index in range(len(answers))]
+                self._served(slot, message, in_order, encode(exchange.respond(in_order), slot.header))
             except Exception as error:
                 self.fail(error)
 
@@ -402,13 +411,24 @@ class Connection(asyncio.Protocol):
         if not exchange.questions:
             respond()
 
+    def _served(self, slot: Slot, message: Any, answers: list[AnyAnswer], response: bytes) -> None:
+        """Answer; unless it can wait for news."""
+        match answers:
+            case [JoinGroupAnswer(code=0, member_id=member_id)]:
+                self._heartbeats.joined(member_id, message.session_timeout_ms)
+            case [HeartbeatAnswer(code=0)] if self._slots.is_only(slot):
+                if self._heartbeats.hold(slot, message.member_id, response):
+                    self._house.metrics.answered(slot.api.name, slot.since_s)
+                    return
+        self._answer(slot, response)
+
     # as `exchanges` knows us
 
     def fields(self) -> dict[str, Any]:
         return {
             "request_id": self._house.asking.request_id(),
             "reply_to": self._inbox,
-            "client_id": self._client_id,
+            "client_id": self._client_id[:NAME_CHARS_MAX],
             "client_host": self.client_host,
             "principal": self._sasl.principal,
         }
@@ -429,8 +449,11 @@ class Connection(asyncio.Protocol):
         self._answer(slot, encode(response, slot.header))
 
     def _answer(self, slot: Slot, answer: bytes) -> None:
-        slot.answer = answer
         self._house.metrics.answered(slot.api.name, slot.since_s)
+        self._give(slot, answer)
+
+    def _give(self, slot: Slot, answer: bytes) -> None:
+        slot.answer = answer
         if not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)

@@ -118,6 +118,7 @@ class Gateway:
         settings = self.settings
         self._listener_context = settings.listener_context(settings.gateway_host)
         self.asking = await asyncio.to_thread(Asking, settings, self._loop)
+        self._probing_inbox = self.asking.open_inbox()
         self.cluster = Cluster(self.asking.list_topics, self._listen_for)
         self._bootstrap = await self._listen(settings.gateway_port, None)
         await self.cluster.refresh()
@@ -206,7 +207,7 @@ class Gateway:
             return True
         if not self._is_probing:
             self._is_probing = True
-            who = {"request_id": self.asking.request_id(), "reply_to": self.asking.inbox()}
+            who = {"request_id": self.asking.request_id(), "reply_to": self._probing_inbox}
             self.asking.send(Heartbeat(**who, group_id="", generation_id=-1, member_id=""), self._probed)
         return await self.asking.heard(self.settings.gateway_hold_ms / 1_000)
 

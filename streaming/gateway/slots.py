@@ -40,6 +40,9 @@ class Slots:
     def is_first(self, slot: Slot) -> bool:
         return bool(self._row) and self._row[0] is slot
 
+    def is_only(self, slot: Slot) -> bool:
+        return len(self._row) == 1 and self._row[0] is slot
+
     def pass_first(self) -> None:
         """Take out the first one, which was answered piece by piece."""
         self._row.popleft()

@@ -157,6 +157,42 @@ def test_large_answers_pass_in_pieces_and_in_order(wire: Wire, group_id: str, to
     assert wire.read().error_code == 25
 
 
+# -- heartbeats that wait for news -------------------------------------------------------------------------------------
+
+
+def test_a_rebalance_is_told_to_a_heartbeat_that_waits_for_it(gateway: Gateway, group_id: str):
+    """KIP-62's clients hear of it by their next heartbeat; here the last one has been kept open for the news."""
+    patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
+    with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
+        member_id = become_member(wire, group_id, session_timeout_ms=300_000)
+        wire.send(heartbeat(group_id, member_id))
+        with connect(gateway.bootstrap_servers) as newcomer:
+            newcomer.send(join(group_id, newcomer.call(join(group_id)).member_id))
+            assert wire.read().error_code == 27
+
+
+def test_whatever_else_is_asked_ends_the_wait(gateway: Gateway, group_id: str):
+    """The one behind must not wait for a heartbeat, and the answers keep their order."""
+    patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
+    with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
+        member_id = become_member(wire, group_id, session_timeout_ms=300_000)
+        for _ in range(3):
+            wire.send(heartbeat(group_id, member_id), MetadataRequest(version=9, topics=[]))
+            assert (wire.read().error_code, len(wire.read().brokers)) == (0, 1)
+        wire.send(heartbeat(group_id, member_id))
+        wait_until(lambda: gateway.asking.waiting == 0)
+        wire.send(heartbeat(group_id, "nobody"))
+        assert (wire.read().error_code, wire.read().error_code) == (0, 25)
+
+
+def test_the_wait_is_a_third_of_the_session_at_most(gateway: Gateway, group_id: str):
+    """Clients look after themselves when a session passes without an answer."""
+    patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
+    with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
+        member_id = become_member(wire, group_id, session_timeout_ms=6_000)
+        assert wire.call(heartbeat(group_id, member_id)).error_code == 0
+
+
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 

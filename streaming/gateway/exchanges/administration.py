@@ -30,16 +30,16 @@ _MEMBER = _GROUP.DescribedGroupMember
 
 
 def describe(message: Any, asker: Asker, world: World) -> Exchange:
-    """Describe groups, each as often as it is named."""
+    """Describe groups, each as often as it is named, but asked about once."""
     version, group_ids = message.version, message.groups
     allowed = ALLOWED if message.include_authorized_operations else None
-    questions = tuple(Question(requests.DescribeGroup(**asker.fields(), group_id=group_id)) for group_id in group_ids)
+    asked = tuple(dict.fromkeys(group_ids))
+    questions = tuple(Question(requests.DescribeGroup(**asker.fields(), group_id=group_id)) for group_id in asked)
 
     def described(answers: Sequence[AnyAnswer]) -> ApiMessage:
-        named = zip(group_ids, answers, strict=True)
-        return DescribeGroupsResponse(
-            version=version, groups=[_described(group_id, answer, version, allowed) for group_id, answer in named]
-        )
+        named = dict(zip(asked, answers, strict=True))
+        groups = [_described(group_id, named[group_id], version, allowed) for group_id in group_ids]
+        return DescribeGroupsResponse(version=version, groups=groups)
 
     return Exchange(questions, described)
 
