@@ -14,9 +14,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, FindCoordinatorResponse
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 
-from coordinator.errors import ErrorCode
 from coordinator.limits import NAME_CHARS_MAX
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer
 from streaming.gateway.apis import (
@@ -36,6 +35,7 @@ from streaming.gateway.exchanges.exchange import Exchange
 from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
 from streaming.gateway.heartbeats import Heartbeats
 from streaming.gateway.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SERVED_BYTES_MAX, keep_alive
+from streaming.gateway.locating import GROUP, TRANSACTION, located
 from streaming.gateway.messages import Header, Malformed, decode, encode, read_header
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.produce import acks_of
@@ -51,11 +51,6 @@ _HEAD = struct.Struct(">hhi")
 
 TOKEN_HEADER = Header(SASL_AUTHENTICATE, 0, 0, None)
 """Stands for the header that bare tokens lack, after a SaslHandshake of version 0."""
-
-GROUP, TRANSACTION = 0, 1
-"""Whose coordinator can be looked for."""
-
-LISTS_COORDINATORS = 4
 
 
 class House(Protocol):
@@ -110,13 +105,14 @@ class Connection(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._sasl = SaslWatch(house.mechanisms)
         self._heartbeats = Heartbeats(house.settings.gateway_heartbeat_hold_ms, self._give)
+        self._known_until_s = float("inf")
         self._is_flush_due = False
         self._counted_bytes = 0
         self.is_silent = True
         self.active_s = time.monotonic()
         self.stuck_since_s: float | None = None
         self.frame_since_s: float | None = None
-        self.client_host, self._client_id = "", ""
+        self.client_host, self._client_id, self._inbox = "", "", ""
         self._transport: asyncio.Transport
 
     def __repr__(self) -> str:
@@ -129,7 +125,6 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if peer else ""
-        self._inbox = self._house.asking.open_inbox(self._heartbeats.tell)
         keep_alive(transport.get_extra_info("socket"))
         self._house.opened(self)
 
@@ -233,22 +228,27 @@ class Connection(asyncio.Protocol):
         is_known = not self._house.mechanisms or self._sasl.principal is not None
         if (not is_known or self._sasl.is_amid) and api.handling not in BEFORE_AUTHENTICATION:
             raise BadFrame(f"{api.name} before authentication")
+        if time.monotonic() > self._known_until_s and api.handling not in BEFORE_AUTHENTICATION:
+            raise BadFrame(f"{api.name} after the session of its authentication (KIP-368)")
         return api
 
     def take(self, frame: bytes) -> None:
         """Take a request that is read here."""
         header = TOKEN_HEADER if self._sasl.is_raw else read_header(frame)
         self._client_id = header.client_id or ""
-        if self.is_silent:
-            self.is_silent = False
-            self._house.said_something(self)
         api = APIS[header.api_key]
-        self._house.metrics.asked(api.name)
+        self._count(api)
         slot = self._slots.add(Slot(api, header))
         HANDLERS[api.handling](self, slot, frame)
 
     def end(self) -> None:
         """Know that a relayed request has been copied."""
+
+    def _count(self, api: Api) -> None:
+        self._house.metrics.asked(api.name)
+        if self.is_silent:
+            self.is_silent = False
+            self._house.said_something(self)
 
     # -- relayed -------------------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
         if self._upstream is None:
             self._later(self._connect())
             return Wish.LATER
-        self._house.metrics.asked(api.name)
+        self._count(api)
         if acks:
             self._upstream.expect(self._slots.add(Slot(api, header)))
         self._bound_in_flight()
@@ -282,11 +282,13 @@ class Connection(asyncio.Protocol):
         upstream = Upstream(self)
         try:
             await self._house.open_upstream(self._node_id, upstream)
+            self._upstream = upstream
         except OSError as error:
             log.info("%r is closed: its broker cannot be reached (%s)", self, error)
             self.close()
-            return
-        self._upstream = upstream
+        finally:
+            if self._upstream is not upstream:  # the client went while it was being made
+                upstream.close()
 
     def write(self, piece: Piece) -> None:
         self._transport.write(piece)
@@ -332,6 +334,8 @@ class Connection(asyncio.Protocol):
 
     def _authenticated(self, slot: Slot, frame: bytes) -> None:
         self._sasl.answered(frame)
+        if self._sasl.session_lifetime_ms:
+            self._known_until_s = time.monotonic() + self._sasl.session_lifetime_ms / 1_000
         self._answer(slot, with_length(frame))
         if self._sasl.is_over:
             self._flush()
@@ -356,25 +360,7 @@ class Connection(asyncio.Protocol):
 
     async def _find(self, slot: Slot, message: Any) -> None:
         is_served = message.key_type == GROUP and await self._house.is_served()
-        error = ErrorCode.NONE if is_served else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if message.key_type != GROUP:
-            error = ErrorCode.INVALID_REQUEST
-        keys = message.coordinator_keys if slot.header.version >= LISTS_COORDINATORS else [message.key]
-        found = [self._found(key, error) for key in keys]
-        if slot.header.version >= LISTS_COORDINATORS:
-            each = FindCoordinatorResponse.Coordinator
-            coordinators = [each(key=key, **fields) for key, fields in zip(keys, found, strict=True)]
-            self._respond(slot, FindCoordinatorResponse(version=slot.header.version, coordinators=coordinators))
-        else:
-            self._respond(slot, FindCoordinatorResponse(version=slot.header.version, **found[0]))
-
-    def _found(self, group_id: str, error: ErrorCode) -> dict[str, Any]:
-        node_id = self._house.cluster.coordinator_of(group_id)
-        address = None if node_id is None else self._house.cluster.ours(node_id)
-        if error is ErrorCode.NONE and address:
-            return {"error_code": 0, "error_message": None, "node_id": node_id, **address._asdict()}
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.NONE else error
-        return {"error_code": error.number, "error_message": error.name, "node_id": -1, "host": "", "port": -1}
+        self._respond(slot, located(message, self._house.cluster, is_served=is_served))
 
     # -- served --------------------------------------------------------------------------------------------------------
 
@@ -425,6 +411,7 @@ class Connection(asyncio.Protocol):
     # as `exchanges` knows us
 
     def fields(self) -> dict[str, Any]:
+        self._inbox = self._inbox or self._house.asking.open_inbox(self._heartbeats.tell)
         return {
             "request_id": self._house.asking.request_id(),
             "reply_to": self._inbox,

@@ -11,14 +11,17 @@ from rich.table import Table
 TABLE_WIDTH_MIN = 150
 LATEST = Path(__file__).with_name("latest.json")
 
+_MET, _MISSED = "[green]met[/]", "[red]missed[/]"
+
 Figures = Mapping[str, float]
 
 
 class Meaning(NamedTuple):
-    """What a figure says, and the most that it should be, where there is a goal."""
+    """What a figure says, and the most or the least that it should be, where there is a goal."""
 
     says: str
     goal_max: float | None = None
+    goal_min: float | None = None
 
 
 MEANINGS: Mapping[str, Meaning] = {
@@ -85,6 +88,34 @@ MEANINGS: Mapping[str, Meaning] = {
     "storm_s": Meaning("the first of many joins at once to Stable with all; 6 s are the initial delay, s"),
     "storm_generations": Meaning("generations that this took", 1),
     "storm_members": Meaning("members that joined at once"),
+    # the gateway: what passes through, rebalances of stock clients, heartbeats over plain sockets
+    "gateway_produce_direct_mb_s": Meaning("librdkafka's records of 1 KB to a broker, MB/s"),
+    "gateway_produce_gateway_mb_s": Meaning("the same through the gateway, MB/s"),
+    "gateway_produce_ratio": Meaning("... to the direct connection, medians", goal_min=0.9),
+    "gateway_fetch_direct_mb_s": Meaning("librdkafka's records of 1 KB from a broker, MB/s"),
+    "gateway_fetch_gateway_mb_s": Meaning("the same through the gateway, MB/s"),
+    "gateway_fetch_ratio": Meaning("... to the direct connection, medians", goal_min=0.9),
+    **{
+        f"gateway_{what}_{whose}{way}_p50_s": Meaning(
+            f"a fourth librdkafka member's {what}, {strategy}, {at}, median, s"
+        )
+        for way, strategy in (("", "range"), ("_cooperative", "cooperative-sticky"))
+        for what in ("join", "leave")
+        for whose, at in (("gateway", "through the gateway"), ("kafka", "Kafka's own coordinator"))
+    },
+    "gateway_rebalance_ratio": Meaning("joins and leaves, range: through the gateway to Kafka's own", 1.0),
+    "gateway_rebalance_cooperative_ratio": Meaning("the same with cooperative-sticky", 1.0),
+    "gateway_connections": Meaning("connections, each of a group's one member"),
+    "gateway_reply_p50_ms": Meaning("their heartbeats every 3 s to the answer, none held back, median, ms"),
+    "gateway_reply_p99_ms": Meaning("... 99 of 100, ms"),
+    "gateway_heartbeats_per_s": Meaning("heartbeats answered when all send what they can"),
+    "gateway_heartbeats_per_core_s": Meaning("... for each second of a core that the gateway uses"),
+    "gateway_heartbeat_errors": Meaning("... with an error", 0),
+    "gateway_rss_mb_max": Meaning("the gateway's memory then, MB"),
+    "gateway_kafka_reply_p50_ms": Meaning("the same heartbeats to Kafka's own coordinator, median, ms"),
+    "gateway_kafka_reply_p99_ms": Meaning("... 99 of 100, ms"),
+    "gateway_kafka_heartbeats_per_s": Meaning("heartbeats that Kafka's own coordinator answers so"),
+    "gateway_kafka_heartbeat_errors": Meaning("... with an error", 0),
     # under load
     "reply_33k_p50_ms": Meaning("due to be sent to reply under load, median, ms"),
     "reply_33k_p99_ms": Meaning("due to be sent to reply under load, 99 of 100, ms", 2500),
@@ -136,16 +167,18 @@ def show(figures: Figures) -> None:
     table.columns[1].justify = table.columns[2].justify = "right"
     for name, meaning in MEANINGS.items():
         if name in figures:
-            table.add_row(name, _plain(figures[name]), *_verdict(figures[name], meaning.goal_max), meaning.says)
+            table.add_row(name, _plain(figures[name]), *_verdict(figures[name], meaning), meaning.says)
     console = Console()
     console.width = max(console.width, TABLE_WIDTH_MIN)
     console.print(table)
 
 
-def _verdict(value: float, goal_max: float | None) -> tuple[str, str]:
-    if goal_max is None:
-        return "", ""
-    return f"<= {_plain(goal_max)}", "[green]met[/]" if value <= goal_max else "[red]missed[/]"
+def _verdict(value: float, meaning: Meaning) -> tuple[str, str]:
+    if meaning.goal_min is not None:
+        return f">= {_plain(meaning.goal_min)}", _MET if value >= meaning.goal_min else _MISSED
+    if meaning.goal_max is not None:
+        return f"<= {_plain(meaning.goal_max)}", _MET if value <= meaning.goal_max else _MISSED
+    return "", ""
 
 
 def _plain(value: float) -> str:

@@ -72,7 +72,7 @@ def _joins_and_leaves(settings: Settings, options: argparse.Namespace) -> Times:
         for number in range(-WARM_UP, options.repeats):
             before_join_s, before_leave_s = pauses.uniform(0, HEARTBEAT_S), pauses.uniform(0, HEARTBEAT_S)
             for crew in crews:
-                took_s = _join(crew, before_join_s), _leave(crew, before_leave_s)
+                took_s = join(crew, before_join_s), leave(crew, before_leave_s)
                 say(f"{crew.group}: joined in {took_s[0]:.2f} s, left in {took_s[1]:.2f} s.")
                 if number >= 0:
                     times[f"join_{crew.group.way.name}"].append(took_s[0])
@@ -93,14 +93,14 @@ def _crew(settings: Settings, way: Way, members: Sequence[int], **timeouts_ms: i
         yield crew
 
 
-def _join(crew: Crew, pause_s: float) -> float:
+def join(crew: Crew, pause_s: float) -> float:
     """Have the fourth member join; tells how long the group took."""
     time.sleep(pause_s)
     began_s = crew.start(FOURTH)
     return crew.settle(FOUR) - began_s
 
 
-def _leave(crew: Crew, pause_s: float) -> float:
+def leave(crew: Crew, pause_s: float) -> float:
     """Have the fourth member leave; tells how long the group took."""
     time.sleep(pause_s)
     began_s = crew.close(FOURTH)

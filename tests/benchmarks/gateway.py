@@ -1,0 +1,133 @@
+"""The gateway: what passes through it, rebalances of stock clients at their defaults, heartbeats over plain sockets.
+
+Everything is measured beside the same without it, on one broker and one machine: Produce and Fetch beside a direct
+connection, heartbeats beside those that Kafka's own coordinator answers, rebalances of librdkafka's members in groups
+of ours and of Kafka's, in turn.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from kafka import KafkaAdminClient
+
+from streaming.embedded.child import Child
+from streaming.settings import Settings
+from tests.benchmarks import bench, gateway_load, gateway_relay
+from tests.benchmarks.bench import say
+from tests.benchmarks.figures import Figures, percentile
+from tests.benchmarks.gateway_load import Answered, Load
+from tests.benchmarks.rebalance import FOUR, HEARTBEAT_S, PARTITIONS, THREE, TOPIC, WARM_UP, join, leave
+from tests.benchmarks.rebalance_members import Crew, Group, Kafkas, Way
+from tests.benchmarks.usage import Usage
+
+CONNECTIONS = 1_000
+IN_FLIGHT = 20
+
+RANGE, COOPERATIVE = "range", "cooperative-sticky"
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    """Measure all three, on one broker and one running query."""
+    with (
+        bench.broker() as broker,
+        tempfile.TemporaryDirectory(prefix="bench-gateway-", ignore_cleanup_errors=True) as name,
+    ):
+        folder = Path(name)
+        settings = Settings.load(bootstrap_servers=broker.bootstrap_servers, checkpoint=f"{name}/checkpoint")
+        with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topics({TOPIC: {"num_partitions": PARTITIONS}}, wait_for_metadata=True)
+        say("Starting the coordinator and a gateway.")
+        kafka = settings.bootstrap_servers
+        with bench.coordinator(settings, folder):
+            with _gateway(kafka, folder / "gateway") as (_, servers):
+                relayed = gateway_relay.measure(kafka, servers)
+                rebalanced = _rebalances({"gateway": servers, "kafka": kafka}, options)
+            with _gateway(kafka, folder / "prompt", COORDINATOR_GATEWAY_HEARTBEAT_HOLD_MS="0") as (gateway, servers):
+                beaten = _heartbeats(servers, kafka, gateway.pid, options)
+    return {**relayed, **rebalanced, **beaten}
+
+
+@contextmanager
+def _gateway(kafka: str, folder: Path, **environment: str) -> Iterator[tuple[Child, str]]:
+    """Run a gateway: its process, and the address that clients are given."""
+    folder.mkdir()
+    os.environ |= environment
+    with bench.child("streaming", "gateway", "-b", kafka, "--port", "0", folder=folder) as running:
+        yield running, str(json.loads((folder / "ready").read_text())["gateway"])
+
+
+# -- heartbeats --------------------------------------------------------------------------------------------------------
+
+
+def _heartbeats(gateway: str, kafka: str, process_id: int, options: argparse.Namespace) -> Figures:
+    found: dict[str, float] = {"gateway_connections": CONNECTIONS}
+    for name, servers in (("gateway", gateway), ("gateway_kafka", kafka)):
+        say(f"{CONNECTIONS} members beat at their ease, then all they can, at {servers}.")
+        with Usage({"gateway": process_id}, weighed="gateway") as usage:
+            load = Load(servers, CONNECTIONS, HEARTBEAT_S, options.seconds / 2, options.seconds / 2, IN_FLIGHT)
+            answered: Answered = asyncio.run(gateway_load.run(load, usage.begin, usage.end))
+        found[f"{name}_reply_p50_ms"] = percentile(answered.ease_ms, 50)
+        found[f"{name}_reply_p99_ms"] = percentile(answered.ease_ms, 99)
+        found[f"{name}_heartbeats_per_s"] = answered.rush_per_s
+        found[f"{name}_heartbeat_errors"] = answered.errors
+        if name == "gateway":
+            seconds = options.seconds / 2
+            found["gateway_heartbeats_per_core_s"] = answered.rush_per_s * seconds / max(0.01, usage.cpu_s("gateway"))
+            found["gateway_rss_mb_max"] = usage.memory_mb_max
+    return found
+
+
+# -- rebalances --------------------------------------------------------------------------------------------------------
+
+
+def _rebalances(servers: Mapping[str, str], options: argparse.Namespace) -> Figures:
+    """Have a fourth member join and leave, in a group of each coordinator's and each strategy."""
+    times: dict[str, list[float]] = defaultdict(list)
+    pauses = random.Random(3)
+    with ExitStack() as stack:
+        crews = {
+            f"{name}{'' if strategy == RANGE else '_cooperative'}": stack.enter_context(_crew(name, at, strategy))
+            for strategy in (RANGE, COOPERATIVE)
+            for name, at in servers.items()
+        }
+        for crew in crews.values():
+            for who in THREE:
+                crew.start(who)
+            crew.settle(THREE)
+        for number in range(-WARM_UP, options.repeats):
+            before_join_s, before_leave_s = pauses.uniform(0, HEARTBEAT_S), pauses.uniform(0, HEARTBEAT_S)
+            for name, crew in crews.items():
+                took_s = join(crew, before_join_s), leave(crew, before_leave_s)
+                say(f"{crew.group}: joined in {took_s[0]:.2f} s, left in {took_s[1]:.2f} s.")
+                if number >= 0:
+                    times[f"join_{name}"].append(took_s[0])
+                    times[f"leave_{name}"].append(took_s[1])
+    return _compared(times)
+
+
+def _crew(name: str, servers: str, strategy: str) -> Crew:
+    group_id = f"stock-{name}-{strategy}"
+    return Crew(Group(Way(name, Kafkas, strategy), servers, "", TOPIC, PARTITIONS, group_id), len(FOUR))
+
+
+def _compared(times: Mapping[str, Sequence[float]]) -> Figures:
+    medians = {name: percentile(sorted(took_s), 50) for name, took_s in times.items()}
+    found = {f"gateway_{name}_p50_s": median for name, median in medians.items()}
+    for way in ("", "_cooperative"):
+        ours, kafkas = (
+            sum(medians[f"{what}_{whose}{way}"] for what in ("join", "leave")) for whose in ("gateway", "kafka")
+        )
+        found[f"gateway_rebalance{way}_ratio"] = ours / kafkas
+    return found
+
+
+if __name__ == "__main__":
+    bench.main(measure)

@@ -1,0 +1,148 @@
+"""Heartbeats over plain sockets: a thousand connections at their ease, then as many heartbeats as are answered.
+
+The clients are one process with one event loop. Each connection is a group of one member, which has joined and synced.
+Its heartbeats are all alike, so they are written once.
+"""
+
+import asyncio
+import struct
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+from kafka.protocol.consumer.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+
+CLIENT_ID = "bench"
+SESSION_MS = 60_000
+_ERROR = struct.Struct(">h")
+
+
+class Load(NamedTuple):
+    """What is to be asked of whom."""
+
+    servers: str
+    connections: int
+    interval_s: float
+    """How often each beats while at ease."""
+
+    ease_s: float
+    rush_s: float
+    in_flight: int
+    """Heartbeats that each connection has on the way in the rush."""
+
+
+class Answered(NamedTuple):
+    """What came of it."""
+
+    ease_ms: list[float]
+    """From heartbeat to answer, in order."""
+
+    rush_per_s: float
+    errors: int
+
+
+class Member(asyncio.Protocol):
+    """A connection, and the one member of its group."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._sent_s: list[float] = []
+        self._answer: asyncio.Future[bytes] | None = None
+        self._beat = b""
+        self.took_s: list[float] = []
+        self.errors = 0
+        self.rushes_until_s = 0.0
+
+    @classmethod
+    async def join(cls, servers: str, number: int) -> Self:
+        """Connect, join and sync."""
+        host, port = servers.rsplit(":", 1)
+        _, member = await asyncio.get_running_loop().create_connection(cls, host, int(port))
+        group_id = f"bench-{number}"
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+        joined = await member._call(
+            JoinGroupRequest(
+                version=3,
+                group_id=group_id,
+                session_timeout_ms=SESSION_MS,
+                rebalance_timeout_ms=SESSION_MS,
+                member_id="",
+                protocol_type="bench",
+                protocols=[protocol],
+            )
+        )
+        who = {"group_id": group_id, "generation_id": joined.generation_id, "member_id": joined.member_id}
+        await member._call(SyncGroupRequest(version=2, assignments=[], **who))
+        member._beat = _framed(HeartbeatRequest(version=3, **who))
+        return member
+
+    async def _call(self, message: Any) -> Any:
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(_framed(message))
+        frame, self._answer = await self._answer, None
+        return message.header.get_response_class().decode(frame, header=True)
+
+    def beat(self, times: int = 1) -> None:
+        """Send heartbeats."""
+        now_s = time.monotonic()
+        self._sent_s += [now_s] * times
+        self._transport.write(self._beat * times)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        answered = 0
+        while len(self._buffer) >= 4 and len(self._buffer) >= 4 + (size := int.from_bytes(self._buffer[:4])):
+            frame = bytes(self._buffer[4 : 4 + size])
+            del self._buffer[: 4 + size]
+            if self._answer:
+                self._answer.set_result(frame)
+            else:
+                answered += 1
+                self.errors += _ERROR.unpack_from(frame, len(frame) - _ERROR.size)[0] != 0
+        if answered:
+            self._count(answered)
+
+    def _count(self, answered: int) -> None:
+        now_s = time.monotonic()
+        self.took_s += [now_s - sent_s for sent_s in self._sent_s[:answered]]
+        del self._sent_s[:answered]
+        if now_s < self.rushes_until_s:
+            self.beat(answered)
+
+
+def _framed(message: Any) -> bytes:
+    message.with_header(correlation_id=1, client_id=CLIENT_ID)
+    return bytes(message.encode(header=True, framed=True))
+
+
+async def run(load: Load, begin: Callable[[], None], end: Callable[[], None]) -> Answered:
+    """Have all members join, beat at their ease, and then rush; `begin` and `end` are called around the rush."""
+    members = await asyncio.gather(*(Member.join(load.servers, number) for number in range(load.connections)))
+    await _at_ease(members, load)
+    ease_ms = sorted(1_000 * took_s for member in members for took_s in member.took_s)
+    for member in members:
+        member.took_s.clear()
+    begin()
+    began_s = time.monotonic()
+    for member in members:
+        member.rushes_until_s = began_s + load.rush_s
+        member.beat(load.in_flight)
+    await asyncio.sleep(load.rush_s)
+    count, took_s = sum(len(member.took_s) for member in members), time.monotonic() - began_s
+    end()
+    return Answered(ease_ms, count / took_s, sum(member.errors for member in members))
+
+
+async def _at_ease(members: list[Member], load: Load) -> None:
+    async def beat(member: Member, first_s: float) -> None:
+        await asyncio.sleep(first_s)
+        for _ in range(int(load.ease_s / load.interval_s)):
+            member.beat()
+            await asyncio.sleep(load.interval_s)
+
+    spread_s = load.interval_s / len(members)
+    await asyncio.gather(*(beat(member, number * spread_s) for number, member in enumerate(members)))
