@@ -1,7 +1,13 @@
-"""What conversations need of the shared broker: topics to commit offsets of, and a coordinator that is ready."""
+"""The two sides of conversations: the shared broker's own coordinator, and a query of ours behind a gateway."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import wait
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
@@ -9,25 +15,77 @@ from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from streaming.embedded import Broker
-from tests.differential.theirs import Address, Connection, Theirs
+from streaming.gateway import Gateway
+from streaming.settings import Settings
+from tests.differential.talk import Transcripts
+from tests.differential.theirs import RULES, Address, Connection, Theirs
+from tests.differential.through_gateway import AT_ONCE, ThroughGateway, as_clients_find_it, settings_of
+from tests.system.conftest import Service
 from tests.system.waiting import wait_until
 
 TOPICS = {name: {"num_partitions": 3} for name in ("t", "u")}
 
 
 @pytest.fixture(scope="session")
-def address(broker: Broker) -> Address:
-    """Where Kafka's own coordinator listens; it is ready to coordinate."""
+def kafkas(broker: Broker) -> Iterator[Transcripts]:
+    """What Kafka's own coordinator says."""
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics(TOPICS, wait_for_metadata=True)
-    host, port = broker.bootstrap_servers.split(":")
+    address = coordinator_behind(broker.bootstrap_servers)
+    with Transcripts(lambda: closing(Theirs(address)), theirs=True, at_once=1) as kafkas:
+        yield kafkas
+
+
+@pytest.fixture(scope="session")
+def through_gateway(
+    request: pytest.FixtureRequest, broker: Broker, kafkas: Transcripts, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Transcripts]:
+    """What a gateway's clients hear. All conversations of the run have begun."""
+    asked = [item for item in request.session.items if "through_gateway" in getattr(item, "fixturenames", ())]
+    conversations = [item.callspec.params["conversation"] for item in asked]  # type: ignore[attr-defined]
+    theirs = [kafkas.begin(each) for each in conversations]
+    with slow_query(broker, tmp_path_factory.mktemp("slow")) as settings, Gateway(settings) as gateway:
+        wait(theirs)  # whose times are short: they are not to be disturbed by fifty others
+        address = coordinator_behind(gateway.bootstrap_servers)
+        with Transcripts(lambda: closing(ThroughGateway(address)), theirs=False, at_once=AT_ONCE) as transcripts:
+            for each in sorted(conversations, key=lambda each: each.lasts_ms, reverse=True):
+                transcripts.begin(as_clients_find_it(each))
+            yield transcripts
+
+
+@contextmanager
+def slow_query(broker: Broker, folder: Path) -> Iterator[Settings]:
+    """Run our query in a process of its own, under the rules of the conversations, its clock slowed down."""
+    settings = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "topic_prefix": "conversations",
+        "replication_factor": 1,
+        "request_partitions": 4,
+        "gateway_port": 0,
+        "checkpoint": str(folder / "state"),
+        **settings_of(RULES),
+    }
+    ready_file, log_file = folder / "ready", folder / "log"
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streaming", "run", "--ready-file", str(ready_file)],
+            env={**os.environ, **{f"COORDINATOR_{name.upper()}": str(value) for name, value in settings.items()}},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    service = Service(process, Settings(**settings), folder / "state", ready_file, log_file)  # type: ignore[arg-type]
+    try:
+        service.await_ready(within_s=180)
+        yield service.settings
+    finally:
+        service.kill()
+
+
+def coordinator_behind(bootstrap_servers: str) -> Address:
+    """Find out where groups are coordinated, once somebody is ready to."""
+    host, port = bootstrap_servers.split(":")
     with closing(Connection((host, int(port)), "first")) as first:
-        first.call(FindCoordinatorRequest(key="g", key_type=0), 3)  # which makes the topic of offsets
+        find = partial(first.call, FindCoordinatorRequest(key="g", key_type=0), 3)
+        wait_until(lambda: find().error_code == 0)  # the first to ask has Kafka make its topic of offsets
         wait_until(lambda: first.call(DescribeGroupsRequest(groups=["g"]), 5).groups[0].error_code == 0)
-    return host, int(port)
-
-
-@pytest.fixture
-def theirs(address: Address) -> Iterator[Theirs]:
-    with closing(Theirs(address)) as theirs:
-        yield theirs
+        return find().host, find().port

@@ -4,11 +4,16 @@ from typing import NamedTuple
 
 
 class Difference(NamedTuple):
-    """What each side does, and why we do not follow."""
+    """What each side does, and why we do not follow.
+
+    Args:
+        is_over_topics_only: Clients of a gateway find what they find with Kafka.
+    """
 
     kafka: str
     ours: str
     why: str
+    is_over_topics_only: bool = False
 
 
 DIFFERENCES = {
@@ -21,6 +26,7 @@ DIFFERENCES = {
         "answers FENCED_INSTANCE_ID when the same process asks again before it knows its id",
         "answers REBALANCE_IN_PROGRESS where both requests have one inbox",
         "a process that lost patience must not be told that another one has come: clients end on that",
+        is_over_topics_only=True,  # each connection has an inbox of its own
     ),
     "the sync of a member that leaves": Difference(
         "never answers it",
@@ -51,11 +57,13 @@ DIFFERENCES = {
         "answers UNKNOWN_TOPIC_OR_PARTITION for them",
         "takes them",
         "only a gateway sees a cluster's topics; the core knows the names that it is told",
+        is_over_topics_only=True,
     ),
     "a sync without a protocol": Difference(
         "refuses it from version 5 on",
         "takes it, as Kafka does before version 5",
         "our requests have no versions; a gateway that serves them refuses it itself",
+        is_over_topics_only=True,
     ),
     "a protocol offered twice": Difference(
         "counts it twice, so that nobody seems to have it: alone, the join is never answered; the others hear 23",

@@ -96,6 +96,16 @@ class Conversation:
         """The title as a group id may have it."""
         return re.sub(r"\W+", "-", self.title).strip("-").lower()
 
+    @property
+    def lasts_ms(self) -> int:
+        """How much time passes in it."""
+        return sum(int(line.words[0]) for line in self.lines if line.is_time)
+
+    @property
+    def is_about_all(self) -> bool:
+        """Whether it asks about the group without a name, which is every conversation's."""
+        return any(line.options.get("group") == "" for line in self.lines)
+
 
 def read(path: Path) -> Iterator[Conversation]:
     """Read the conversations of a file."""

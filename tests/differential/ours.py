@@ -29,13 +29,17 @@ from tests.differential.transcript import Asked
 SECRET = b"sixteen secret bytes"
 
 
+def config_of(rules: Mapping[str, str]) -> Config:
+    """Take over those of Kafka's `rules` that are ours as well."""
+    named: dict[str, Any] = {name.replace(".", "_"): int(value) for name, value in rules.items()}
+    return Config(**{name: value for name, value in named.items() if name in Config.__struct_fields__})
+
+
 class Ours:
     """Our coordinator, under those of Kafka's `rules` that are ours as well."""
 
     def __init__(self, rules: Mapping[str, str]) -> None:
-        named: dict[str, Any] = {name.replace(".", "_"): int(value) for name, value in rules.items()}
-        config = Config(**{name: value for name, value in named.items() if name in Config.__struct_fields__})
-        self._shard = Shard(0, 1, SECRET, replaced(config, clock_slack_ms=0))
+        self._shard = Shard(0, 1, SECRET, replaced(config_of(rules), clock_slack_ms=0))
         self._now_ms = 1_000_000
         self._offset = 0
         self._asked: dict[str | None, Asked] = {}

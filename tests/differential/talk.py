@@ -1,7 +1,11 @@
 """Holds a conversation with one side, and sets two transcripts against each other."""
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from difflib import unified_diff
-from typing import Protocol
+from threading import Lock
+from typing import Protocol, Self
 
 from msgspec import structs
 
@@ -48,6 +52,39 @@ def hold(conversation: Conversation, side: Side, *, theirs: bool) -> list[Step]:
         told = sorted((asked.label, codes(a), names.tell(_own(a, names))) for asked, a in heard)
         steps.append(Step(line.text, tuple(told), names.tell_group(side.look(group_id("g")))))
     return steps
+
+
+class Transcripts:
+    """What one side says in each conversation: held once, however often it is asked for.
+
+    Args:
+        side: Makes a side that knows nothing of other conversations.
+        at_once: How many are held at a time.
+    """
+
+    def __init__(self, side: Callable[[], AbstractContextManager[Side]], *, theirs: bool, at_once: int) -> None:
+        self._side, self._theirs = side, theirs
+        self._held: dict[str, Future[list[Step]]] = {}
+        self._pool = ThreadPoolExecutor(at_once)
+        self._alone = Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def begin(self, conversation: Conversation) -> Future[list[Step]]:
+        if conversation.slug not in self._held:
+            self._held[conversation.slug] = self._pool.submit(self._hold, conversation)
+        return self._held[conversation.slug]
+
+    def __getitem__(self, conversation: Conversation) -> list[Step]:
+        return self.begin(conversation).result()
+
+    def _hold(self, conversation: Conversation) -> list[Step]:
+        with self._alone if conversation.is_about_all else nullcontext(), self._side() as side:
+            return hold(conversation, side, theirs=self._theirs)
 
 
 def _own(answer: AnyAnswer, names: Names) -> AnyAnswer:

@@ -8,8 +8,8 @@ import pytest
 from tests.differential.differences import DIFFERENCES
 from tests.differential.language import Conversation, read
 from tests.differential.ours import Ours
-from tests.differential.talk import check, hold
-from tests.differential.theirs import RULES, Theirs
+from tests.differential.talk import Transcripts, check, hold
+from tests.differential.theirs import RULES
 
 FILES = sorted((Path(__file__).parent / "conversations").glob("*.txt"))
 CONVERSATIONS = [conversation for file in FILES for conversation in read(file)]
@@ -18,10 +18,9 @@ every_conversation = pytest.mark.parametrize("conversation", CONVERSATIONS, ids=
 
 
 @every_conversation
-def test_kafka_says_the_same(conversation: Conversation, theirs: Theirs):
+def test_kafka_says_the_same(conversation: Conversation, kafkas: Transcripts):
     ours = hold(conversation, Ours(RULES), theirs=False)
-    kafkas = hold(conversation, theirs, theirs=True)
-    check(conversation, kafkas, ours)
+    check(conversation, kafkas[conversation], ours)
 
 
 # -- what the conversations add up to ----------------------------------------------------------------------------------

@@ -32,8 +32,14 @@ RULES = {
 }
 """What the broker is told, so that stories are short and nothing overtakes."""
 
-ANSWER_WAIT_S = 10.0
+ANSWER_WAIT_S = 30.0
+LATE_S = 10.0
+"""How long after its time something may still happen that nobody is told of."""
+
 POLL_S = 0.005
+AHEAD_S = 0.02
+"""How long before the time from which on something may happen it is looked for."""
+
 EARLY_MS = 5
 """By how much a clock of whole milliseconds may seem early."""
 
@@ -89,13 +95,16 @@ class Connection:
         data = b""
         while len(data) < size:
             more = self._socket.recv(size - len(data))
-            assert more, f"Kafka hung up on {self.client_id}: it could not read the request {self.asked}"
+            assert more, f"{self.client_id} was hung up on: its request could not be read: {self.asked}"
             data += more
         return data
 
 
 class Theirs:
     """Kafka's coordinator."""
+
+    looks = 3
+    """How often the group is asked for until all that a request has caused is known."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -104,39 +113,44 @@ class Theirs:
         self._group_id = ""
         self._seen: DescribeGroupAnswer | None = None
         self._began_s, self._passed_ms = time.monotonic(), 0
-        self._waits = False
+        self._waits_ms = 0
 
     def close(self) -> None:
         for connection in self._connections:
             connection.close()
 
     def ask(self, asked: Asked) -> None:
-        self._waits = False
+        self._waits_ms = 0
         idle = (c for c in self._connections if c.client_id == asked.who and c.asked is None)
         (next(idle, None) or self._connect(asked.who)).ask(asked)
 
     def wait(self, ms: int, *, quietly: bool = False) -> None:
         self._passed_ms += ms
-        self._waits = not quietly
+        self._waits_ms = 0 if quietly else ms
         if quietly:
-            time.sleep(ms / 1000)  # the one place where time itself is the matter
+            time.sleep(ms / 1000)
 
     def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
         """Wait for the expected answers, or else for time to change the group; collect whatever else comes."""
         wanted = Counter(heard.name.split("#")[0] for heard in expected if heard.name)
         heard: list[tuple[Asked, AnyAnswer]] = []
-        until_s = time.monotonic() + ANSWER_WAIT_S
+        until_s = time.monotonic() + self._waits_ms / 1000 + ANSWER_WAIT_S
         while wanted - Counter(asked.who for asked, _ in heard) and time.monotonic() < until_s:
             heard += self._answers(until_s - time.monotonic())
-        if self._waits:
-            before = self._seen
-            while not wanted and self.look(self._group_id) == before and time.monotonic() < until_s:
-                time.sleep(POLL_S)
-            passed_ms = (time.monotonic() - self._began_s) * 1000
-            assert passed_ms > self._passed_ms - EARLY_MS, f"Kafka acted {self._passed_ms - passed_ms:.0f} ms early"
-        for _ in range(3 if any(c.asked for c in self._connections) else 0):
+        if self._waits_ms:
+            if not wanted:
+                self._await_change(time.monotonic() + self._waits_ms / 1000 + LATE_S)
+            early_ms = self._passed_ms - (time.monotonic() - self._began_s) * 1000
+            assert early_ms < EARLY_MS, f"something happened {early_ms:.0f} ms early"
+        for _ in range(self.looks if any(c.asked for c in self._connections) else 0):
             self.look(self._group_id)
         return heard + list(self._answers(0))
+
+    def _await_change(self, until_s: float) -> None:
+        before = self._seen
+        time.sleep(max(0, self._began_s + self._passed_ms / 1000 - AHEAD_S - time.monotonic()))
+        while self.look(self._group_id) == before and time.monotonic() < until_s:
+            time.sleep(POLL_S)
 
     def look(self, group_id: str) -> DescribeGroupAnswer:
         """Describe the group, in a version that finds nothing wrong with one that is not there.

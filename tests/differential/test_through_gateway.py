@@ -1,0 +1,39 @@
+"""The conversations held with Kafka's own coordinator, held with ours through a gateway: no client may tell them apart.
+
+They are held in the same versions, over the same kind of sockets, by the same code; `differences` says what is meant to
+differ.
+"""
+
+from streaming.gateway.apis import APIS, Handling
+from tests.differential.asking import NEWEST
+from tests.differential.language import Conversation
+from tests.differential.talk import Transcripts, check
+from tests.differential.test_conversations import CONVERSATIONS, every_conversation
+from tests.differential.through_gateway import as_clients_find_it
+
+APIS_OF = {
+    "join": "JoinGroup",
+    "sync": "SyncGroup",
+    "heartbeat": "Heartbeat",
+    "leave": "LeaveGroup",
+    "commit": "OffsetCommit",
+    "fetch": "OffsetFetch",
+    "forget": "OffsetDelete",
+    "describe": "DescribeGroups",
+    "list": "ListGroups",
+    "delete": "DeleteGroups",
+}
+
+
+@every_conversation
+def test_clients_hear_the_same(conversation: Conversation, kafkas: Transcripts, through_gateway: Transcripts):
+    """S16, S56: whatever Kafka answers to a request of any version, a gateway does."""
+    check(as_clients_find_it(conversation), kafkas[conversation], through_gateway[conversation])
+
+
+def test_every_version_of_what_is_served_is_asked():
+    """S56."""
+    lines = [line for conversation in CONVERSATIONS for line in conversation.lines if not line.is_time]
+    asked = {(APIS_OF[line.verb], int(line.options.get("v", NEWEST[line.verb]))) for line in lines}
+    served = [api for api in APIS.values() if api.handling is Handling.SERVED]
+    assert asked == {(api.name, version) for api in served for version in range(api.first, api.last + 1)}

@@ -1,0 +1,91 @@
+"""Our side of a conversation as Kafka's own clients find it: the running query behind a gateway, over plain sockets.
+
+A batch of the query takes about as long as a session does in a conversation. So time goes slower here: what is said,
+ruled and waited for is `SLOWNESS` times as long. And as that is 20 minutes in all, many conversations are held at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kafka.protocol.metadata import ApiVersionsRequest
+from msgspec.structs import replace as replaced
+
+from coordinator.outputs import AnyAnswer, DescribeGroupAnswer
+from coordinator.requests import JoinGroup, OffsetCommit, OffsetDelete, Request
+from tests.differential.differences import DIFFERENCES
+from tests.differential.language import Conversation, Heard, Line
+from tests.differential.ours import config_of
+from tests.differential.theirs import Theirs
+from tests.differential.transcript import Asked
+
+SLOWNESS = 40
+"""With it the longest conversation takes 44 s, and a line may take some seconds where 300 ms must not be over."""
+
+AT_ONCE = 50
+"""More than there are in which time passes; fewer than all, lest batches be long while theirs counts."""
+
+RULED_MS = ("group_initial_rebalance_delay_ms", "group_min_session_timeout_ms", "group_max_session_timeout_ms")
+
+
+def settings_of(rules: Mapping[str, str]) -> dict[str, int]:
+    """Say how our query is set up to go by those of Kafka's `rules` that are ours as well."""
+    config = config_of(rules)
+    return {name: getattr(config, name) * SLOWNESS for name in RULED_MS} | {
+        "group_max_size": config.group_max_size,
+        "clock_slack_ms": 0,
+        "late_notice_ms": 600_000,  # a busy machine is not to be taken for an outage
+    }
+
+
+class ThroughGateway(Theirs):
+    """Our coordinator, asked as Kafka's is.
+
+    Requests of two connections have no order until the gateway has read them. Once it has answered an onlooker who
+    asked it something after a request, that request is on its way into the log. Whoever describes the group then hears
+    of it after all that the request causes has been answered. Commits and deletions of offsets are never parked, but
+    may be held until the brokers have been asked about topics: their answers are waited for.
+    """
+
+    looks = 0
+    _looks_ahead = False
+    _described: DescribeGroupAnswer | None = None
+
+    def ask(self, asked: Asked) -> None:
+        super().ask(replace(asked, request=_slower(asked.request)))
+        self._looks_ahead = not isinstance(asked.request, OffsetCommit | OffsetDelete)
+
+    def wait(self, ms: int, *, quietly: bool = False) -> None:
+        super().wait(ms * SLOWNESS, quietly=quietly)
+        self._looks_ahead = quietly
+
+    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
+        if self._looks_ahead:
+            self._onlooker.call(ApiVersionsRequest(), 0)  # the gateway needs nobody to answer that
+            self._described = self.look(self._group_id)
+        return super().hear(expected)
+
+    def look(self, group_id: str) -> DescribeGroupAnswer:
+        """Describe the group, unless `hear` has just done so."""
+        described, self._described = self._described, None
+        return described or super().look(group_id)
+
+
+def _slower(request: Request) -> Request:
+    if not isinstance(request, JoinGroup):
+        return request
+    return replaced(
+        request,
+        session_timeout_ms=request.session_timeout_ms * SLOWNESS,
+        rebalance_timeout_ms=request.rebalance_timeout_ms * SLOWNESS,
+    )
+
+
+def as_clients_find_it(conversation: Conversation) -> Conversation:
+    """Leave out the differences that there are over our topics alone."""
+    return replace(conversation, lines=tuple(map(_of_a_client, conversation.lines)))
+
+
+def _of_a_client(line: Line) -> Line:
+    if line.difference and DIFFERENCES[line.difference].is_over_topics_only:
+        return replace(line, ours=line.kafka, difference=None)
+    return line
