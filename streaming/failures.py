@@ -17,6 +17,8 @@ CAUSES: list[tuple[str, str]] = [
      "A topic of the coordinator is gone ({topics}): restart the coordinator, which creates what is missing."),
     (r"TopicAuthorizationException|ClusterAuthorizationException|GroupAuthorizationException",
      "Kafka refuses the coordinator's user: let it read {requests} and write {topics}."),
+    (r"SaslAuthenticationException|SslAuthenticationException|SSLHandshakeException",
+     "Kafka and the coordinator do not trust each other: correct the settings that begin with sasl_ or ssl_."),
     (r"TimeoutException|BrokerNotAvailable|Connection to node .* could not be established|DisconnectException",
      "No Kafka broker answers at {bootstrap_servers}: see that it runs, and start the coordinator again: it goes on."),
     (r"RecordTooLargeException|MESSAGE_TOO_LARGE",

@@ -59,6 +59,8 @@ SPARK_CONFIG = {
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.sql.adaptive.enabled": "false",  # has no say in stateful queries, but warns of that
     "spark.sql.session.timeZone": "UTC",
+    # Spark's own expression, and what Kafka's options hold
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore[.]key|jaas",
     "spark.speculation": "false",
     "spark.locality.wait": "0s",
     "spark.python.unix.domain.socket.enabled": "true",

@@ -34,7 +34,7 @@ from streaming.gateway.exchanges import EXCHANGES
 from streaming.gateway.exchanges.exchange import Exchange
 from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
 from streaming.gateway.heartbeats import Heartbeats
-from streaming.gateway.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SERVED_BYTES_MAX, keep_alive
+from streaming.gateway.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX, keep_alive
 from streaming.gateway.locating import GROUP, TRANSACTION, located
 from streaming.gateway.messages import Header, Malformed, decode, encode, read_header
 from streaming.gateway.metrics import Metrics
@@ -48,6 +48,9 @@ from streaming.settings import Settings
 log = logging.getLogger(__name__)
 
 _HEAD = struct.Struct(">hhi")
+
+BYTES_MAX = {Handling.RELAYED: RELAYED_BYTES_MAX, Handling.AUTHENTICATED: SASL_BYTES_MAX}
+"""How large a request may be, where that is not `SERVED_BYTES_MAX`."""
 
 TOKEN_HEADER = Header(SASL_AUTHENTICATE, 0, 0, None)
 """Stands for the header that bare tokens lack, after a SaslHandshake of version 0."""
@@ -204,16 +207,14 @@ class Connection(asyncio.Protocol):
 
     def begin(self, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
         """Decide about a request by its first bytes."""
-        if len(head) < _HEAD.size:
+        if not self._sasl.is_raw and len(head) < _HEAD.size:
             return Wish.MORE
         if self._pauses:
             return Wish.LATER
         self._heartbeats.release()
-        if self._sasl.is_raw:
-            return Wish.WHOLE
-        api_key, version, correlation_id = _HEAD.unpack_from(head)
+        api_key, version, correlation_id = TOKEN_HEADER[:3] if self._sasl.is_raw else _HEAD.unpack_from(head)
         api = self._admitted(api_key, version)
-        if size > (RELAYED_BYTES_MAX if api.handling is Handling.RELAYED else SERVED_BYTES_MAX):
+        if size > BYTES_MAX.get(api.handling, SERVED_BYTES_MAX):
             raise BadFrame(f"a {api.name} request of {size} bytes is too large")
         if api.handling is not Handling.RELAYED:
             return Wish.WHOLE
@@ -334,8 +335,8 @@ class Connection(asyncio.Protocol):
 
     def _authenticated(self, slot: Slot, frame: bytes) -> None:
         self._sasl.answered(frame)
-        if self._sasl.session_lifetime_ms:
-            self._known_until_s = time.monotonic() + self._sasl.session_lifetime_ms / 1_000
+        lifetime_ms = self._sasl.session_lifetime_ms or float("inf")
+        self._known_until_s = time.monotonic() + lifetime_ms / 1_000
         self._answer(slot, with_length(frame))
         if self._sasl.is_over:
             self._flush()

@@ -15,6 +15,9 @@ SERVED_BYTES_MAX = RECORD_BYTES_MAX
 RELAYED_BYTES_MAX = 100 * 2**20
 """A request that is passed on: Kafka's own `socket.request.max.bytes`. None of it is kept here."""
 
+SASL_BYTES_MAX = 524_288
+"""A request of somebody whom nobody knows yet: Kafka's own `sasl.server.max.receive.size`."""
+
 IN_FLIGHT_MAX = 500
 """Requests of one connection without an answer, or groups they ask about; the next ones are left in the socket.
 

@@ -16,7 +16,7 @@ from streaming.client.config import WAY_NAMES
 from streaming.security import MECHANISMS, PlaintextRefused
 from streaming.settings import BadSettings, Settings
 from streaming.spellings import jaas_config
-from streaming.tls import BadCertificate, client_context, server_context
+from streaming.tls import client_context, server_context
 from tests.differential.java_assignors import java
 from tests.system.secured import KEY_PASSWORD, Certificates, certificates
 
@@ -168,8 +168,12 @@ def test_names_are_escaped_for_scram_where_the_library_does_not() -> None:
     assert settings.kafka_client_arguments()["sasl_plain_username"] == "cy,=o"
 
 
+PITFALLS = st.sampled_from(["\\", '"', ";", "\n", "\r", "\\101", "\\n", "//", "/*", "'", " ", "=", "\0", "\u2028"])
+TEXTS = st.lists(PITFALLS | st.characters(exclude_categories=["Cs"])).map("".join)
+
+
 @bounds(deadline=None)  # it is another process that answers
-@given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))
+@given(TEXTS, TEXTS)
 def test_no_name_and_no_password_breaks_out_of_its_quotes(kafka: Any, name: str, password: str) -> None:
     """As Kafka's own parser reads it."""
     written = kafka.config.types.Password(jaas_config("PLAIN", name, password))
@@ -280,8 +284,10 @@ def test_no_secret_is_shown(files: Certificates, monkeypatch: pytest.MonkeyPatch
 # -- certificates --------------------------------------------------------------------------------------------------
 
 
-def shake(ours: ssl.SSLContext, theirs: ssl.SSLContext, host: str = "127.0.0.1") -> str | None:
+def shake(ours: ssl.SSLContext | None, theirs: ssl.SSLContext | None, host: str = "127.0.0.1") -> str | None:
     """Let a client of ours and a server shake hands, in memory; return the TLS version."""
+    assert ours is not None
+    assert theirs is not None
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = ours.wrap_bio(to_client, to_server, server_hostname=host)
     server = theirs.wrap_bio(to_server, to_client, server_side=True)
@@ -300,6 +306,13 @@ def test_who_is_certified_is_believed(files: Certificates) -> None:
     assert shake(ours, theirs) == shake(ours, theirs, "kafka.example") == "TLSv1.3"
 
 
+def test_the_systems_authorities_are_believed_unless_others_are_named(
+    files: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(files.ca))
+    assert shake(client_context(None), server_context(str(files.both)))
+
+
 def test_a_certificate_for_another_name_or_by_nobody_is_refused(files: Certificates, strangers: Certificates) -> None:
     theirs = server_context(str(files.cert), str(files.key))
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
@@ -311,11 +324,15 @@ def test_a_certificate_for_another_name_or_by_nobody_is_refused(files: Certifica
 
 
 def test_clients_must_show_a_certificate_where_that_is_asked_for(files: Certificates, strangers: Certificates) -> None:
-    theirs = server_context(str(files.both), client_cafile=str(files.ca))
-    assert shake(client_context(str(files.ca), str(files.cert), str(files.key)), theirs)
-    for own in ((), (str(strangers.both),)):
+    theirs = Settings.load(gateway_ssl_certfile=str(files.both), gateway_ssl_cafile=str(files.ca)).listener_context(
+        "::"
+    )
+    own = {"ssl_certfile": str(files.cert), "ssl_keyfile": str(files.key)}
+    ours = Settings.load(security_protocol="SSL", ssl_cafile=str(files.ca), **own).broker_context()
+    assert shake(ours, theirs)
+    for others in ((), (str(strangers.both),)):
         with pytest.raises(ssl.SSLError):
-            shake(client_context(str(files.ca), *own), theirs)
+            shake(client_context(str(files.ca), *others), theirs)
 
 
 def test_nothing_older_than_tls_1_2_is_spoken(files: Certificates) -> None:
@@ -324,11 +341,14 @@ def test_nothing_older_than_tls_1_2_is_spoken(files: Certificates) -> None:
 
 
 def test_an_encrypted_key_is_opened_by_its_password_alone(files: Certificates) -> None:
-    encrypted = (str(files.cert), str(files.encrypted_key))
-    assert shake(client_context(str(files.ca)), server_context(*encrypted, KEY_PASSWORD))
+    encrypted = {"gateway_ssl_certfile": str(files.cert), "gateway_ssl_keyfile": str(files.encrypted_key)}
+    theirs = Settings.load(**encrypted, gateway_ssl_key_password=KEY_PASSWORD).listener_context("::")
+    assert shake(client_context(str(files.ca)), theirs)
     for wrong in (None, "guess"):
-        with pytest.raises(BadCertificate, match=r"are not a PEM certificate and its key, or the password is not"):
-            server_context(*encrypted, wrong)
+        with pytest.raises(
+            BadSettings, match=r"are not a PEM certificate and its key, or the password is not the key's\.$"
+        ):
+            Settings.load(**encrypted, gateway_ssl_key_password=wrong)
 
 
 def test_a_key_that_is_not_the_certificates_is_refused(files: Certificates, strangers: Certificates) -> None:
