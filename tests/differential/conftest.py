@@ -1,8 +1,5 @@
 """The two sides of conversations: the shared broker's own coordinator, and a query of ours behind a gateway."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import closing, contextmanager
@@ -20,7 +17,7 @@ from streaming.settings import Settings
 from tests.differential.talk import Transcripts
 from tests.differential.theirs import RULES, Address, Connection, Theirs
 from tests.differential.through_gateway import AT_ONCE, ThroughGateway, as_clients_find_it, settings_of
-from tests.system.conftest import Service
+from tests.system.conftest import start_service
 from tests.system.waiting import wait_until
 
 TOPICS = {name: {"num_partitions": 3} for name in ("t", "u")}
@@ -56,24 +53,13 @@ def through_gateway(
 @contextmanager
 def slow_query(broker: Broker, folder: Path) -> Iterator[Settings]:
     """Run our query in a process of its own, under the rules of the conversations, its clock slowed down."""
-    settings = {
-        "bootstrap_servers": broker.bootstrap_servers,
-        "topic_prefix": "conversations",
-        "replication_factor": 1,
-        "request_partitions": 4,
-        "gateway_port": 0,
-        "checkpoint": str(folder / "state"),
+    service = start_service(
+        folder,
+        bootstrap_servers=broker.bootstrap_servers,
+        topic_prefix="conversations",
+        gateway_port=0,
         **settings_of(RULES),
-    }
-    ready_file, log_file = folder / "ready", folder / "log"
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "streaming", "run", "--ready-file", str(ready_file)],
-            env={**os.environ, **{f"COORDINATOR_{name.upper()}": str(value) for name, value in settings.items()}},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-    service = Service(process, Settings(**settings), folder / "state", ready_file, log_file)  # type: ignore[arg-type]
+    )
     try:
         service.await_ready(within_s=180)
         yield service.settings

@@ -67,34 +67,35 @@ class Service:
         return self.process.wait(90)
 
 
+def start_service(folder: Path, number: int = 0, **settings: object) -> Service:
+    """Start `coordinator run` under these settings; its checkpoint is the folder's, whichever number it is."""
+    ready_file, log_file, checkpoint = folder / f"ready-{number}", folder / f"log-{number}", folder / "state"
+    wanted = {"replication_factor": 1, "request_partitions": 4, "checkpoint": str(checkpoint), **settings}
+    environment = {f"COORDINATOR_{name.upper()}": str(value) for name, value in wanted.items()}
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streaming", "run", "--ready-file", str(ready_file)],
+            env={**os.environ, **environment},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    return Service(process, Settings(**wanted), checkpoint, ready_file, log_file)  # type: ignore[arg-type]
+
+
 @pytest.fixture
 def run_service(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Service]]:
     """Start `coordinator run` on the shared broker, under topics of the test's own unless told otherwise."""
     started: list[Service] = []
 
     def run(topic_prefix: str, **settings: object) -> Service:
-        number = len(started)
-        ready_file, log_file, checkpoint = tmp_path / f"ready-{number}", tmp_path / f"log-{number}", tmp_path / "state"
         wanted = {
             "bootstrap_servers": broker.bootstrap_servers,
             "topic_prefix": topic_prefix,
-            "replication_factor": 1,
-            "request_partitions": 4,
-            "checkpoint": str(checkpoint),
             "group_initial_rebalance_delay_ms": 100,
             **settings,
         }
-        environment = {f"COORDINATOR_{name.upper()}": str(value) for name, value in wanted.items()}
-        with log_file.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "streaming", "run", "--ready-file", str(ready_file)],
-                env={**os.environ, **environment},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        service = Service(process, Settings(**wanted), checkpoint, ready_file, log_file)  # type: ignore[arg-type]
-        started.append(service)
-        return service
+        started.append(start_service(tmp_path, len(started), **wanted))
+        return started[-1]
 
     yield run
     for service in started:
