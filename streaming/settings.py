@@ -75,7 +75,7 @@ class Settings(GatewayAccess, BrokerAccess):
     gateway_metrics_port: int | None = Field(
         None, ge=0, le=65_535, description="Where the gateway shows its metrics to Prometheus; nowhere when not set."
     )
-    gateway_linger_ms: Milliseconds = Field(2, description="How long a request waits for others to go with it.")
+    gateway_linger_ms: Milliseconds = Field(5, description="How long a request waits for others to go with it.")
     gateway_heartbeat_hold_ms: Milliseconds = Field(
         2_250, description="How long the answer to a heartbeat may wait for the news of a rebalance; 0 for not at all."
     )

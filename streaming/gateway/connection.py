@@ -9,7 +9,7 @@ import asyncio
 import logging
 import struct
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 
 from coordinator.limits import NAME_CHARS_MAX
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer
+from streaming.gateway.answers import Answers
 from streaming.gateway.apis import (
     API_VERSIONS,
     APIS,
@@ -51,6 +52,13 @@ _HEAD = struct.Struct(">hhi")
 
 BYTES_MAX = {Handling.RELAYED: RELAYED_BYTES_MAX, Handling.AUTHENTICATED: SASL_BYTES_MAX}
 """How large a request may be, where that is not `SERVED_BYTES_MAX`."""
+
+OF_GROUPS = BEFORE_AUTHENTICATION | {Handling.SERVED}
+"""What is asked on a connection that a client keeps for its group's coordinator.
+
+Only there may a heartbeat's answer wait: some clients have one connection to a broker for everything, and say nothing
+more on it until they have the answer.
+"""
 
 TOKEN_HEADER = Header(SASL_AUTHENTICATE, 0, 0, None)
 """Stands for the header that bare tokens lack, after a SaslHandshake of version 0."""
@@ -109,6 +117,7 @@ class Connection(asyncio.Protocol):
         self._sasl = SaslWatch(house.mechanisms)
         self._heartbeats = Heartbeats(house.settings.gateway_heartbeat_hold_ms, self._give)
         self._known_until_s = float("inf")
+        self._is_of_groups = True
         self._is_flush_due = False
         self._counted_bytes = 0
         self.is_silent = True
@@ -247,6 +256,7 @@ class Connection(asyncio.Protocol):
 
     def _count(self, api: Api) -> None:
         self._house.metrics.asked(api.name)
+        self._is_of_groups &= api.handling in OF_GROUPS
         if self.is_silent:
             self.is_silent = False
             self._house.said_something(self)
@@ -376,34 +386,24 @@ class Connection(asyncio.Protocol):
 
     def _ask(self, slot: Slot, exchange_of: Callable[..., Exchange], message: Any) -> None:
         exchange = exchange_of(message, self, self)
-        answers: dict[int, AnyAnswer] = {}
-
-        def told(index: int, answer: AnyAnswer) -> None:
-            self._asked.discard(exchange.questions[index].request.request_id)
-            answers[index] = answer
-            if len(answers) == len(exchange.questions):
-                respond()
-
-        def respond() -> None:
-            try:
-                in_order = [answers[index] for index in range(len(answers))]
-                self._served(slot, message, in_order, encode(exchange.respond(in_order), slot.header))
-            except Exception as error:
-                self.fail(error)
-
+        answers = Answers(len(exchange.questions), partial(self._served, slot, message, exchange))
         self._asked.update(question.request.request_id for question in exchange.questions)
         self._bound_in_flight()
         for index, question in enumerate(exchange.questions):
-            self._house.asking.send(question.request, partial(told, index), question.shard)
-        if not exchange.questions:
-            respond()
+            self._house.asking.send(question.request, partial(answers.take, index), question.shard)
 
-    def _served(self, slot: Slot, message: Any, answers: list[AnyAnswer], response: bytes) -> None:
-        """Answer; unless it can wait for news."""
+    def _served(self, slot: Slot, message: Any, exchange: Exchange, answers: Sequence[AnyAnswer]) -> None:
+        """Answer, unless that can wait for news."""
+        self._asked.difference_update(question.request.request_id for question in exchange.questions)
+        try:
+            response = encode(exchange.respond(answers), slot.header)
+        except Exception as error:
+            self.fail(error)
+            return
         match answers:
             case [JoinGroupAnswer(code=0, member_id=member_id)]:
                 self._heartbeats.joined(member_id, message.session_timeout_ms)
-            case [HeartbeatAnswer(code=0)] if self._slots.is_only(slot):
+            case [HeartbeatAnswer(code=0)] if self._is_of_groups and self._slots.is_only(slot):
                 if self._heartbeats.hold(slot, message.member_id, response):
                     self._house.metrics.answered(slot.api.name, slot.since_s)
                     return

@@ -5,7 +5,8 @@ rebalance takes with Kafka is waiting for that. Here a heartbeat counts when it 
 is kept until nearly the next one. When a rebalance begins meanwhile, the coordinator's notice turns it into
 REBALANCE_IN_PROGRESS, which is what the heartbeat would hear if it came now.
 
-A held answer never delays another one: it goes out as soon as the client asks for anything else.
+A held answer never delays another one: it goes out as soon as the client asks for anything else. Nor does it wait on a
+connection that carries more than a group's requests: there are clients that ask one thing at a time.
 """
 
 import asyncio

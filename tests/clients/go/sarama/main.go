@@ -1,0 +1,117 @@
+// A worker that is sarama's consumer group.
+package main
+
+import (
+	"context"
+	"errors"
+	"log"
+	"os"
+	"sync"
+
+	"coordinator/clients/talk"
+
+	"github.com/IBM/sarama"
+)
+
+var strategies = map[string]sarama.BalanceStrategy{
+	"range":              sarama.NewBalanceStrategyRange(),
+	"cooperative-sticky": sarama.NewBalanceStrategyCooperativeSticky(),
+}
+
+// member is the handler of a group's sessions. Each partition is told when its claim begins and when it ends, since a
+// session of a cooperative group outlives its rebalances.
+type member struct {
+	lock    sync.Mutex
+	session sarama.ConsumerGroupSession
+	unsaved map[talk.Partition]*sarama.ConsumerMessage // the last record read of each partition
+}
+
+func (m *member) Setup(session sarama.ConsumerGroupSession) error {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.session, m.unsaved = session, map[talk.Partition]*sarama.ConsumerMessage{}
+	return nil
+}
+
+func (m *member) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (m *member) ConsumeClaim(_ sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	partition := talk.Partition{claim.Topic(), claim.Partition()}
+	talk.Tell("assigned", "partitions", []talk.Partition{partition})
+	for message := range claim.Messages() {
+		m.lock.Lock()
+		m.unsaved[partition] = message
+		m.lock.Unlock()
+		talk.TellRecords(message.Topic, message.Partition, []int64{message.Offset})
+	}
+	m.lock.Lock()
+	delete(m.unsaved, partition)
+	m.lock.Unlock()
+	talk.Tell("revoked", "partitions", []talk.Partition{partition})
+	return nil
+}
+
+func (m *member) commit() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	committed := [][3]any{}
+	for partition, message := range m.unsaved {
+		m.session.MarkMessage(message, "")
+		committed = append(committed, [3]any{partition[0], partition[1], message.Offset + 1})
+	}
+	m.session.Commit()
+	talk.Tell("committed", "offsets", committed)
+}
+
+func settings(config talk.Config) *sarama.Config {
+	settings := sarama.NewConfig()
+	settings.Version = sarama.MaxVersion
+	settings.ClientID = config.ClientID
+	settings.Metadata.RefreshFrequency = config.MetadataMs.Duration()
+	settings.Consumer.Group.InstanceId = config.Instance
+	settings.Consumer.Group.Session.Timeout = config.SessionMs.Duration()
+	settings.Consumer.Group.Heartbeat.Interval = config.HeartbeatMs.Duration()
+	settings.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{strategies[config.Assignor]}
+	settings.Consumer.Offsets.AutoCommit.Enable = false
+	settings.Consumer.Offsets.Initial = sarama.OffsetOldest
+	settings.Consumer.Return.Errors = true
+	return settings
+}
+
+// consume goes from session to session until the group is closed.
+func consume(group sarama.ConsumerGroup, topics []string, m *member) {
+	for {
+		err := group.Consume(context.Background(), topics, m)
+		if errors.Is(err, sarama.ErrClosedConsumerGroup) {
+			return
+		}
+		if err != nil {
+			talk.TellError(err)
+		}
+	}
+}
+
+func main() {
+	config, orders := talk.ReadConfig(), talk.Orders()
+	sarama.Logger = log.New(os.Stderr, "", log.Ltime|log.Lmicroseconds)
+	group, err := sarama.NewConsumerGroup([]string{config.Bootstrap}, config.Group, settings(config))
+	if err != nil {
+		talk.Fail(err)
+	}
+	go func() {
+		for err := range group.Errors() {
+			talk.TellError(err)
+		}
+	}()
+	m := &member{}
+	go consume(group, config.Topics, m)
+	for order := range orders {
+		if order == "close" {
+			break
+		}
+		m.commit()
+	}
+	if err := group.Close(); err != nil {
+		talk.Fail(err)
+	}
+}

@@ -1,0 +1,104 @@
+// Package talk is how the worker programs that are written in Go talk with who started them: see tests/clients.
+package talk
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// Config is what a worker is asked to be, as JSON on its command line.
+type Config struct {
+	Bootstrap   string   `json:"bootstrap"`
+	Group       string   `json:"group"`
+	ClientID    string   `json:"client_id"`
+	Topics      []string `json:"topics"`
+	Pattern     string   `json:"pattern"`
+	Assignor    string   `json:"assignor"`
+	Instance    string   `json:"instance"`
+	SessionMs   Ms       `json:"session_ms"`
+	HeartbeatMs Ms       `json:"heartbeat_ms"`
+	MetadataMs  Ms       `json:"metadata_ms"`
+}
+
+// Ms is a number of milliseconds.
+type Ms int64
+
+func (ms Ms) Duration() time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// Partition is the topic and the number of a partition.
+type Partition [2]any
+
+var writing sync.Mutex
+
+// ReadConfig takes the configuration from the command line, or ends the program.
+func ReadConfig() (config Config) {
+	if len(os.Args) != 2 {
+		Fail(fmt.Errorf("usage: %s CONFIG", os.Args[0]))
+	}
+	if err := json.Unmarshal([]byte(os.Args[1]), &config); err != nil {
+		Fail(err)
+	}
+	return config
+}
+
+// Tell says what happened, at once and in one write.
+func Tell(event string, name string, what any) {
+	line, err := json.Marshal(map[string]any{"event": event, name: what})
+	if err != nil {
+		Fail(err)
+	}
+	say(line)
+}
+
+// TellRecords says which records of a partition were read.
+func TellRecords(topic string, partition int32, offsets []int64) {
+	told := map[string]any{"event": "records", "partition": Partition{topic, partition}, "offsets": offsets}
+	line, err := json.Marshal(told)
+	if err != nil {
+		Fail(err)
+	}
+	say(line)
+}
+
+// TellError says what went wrong; the worker goes on.
+func TellError(err error) { Tell("error", "error", err.Error()) }
+
+// Pairs lists the partitions of a map from topics to numbers.
+func Pairs(numbers map[string][]int32) []Partition {
+	pairs := []Partition{}
+	for topic, of := range numbers {
+		for _, number := range of {
+			pairs = append(pairs, Partition{topic, number})
+		}
+	}
+	return pairs
+}
+
+// Orders returns the words on stdin. Its end ends the program: who started it is gone.
+func Orders() <-chan string {
+	orders := make(chan string, 16)
+	go func() {
+		lines := bufio.NewScanner(os.Stdin)
+		for lines.Scan() {
+			orders <- lines.Text()
+		}
+		os.Exit(1)
+	}()
+	return orders
+}
+
+// Fail ends the program with an error.
+func Fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func say(line []byte) {
+	writing.Lock()
+	defer writing.Unlock()
+	os.Stdout.Write(append(line, '\n'))
+}

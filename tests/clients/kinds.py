@@ -1,0 +1,60 @@
+"""The clients that are tried: how each is started, what it says, and what it cannot do."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tests.clients import go_programs, java
+
+Config = dict[str, Any]
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A client.
+
+    Args:
+        name: As its makers call it.
+        version: Finds the version that is installed.
+        command: Makes the command line for a configuration and a folder: the Go programs are there, and files of a
+            worker's own may be put there.
+        translate: Takes a line of what it prints to events (see `tests.clients`).
+        obeys: It takes orders on stdin; else it knows SIGTERM alone, and commits by itself.
+    """
+
+    name: str
+    version: Callable[[], str]
+    command: Callable[[Config, Path], list[str]]
+    translate: Callable[[str], list[Event]] = lambda line: [json.loads(line)]
+    obeys: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _python(module: str) -> Callable[[Config, Path], list[str]]:
+    return lambda config, _: [sys.executable, "-m", f"tests.clients.{module}", json.dumps(config)]
+
+
+def _go(program: str) -> Callable[[Config, Path], list[str]]:
+    return lambda config, folder: [str(folder / program), json.dumps(config)]
+
+
+KAFKA_PYTHON = Kind("kafka-python", lambda: version("kafka-python"), _python("with_kafka_python"))
+LIBRDKAFKA = Kind("librdkafka", lambda: version("confluent-kafka"), _python("with_confluent"))
+AIOKAFKA = Kind("aiokafka", lambda: version("aiokafka"), _python("with_aiokafka"))
+JAVA = Kind("Java", java.version, java.command, java.translate, obeys=False)
+FRANZ_GO = Kind("franz-go", lambda: go_programs.version("github.com/twmb/franz-go"), _go("franz"))
+SARAMA = Kind("sarama", lambda: go_programs.version("github.com/IBM/sarama"), _go("sarama"))
+
+KINDS = (KAFKA_PYTHON, LIBRDKAFKA, AIOKAFKA, JAVA, FRANZ_GO, SARAMA)
+
+
+def another(kind: Kind) -> Kind:
+    """Return the next kind, round the table, so that every kind is in two mixed groups."""
+    return KINDS[(KINDS.index(kind) + 1) % len(KINDS)]

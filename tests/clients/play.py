@@ -1,0 +1,121 @@
+"""Where a scenario is played: a topic and a group of its own, and the workers in it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka import KafkaAdminClient, KafkaProducer
+
+from tests.clients.kinds import Kind
+from tests.clients.worker import Partition, Worker
+
+WITHIN_S = 60.0
+SESSION_MS = 6_000
+DEFAULTS = {
+    "topics": None,
+    "pattern": None,
+    "assignor": "range",
+    "instance": None,
+    "session_ms": 90_000,
+    "heartbeat_ms": 500,
+    "max_poll_ms": 90_000,
+    "metadata_ms": 90_000,
+}
+"""What a worker is asked to be, unless a scenario says otherwise: nothing happens by time alone."""
+
+
+@dataclass(frozen=True)
+class Venue:
+    """What all plays share: the broker, the address that clients are told, and a folder with the Go programs."""
+
+    broker: str
+    bootstrap: str
+    folder: Path
+
+
+class Play:
+    """One scenario, played by one client; `name` is that of its group and the beginning of its topics' names."""
+
+    def __init__(self, venue: Venue, name: str, admin: KafkaAdminClient, producer: KafkaProducer) -> None:
+        self.name = name
+        self._venue, self._admin, self._producer = venue, admin, producer
+        self._workers: list[Worker] = []
+        self._ends: dict[Partition, int] = {}
+        self._changed = threading.Condition()
+
+    def topic(self, *, partitions: int, records: int = 0, suffix: str = "") -> str:
+        """Make a topic with so many records in each partition, and return its name."""
+        topic = self.name + suffix
+        wanted = {"num_partitions": partitions, "replication_factor": 1}
+        self._admin.create_topics({topic: wanted}, wait_for_metadata=True)
+        self._ends |= {(topic, number): 0 for number in range(partitions)}
+        self.produce(topic, records)
+        return topic
+
+    def produce(self, topic: str, count: int) -> None:
+        """Append so many records to each partition of a topic; the value of each says where it is."""
+        for partition in self.partitions(topic):
+            for _ in range(count):
+                value = f"{topic} {partition[1]} {self._ends[partition]}"
+                self._producer.send(topic, value.encode(), partition=partition[1])
+                self._ends[partition] += 1
+        self._producer.flush()
+
+    def partitions(self, topic: str) -> set[Partition]:
+        return {partition for partition in self._ends if partition[0] == topic}
+
+    def start(self, kind: Kind, **asked: object) -> Worker:
+        """Start a worker in the play's group, subscribed to its topic unless another is asked for."""
+        name = f"{self.name}-{len(self._workers)}"
+        config = {
+            **DEFAULTS,
+            "bootstrap": self._venue.bootstrap,
+            "group": self.name,
+            "client_id": name,
+            "topics": None if "pattern" in asked else [self.name],
+            **asked,
+        }
+        folder = self._venue.folder
+        worker = Worker(kind, config, folder, folder / f"{name}.log", self._changed)
+        self._workers.append(worker)
+        return worker
+
+    def until(self, is_so: Callable[[], object]) -> float:
+        """Wait until workers have told what makes it so; return how many seconds that took."""
+        began_s = time.monotonic()
+        with self._changed:
+            assert self._changed.wait_for(is_so, WITHIN_S), "\n".join(["still waiting:", *map(repr, self._workers)])
+        return time.monotonic() - began_s
+
+    def until_shared(self, topic: str, *workers: Worker) -> float:
+        """Wait until these workers own the topic, each of them some of it, and no partition twice."""
+
+        def is_shared() -> bool:
+            shares = [worker.owned for worker in workers]
+            return all(shares) and sum(map(len, shares)) == len(set().union(*shares)) == len(self.partitions(topic))
+
+        return self.until(is_shared)
+
+    def until_read(self, worker: Worker) -> None:
+        """Wait until a worker has read what it owns to the end."""
+        self.until(lambda: all(worker.read[p][-1:] == [self._ends[p] - 1] for p in worker.owned))
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+
+
+@contextmanager
+def playing(venue: Venue, name: str) -> Iterator[Play]:
+    """Open a play, and end all that it has started."""
+    with KafkaAdminClient(bootstrap_servers=venue.broker) as admin:
+        producer = KafkaProducer(bootstrap_servers=venue.broker)
+        play = Play(venue, name, admin, producer)
+        try:
+            yield play
+        finally:
+            play.close()
+            producer.close()

@@ -1,0 +1,56 @@
+"""How the worker programs that are written in Python talk with who started them; `go/talk` is the same for Go."""
+
+import json
+import logging
+import os
+import queue
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+
+class TopicPartition(Protocol):
+    """What every client calls a partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+def read_config() -> dict[str, Any]:
+    """Return what the command line asks for; from then on libraries log to stderr."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    return dict(json.loads(sys.argv[1]))
+
+
+def tell(event: str, **what: object) -> None:
+    """Say what happened, at once and in one write."""
+    sys.stdout.write(json.dumps({"event": event, **what}) + "\n")
+    sys.stdout.flush()
+
+
+def pairs(partitions: Iterable[TopicPartition]) -> list[tuple[str, int]]:
+    return sorted((p.topic, p.partition) for p in partitions)
+
+
+class Orders:
+    """The words on stdin. Its end ends the process: who started it is gone."""
+
+    def __init__(self) -> None:
+        self.paused = False
+        self._words: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in sys.stdin:
+            self._words.put(line.strip())
+        os._exit(1)
+
+    def next(self) -> str:
+        """Return the next word, or "" where there is none; `pause` and `resume` show in `paused` as well."""
+        try:
+            word = self._words.get_nowait()
+        except queue.Empty:
+            return ""
+        self.paused = {"pause": True, "resume": False}.get(word, self.paused)
+        return word

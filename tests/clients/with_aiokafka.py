@@ -1,0 +1,62 @@
+"""A worker that is aiokafka's consumer."""
+
+import asyncio
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import KafkaError
+
+from tests.clients.talk import Orders, pairs, read_config, tell
+
+ASSIGNORS = {"range": RangePartitionAssignor}
+POLL_MS = 100
+
+
+class Listener(ConsumerRebalanceListener):
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        tell("assigned", partitions=pairs(assigned))
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        tell("revoked", partitions=pairs(revoked))
+
+
+async def commit(consumer: AIOKafkaConsumer) -> None:
+    try:
+        await consumer.commit()
+        committed = [(p.topic, p.partition, await consumer.committed(p)) for p in consumer.assignment()]
+    except KafkaError as error:
+        tell("error", error=repr(error))
+    else:
+        tell("committed", offsets=committed)
+
+
+async def main() -> None:
+    config, orders = read_config(), Orders()
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=config["bootstrap"],
+        group_id=config["group"],
+        client_id=config["client_id"],
+        group_instance_id=config["instance"],
+        partition_assignment_strategy=[ASSIGNORS[config["assignor"]]],
+        session_timeout_ms=config["session_ms"],
+        heartbeat_interval_ms=config["heartbeat_ms"],
+        max_poll_interval_ms=config["max_poll_ms"],
+        metadata_max_age_ms=config["metadata_ms"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    consumer.subscribe(topics=config["topics"] or (), pattern=config["pattern"], listener=Listener())
+    await consumer.start()
+    while (order := orders.next()) != "close":
+        if order == "commit":
+            await commit(consumer)
+        if orders.paused:
+            await asyncio.sleep(POLL_MS / 1000)
+            continue
+        for partition, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
+            tell("records", partition=partition[:2], offsets=[record.offset for record in records])
+    await consumer.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,74 @@
+"""A worker that is kafka-python's consumer.
+
+Version 3.0.12 hangs where the leader of a group joins again because of new metadata, and its `poll` times out between
+the answers to its join and to its sync: nobody looks at that sync any more, and no heartbeat is sent. So the metadata
+is had before the first join; where a pattern makes for such a join, `poll` is given more time than that takes.
+"""
+
+import time
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaError
+
+from tests.clients.talk import Orders, pairs, read_config, tell
+
+ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
+POLL_MS = 1_000
+POLL_WITH_PATTERN_MS = 60_000
+PAUSE_S = 0.1
+
+
+class Listener(ConsumerRebalanceListener):
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        tell("assigned", partitions=pairs(assigned))
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        tell("revoked", partitions=pairs(revoked))
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        tell("lost", partitions=pairs(lost))
+
+
+def commit(consumer: KafkaConsumer) -> None:
+    try:
+        consumer.commit()
+    except KafkaError as error:
+        tell("error", error=repr(error))
+    else:
+        tell("committed", offsets=[(p.topic, p.partition, consumer.committed(p)) for p in consumer.assignment()])
+
+
+def main() -> None:
+    config, orders = read_config(), Orders()
+    consumer = KafkaConsumer(
+        bootstrap_servers=config["bootstrap"],
+        group_id=config["group"],
+        client_id=config["client_id"],
+        group_instance_id=config["instance"],
+        partition_assignment_strategy=[ASSIGNORS[config["assignor"]]],
+        session_timeout_ms=config["session_ms"],
+        heartbeat_interval_ms=config["heartbeat_ms"],
+        max_poll_interval_ms=config["max_poll_ms"],
+        metadata_max_age_ms=config["metadata_ms"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    consumer.subscribe(topics=config["topics"] or (), pattern=config["pattern"], listener=Listener())
+    for topic in config["topics"] or ():
+        consumer.partitions_for_topic(topic)
+    poll_ms = POLL_WITH_PATTERN_MS if config["pattern"] else POLL_MS
+    while (order := orders.next()) != "close":
+        if order == "commit":
+            commit(consumer)
+        if orders.paused:
+            time.sleep(PAUSE_S)
+            continue
+        for partition, records in consumer.poll(poll_ms).items():
+            tell("records", partition=partition[:2], offsets=[record.offset for record in records])
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main()

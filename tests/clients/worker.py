@@ -1,0 +1,104 @@
+"""A client at work in a process of its own, and what it has told so far."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from pathlib import Path
+
+from streaming.embedded import leash
+from tests.clients.kinds import Config, Event, Kind
+
+END_WAIT_S = 60.0
+
+Partition = tuple[str, int]
+
+
+class Worker:
+    """A client of one kind. It is killed with the thread that starts it, which must outlive it.
+
+    Args:
+        folder: Where the Go programs are.
+        log_file: Where what it says on stderr is kept.
+        changed: Told of each event; what it has told changes only while this is held.
+    """
+
+    def __init__(self, kind: Kind, config: Config, folder: Path, log_file: Path, changed: threading.Condition) -> None:
+        self.kind = kind
+        self.name = log_file.stem
+        self.events: list[Event] = []
+        self.owned: set[Partition] = set()
+        self.read: defaultdict[Partition, list[int]] = defaultdict(list)
+        self.committed: dict[Partition, int] = {}
+        self._log_file = log_file
+        self._changed = changed
+        with log_file.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *kind.command(config, folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def __repr__(self) -> str:
+        log = self._log_file.read_text(errors="replace").splitlines()[-15:]
+        return "\n    ".join([f"{self.name} ({self._process.poll()}):", *map(str, self.events[-30:]), *log])
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._changed:
+                for event in self.kind.translate(line.strip()):
+                    self._take(event)
+                self._changed.notify_all()
+
+    def _take(self, event: Event) -> None:
+        self.events.append(event)
+        match event:
+            case {"event": "assigned", "partitions": partitions}:
+                self.owned |= {(topic, number) for topic, number in partitions}
+            case {"event": "revoked" | "lost", "partitions": partitions}:
+                self.owned -= {(topic, number) for topic, number in partitions}
+            case {"event": "records", "partition": [topic, number], "offsets": offsets}:
+                self.read[topic, number] += offsets
+            case {"event": "committed", "offsets": offsets}:
+                self.committed |= {(topic, number): offset for topic, number, offset in offsets}
+
+    def told(self, *words: str) -> list[Event]:
+        """Return the events of these names so far."""
+        return [event for event in self.events if event["event"] in words]
+
+    def order(self, word: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(word + "\n")
+        self._process.stdin.flush()
+
+    def stop(self) -> None:
+        """SIGSTOP: it stands still, and is not told."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Have it end as its users end it, and wait until it has."""
+        if self.kind.obeys:
+            self.order("close")
+        else:
+            self._process.terminate()
+        self._process.wait(END_WAIT_S)
+        self._listener.join()
+
+    def kill(self) -> None:
+        """Kill -9, whatever it is doing; one that has ended is left as it is."""
+        self._process.kill()
+        self._process.wait()
+        self._listener.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()

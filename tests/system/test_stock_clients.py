@@ -1,0 +1,48 @@
+"""Clients that others wrote use this coordinator as they use Kafka's: see `tests.clients`."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.embedded import Broker
+from tests.clients import go_programs
+from tests.clients.matrix import CELLS, Cell, Matrix, playing_at
+from tests.clients.play import Venue
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+@pytest.fixture(scope="module")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address that clients are told; the broker's own with KAFKA_ALONE set, to see what is a client's own doing."""
+    server = request.getfixturevalue("broker" if "KAFKA_ALONE" in os.environ else "gateway")
+    return str(server.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def matrix(
+    broker: Broker, bootstrap: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Matrix]:
+    """All plays that this run has chosen, begun."""
+    folder = tmp_path_factory.mktemp("clients")
+    go_programs.build(folder)
+    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    with playing_at(Venue(broker.bootstrap_servers, bootstrap, folder)) as matrix:
+        matrix.begin(params["cell"] for params in chosen if "cell" in params)
+        yield matrix
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell[0]}-{cell[1]}")
+def test_a_stock_client(matrix: Matrix, cell: Cell) -> None:
+    """S16, S28: each client that others wrote plays each scenario that it has the means for."""
+    matrix.outcome(cell)
+
+
+def test_the_readme_shows_what_came_of_it(matrix: Matrix) -> None:
+    found = re.search(r"<!-- clients -->\n(.*?)\n<!-- /clients -->", README.read_text(), re.DOTALL)
+    table = matrix.table()
+    assert found, f"README.md has no place for the clients; this is the table:\n{table}"
+    assert found[1].strip() == table
