@@ -3,11 +3,12 @@
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaAdminClient
 from kafka.protocol.admin import (
     DescribeClusterRequest,
@@ -188,7 +189,7 @@ def test_who_has_one_connection_for_everything_does_not_wait(gateway: Gateway, g
     patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
     with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
         member_id = become_member(wire, group_id, session_timeout_ms=300_000)
-        wire.call(MetadataRequest(version=9, topics=[]))
+        wire.call(FindCoordinatorRequest(version=4, key_type=0, coordinator_keys=[group_id]))
         assert wire.call(heartbeat(group_id, member_id)).error_code == 0
 
 
@@ -303,6 +304,26 @@ def test_offsets_of_transactions_are_refused_in_words(wire: Wire):
     assert not {25, 28} & offered
     request = AddOffsetsToTxnRequest(version=3, transactional_id="t", producer_id=1, producer_epoch=0, group_id="g")
     assert wire.call(request).error_code == 35
+
+
+def test_producers_transactions_work_and_say_clearly_where_they_end(gateway: Gateway, topic: str):
+    """Records in a transaction are the brokers' business; offsets in one are refused in words, and nothing is lost."""
+    producer = Producer({"bootstrap.servers": gateway.bootstrap_servers, "transactional.id": "through-the-gateway"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"in a transaction", partition=1)
+    producer.commit_transaction(20)
+    reader = Consumer(
+        {"bootstrap.servers": gateway.bootstrap_servers, "group.id": "unused", "isolation.level": "read_committed"}
+    )
+    with closing(reader):
+        reader.assign([TopicPartition(topic, 1, 0)])
+        message = reader.poll(20)
+        assert message is not None
+        assert message.value() == b"in a transaction"
+        producer.begin_transaction()
+        with pytest.raises(KafkaException, match=r"(?i)unsupported|not supported|required feature"):
+            producer.send_offsets_to_transaction([TopicPartition(topic, 1, 1)], reader.consumer_group_metadata(), 10)
 
 
 # -- addresses ---------------------------------------------------------------------------------------------------------
