@@ -54,7 +54,7 @@ BYTES_MAX = {Handling.RELAYED: RELAYED_BYTES_MAX, Handling.AUTHENTICATED: SASL_B
 """How large a request may be, where that is not `SERVED_BYTES_MAX`."""
 
 OF_GROUPS = BEFORE_AUTHENTICATION | {Handling.SERVED, Handling.REWRITTEN}
-"""What is asked on a connection that a client keeps for its group's coordinator; librdkafka asks for metadata there too.
+"""What is asked on a connection that a client keeps for its group's coordinator; librdkafka asks for metadata as well.
 
 Only there may a heartbeat's answer wait: some clients have one connection to a broker for everything, and say nothing
 more on it until they have the answer.
