@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 READ_WAIT_S = 0.1
 ANSWERS_AT_ONCE = 1_000
 ANSWER_WAIT_S = 15.0
+RETRY_WAIT_S = 0.2
 SEND_WAIT_MS = 30_000
 """How long brokers may be unreachable before a request is given up."""
 
@@ -122,13 +123,18 @@ class Asking:
 
     def _stand_at_the_end(self) -> None:
         here = TopicPartition(self._settings.replies_topic, self._mine)
-        try:
-            _, end = self._consumer.get_watermark_offsets(here, timeout=ANSWER_WAIT_S, cached=False)
-        except KafkaException as error:
-            raise BrokerUnreachable(
-                f"{here.topic} has no leader for partition {here.partition} ({error.args[0].str()}):"
-                f" see the brokers' logs."
-            ) from error
+        until_s = time.monotonic() + ANSWER_WAIT_S
+        while True:  # a topic that has just been made has its leaders a moment later
+            try:
+                _, end = self._consumer.get_watermark_offsets(here, timeout=ANSWER_WAIT_S, cached=False)
+                break
+            except KafkaException as error:
+                if time.monotonic() > until_s:
+                    raise BrokerUnreachable(
+                        f"{here.topic} has no leader for partition {here.partition} ({error.args[0].str()}):"
+                        f" see the brokers' logs."
+                    ) from error
+                self._closing.wait(RETRY_WAIT_S)
         self._consumer.assign([TopicPartition(here.topic, here.partition, end)])
 
     def list_topics(self, timeout: float) -> Any:
