@@ -29,6 +29,7 @@ from streaming.records import decode_answer, encode_request
 from streaming.settings import Settings
 
 log = logging.getLogger(__name__)
+kafka_log = logging.getLogger("kafka.librdkafka")  # heard as kafka-python is: it speaks of what it tries again
 
 READ_WAIT_S = 0.1
 ANSWERS_AT_ONCE = 1_000
@@ -82,7 +83,7 @@ class Asking:
                 "queue.buffering.max.kbytes": QUEUED_KBYTES,
                 "partitioner": "murmur2_random",
             },
-            logger=log,
+            logger=kafka_log,
         )
         self._consumer = Consumer(
             {
@@ -94,7 +95,7 @@ class Asking:
                 "fetch.queue.backoff.ms": 0,
                 "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
             },
-            logger=log,
+            logger=kafka_log,
         )
         self.shards, replies = self._find_topics()
         self._mine = shard_of(self._name, replies)
