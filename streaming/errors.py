@@ -12,6 +12,8 @@
 The text of each is one sentence that says what is wrong and what to do; the command line prints it and exits non-zero.
 """
 
+from typing import Self
+
 
 class UserError(Exception):
     """A sentence that tells the user what is wrong and what to do."""
@@ -35,6 +37,14 @@ class BrokerFailed(UserError):
 
 class BrokerUnreachable(UserError):
     """No broker answered in time."""
+
+    @classmethod
+    def at(cls, servers: object, why: object = "") -> Self:
+        """Say so of brokers, and why where that is known."""
+        return cls(
+            f"No Kafka broker answers at {servers}{f' ({why})' if why else ''}:"
+            f" start one there, or correct bootstrap_servers and the security settings."
+        )
 
 
 class TopicRefused(UserError):

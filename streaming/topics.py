@@ -162,11 +162,8 @@ def _admin(settings: Settings) -> Iterator[Any]:
         with KafkaAdminClient(bootstrap_timeout_ms=ANSWER_WAIT_MS, **settings.kafka_client_arguments()) as admin:
             yield admin
     except KafkaError as error:
-        why = "" if isinstance(error, KafkaTimeoutError) else f" ({error})"
-        raise BrokerUnreachable(
-            f"No Kafka broker answers at {settings.bootstrap_servers}{why}:"
-            f" start one there, or correct bootstrap_servers and the security settings."
-        ) from error
+        why = "" if isinstance(error, KafkaTimeoutError) else error
+        raise BrokerUnreachable.at(settings.bootstrap_servers, why) from error
 
 
 def _create(admin: Any, topics: Iterable[Topic], replication_factor: int) -> None:

@@ -116,10 +116,7 @@ class Transport:
                 self._stand_at_the_end(reader)
                 opened.pop_all()
         except (KafkaError, OSError) as error:
-            raise BrokerUnreachable(
-                f"No Kafka broker answers at {self._servers} ({error}):"
-                f" start one there, or correct bootstrap_servers and the security settings."
-            ) from error
+            raise BrokerUnreachable.at(self._servers, error) from error
         for client in clients:
             client.cluster.need_all_topic_metadata = False
         return reader
@@ -127,10 +124,7 @@ class Transport:
     def _stand_at_the_end(self, reader: Any) -> None:
         for topic in (self.requests_topic, self.replies_topic):
             if not (partitions := reader.partitions_for_topic(topic)):
-                raise NoCoordinator(
-                    f"There is no topic {topic} at {self._servers}:"
-                    f" start the coordinator, which creates it, or correct the topic prefix."
-                )
+                raise NoCoordinator.without(topic, self._servers)
         mine = TopicPartition(self.replies_topic, shard_of(self.inbox, len(partitions)))
         reader.assign([mine])
         reader.seek_to_end(mine)

@@ -110,16 +110,10 @@ class Asking:
         try:
             known = self._producer.list_topics(timeout=ANSWER_WAIT_S).topics
         except KafkaException as error:
-            raise BrokerUnreachable(
-                f"No Kafka broker answers at {self._settings.bootstrap_servers} ({error.args[0].str()}):"
-                f" start one there, or correct bootstrap_servers and the security settings."
-            ) from error
+            raise BrokerUnreachable.at(self._settings.bootstrap_servers, error.args[0].str()) from error
         missing = [name for name in (self._settings.requests_topic, self._settings.replies_topic) if name not in known]
         if missing:
-            raise NoCoordinator(
-                f"There is no topic {missing[0]} at {self._settings.bootstrap_servers}:"
-                f" start the coordinator, which creates it, or correct the topic prefix."
-            )
+            raise NoCoordinator.without(missing[0], self._settings.bootstrap_servers)
         return len(known[self._settings.requests_topic].partitions), len(known[self._settings.replies_topic].partitions)
 
     def _stand_at_the_end(self) -> None:

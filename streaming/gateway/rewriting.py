@@ -11,12 +11,10 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from streaming.gateway.cluster import Cluster
+from streaming.gateway.locating import MANY_KEYS
 
 BROKERS = 1
 """DescribeCluster's kind of endpoint; the other kind are controllers, whom no client of ours has to reach."""
-
-LISTS_COORDINATORS = 4
-"""From this version on FindCoordinator answers with a list."""
 
 SPEAKS_OF_ADDRESSES = ("listeners", "quorum.voters", "bootstrap.servers")
 """How settings end that hold addresses."""
@@ -35,7 +33,7 @@ async def _described_cluster(message: Any, cluster: Cluster) -> None:
 
 
 async def _found_coordinator(message: Any, cluster: Cluster) -> None:
-    found: Iterable[Any] = message.coordinators if message.version >= LISTS_COORDINATORS else [message]
+    found: Iterable[Any] = message.coordinators if message.version >= MANY_KEYS else [message]
     for each in found:
         if each.node_id >= 0:
             await cluster.learn([(each.node_id, each.host, each.port)], are_all=False)

@@ -6,7 +6,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 
@@ -21,6 +21,23 @@ def read_config() -> dict[str, Any]:
     """Return what the command line asks for; from then on libraries log to stderr."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     return dict(json.loads(sys.argv[1]))
+
+
+def consumer_arguments(config: Mapping[str, Any], assignors: Mapping[str, type]) -> dict[str, Any]:
+    """Spell what is asked for as kafka-python names it; aiokafka has the names from there."""
+    return {
+        "bootstrap_servers": config["bootstrap"],
+        "group_id": config["group"],
+        "client_id": config["client_id"],
+        "group_instance_id": config["instance"],
+        "partition_assignment_strategy": [assignors[config["assignor"]]],
+        "session_timeout_ms": config["session_ms"],
+        "heartbeat_interval_ms": config["heartbeat_ms"],
+        "max_poll_interval_ms": config["max_poll_ms"],
+        "metadata_max_age_ms": config["metadata_ms"],
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+    }
 
 
 def tell(event: str, **what: object) -> None:

@@ -6,7 +6,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 
-from tests.clients.talk import Orders, pairs, read_config, tell
+from tests.clients.talk import Orders, consumer_arguments, pairs, read_config, tell
 
 ASSIGNORS = {"range": RangePartitionAssignor}
 POLL_MS = 100
@@ -32,19 +32,7 @@ async def commit(consumer: AIOKafkaConsumer) -> None:
 
 async def main() -> None:
     config, orders = read_config(), Orders()
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=config["bootstrap"],
-        group_id=config["group"],
-        client_id=config["client_id"],
-        group_instance_id=config["instance"],
-        partition_assignment_strategy=[ASSIGNORS[config["assignor"]]],
-        session_timeout_ms=config["session_ms"],
-        heartbeat_interval_ms=config["heartbeat_ms"],
-        max_poll_interval_ms=config["max_poll_ms"],
-        metadata_max_age_ms=config["metadata_ms"],
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-    )
+    consumer = AIOKafkaConsumer(**consumer_arguments(config, ASSIGNORS))
     consumer.subscribe(topics=config["topics"] or (), pattern=config["pattern"], listener=Listener())
     await consumer.start()
     while (order := orders.next()) != "close":

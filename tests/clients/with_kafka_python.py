@@ -12,7 +12,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError
 
-from tests.clients.talk import Orders, pairs, read_config, tell
+from tests.clients.talk import Orders, consumer_arguments, pairs, read_config, tell
 
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 POLL_MS = 1_000
@@ -42,19 +42,7 @@ def commit(consumer: KafkaConsumer) -> None:
 
 def main() -> None:
     config, orders = read_config(), Orders()
-    consumer = KafkaConsumer(
-        bootstrap_servers=config["bootstrap"],
-        group_id=config["group"],
-        client_id=config["client_id"],
-        group_instance_id=config["instance"],
-        partition_assignment_strategy=[ASSIGNORS[config["assignor"]]],
-        session_timeout_ms=config["session_ms"],
-        heartbeat_interval_ms=config["heartbeat_ms"],
-        max_poll_interval_ms=config["max_poll_ms"],
-        metadata_max_age_ms=config["metadata_ms"],
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-    )
+    consumer = KafkaConsumer(**consumer_arguments(config, ASSIGNORS))
     consumer.subscribe(topics=config["topics"] or (), pattern=config["pattern"], listener=Listener())
     for topic in config["topics"] or ():
         consumer.partitions_for_topic(topic)

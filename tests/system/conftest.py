@@ -32,6 +32,12 @@ def asker(transport: Transport, request: pytest.FixtureRequest) -> Asker:
     return Asker(transport, group_id=request.node.name[:200])
 
 
+@pytest.fixture
+def group_id(request: pytest.FixtureRequest) -> str:
+    """A group that no other test uses."""
+    return str(request.node.name)[:200]
+
+
 @dataclass
 class Service:
     """`coordinator run` in a process of its own."""

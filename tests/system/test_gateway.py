@@ -52,11 +52,6 @@ def wire(gateway: Gateway) -> Iterator[Wire]:
         yield wire
 
 
-@pytest.fixture
-def group_id(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name)[:200]
-
-
 def join(
     group_id: str,
     member_id: str = "",

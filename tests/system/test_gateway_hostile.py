@@ -26,11 +26,6 @@ Strain = Callable[..., Gateway]
 
 
 @pytest.fixture
-def group_id(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name)[:200]
-
-
-@pytest.fixture
 def strain(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Strain]:
     """Start a gateway of one's own, with other settings, and with limits that are soon reached."""
     with ExitStack() as opened:
