@@ -61,7 +61,12 @@ class Vitals(Struct, array_like=True):
 
     def wait(self, now_ms: int, wait_ms: int) -> int:
         """Say when a wait that begins now is over, and take note of it. A wait of 0 ms is over at once."""
-        return self.noting(max(now_ms, self.back_ms) + wait_ms if wait_ms else now_ms)
+        deadline_ms = now_ms
+        if wait_ms:
+            deadline_ms = (self.back_ms if self.back_ms > now_ms else now_ms) + wait_ms
+        if deadline_ms < self.earliest_ms:
+            self.earliest_ms = deadline_ms
+        return deadline_ms
 
     def noting(self, deadline_ms: int) -> int:
         """Take note that `deadline_ms` is one of the deadlines, and return it."""

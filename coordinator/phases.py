@@ -20,6 +20,8 @@ class Phase(Enum):
     STABLE = "Stable"  # the plan of this generation is known
     DEAD = "Dead"  # forgotten
 
+    __hash__ = object.__hash__  # tables are looked up by phase with every heartbeat; the default one is slow
+
 
 class Cause(Enum):
     """What moves a group."""

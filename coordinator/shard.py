@@ -54,6 +54,7 @@ class Shard:
 
     def __init__(self, partition: int, partitions: int, secret: bytes, config: Config, state: bytes | None = None):
         self._partition, self._partitions, self._secret, self._config = partition, partitions, secret, config
+        self._late_notice_ms = config.late_notice_ms
         kept = codec.decode_shard(state) if state is not None else Kept()
         self._stored, self._graves = kept.groups, kept.graves
         self._vitals: dict[str, Vitals] = {}  # of groups touched in this step
@@ -71,12 +72,14 @@ class Shard:
             request = received.request
             # Nearly all requests are heartbeats of a group in which nothing is due: they need its vitals and no more.
             if type(request) is Heartbeat and request.group_id:
-                vitals = self._vitals_of(request.group_id)
-                if vitals is not None and vitals.earliest_ms > max(received.at_ms, vitals.now_ms):
-                    vitals.now_ms = max(received.at_ms, vitals.now_ms)
-                    self._note_lateness(vitals, now_ms)
-                    outputs.append(_heard(request, membership.heartbeat(vitals, request, vitals.now_ms)))
-                    continue
+                vitals = self._vitals.get(request.group_id) or self._vitals_of(request.group_id)
+                if vitals is not None:
+                    at_ms = received.at_ms if received.at_ms > vitals.now_ms else vitals.now_ms
+                    if vitals.earliest_ms > at_ms:
+                        vitals.now_ms = at_ms
+                        self._note_lateness(vitals, now_ms)
+                        outputs.append(_heard(request, membership.heartbeat(vitals, request, at_ms)))
+                        continue
             outputs.extend(self._take(received, now_ms))
         horizon_ms = now_ms - self._config.clock_slack_ms
         for group_id in self._due_by(horizon_ms):
@@ -226,8 +229,8 @@ class Shard:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def _note_lateness(self, vitals: Vitals, now_ms: int) -> None:
-        is_late = now_ms - vitals.now_ms > self._config.late_notice_ms
-        vitals.back_ms = now_ms if is_late else min(vitals.back_ms, now_ms)  # a clock that went astray is forgotten
+        if now_ms - vitals.now_ms > self._late_notice_ms or vitals.back_ms > now_ms:
+            vitals.back_ms = now_ms  # of an absence that begins, or of a clock that went astray
 
     def _due_by(self, horizon_ms: int) -> list[str]:
         vitals: dict[str, Stored | Vitals] = {**self._vitals}
@@ -288,4 +291,6 @@ _UNWRITTEN = Stored(NEVER_MS, 0, b"", b"")
 
 
 def _heard(request: Heartbeat, error: ErrorCode) -> Reply:
+    if error is ErrorCode.NONE:
+        return Reply(request.reply_to, HeartbeatAnswer(request_id=request.request_id))
     return Reply(request.reply_to, HeartbeatAnswer(request_id=request.request_id, error=error.name, code=error.number))

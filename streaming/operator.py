@@ -16,23 +16,19 @@ from pyspark.sql.streaming.state import GroupState
 
 from coordinator.config import Config
 from coordinator.errors import CorruptState
+from coordinator.outputs import Reply
 from coordinator.requests import Received
 from coordinator.shard import Shard
-from streaming.records import OutputTopics, decode_request, to_row
+from streaming.records import OutputTopics, Tally, decode_request, pack
 
 INPUT_COLUMNS = ("shard", "offset", "at_ms", "value")
 
 OUTPUT_SCHEMA = (
-    "topic string, partition int, key binary, value binary, headers array<struct<key: string, value: binary>>, "
-    "tally struct<shard: int, groups: int, members: int, requests: int, oldest_ms: bigint>"
+    "topic string, partition int, keys array<binary>, values array<binary>, versions array<binary>, tally string"
 )
-"""Records to write; and in each shard's last row no record but a tally for the progress report.
+"""`Pack`s of records to write; and in each shard's last row no record but its `Tally` for the progress report."""
 
-`groups` and `members` are what the shard holds, `requests` what it was asked in this batch, and `oldest_ms` how long
-the first of these had waited when the batch was planned.
-"""
-
-OUTPUT_COLUMNS = ["topic", "partition", "key", "value", "headers", "tally"]
+OUTPUT_COLUMNS = ["topic", "partition", "keys", "values", "versions", "tally"]
 
 STATE_SCHEMA = "shard string"
 """A shard's bytes in base 64. To hand it to Python Spark pickles it: a slow walk over `binary`, a copy of text."""
@@ -62,10 +58,16 @@ class ShardOperator:
         log = _log(frames)
         outputs = shard.step(log, now_ms)
         self._keep(shard, state, now_ms)
-        rows: list[tuple[Any, ...]] = [(*to_row(output, self.topics, number), None) for output in outputs]
-        oldest_ms = now_ms - log[0].at_ms if log else None
-        tally = number, len(shard.group_ids), shard.members, len(log), oldest_ms
-        rows.append((None, None, None, None, None, tally))
+        rows: list[tuple[Any, ...]] = [(*packed, None) for packed in pack(outputs, self.topics, number)]
+        tally = Tally(
+            shard=number,
+            groups=len(shard.group_ids),
+            members=shard.members,
+            requests=len(log),
+            answered=sum(isinstance(output, Reply) for output in outputs),
+            oldest_ms=now_ms - log[0].at_ms if log else 0,
+        )
+        rows.append((None, None, None, None, None, tally.to_json()))
         yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
 
     def _keep(self, shard: Shard, state: GroupState, now_ms: int) -> None:
@@ -89,12 +91,14 @@ def _stored(state: GroupState) -> bytes | None:
 
 @cache
 def _spare_the_collector() -> None:
-    """Once for each worker: have the garbage collector pass over what was imported.
+    """Once for each worker: no collection in the middle of a task, and none of what was imported.
 
-    Spark's worker collects after every task, and all of pandas would be looked through each time: 40 ms.
+    Spark's worker collects after every task. All of pandas would be looked through each time, 40 ms; and within a task
+    all requests so far, again and again.
     """
     gc.collect()
     gc.freeze()
+    gc.disable()
 
 
 def _log(frames: Iterable[pd.DataFrame]) -> list[Received]:

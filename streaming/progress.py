@@ -9,6 +9,8 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 
+from streaming.records import Tally
+
 log = logging.getLogger(__name__)
 
 _METRICS = "coordinator"
@@ -53,28 +55,24 @@ class Tallies:
     def take(self, progress: dict[str, Any]) -> Batch:
         """Take over what a batch's progress says, as Spark's `StreamingQueryProgress` is written in JSON."""
         row = progress["observedMetrics"].get(_METRICS, {})
-        shards = row.get("shards", [])
+        shards = [msgspec.json.decode(told, type=Tally) for told in row.get("shards", [])]
         with self._lock:
-            self._shards.update({s["shard"]: (s["groups"], s["members"]) for s in shards})
+            self._shards.update({s.shard: (s.groups, s.members) for s in shards})
             self._latest = Batch(
                 batch_id=progress["batchId"],
                 duration_ms=progress["durationMs"].get("triggerExecution", 0),
-                requests=sum(s["requests"] for s in shards),
-                answered=row.get("answered", 0),
-                oldest_ms=max((s.get("oldest_ms", 0) for s in shards), default=0),
+                requests=sum(s.requests for s in shards),
+                answered=sum(s.answered for s in shards),
+                oldest_ms=max((s.oldest_ms for s in shards), default=0),
                 groups=sum(groups for groups, _ in self._shards.values()),
                 members=sum(members for _, members in self._shards.values()),
             )
             return self._latest
 
 
-def observed(answered: DataFrame, replies_topic: str) -> DataFrame:
-    """Have Spark report, batch by batch, what passes through the operator's output."""
-    return answered.observe(
-        _METRICS,
-        F.count_if(F.col("topic") == replies_topic).alias("answered"),
-        F.collect_list("tally").alias("shards"),
-    )
+def observed(answered: DataFrame) -> DataFrame:
+    """Have Spark report, batch by batch, the tallies in the operator's output."""
+    return answered.observe(_METRICS, F.collect_list("tally").alias("shards"))
 
 
 class ProgressLog:

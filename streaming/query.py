@@ -57,6 +57,8 @@ SPARK_CONFIG = {
     "spark.sql.streaming.pollingDelay": "20ms",
     # guards retries of stages whose rows differ from one attempt to the next; ours are ranges of Kafka offsets
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
     "spark.sql.adaptive.enabled": "false",  # has no say in stateful queries, but warns of that
     "spark.sql.session.timeZone": "UTC",
     # Spark's own expression, and what Kafka's options hold
@@ -163,12 +165,25 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
     )
     answered = (
         asked.unionAll(nothing)
+        .coalesce(settings.shuffle_partitions)  # a task for each partition of the topic costs more than it reads
         .select(*INPUT_COLUMNS)
         .groupBy("shard")
         .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
     )
-    records = observed(answered, settings.replies_topic).where("topic is not null")
-    return records.select("topic", "partition", "key", "value", "headers")
+    return _unpacked(observed(answered).where("topic is not null"))
+
+
+def _unpacked(packs: DataFrame) -> DataFrame:
+    """Turn `Pack`s into the rows that the sink writes."""
+    version = F.col("versions")[F.col("place")]
+    header = F.struct(F.lit("version").alias("key"), version.alias("value"))
+    return packs.select("*", F.posexplode("keys").alias("place", "key")).select(
+        "topic",
+        "partition",
+        "key",
+        F.col("values")[F.col("place")].alias("value"),
+        F.when(version.isNotNull(), F.array(header)).alias("headers"),
+    )
 
 
 class Coordinator:

@@ -1,5 +1,6 @@
 """Kafka records and the core's types: JSON objects as `coordinator.requests` and `coordinator.outputs` define them."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,9 @@ from coordinator.outputs import (
     Reply,
 )
 from coordinator.requests import Id, Request, Unreadable
+
+PACK_RECORDS = 32
+PACK_VALUE_BYTES_MAX = 2**16
 
 _encode = msgspec.json.Encoder().encode
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
@@ -53,6 +57,41 @@ class Row(NamedTuple):
     key: bytes
     value: bytes | None
     headers: list[tuple[str, bytes]] | None = None
+
+
+class Pack(NamedTuple):
+    """Records of one topic and partition in order, as one row: a row costs Spark far more than what is in it.
+
+    Args:
+        partition: As in `Row`.
+        versions: Each tombstone's version, for its header; None for other records, or for all of them.
+    """
+
+    topic: str
+    partition: int | None
+    keys: list[bytes]
+    values: list[bytes | None]
+    versions: list[bytes | None] | None = None
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """A shard's part in a batch.
+
+    Args:
+        groups, members: What it holds.
+        requests: What it was asked in this batch; `answered` is what it replied.
+        oldest_ms: How long the first of these had waited when the batch was planned; 0 without requests.
+    """
+
+    shard: int
+    groups: int
+    members: int
+    requests: int
+    answered: int
+    oldest_ms: int
+
+    def to_json(self) -> str:
+        return _encode(self).decode()
 
 
 class OutputTopics(NamedTuple):
@@ -106,6 +145,37 @@ def to_row(output: Output, topics: OutputTopics, shard: int) -> Row:
     if row.value is not None and len(row.value) > RECORD_BYTES_MAX:
         return _row(_instead_of(output, len(row.value)), topics, shard)
     return row
+
+
+def pack(outputs: Iterable[Output], topics: OutputTopics, shard: int) -> Iterator[Pack]:
+    """Turn outputs into records as `to_row` does, packed topic by topic, each topic's in the order of the outputs."""
+    inboxes: list[bytes] = []
+    answers: list[bytes | None] = []
+    others: dict[str, list[Row]] = {}
+    for output in outputs:
+        if type(output) is Reply:  # nearly all are
+            value = _encode(output.answer)
+            inboxes.append(output.to.encode())
+            answers.append(value if len(value) <= RECORD_BYTES_MAX else to_row(output, topics, shard).value)
+        else:
+            row = to_row(output, topics, shard)
+            others.setdefault(row.topic, []).append(row)
+    for begin, end in _portions(answers):
+        yield Pack(topics.replies, None, inboxes[begin:end], answers[begin:end])
+    for topic, rows in others.items():
+        keys, values = [row.key for row in rows], [row.value for row in rows]
+        versions = [row.headers[0][1] if row.headers else None for row in rows]
+        for begin, end in _portions(values):
+            yield Pack(topic, shard, keys[begin:end], values[begin:end], versions[begin:end])
+
+
+def _portions(values: list[bytes | None]) -> Iterator[tuple[int, int]]:
+    """Say from where to where a pack goes; a large value ends one."""
+    begin = 0
+    for end, value in enumerate(values, 1):
+        if end - begin == PACK_RECORDS or (value and len(value) > PACK_VALUE_BYTES_MAX) or end == len(values):
+            yield begin, end
+            begin = end
 
 
 def _row(output: Output, topics: OutputTopics, shard: int) -> Row:

@@ -13,7 +13,7 @@ from coordinator.config import Config
 from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, Output, Reply
 from coordinator.requests import Received, Request
 from coordinator.shard import Shard
-from streaming.records import OutputTopics, decode_request, encode_request, to_row
+from streaming.records import OutputTopics, decode_request, encode_request, pack
 from tests.benchmarks import bench
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures
@@ -78,7 +78,7 @@ def _batch(values: list[bytes], state: bytes, now_ms: int) -> list[float]:
     shard, load_s = _timed(lambda: Shard(0, 1, b"x" * 32, CONFIG, state))
     outputs, step_s = _timed(lambda: shard.step(decoded, now_ms))
     _, state_s = _timed(shard.to_bytes)
-    _, rows_s = _timed(lambda: [(*to_row(output, TOPICS, 0), None) for output in outputs])
+    _, rows_s = _timed(lambda: [(*packed, None) for packed in pack(outputs, TOPICS, 0)])
     assert all(_is_well(output) for output in outputs), "a heartbeat was refused"
     return [decode_s, load_s, step_s, state_s, rows_s]
 

@@ -4,6 +4,7 @@ As in `FlatMapGroupsInPandasWithStateExec`: keys with rows first, then keys whos
 time; a call that neither updates, removes nor sets a timeout leaves the stored row as it was.
 """
 
+import json
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -11,11 +12,13 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from streaming.operator import INPUT_COLUMNS, OUTPUT_COLUMNS, ShardOperator
+from streaming.operator import INPUT_COLUMNS, ShardOperator
 
 SCHEMA = StructType([StructField("shard", BinaryType())])
 NO_TIMEOUT = -1
 FRAME_ROWS = 3  # a group's rows come in several frames
+
+COLUMNS = ["topic", "partition", "key", "value", "version", "tally"]
 
 Record = tuple[int, int, int, bytes | None]
 """shard, offset, at_ms, value"""
@@ -38,7 +41,7 @@ class FakeSpark:
         frames = [self._call(shard, rows, now_ms) for shard, rows in by_shard.items()]
         due = [shard for shard, (_, at) in self.store.items() if at != NO_TIMEOUT and at < now_ms]
         frames += [self._call(shard, [], now_ms) for shard in due]
-        return pd.concat(frames) if frames else pd.DataFrame(columns=OUTPUT_COLUMNS)
+        return _unpacked(pd.concat(frames)) if frames else pd.DataFrame(columns=COLUMNS)
 
     def _call(self, shard: int, rows: list[Record], now_ms: int) -> pd.DataFrame:
         self.calls.append(shard)
@@ -57,3 +60,17 @@ class FakeSpark:
         else:
             assert timeout is None, "the call left an old timeout behind: it would be repeated in every batch"
         return out
+
+
+def _unpacked(packs: pd.DataFrame) -> pd.DataFrame:
+    """Turn packs into rows as the query does, and leave tallies as they are."""
+    rows: list[tuple[object, ...]] = []
+    for pack in packs.itertuples():
+        if pack.topic is None:
+            rows.append((None, None, None, None, None, json.loads(pack.tally)))
+            continue
+        versions = pack.versions or [None] * len(pack.keys)
+        rows += [
+            (pack.topic, pack.partition, *record, None) for record in zip(pack.keys, pack.values, versions, strict=True)
+        ]
+    return pd.DataFrame(rows, columns=COLUMNS, dtype=object)

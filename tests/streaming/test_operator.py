@@ -187,4 +187,6 @@ def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:
     stable(spark, 0)
     rows = spark.batch(500, [record(beat("stranger"), 5, 100), record(beat("stranger"), 6, 400)])
     assert rows.iloc[-1]["topic"] is None
-    assert rows.iloc[-1]["tally"] == (HOME, 1, 1, 2, 400)
+    assert rows.iloc[-1]["tally"] == {
+        "shard": HOME, "groups": 1, "members": 1, "requests": 2, "answered": 2, "oldest_ms": 400
+    }  # fmt: skip
