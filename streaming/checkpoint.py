@@ -17,6 +17,9 @@ from coordinator.codec import VERSION
 from streaming.errors import UserError
 from streaming.settings import Settings
 
+PLAN_VERSION = 2
+"""Which sources and which stateful operator the query is made of: Spark goes on with a checkpoint of the same only."""
+
 
 class CheckpointMismatch(UserError):
     """The checkpoint belongs to another query, or was made under settings that cannot change any more."""
@@ -31,6 +34,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     shuffle_partitions: int
     state_store: str
     codec_version: int = VERSION
+    plan_version: int = 1
 
 
 def claim(spark: SparkSession, settings: Settings, topic_ids: dict[str, str]) -> Identity:
@@ -46,6 +50,7 @@ def claim(spark: SparkSession, settings: Settings, topic_ids: dict[str, str]) ->
         request_partitions=settings.request_partitions,
         shuffle_partitions=settings.shuffle_partitions,
         state_store=settings.state_store,
+        plan_version=PLAN_VERSION,
     )
     found = _read(spark, path)
     if found is None:
@@ -72,7 +77,7 @@ def query_folder(settings: Settings) -> str:
 def _differences(found: Identity, wanted: Identity) -> list[str]:
     differences = [
         f"{name} was {getattr(found, name)} and is {getattr(wanted, name)}"
-        for name in ("request_partitions", "shuffle_partitions", "state_store")
+        for name in ("request_partitions", "shuffle_partitions", "state_store", "plan_version")
         if getattr(found, name) != getattr(wanted, name)
     ]
     for topic in found.topic_ids.keys() | wanted.topic_ids.keys():

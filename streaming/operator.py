@@ -19,7 +19,7 @@ from coordinator.errors import CorruptState
 from coordinator.outputs import Reply
 from coordinator.requests import Received
 from coordinator.shard import Shard
-from streaming.records import OutputTopics, Tally, decode_request, pack
+from streaming.records import WAKE, OutputTopics, Tally, decode_request, pack
 
 INPUT_COLUMNS = ("shard", "offset", "at_ms", "value")
 
@@ -57,7 +57,7 @@ class ShardOperator:
         shard = Shard(number, self.partitions, self.secret, self.config, _stored(state))
         log = _log(frames)
         outputs = shard.step(log, now_ms)
-        self._keep(shard, state, now_ms)
+        due_ms = self._keep(shard, state, now_ms)
         rows: list[tuple[Any, ...]] = [(*packed, None) for packed in pack(outputs, self.topics, number)]
         tally = Tally(
             shard=number,
@@ -66,17 +66,22 @@ class ShardOperator:
             requests=len(log),
             answered=sum(isinstance(output, Reply) for output in outputs),
             oldest_ms=now_ms - log[0].at_ms if log else 0,
+            due_ms=due_ms,
         )
         rows.append((None, None, None, None, None, tally.to_json()))
         yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
 
-    def _keep(self, shard: Shard, state: GroupState, now_ms: int) -> None:
+    def _keep(self, shard: Shard, state: GroupState, now_ms: int) -> int | None:
+        """Write the shard down and set its timeout; say for when."""
         if shard.is_blank:
             state.remove()
-            return
+            return None
         state.update((binascii.b2a_base64(shard.to_bytes(), newline=False).decode("ascii"),))
-        if (deadline_ms := shard.next_deadline_ms) is not None:
-            state.setTimeoutDuration(max(1, deadline_ms + self.config.clock_slack_ms - now_ms))
+        if (deadline_ms := shard.next_deadline_ms) is None:
+            return None
+        due_ms = max(now_ms + 1, deadline_ms + self.config.clock_slack_ms)
+        state.setTimeoutDuration(due_ms - now_ms)
+        return due_ms
 
 
 def _stored(state: GroupState) -> bytes | None:
@@ -102,11 +107,11 @@ def _spare_the_collector() -> None:
 
 
 def _log(frames: Iterable[pd.DataFrame]) -> list[Received]:
-    """Collect a shard's requests in the order of the log, which Spark does not keep."""
+    """Collect a shard's requests in the order of the log, which Spark does not keep. A record may ask nothing."""
     rows = [
         row
         for frame in frames
         for row in zip(frame["offset"].tolist(), frame["at_ms"].tolist(), frame["value"].tolist(), strict=True)
     ]
     rows.sort(key=lambda row: row[0])
-    return [Received(offset, at_ms, decode_request(value)) for offset, at_ms, value in rows]
+    return [Received(offset, at_ms, decode_request(value)) for offset, at_ms, value in rows if value != WAKE]

@@ -34,12 +34,16 @@ class Batch(NamedTuple):
 
 
 class Tallies:
-    """What the shards hold, as each of them said last, and the latest batch. Safe to read from any thread."""
+    """What the shards hold, as each of them said last, and the latest batch. Safe to read from any thread.
+
+    `changed` is set with every batch, for whoever waits for the next one and clears it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._shards: dict[int, tuple[int, int]] = {}
+        self._shards: dict[int, Tally] = {}
         self._latest: Batch | None = None
+        self.changed = threading.Event()
 
     @property
     def latest(self) -> Batch | None:
@@ -50,23 +54,30 @@ class Tallies:
     def shards(self) -> dict[int, tuple[int, int]]:
         """Groups and members of each shard that was called since the start."""
         with self._lock:
-            return dict(self._shards)
+            return {shard: (tally.groups, tally.members) for shard, tally in self._shards.items()}
+
+    @property
+    def due_ms(self) -> dict[int, int | None]:
+        """When time alone is to change each of these shards next, Unix milliseconds."""
+        with self._lock:
+            return {shard: tally.due_ms for shard, tally in self._shards.items()}
 
     def take(self, progress: dict[str, Any]) -> Batch:
         """Take over what a batch's progress says, as Spark's `StreamingQueryProgress` is written in JSON."""
         row = progress["observedMetrics"].get(_METRICS, {})
         shards = [msgspec.json.decode(told, type=Tally) for told in row.get("shards", [])]
         with self._lock:
-            self._shards.update({s.shard: (s.groups, s.members) for s in shards})
+            self._shards.update({s.shard: s for s in shards})
             self._latest = Batch(
                 batch_id=progress["batchId"],
                 duration_ms=progress["durationMs"].get("triggerExecution", 0),
                 requests=sum(s.requests for s in shards),
                 answered=sum(s.answered for s in shards),
                 oldest_ms=max((s.oldest_ms for s in shards), default=0),
-                groups=sum(groups for groups, _ in self._shards.values()),
-                members=sum(members for _, members in self._shards.values()),
+                groups=sum(s.groups for s in self._shards.values()),
+                members=sum(s.members for s in self._shards.values()),
             )
+            self.changed.set()
             return self._latest
 
 

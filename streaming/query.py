@@ -1,12 +1,10 @@
 """The one query: requests from Kafka through the stateful operator to the output topics; starting it, stopping it.
 
-    requests ─┐
-              ├─ union ─> groupBy(shard) ─> ShardOperator ─> replies, groups, events
-    tick ─────┘
+    requests ─> groupBy(shard) ─> ShardOperator ─> replies, groups, events
 
-The tick is an empty stream whose offsets move once a second. It makes Spark run a batch, and so look at timeouts, when
-no request comes. (Left to itself, a query with processing-time timeouts runs batches without a pause, and after a
-restart none until a row comes.)
+Spark runs a batch when there is something to read. That is also how it looks at timeouts: when one is due, the `Alarm`
+appends a record that asks nothing. (Left to itself, a query with processing-time timeouts runs batches without a pause,
+and after a restart none until a row comes.)
 """
 
 import logging
@@ -23,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import checkpoint, topics
+from streaming.alarm import Alarm
 from streaming.embedded import CONNECTOR, fetch, find_java
 from streaming.errors import UserError
 from streaming.failures import explain
@@ -52,7 +51,7 @@ STATE_STORES = {
 }
 
 SPARK_CONFIG = {
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the tick runs batches instead
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the alarm has batches run instead
     f"{_STORE}.minDeltasForSnapshot": "100",
     "spark.sql.streaming.pollingDelay": "20ms",
     # guards retries of stages whose rows differ from one attempt to the next; ours are ranges of Kafka offsets
@@ -152,11 +151,7 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
     asked = requests.load().select(
         F.col("partition").alias("shard"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
     )
-    tick = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
-    nothing = tick.where("value < 0").select(
-        F.lit(0).alias("shard"), F.col("value").alias("offset"), F.col("value").alias("at_ms"),
-        F.lit(None).cast("binary").alias("value"),
-    )  # fmt: skip
+    assert tuple(asked.columns) == INPUT_COLUMNS, "what the operator reads"
     operator = ShardOperator(
         partitions=settings.request_partitions,
         secret=bytes.fromhex(identity.secret),
@@ -164,9 +159,7 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
         topics=OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic),
     )
     answered = (
-        asked.unionAll(nothing)
-        .coalesce(settings.shuffle_partitions)  # a task for each partition of the topic costs more than it reads
-        .select(*INPUT_COLUMNS)
+        asked.coalesce(settings.shuffle_partitions)  # a task for each partition of the topic costs more than it reads
         .groupBy("shard")
         .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
     )
@@ -200,6 +193,7 @@ class Coordinator:
         self.tallies = Tallies()
         self._report = report or (lambda _: None)
         self._query: StreamingQuery | None = None
+        self._alarm = Alarm(settings, self.tallies)
         self._stopping = threading.Event()
 
     def start(self) -> None:
@@ -222,6 +216,7 @@ class Coordinator:
             .outputMode("append")
             .start()
         )
+        self._alarm.start()
         self._await_first_batch(self._query)
 
     def _await_first_batch(self, query: StreamingQuery) -> None:
@@ -248,15 +243,12 @@ class Coordinator:
     def stop(self) -> None:
         """End the query between two batches, so that nothing is repeated at the next start."""
         self._stopping.set()
+        self._alarm.close()
         query = self._query
         if query is None or not query.isActive:
             return
         deadline = time.monotonic() + BATCH_WAIT_S
-        seen = self.tallies.latest
-        while query.isActive and time.monotonic() < deadline:
-            # right behind a batch is when the next one is farthest away: the tick comes once a second
-            if self.tallies.latest is not seen and not query.status["isTriggerActive"]:
-                break
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.002)
         query.stop()
 

@@ -25,6 +25,9 @@ from coordinator.requests import Id, Request, Unreadable
 PACK_RECORDS = 32
 PACK_VALUE_BYTES_MAX = 2**16
 
+WAKE = b'{"kind":"wake"}'
+"""A record of the request topic that asks nothing: that it is there makes Spark run a batch, and look at timeouts."""
+
 _encode = msgspec.json.Encoder().encode
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _answer_decoder: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)
@@ -81,6 +84,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         groups, members: What it holds.
         requests: What it was asked in this batch; `answered` is what it replied.
         oldest_ms: How long the first of these had waited when the batch was planned; 0 without requests.
+        due_ms: When time alone is to change it next, Unix milliseconds; None where it waits for nothing.
     """
 
     shard: int
@@ -89,6 +93,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     answered: int
     oldest_ms: int
+    due_ms: int | None
 
     def to_json(self) -> str:
         return _encode(self).decode()

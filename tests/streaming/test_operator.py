@@ -11,7 +11,7 @@ from coordinator.errors import CorruptState
 from coordinator.hashing import shard_of
 from coordinator.requests import Assignment, Heartbeat, JoinGroup, Protocol, Request, SyncGroup
 from streaming.operator import ShardOperator
-from streaming.records import OutputTopics, encode_request
+from streaming.records import WAKE, OutputTopics, encode_request
 from tests.streaming.fake_spark import FakeSpark, Record
 
 PARTITIONS = 4
@@ -188,5 +188,14 @@ def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:
     rows = spark.batch(500, [record(beat("stranger"), 5, 100), record(beat("stranger"), 6, 400)])
     assert rows.iloc[-1]["topic"] is None
     assert rows.iloc[-1]["tally"] == {
-        "shard": HOME, "groups": 1, "members": 1, "requests": 2, "answered": 2, "oldest_ms": 400
+        "shard": HOME, "groups": 1, "members": 1, "requests": 2, "answered": 2, "oldest_ms": 400, "due_ms": 11_000
     }  # fmt: skip
+
+
+def test_a_record_that_only_wakes_is_no_request_but_has_the_shard_looked_at(spark: FakeSpark) -> None:
+    """S05: whatever has been due since is seen to."""
+    stable(spark, 0)
+    rows = spark.batch(11_001, [(HOME, 5, 11_000, WAKE)])
+    events = [json.loads(v) for v in rows[rows["topic"] == "events"]["value"]]
+    assert [e["event"] for e in events] == ["member_expired", "rebalance_started", "group_emptied"]
+    assert rows.iloc[-1]["tally"]["requests"] == 0
