@@ -1,7 +1,7 @@
 """Bytes for a shard's state, and back.
 
     1 byte      version of what follows
-    4 bytes     CRC-32 of the rest, big-endian
+    4 bytes     CRC-32 of all the rest, big-endian; from version 3 on of the version as well
     the rest    MessagePack: [{group id: [earliest deadline, members, vitals, rest of the group]},
                               {id of a forgotten group: [until when that is remembered, its last generation]}]
 
@@ -9,21 +9,29 @@ Vitals and rest are bytes within the bytes, so that a group that nobody touches 
 is deflated: subscriptions, client ids and hosts repeat from member to member, and every batch carries all bytes of a
 shard between the engine and us, while the rest changes only when its group does.
 
-The newest code reads every older version, of which the first had no memory of forgotten groups; anything else raises
-`CorruptState`.
+Who the members are is in the rest alone: vitals hold sessions without ids, in the members' order. What the rest says
+of that, its roster, is remembered by its bytes, so a heartbeat does not inflate them. A memory of a pure function
+cannot be stale, whoever runs the task and however often.
+
+The newest code reads every older version, of which the first had no memory of forgotten groups, and the second wrote
+ids into the vitals; anything else raises `CorruptState`.
 """
 
 import zlib
-from typing import TypeVar
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from coordinator.errors import CorruptState
-from coordinator.group import Group, Vitals
+from coordinator.group import Group, Session, Vitals
+from coordinator.phases import Phase
 
-VERSION = 2
+VERSION = 3
 DEFLATE_LEVEL = 1
+ROSTERS_MAX = 2**15
+"""How many groups' rosters are remembered: some 3 KB each where there are ten members."""
 
 T = TypeVar("T")
 
@@ -51,18 +59,63 @@ class Kept(Struct, array_like=True, frozen=True):
     graves: dict[str, Grave] = {}
 
 
+class Roster(NamedTuple):
+    """What vitals leave to the rest: the members' ids, in order, and by instance id those that have one."""
+
+    member_ids: list[str]
+    instances: dict[str, str]
+
+
+class _Pulse(Struct, array_like=True):
+    """Vitals as they are written. Sessions and instances are written whole only where the roster does not tell."""
+
+    phase: Phase
+    generation_id: int
+    now_ms: int
+    sessions: list[Session] | dict[str, Session]
+    pending: dict[str, Session]
+    joins_ms: int
+    syncs_ms: int
+    offsets_ms: int
+    earliest_ms: int
+    spared: bool
+    back_ms: int
+    instances: dict[str, str] | None = None
+
+
+class _Named(Struct, array_like=True):
+    """The beginning of a `Member`; what follows is passed over."""
+
+    member_id: str
+    group_instance_id: str | None
+
+
+class _Manned(Struct, array_like=True):
+    """The beginning of a `Group` up to its members; what follows is passed over."""
+
+    vitals: Raw
+    group_id: Raw
+    since_ms: Raw
+    version: Raw
+    protocol_type: Raw
+    protocol_name: Raw
+    leader_id: Raw
+    members: dict[str, _Named]
+
+
 _NO_VITALS = Vitals()
 _encoder = msgspec.msgpack.Encoder()
 _shard_decoder = msgspec.msgpack.Decoder(Kept)
 _first_shard_decoder = msgspec.msgpack.Decoder(dict[str, Stored])
-_vitals_decoder = msgspec.msgpack.Decoder(Vitals)
+_pulse_decoder = msgspec.msgpack.Decoder(_Pulse)
+_manned_decoder = msgspec.msgpack.Decoder(_Manned)
 _group_decoder = msgspec.msgpack.Decoder(Group)
 
 
 def encode_shard(kept: Kept) -> bytes:
     """Write all that a shard keeps."""
     body = _encoder.encode(kept)
-    return b"%c%b%b" % (VERSION, zlib.crc32(body).to_bytes(4, "big"), body)
+    return b"%c%b%b" % (VERSION, _checksum(VERSION, body), body)
 
 
 def decode_shard(data: bytes) -> Kept:
@@ -74,21 +127,71 @@ def decode_shard(data: bytes) -> Kept:
     if not data or not 1 <= data[0] <= VERSION:
         raise CorruptState(f"state of codec version {data[0] if data else 'none'}; this code reads 1 to {VERSION}")
     body = memoryview(data)[5:]
-    if zlib.crc32(body) != int.from_bytes(data[1:5], "big"):
+    if _checksum(data[0], body) != data[1:5]:
         raise CorruptState("a shard's state fails its checksum: the checkpoint is damaged")
     if data[0] == 1:
         return Kept(_decode(_first_shard_decoder, body))
     return _decode(_shard_decoder, body)
 
 
-def encode_vitals(vitals: Vitals) -> bytes:
-    """Write what a heartbeat changes."""
-    return _encoder.encode(vitals)
+def _checksum(version: int, body: bytes | memoryview) -> bytes:
+    begun = zlib.crc32(bytes([version])) if version >= 3 else 0
+    return zlib.crc32(body, begun).to_bytes(4, "big")
 
 
-def decode_vitals(data: bytes) -> Vitals:
+def encode_vitals(vitals: Vitals, rest: bytes) -> bytes:
+    """Write what a heartbeat changes of the group whose rest this is."""
+    known = roster(rest)
+    pulse = _Pulse(
+        vitals.phase,
+        vitals.generation_id,
+        vitals.now_ms,
+        list(vitals.sessions.values()) if list(vitals.sessions) == known.member_ids else vitals.sessions,
+        vitals.pending,
+        vitals.joins_ms,
+        vitals.syncs_ms,
+        vitals.offsets_ms,
+        vitals.earliest_ms,
+        vitals.spared,
+        vitals.back_ms,
+        None if vitals.instances == known.instances else vitals.instances,
+    )
+    return _encoder.encode(pulse)
+
+
+def decode_vitals(data: bytes, rest: bytes) -> Vitals:
     """Read what `encode_vitals` wrote."""
-    return _decode(_vitals_decoder, data)
+    pulse = _decode(_pulse_decoder, data)
+    sessions, instances = pulse.sessions, pulse.instances
+    if isinstance(sessions, list):
+        member_ids = roster(rest).member_ids
+        if len(sessions) != len(member_ids):
+            raise CorruptState(f"a group of {len(member_ids)} members has {len(sessions)} sessions")
+        sessions = dict(zip(member_ids, sessions, strict=True))
+    if instances is None:
+        instances = dict(roster(rest).instances)
+    return Vitals(
+        pulse.phase,
+        pulse.generation_id,
+        pulse.now_ms,
+        sessions,
+        pulse.pending,
+        pulse.joins_ms,
+        pulse.syncs_ms,
+        pulse.offsets_ms,
+        pulse.earliest_ms,
+        pulse.spared,
+        pulse.back_ms,
+        instances,
+    )
+
+
+@lru_cache(ROSTERS_MAX)
+def roster(rest: bytes) -> Roster:
+    """Read who the members are off the rest of a group."""
+    named = _decode(_manned_decoder, _inflate(rest)).members
+    instances = {m.group_instance_id: member_id for member_id, m in named.items() if m.group_instance_id is not None}
+    return Roster(list(named), instances)
 
 
 def encode_rest(group: Group) -> bytes:
@@ -98,12 +201,16 @@ def encode_rest(group: Group) -> bytes:
 
 def decode_rest(data: bytes, vitals: Vitals) -> Group:
     """Read what `encode_rest` wrote, and join it with its vitals."""
-    try:
-        group = _decode(_group_decoder, zlib.decompress(data))
-    except zlib.error as error:
-        raise CorruptState(f"a group's state cannot be inflated: {error}") from error
+    group = _decode(_group_decoder, _inflate(data))
     group.vitals = vitals
     return group
+
+
+def _inflate(data: bytes) -> bytes:
+    try:
+        return zlib.decompress(data)
+    except zlib.error as error:
+        raise CorruptState(f"a group's state cannot be inflated: {error}") from error
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes | memoryview) -> T:

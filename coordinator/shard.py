@@ -113,7 +113,7 @@ class Shard:
     def group(self, group_id: str) -> Group | None:
         """Look at one group, as a copy: for tests and tools."""
         stored = self._stored.get(group_id)
-        return codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals)) if stored else None
+        return codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest)) if stored else None
 
     def to_bytes(self) -> bytes:
         """Write the shard down, to be taken up again by `Shard(..., state=)`."""
@@ -270,7 +270,7 @@ class Shard:
     def _vitals_of(self, group_id: str) -> Vitals | None:
         vitals = self._vitals.get(group_id)
         if vitals is None and (stored := self._stored.get(group_id)):
-            vitals = self._vitals[group_id] = codec.decode_vitals(stored.vitals)
+            vitals = self._vitals[group_id] = codec.decode_vitals(stored.vitals, stored.rest)
         return vitals
 
     def _open(self, group_id: str) -> Group | None:
@@ -283,7 +283,8 @@ class Shard:
         for group_id, vitals in self._vitals.items():
             group = self._groups.get(group_id)
             rest = codec.encode_rest(group) if group else self._stored[group_id].rest
-            self._stored[group_id] = Stored(vitals.earliest_ms, len(vitals.sessions), codec.encode_vitals(vitals), rest)
+            written = codec.encode_vitals(vitals, rest)
+            self._stored[group_id] = Stored(vitals.earliest_ms, len(vitals.sessions), written, rest)
         self._vitals, self._groups = {}, {}
 
 

@@ -74,10 +74,45 @@ def test_the_first_version_is_still_read(state: bytes):
     assert Scenario().new_shard(first).to_bytes() == state
 
 
+def test_the_second_version_is_still_read(state: bytes):
+    """I18: its vitals held the members' ids, and its checksum not the version."""
+    kept = codec.decode_shard(state)
+    groups = {group_id: _as_it_was(stored) for group_id, stored in kept.groups.items()}
+    body = msgspec.msgpack.encode(codec.Kept(groups, kept.graves))
+    second = b"\x02" + zlib.crc32(body).to_bytes(4, "big") + body
+    shard, now = Scenario().new_shard(second), Scenario().new_shard(state)
+    assert len(second) > len(state)
+    assert [shard.group(g) for g in shard.group_ids] == [now.group(g) for g in now.group_ids]
+
+
+def _as_it_was(stored: Stored) -> Stored:
+    vitals = codec.decode_vitals(stored.vitals, stored.rest)
+    return msgspec.structs.replace(stored, vitals=msgspec.msgpack.encode(vitals))
+
+
+def test_vitals_of_another_group_are_no_vitals_of_this_one(state: bytes):
+    """Sessions are told apart by the members' order, so their number must fit."""
+    groups = codec.decode_shard(state).groups
+    with pytest.raises(CorruptState, match="members has"):
+        codec.decode_vitals(groups["g"].vitals, groups["h"].rest)
+
+
+def test_what_is_remembered_of_a_roster_changes_nothing(state: bytes):
+    """Any worker may run a task, with any memory: with the one of the group as it is now, as it was, or with none."""
+    s = Scenario.stable("a", "b").leave("a")
+    read = []
+    for forget in (True, False, True):
+        if forget:
+            codec.roster.cache_clear()
+        Scenario().new_shard(state).group("g")
+        read.append(s.new_shard(s.shard.to_bytes()).group("g"))
+    assert read[0] == read[1] == read[2]
+
+
 def test_a_checksum_that_fits_nonsense_is_no_help():
     body = msgspec.msgpack.encode({"g": "no group"})
     with pytest.raises(CorruptState, match="cannot be read"):
-        codec.decode_shard(codec.encode_shard(Kept())[:1] + zlib.crc32(body).to_bytes(4, "big") + body)
+        codec.decode_shard(b"\x02" + zlib.crc32(body).to_bytes(4, "big") + body)
 
 
 @pytest.mark.parametrize("part", ["vitals", "rest"])
@@ -178,9 +213,10 @@ stored = st.builds(Stored, int64s, int32s, blobs, blobs)
 @given(groups)
 def test_every_group_comes_back(group: Group):
     """I18."""
-    vitals = codec.decode_vitals(codec.encode_vitals(group.vitals))
+    rest = codec.encode_rest(group)
+    vitals = codec.decode_vitals(codec.encode_vitals(group.vitals, rest), rest)
     assert vitals == group.vitals
-    assert codec.decode_rest(codec.encode_rest(group), vitals) == group
+    assert codec.decode_rest(rest, vitals) == group
 
 
 graves = st.dictionaries(texts, st.builds(Grave, int64s, int32s), max_size=2)

@@ -255,9 +255,10 @@ def _on_reading(patch: pytest.MonkeyPatch, change: Callable[[Group], None]) -> N
     def otherwise(data: bytes) -> codec.Kept:
         kept = read(data)
         for group_id, stored in kept.groups.items():
-            group = codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals))
+            group = codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest))
             change(group)
-            rest, vitals = codec.encode_rest(group), codec.encode_vitals(group.vitals)
+            rest = codec.encode_rest(group)
+            vitals = codec.encode_vitals(group.vitals, rest)
             kept.groups[group_id] = msgspec.structs.replace(stored, rest=rest, vitals=vitals)
         return kept
 
