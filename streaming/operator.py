@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import pandas as pd
+import pybase64
 from pyspark.sql.streaming.state import GroupState
 
 from coordinator.config import Config
@@ -76,7 +77,7 @@ class ShardOperator:
         if shard.is_blank:
             state.remove()
             return None
-        state.update((binascii.b2a_base64(shard.to_bytes(), newline=False).decode("ascii"),))
+        state.update((pybase64.b64encode_as_string(shard.to_bytes()),))
         if (deadline_ms := shard.next_deadline_ms) is None:
             return None
         due_ms = max(now_ms + 1, deadline_ms + self.config.clock_slack_ms)
@@ -89,7 +90,7 @@ def _stored(state: GroupState) -> bytes | None:
     if stored is None:
         return None
     try:
-        return binascii.a2b_base64(stored[0])
+        return pybase64.b64decode(stored[0], validate=True)
     except binascii.Error as error:
         raise CorruptState(f"a shard's state is not in base 64: {error}") from error
 

@@ -53,7 +53,7 @@ STATE_STORES = {
 SPARK_CONFIG = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the alarm has batches run instead
     f"{_STORE}.minDeltasForSnapshot": "100",
-    "spark.sql.streaming.pollingDelay": "20ms",
+    "spark.sql.streaming.pollingDelay": "40ms",  # what a coordinator at rest does: ask the broker for news
     # guards retries of stages whose rows differ from one attempt to the next; ours are ranges of Kafka offsets
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
@@ -77,6 +77,7 @@ LOCAL_CONFIG = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    "spark.shuffle.compress": "false",  # what is shuffled stays in the page cache
     # the defaults fork chmod once and readlink four times for each file of the checkpoint, and add a checksum file
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": (
