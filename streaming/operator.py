@@ -9,6 +9,7 @@ import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -22,7 +23,7 @@ from coordinator.requests import Received
 from coordinator.shard import Shard
 from streaming.records import WAKE, OutputTopics, Tally, decode_request, pack
 
-INPUT_COLUMNS = ("shard", "offset", "at_ms", "value")
+INPUT_COLUMNS = ("key", "offset", "at_ms", "value")
 
 OUTPUT_SCHEMA = (
     "topic string, partition int, keys array<binary>, values array<binary>, versions array<binary>, tally string"
@@ -47,14 +48,14 @@ class ShardOperator:
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        """Take the shard `key[0]` through a batch.
+        """Take the shard whose number `key[0]` is, but for multiples of `partitions`, through a batch.
 
         Raises:
             CorruptState: its state is not to be trusted. A client's bad record never raises.
         """
         _spare_the_collector()
         now_ms = state.getCurrentProcessingTimeMs()
-        number = int(key[0])
+        number = int(key[0]) % self.partitions
         shard = Shard(number, self.partitions, self.secret, self.config, _stored(state))
         log = _log(frames)
         outputs = shard.step(log, now_ms)
@@ -114,5 +115,5 @@ def _log(frames: Iterable[pd.DataFrame]) -> list[Received]:
         for frame in frames
         for row in zip(frame["offset"].tolist(), frame["at_ms"].tolist(), frame["value"].tolist(), strict=True)
     ]
-    rows.sort(key=lambda row: row[0])
+    rows.sort(key=itemgetter(0))
     return [Received(offset, at_ms, decode_request(value)) for offset, at_ms, value in rows if value != WAKE]

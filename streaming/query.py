@@ -1,6 +1,6 @@
 """The one query: requests from Kafka through the stateful operator to the output topics; starting it, stopping it.
 
-    requests ─> groupBy(shard) ─> ShardOperator ─> replies, groups, events
+    requests ─> groupBy(shard's key) ─> ShardOperator ─> replies, groups, events
 
 Spark runs a batch when there is something to read. That is also how it looks at timeouts: when one is due, the `Alarm`
 appends a record that asks nothing. (Left to itself, a query with processing-time timeouts runs batches without a pause,
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +54,7 @@ STATE_STORES = {
 SPARK_CONFIG = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the alarm has batches run instead
     f"{_STORE}.minDeltasForSnapshot": "100",
-    "spark.sql.streaming.pollingDelay": "40ms",  # what a coordinator at rest does: ask the broker for news
+    "spark.sql.streaming.pollingDelay": "50ms",  # what a coordinator at rest does: ask the broker for news
     # guards retries of stages whose rows differ from one attempt to the next; ours are ranges of Kafka offsets
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
@@ -85,6 +86,9 @@ LOCAL_CONFIG = {
     ),
 }
 """What else is right where driver and executor are one process on one machine."""
+
+
+_HASH_SEED = 42  # of Spark's HashPartitioning
 
 
 class ConnectorMissing(UserError):
@@ -149,8 +153,9 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
     )
     if settings.max_requests_per_batch:
         requests = requests.option("maxOffsetsPerTrigger", settings.max_requests_per_batch)
+    keys = F.array(*map(F.lit, even_keys(spark, settings.request_partitions, settings.shuffle_partitions)))
     asked = requests.load().select(
-        F.col("partition").alias("shard"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
+        keys[F.col("partition")].alias("key"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
     )
     assert tuple(asked.columns) == INPUT_COLUMNS, "what the operator reads"
     operator = ShardOperator(
@@ -161,10 +166,25 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
     )
     answered = (
         asked.coalesce(settings.shuffle_partitions)  # a task for each partition of the topic costs more than it reads
-        .groupBy("shard")
+        .groupBy("key")
         .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
     )
     return _unpacked(observed(answered).where("topic is not null"))
+
+
+def even_keys(spark: SparkSession, shards: int, tasks: int) -> list[int]:
+    """Find a key for each shard with which Spark's hash deals shards out to tasks in turn.
+
+    By their own numbers 16 shards would fall to two tasks as 7 and 9, and to eight as 0 to 4 each. A shard's key is its
+    number plus a multiple of `shards`.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    hash_of = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt
+    candidates = (range(shard, 2**31, shards) for shard in range(shards))
+    return [
+        next(key for key in keys if hash_of(key, _HASH_SEED) % tasks == shard % tasks)
+        for shard, keys in enumerate(candidates)
+    ]
 
 
 def _unpacked(packs: DataFrame) -> DataFrame:
