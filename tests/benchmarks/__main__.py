@@ -1,8 +1,31 @@
-"""All benchmarks, one after the other."""
+"""All benchmarks, one after the other, but for the two that take long: `steady` and `scaling`."""
 
-from tests.benchmarks import assignors, bench, gateway, heartbeats, operator, rebalance, rest
+from tests.benchmarks import (
+    assignors,
+    bench,
+    big_group,
+    capacity,
+    gateway,
+    heartbeats,
+    idle,
+    operator,
+    rebalance,
+    recovery,
+    rest,
+    silent,
+)
 
 if __name__ == "__main__":
     bench.main(
-        operator.measure, assignors.measure, rest.measure, rebalance.measure, gateway.measure, heartbeats.measure
+        operator.measure,
+        assignors.measure,
+        rest.measure,
+        idle.measure,
+        silent.measure,
+        big_group.measure,
+        recovery.measure,
+        rebalance.measure,
+        gateway.measure,
+        heartbeats.measure,
+        capacity.measure,
     )

@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,7 +60,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--groups", type=int, default=10_000, help="groups under load (%(default)s)")
     parser.add_argument("--members", type=int, default=10, help="members of each group (%(default)s)")
     parser.add_argument("--seconds", type=int, default=60, help="length of the load (%(default)s)")
-    parser.add_argument("--warm-up", type=int, default=15, help="seconds of load before that (%(default)s)")
+    parser.add_argument("--warm-up", type=int, default=60, help="warm-up before that, seconds (%(default)s)")
+    parser.add_argument("--minutes", type=int, default=30, help="length of the steady load (%(default)s)")
     parser.add_argument("--samples", type=int, default=200, help="requests at rest (%(default)s)")
     parser.add_argument("--repeats", type=int, default=20, help="joins and leaves of each group (%(default)s)")
     parser.add_argument("--kills", type=int, default=10, help="members killed in each group (%(default)s)")
@@ -71,11 +72,11 @@ def _options() -> argparse.Namespace:
 
 
 @contextmanager
-def broker() -> Iterator[Broker]:
+def broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
     """Run an embedded broker in a folder that goes with it."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-broker-", ignore_cleanup_errors=True) as folder,
-        Broker(Path(folder), report=say) as running,
+        Broker(Path(folder), properties=properties, report=say) as running,
     ):
         yield running
 

@@ -26,7 +26,7 @@ class Meaning(NamedTuple):
 
 MEANINGS: Mapping[str, Meaning] = {
     # the core alone
-    "operator_us_per_heartbeat": Meaning("a shard's work for a heartbeat, microseconds, all in all"),
+    "operator_us_per_heartbeat": Meaning("a shard's work for a heartbeat, microseconds, all in all", 10),
     "operator_decode_us": Meaning("... reading the request"),
     "operator_load_us": Meaning("... reading the shard's state"),
     "operator_step_us": Meaning("... the step itself"),
@@ -52,14 +52,120 @@ MEANINGS: Mapping[str, Meaning] = {
         for case in ("fresh", "left", "joined")
     },
     # at rest
-    "reply_rest_p50_ms": Meaning("request to reply at rest, median, ms", 250),
-    "reply_rest_p99_ms": Meaning("request to reply at rest, 99 of 100, ms"),
+    "reply_rest_p50_ms": Meaning("request to reply at rest, median, ms", 170),
+    "reply_rest_p99_ms": Meaning("request to reply at rest, 99 of 100, ms", 400),
     "stateless_p50_ms": Meaning("the same through a stateless Spark query, median, ms"),
     "stateless_p99_ms": Meaning("the same through a stateless Spark query, 99 of 100, ms"),
-    "reply_rest_ratio": Meaning("coordinator to stateless query, medians", 2.0),
+    "reply_rest_ratio": Meaning("coordinator to stateless query, medians", 1.6),
     "reply_rest_samples": Meaning("requests measured, of each"),
     "idle_cpu_percent": Meaning("the coordinator's use of a core when nothing is asked"),
     "stateless_idle_cpu_percent": Meaning("the stateless query's use of a core when nothing is asked"),
+    # growth: groups that are known but silent
+    "silent_bytes_per_group": Meaning("state of a silent group, bytes"),
+    "silent_0_one_ms": Meaning("a batch that touches one shard of 16, without silent groups, median, ms"),
+    "silent_0_all_ms": Meaning("a batch that touches all 16 shards, without silent groups, median, ms"),
+    **{
+        f"silent_{size}_{shards}_added_ms": Meaning(f"... what {size} silent groups add to {says}, ms", goal_max)
+        for size in ("1k", "10k", "100k")
+        for shards, says, goal_max in (
+            ("one", "a batch that touches one shard", 60 if size == "100k" else None),
+            ("all", "a batch that touches all shards", None),
+        )
+    },
+    "silent_100k_added_ms": Meaning("what 100,000 silent groups add to a batch that touches all shards, ms", 400),
+    "silent_others_cpu_percent": Meaning("all else's use of a core meanwhile, this client's too"),
+    # next to nothing to do
+    **{
+        f"idle_{groups}_{name}": Meaning(f"{says}, {where}", goal_max if name == "cpu_percent" else None)
+        for groups, where, goal_max in (
+            ("no_group", "without any group", 5),
+            ("100_groups", "100 groups of 10 members at rest, sessions of 45 s, heartbeats every 3 s", None),
+        )
+        for name, says in {
+            "cpu_percent": "the coordinator's use of a core",
+            "jvm_cpu_percent": "... of that, the JVM",
+            "broker_cpu_percent": "the broker's use of a core",
+            "others_cpu_percent": "all else's use of a core: near 0, or the figures are disturbed",
+            "batches_per_s": "batches a second",
+        }.items()
+    },
+    "idle_100_groups_errors": Meaning("heartbeats with an error or without an answer", 0),
+    # killed and started again
+    "recovery_s": Meaning("kill -9 and start at once to the reply that waited for it, median, s", 12),
+    "recovery_longest_s": Meaning("... the longest, s"),
+    "recovery_imports_and_checks_s": Meaning("... until Spark is started, median, s"),
+    "recovery_spark_s": Meaning("... from there until the query is started, median, s"),
+    "recovery_first_batch_s": Meaning("... from there to the reply, median, s"),
+    "recovery_groups": Meaning("groups of one member in state"),
+    # one group of thousands
+    **{
+        f"big_group_{name}": meaning
+        for size in (1_000, 5_000)
+        for name, meaning in {
+            f"{size}_s": Meaning(f"{size} joins at once to all synced; 6 s are the initial delay, s"),
+            f"{size}_batch_max_ms": Meaning("... the longest batch, ms"),
+            f"{size}_batches": Meaning("... batches with requests"),
+        }.items()
+    },
+    **{
+        f"big_group_core_us_{size}": Meaning(f"the core alone, for each of {size} members, all in all, microseconds")
+        for size in (1_000, 2_000, 4_000, 5_000)
+    },
+    **{
+        f"big_group_core_{part}_growth": Meaning(
+            f"a member's {says}: at 5,000 members to at 1,000; 5 were quadratic", 2.5
+        )
+        for part, says in {
+            "join": "join",
+            "joined": "part in the end of the round",
+            "sync": "sync",
+            "heartbeat": "heartbeat",
+            "leave": "leaving, all in one batch",
+            "expire": "expiry, all in one batch",
+        }.items()
+    },
+    # half an hour at 10,000 heartbeats a second
+    "steady_minutes": Meaning("length of the steady load, minutes"),
+    "steady_samples": Meaning("samples that growth is told from, one a minute"),
+    "steady_heartbeats_per_s": Meaning("heartbeats answered a second"),
+    "steady_errors": Meaning("... with an error or not at all", 0),
+    "steady_p99_ms": Meaning("... due to be sent to reply, 99 of 100, ms"),
+    **{
+        f"steady_{what}{suffix}": Meaning(f"{says}{how}", goal_max)
+        for what, says in {
+            "jvm_rss_mb": "the JVM's resident size, MB",
+            "jvm_pss_mb": "the JVM's PSS, MB",
+            "driver_pss_mb": "the Python driver's PSS, MB",
+            "workers_pss_mb": "the Python workers' PSS, MB",
+            "checkpoint_mb": "the checkpoint's size, MB",
+            "checkpoint_files": "the checkpoint's files",
+            "heap_mb": "the JVM's heap after a full collection, MB",
+        }.items()
+        for suffix, how, goal_max in (
+            ("", ", at last", None),
+            ("_added", ": rise of the fitted line from minute 5 to the end", None),
+            ("_growth_percent", ": the same in per cent", 3),
+        )
+    },
+    # one core and two, one executor and two
+    **{
+        f"scaling_{case}_{name}": Meaning(f"{says}, {where}", 0 if name == "errors" else None)
+        for case, where in {
+            "1_core": "all on one core",
+            "2_cores": "on two cores",
+            "1_executor": "one executor of one task",
+            "2_executors": "two executors of one task each",
+        }.items()
+        for name, says in {
+            "per_s": "heartbeats a second, as many as are answered",
+            "errors": "... with an error or not at all",
+            "cpu_percent": "the coordinator's use of a core",
+            "broker_cpu_percent": "the broker's use of a core",
+            "others_cpu_percent": "all else's use of a core, the load's too",
+        }.items()
+    },
+    "scaling_cores_speed_up": Meaning("two cores to one, heartbeats a second"),
+    "scaling_executors_speed_up": Meaning("two executors to one, heartbeats a second"),
     # rebalances: three members and a fourth, ours beside Kafka's own coordinator
     "join_ours_p50_s": Meaning("a fourth member's beginning to all four having their share, median, s", 1.0),
     "join_ours_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s", 2.0),
@@ -117,8 +223,8 @@ MEANINGS: Mapping[str, Meaning] = {
     "gateway_kafka_heartbeats_per_s": Meaning("heartbeats that Kafka's own coordinator answers so"),
     "gateway_kafka_heartbeat_errors": Meaning("... with an error", 0),
     # under load
-    "reply_33k_p50_ms": Meaning("due to be sent to reply under load, median, ms"),
-    "reply_33k_p99_ms": Meaning("due to be sent to reply under load, 99 of 100, ms", 2500),
+    "reply_33k_p50_ms": Meaning("due to be sent to reply under load, median, ms", 700),
+    "reply_33k_p99_ms": Meaning("due to be sent to reply under load, 99 of 100, ms", 1300),
     "reply_33k_max_ms": Meaning("due to be sent to reply under load, longest, ms"),
     "heartbeats_per_s": Meaning("replies a second, over the length of the run, counted from its first reply"),
     "heartbeats_answered": Meaning("replies from the end of the warm-up to the last one"),
@@ -140,6 +246,31 @@ MEANINGS: Mapping[str, Meaning] = {
     "broker_cpu_percent": Meaning("the broker's use of a core under load"),
     "load_generator_cpu_percent": Meaning("the load generator's use of a core under load"),
     "others_cpu_percent": Meaning("all else's use of a core under load: near 0, or the figures are disturbed"),
+    # as many as are answered: ours beside Kafka's own coordinator, one heartbeat under way for each member
+    "heartbeats_ratio": Meaning("heartbeats a second: ours to Kafka's own coordinator, same cores", goal_min=1.0),
+    "heartbeats_ours_max_per_s": Meaning("heartbeats a second that ours answers, over the length of the run"),
+    "heartbeats_kafka_max_per_s": Meaning("heartbeats a second that Kafka's own answers, over 200 connections"),
+    **{
+        f"capacity_{whose}_{name}": meaning
+        for whose in ("ours", "kafka")
+        for name, meaning in {
+            "latency_ms": Meaning(f"{whose}: heartbeats under way to heartbeats answered a millisecond, ms"),
+            "last_third_ratio": Meaning(f"{whose}: heartbeats a second, last third of the run to its middle third"),
+            "warming_per_s": Meaning(f"{whose}: heartbeats a second in the second half of the warm-up"),
+            "answered": Meaning(f"{whose}: heartbeats answered in the run"),
+            "errors": Meaning(f"{whose}: answers with an error, before the run and after it too", 0),
+            "unmatched": Meaning(f"{whose}: heartbeats without an answer at last, or answers too many", 0),
+            "broker_cpu_percent": Meaning(f"{whose}: the broker's use of a core"),
+            "load_generator_cpu_percent": Meaning(f"{whose}: the load generator's use of a core"),
+            "others_cpu_percent": Meaning(f"{whose}: all else's use of a core: near 0, or the figures are disturbed"),
+        }.items()
+    },
+    "capacity_ours_coordinator_cpu_percent": Meaning("ours: all of the coordinator's use of a core"),
+    "capacity_ours_batch_p50_ms": Meaning("ours: the query's batches, median, ms"),
+    "capacity_ours_batch_max_ms": Meaning("ours: the query's batches, longest, ms"),
+    "capacity_seconds": Meaning("length of the run of each, seconds"),
+    "capacity_groups": Meaning("groups of each"),
+    "capacity_members": Meaning("members of each group"),
     "cores": Meaning("cores of this machine"),
 }
 

@@ -1,0 +1,149 @@
+"""One group of thousands: from the first of many joins at once to all of them synced, and the core's part in that.
+
+Everybody joins without an id, the round runs for its initial delay and one extension of that, which is six seconds;
+then the leader brings a plan for all, and each member asks for its part. This goes through the real coordinator, and
+before that through the core alone, step by step, at several sizes: what a member costs there must not grow with their
+number. The core also has all members beat, leave and run out of their sessions, each at once.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from coordinator.config import Config
+from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinGroupAnswer, Reply
+from coordinator.phases import Phase
+from coordinator.requests import DescribeGroup, LeaveGroup, Leaving, Received, Request
+from coordinator.shard import Shard
+from streaming.settings import Settings
+from tests.benchmarks import bench, crowd
+from tests.benchmarks.bench import BenchFailed, say
+from tests.benchmarks.crowd import Crowd
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.members import SESSION_TIMEOUT_MS, Member
+
+CONFIG = Config()
+SIZES = (1_000, 5_000)
+CORE_SIZES = (1_000, 2_000, 4_000, 5_000)
+ROUNDS = 3
+WARM_UP = (50, 500)  # groups of so many, first
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    """Measure the core alone, then the running coordinator."""
+    core_us = {size: _core_us(size) for size in CORE_SIZES}
+    smallest = core_us[CORE_SIZES[0]]
+    for size, us in core_us.items():
+        say(f"The core, microseconds for each of {size} members: {', '.join(f'{p} {t:.1f}' for p, t in us.items())}.")
+    return {
+        **{f"big_group_core_us_{size}": sum(us.values()) for size, us in core_us.items()},
+        **{f"big_group_core_{part}_growth": core_us[CORE_SIZES[-1]][part] / us for part, us in smallest.items()},
+        **_stormed(),
+    }
+
+
+# -- the real coordinator ----------------------------------------------------------------------------------------------
+
+
+def _stormed() -> Figures:
+    found: dict[str, float] = {}
+    with (
+        bench.broker() as broker,
+        tempfile.TemporaryDirectory(prefix="bench-big-group-", ignore_cleanup_errors=True) as name,
+    ):
+        settings = Settings.load(bootstrap_servers=broker.bootstrap_servers, checkpoint=f"{name}/checkpoint")
+        say("Starting the coordinator.")
+        with bench.coordinator(settings, Path(name)), Crowd(settings) as asker:
+            for size in (*WARM_UP, *SIZES):
+                with crowd.batches(Path(name) / "log") as batches:
+                    took_s = _storm(asker, size)
+                busy_ms = [batch.duration_ms for batch in batches if batch.requests]
+                say(f"{size} members were Stable after {took_s:.2f} s; batches with requests took {busy_ms} ms.")
+                if size in SIZES:
+                    found[f"big_group_{size}_s"] = took_s
+                    found[f"big_group_{size}_batch_max_ms"] = max(batch.duration_ms for batch in batches)
+                    found[f"big_group_{size}_batches"] = len(busy_ms)
+    return found
+
+
+def _storm(asker: Crowd, size: int) -> float:
+    """Have so many members join a group of theirs at once; say how many seconds it takes until all are synced."""
+    everybody = _members(size)
+    began_s = time.monotonic()
+    asker.settle(everybody)
+    took_s = time.monotonic() - began_s
+    group_id = everybody[0].group_id
+    (answer,) = asker.ask(lambda request_id: DescribeGroup(request_id=request_id, reply_to="big", group_id=group_id))
+    assert isinstance(answer, DescribeGroupAnswer), f"a description was answered {answer}"
+    if (answer.state, answer.generation_id, len(answer.members)) != (Phase.STABLE, 1, size):
+        raise BenchFailed(f"the group is {answer.state} with {len(answer.members)} of {size} members")
+    return took_s
+
+
+def _members(size: int) -> list[Member]:
+    return [Member(f"big-{size}", number) for number in range(size)]
+
+
+# -- the core alone ----------------------------------------------------------------------------------------------------
+
+
+def _core_us(size: int) -> Mapping[str, float]:
+    """Say what each part costs for each member, in microseconds, as the best of several rounds."""
+    rounds = [_Core(size).parts_s() for _ in range(ROUNDS)]
+    return {part: 1e6 * min(parts_s[part] for parts_s in rounds) / size for part in rounds[0]}
+
+
+class _Core:
+    """A shard with one group. Each step begins with its state as bytes and ends with them, as a batch does."""
+
+    def __init__(self, size: int) -> None:
+        self._everybody = _members(size)
+        self._state: bytes | None = None
+        self._offset = self._now_ms = 0
+
+    def parts_s(self) -> Mapping[str, float]:
+        """Go from the first join to Stable, and from there to what all do at once next; seconds for each part."""
+        parts_s = {}
+        parts_s["join"], _ = self._step([m.join_group(str(i)) for i, m in enumerate(self._everybody)])
+        answers: list[AnyAnswer] = []
+        while not answers:  # the initial delay runs, and is extended once
+            parts_s["joined"], answers = self._step(passed_ms=1_000)
+        for answer in answers:
+            assert isinstance(answer, JoinGroupAnswer), f"a join was answered {answer}"
+            self._everybody[int(answer.request_id or 0)].take(answer)
+        parts_s["sync"], _ = self._step([m.sync_group(str(i)) for i, m in enumerate(self._everybody)])
+        stable = self._state
+        for part, requests, passed_ms in (
+            ("heartbeat", [m.heartbeat(str(i)) for i, m in enumerate(self._everybody)], 0),
+            ("leave", [_leave(m, str(i)) for i, m in enumerate(self._everybody)], 0),
+            ("expire", [], SESSION_TIMEOUT_MS + CONFIG.clock_slack_ms),
+        ):
+            self._state = stable
+            parts_s[part], _ = self._step(requests, passed_ms)
+        return parts_s
+
+    def _step(self, requests: Sequence[Request] = (), passed_ms: int = 0) -> tuple[float, list[AnyAnswer]]:
+        """Take the shard through a batch, and return the seconds it took and what was answered to requests."""
+        self._now_ms += passed_ms
+        log = [Received(self._offset + i, self._now_ms, request) for i, request in enumerate(requests)]
+        self._offset += len(log)
+        started = time.perf_counter()
+        shard = Shard(0, 1, b"x" * 32, CONFIG, self._state)
+        outputs = shard.step(log, self._now_ms)
+        self._state = shard.to_bytes()
+        took_s = time.perf_counter() - started
+        answers = [output.answer for output in outputs if isinstance(output, Reply) and output.answer.request_id]
+        refused = [answer for answer in answers if answer.code]
+        assert not refused, f"{len(refused)} requests were refused, the first one so: {refused[0]}"
+        return took_s, answers
+
+
+def _leave(member: Member, request_id: str) -> Request:
+    leaving = (Leaving(member.member_id),)
+    return LeaveGroup(request_id=request_id, reply_to=member.inbox, group_id=member.group_id, members=leaving)
+
+
+if __name__ == "__main__":
+    bench.main(measure)

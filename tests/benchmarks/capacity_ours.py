@@ -1,0 +1,171 @@
+"""Heartbeats to our coordinator, as many as it answers: over plain sockets, as record batches that are written once.
+
+One connection takes requests in, and one brings replies; of those only the heads of record batches are read, for how
+many there are, and compared with how often the end of a good answer occurs.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+from struct import Struct
+
+import msgspec
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from confluent_kafka import TopicPartition
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.producer import ProduceRequest
+
+from coordinator.outputs import HeartbeatAnswer
+from streaming.records import encode_request
+from tests.benchmarks import closed_loop
+from tests.benchmarks.load import Load, Swarm
+from tests.benchmarks.members import Member
+from tests.benchmarks.wire import Wire, framed
+
+BATCH = 320  # heartbeats of a shard that go together, at most; about 110 KB
+FETCH_BYTES_MAX = 2**26
+FETCH_PARTITION_BYTES_MAX = 2**23
+PRODUCE_WAIT_MS = 30_000
+ALL_REPLICAS = -1
+
+# base offset, bytes that follow, -, -, -, attributes, last offset's distance from the base, ..., records
+_HEAD = Struct(">qiibIhi30xi")
+_SIZED_FROM = 12
+_COMPRESSED = 0b111
+
+GOOD = msgspec.json.encode(HeartbeatAnswer(request_id="?")).partition(b"?")[2]
+"""How a heartbeat's answer without an error ends, from behind the request's id."""
+
+
+def run(load: Load, pipe: Connection) -> None:
+    """Set groups up and have them beat; send over the pipe `str`s as progress, and a `dict` of figures at last."""
+    settled = Settled(load, pipe.send)
+    crowd = Crowd(load, settled.by_shard(), settled.reply_ends())
+    settled.close()
+    pipe.send(closed_loop.run(crowd, load.groups * load.members, load.warm_up_s, load.seconds, pipe.send))
+
+
+class Settled(Swarm):
+    """Members that have joined and synced over librdkafka, which is let go of thereafter."""
+
+    def by_shard(self) -> list[list[Member]]:
+        """Settle, and return each shard's members."""
+        self.settle()
+        shards: list[list[Member]] = [[] for _ in range(self._load.request_partitions)]
+        for member, shard in zip(self._members, self._shards, strict=True):
+            shards[shard].append(member)
+        return shards
+
+    def reply_ends(self) -> list[int]:
+        """Tell where each partition of the replies ends."""
+        topic = self._load.replies_topic
+        partitions = (TopicPartition(topic, number) for number in range(self._load.reply_partitions))
+        return [self._consumer.get_watermark_offsets(partition)[1] for partition in partitions]
+
+    def close(self) -> None:
+        self._consumer.close()
+        del self._producer  # which ends its threads
+
+
+class Crowd:
+    """All members, in batches of one shard each."""
+
+    turn_s = 0.02  # what comes later than this is too late for the query's next batch
+
+    def __init__(self, load: Load, shards: Sequence[Sequence[Member]], offsets: list[int]) -> None:
+        self._replies_topic, self._offsets = load.replies_topic, offsets
+        self._requests, self._replies = Wire(load.bootstrap_servers), Wire(load.bootstrap_servers)
+        self._produce = [_produce(load.requests_topic, shard, some) for shard, some in _batches(shards)]
+        self._sizes = [len(some) for _, some in _batches(shards)]
+        self._frames = [framed(message) for message in self._produce]
+        self._turns = itertools.cycle(range(len(self._frames)))
+        self._next = next(self._turns)
+        self._unacknowledged: list[int] = []
+        self._members = sum(map(len, shards))
+        self.under_way = self.errors = 0
+
+    def send(self) -> None:
+        """Send batch after batch, as long as there are members without a heartbeat under way."""
+        while self.under_way + self._sizes[self._next] <= self._members:
+            self._requests.send(self._frames[self._next])
+            self._unacknowledged.append(self._next)
+            self.under_way += self._sizes[self._next]
+            self._next = next(self._turns)
+
+    def take(self) -> int:
+        """Take the replies that there are; and see that the broker took what was sent."""
+        for sent in self._unacknowledged:
+            (topic,) = self._requests.answer(self._produce[sent]).responses
+            assert not topic.partition_responses[0].error_code, f"Kafka: heartbeats were not taken: {topic}"
+        self._unacknowledged.clear()
+        answered = sum(itertools.starmap(self._counted, self._fetched()))
+        self.under_way -= answered
+        return answered
+
+    def _fetched(self) -> Iterator[tuple[int, bytes]]:
+        """Ask for all replies since the last time, and yield them by partition."""
+        for topic in self._replies.ask(_fetch(self._replies_topic, self._offsets)).responses:
+            for partition in topic.partitions:
+                assert not partition.error_code, f"Kafka: replies cannot be read: {partition}"
+                if partition.records:
+                    yield partition.partition_index, partition.records
+
+    def _counted(self, partition: int, records: bytes) -> int:
+        """Count the replies in these record batches, of which the last may have been cut."""
+        at = answered = 0
+        while at + _HEAD.size <= len(records):
+            base, size, _, _, _, attributes, last, count = _HEAD.unpack_from(records, at)
+            if (end := at + _SIZED_FROM + size) > len(records):
+                break
+            assert not attributes & _COMPRESSED, "replies are compressed: their errors cannot be seen"
+            at, answered = end, answered + count
+            self._offsets[partition] = base + last + 1
+        self.errors += answered - records.count(GOOD, 0, at)
+        return answered
+
+
+def _batches(shards: Sequence[Sequence[Member]]) -> Iterator[tuple[int, Sequence[Member]]]:
+    """Deal members out: shard after shard a batch of it, until all have been."""
+    mixed = [random.Random(1).sample(some, len(some)) for some in shards]
+    rounds = -(-max(map(len, mixed)) // BATCH)
+    return ((shard, some[i::rounds]) for i in range(rounds) for shard, some in enumerate(mixed) if some[i::rounds])
+
+
+def _produce(topic: str, shard: int, some: Sequence[Member]) -> ProduceRequest:
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, FETCH_PARTITION_BYTES_MAX)
+    for i, member in enumerate(some):
+        value = encode_request(member.heartbeat(f"{member.number:012}"))
+        builder.append(i, 0, member.group_id.encode(), value, [])  # the broker's clock dates it
+    data = ProduceRequest.TopicProduceData
+    records = data.PartitionProduceData(index=shard, records=bytes(builder.build()))
+    return ProduceRequest(
+        version=3,
+        transactional_id=None,
+        acks=ALL_REPLICAS,
+        timeout_ms=PRODUCE_WAIT_MS,
+        topic_data=[data(name=topic, partition_data=[records])],
+    )
+
+
+def _fetch(topic: str, offsets: Sequence[int]) -> FetchRequest:
+    wanted = FetchRequest.FetchTopic
+    return FetchRequest(
+        version=4,
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=FETCH_BYTES_MAX,
+        isolation_level=0,
+        topics=[
+            wanted(
+                topic=topic,
+                partitions=[
+                    wanted.FetchPartition(
+                        partition=number, fetch_offset=offset, partition_max_bytes=FETCH_PARTITION_BYTES_MAX
+                    )
+                    for number, offset in enumerate(offsets)
+                ],
+            )
+        ],
+    )

@@ -1,0 +1,86 @@
+"""A closed loop: as many heartbeats are under way as there are members, and each answer lets the next one go.
+
+So a coordinator is asked as fast as it answers, and never more than its members would. Answers are looked for, and
+heartbeats sent in their place, in turns: few calls for many heartbeats, since the cores are for those who answer.
+"""
+
+import gc
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from tests.benchmarks.load import BEGIN, END
+
+DRAIN_WAIT_S = 60.0
+
+
+class Crowd(Protocol):
+    """Settled members, whose heartbeats are all written."""
+
+    @property
+    def turn_s(self) -> float:
+        """How long to wait between two looks for answers."""
+
+    @property
+    def under_way(self) -> int:
+        """Heartbeats that are not answered yet."""
+
+    @property
+    def errors(self) -> int:
+        """Answers that were not a plain yes."""
+
+    def send(self) -> None:
+        """Send a heartbeat for each that was answered, all at first."""
+
+    def take(self) -> int:
+        """Take the answers that have come in, without waiting for more, and tell how many there were."""
+
+
+def run(crowd: Crowd, members: int, warm_up_s: float, seconds: float, tell: Callable[[str], None]) -> dict[str, float]:
+    """Have the crowd beat, and return how it fared in the seconds after the warm-up."""
+    gc.collect()
+    gc.freeze()  # a collection among all these members would hold the loop up
+    tell(f"As many heartbeats as are answered, for {warm_up_s:.0f} + {seconds:.0f} s.")
+    warming = _beat(crowd, warm_up_s)
+    tell(BEGIN)
+    turns = _beat(crowd, seconds)
+    tell(END)
+    _drain(crowd)
+    per_s = _per_s(turns)
+    moments_s = turns[:, 0]
+    thirds_s = np.linspace(moments_s[0], moments_s[-1], 4)
+    _, middle, last = np.split(turns, np.searchsorted(moments_s, thirds_s[1:3]))
+    return {
+        "max_per_s": per_s,
+        "warming_per_s": _per_s(warming[len(warming) // 2 :]),
+        "last_third_ratio": _per_s(last) / _per_s(middle),
+        "latency_ms": 1000 * members / per_s,  # Little's law
+        "answered": turns[1:, 1].sum(),
+        "errors": crowd.errors,
+        "unmatched": abs(crowd.under_way),
+    }
+
+
+def _beat(crowd: Crowd, seconds: float) -> "np.ndarray":
+    """Go on for so long: the moment of each turn, and the answers that it brought."""
+    turns = []
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        crowd.send()
+        time.sleep(crowd.turn_s)
+        turns.append((time.monotonic(), crowd.take()))
+    return np.array(turns)
+
+
+def _drain(crowd: Crowd) -> None:
+    until_s = time.monotonic() + DRAIN_WAIT_S
+    while crowd.under_way > 0 and time.monotonic() < until_s:
+        time.sleep(crowd.turn_s)
+        crowd.take()
+
+
+def _per_s(turns: "np.ndarray") -> float:
+    """Tell how many answers came a second between the first turn and the last."""
+    return float(turns[1:, 1].sum() / (turns[-1, 0] - turns[0, 0]))

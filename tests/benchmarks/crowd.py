@@ -1,0 +1,122 @@
+"""Many members asked for from one place, and what the coordinator's log says of the batches that answered them."""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from coordinator.hashing import shard_of
+from coordinator.limits import RECORD_BYTES_MAX
+from coordinator.outputs import AnyAnswer, JoinGroupAnswer
+from coordinator.requests import JoinGroup, Request
+from streaming.records import decode_answer, encode_request
+from streaming.settings import Settings
+from tests.benchmarks.bench import BenchFailed
+from tests.benchmarks.members import SESSION_TIMEOUT_MS, Member
+
+SILENCE_S = 120.0
+LOG_WAIT_S = 1.5  # a batch is told when it is over, which is after its replies
+
+Ask = Callable[[str], Request]
+"""A request that still wants its id."""
+
+_BATCH = re.compile(r" duration_ms=(\d+) requests=(\d+) ")
+
+
+class Crowd:
+    """Asks for whomever it is told to, over one producer and one consumer: a `with` block.
+
+    What it does not wait for with `ask` it can `send`, and look for among the `answers`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._topic, self._partitions = settings.requests_topic, settings.request_partitions
+        servers = {"bootstrap.servers": settings.bootstrap_servers}
+        room = {"queue.buffering.max.messages": 10_000_000, "message.max.bytes": RECORD_BYTES_MAX}
+        self._producer = Producer({**servers, **room, "linger.ms": 1})
+        unused_group = {"group.id": "crowd", "enable.auto.commit": False}  # it insists on one
+        self._consumer = Consumer({**servers, **unused_group})
+        partitions = range(settings.reply_partitions)
+        self._consumer.assign([TopicPartition(settings.replies_topic, p, OFFSET_BEGINNING) for p in partitions])
+        self._asked = 0
+
+    def __enter__(self) -> "Crowd":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.close()
+        self._consumer.close()
+
+    def ask(self, *asks: Ask) -> list[AnyAnswer]:
+        """Send requests at once and wait for all of their answers, which are returned in the order of the requests."""
+        awaited = {self.send(ask): place for place, ask in enumerate(asks)}
+        answers: dict[int, AnyAnswer] = {}
+        heard_s = time.monotonic()
+        while len(answers) < len(asks):
+            for answer in self.answers(0.01):
+                if answer.request_id in awaited:
+                    answers[awaited[answer.request_id]] = answer
+                    heard_s = time.monotonic()
+            if time.monotonic() > heard_s + SILENCE_S:
+                raise BenchFailed(f"{len(answers)} of {len(asks)} requests were answered, then none for {SILENCE_S} s")
+        return [answers[place] for place in range(len(asks))]
+
+    def send(self, ask: Ask) -> str:
+        """Send a request, and return its id."""
+        self._asked += 1
+        request_id = f"{self._asked:012}"
+        request = ask(request_id)
+        shard = shard_of(request.group_id, self._partitions)
+        self._producer.produce(self._topic, encode_request(request), request.group_id, partition=shard)
+        return request_id
+
+    def answers(self, wait_s: float) -> Iterator[AnyAnswer]:
+        """Yield what came in the meantime, waiting up to so long for the first."""
+        self._producer.poll(0)
+        for message in self._consumer.consume(20_000, wait_s):
+            if message.error() is not None:
+                raise BenchFailed(f"Kafka: {message.error()}")
+            yield decode_answer(message.value() or b"")
+
+    def settle(self, members: Sequence[Member], session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
+        """Have members join and sync, and return when their groups are Stable."""
+
+        def join(member: Member, request_id: str) -> Request:
+            request = member.join_group(request_id)
+            assert isinstance(request, JoinGroup), "a member's join is one"
+            return msgspec.structs.replace(request, session_timeout_ms=session_timeout_ms)
+
+        joined = self.ask(*((lambda request_id, m=m: join(m, request_id)) for m in members))
+        for member, answer in zip(members, joined, strict=True):
+            assert isinstance(answer, JoinGroupAnswer), f"a join was answered {answer}"
+            member.take(answer)
+        see_that_all_is_well(self.ask(*(m.sync_group for m in members)))
+
+
+def see_that_all_is_well(answers: Sequence[AnyAnswer]) -> None:
+    """See that no answer has an error."""
+    if refused := [answer for answer in answers if answer.code]:
+        raise BenchFailed(f"{len(refused)} of {len(answers)} requests were refused, the first one so: {refused[0]}")
+
+
+class Batch(NamedTuple):
+    """A batch of the coordinator, as its log tells it."""
+
+    duration_ms: int
+    requests: int
+
+
+@contextmanager
+def batches(log_file: Path) -> Iterator[list[Batch]]:
+    """Give a list that holds, after the `with` block, the batches that ended in it and shortly after."""
+    found: list[Batch] = []
+    begin = log_file.stat().st_size
+    yield found
+    time.sleep(LOG_WAIT_S)
+    told = _BATCH.findall(log_file.read_bytes()[begin:].decode(errors="replace"))
+    found += [Batch(int(duration_ms), int(requests)) for duration_ms, requests in told]

@@ -1,0 +1,62 @@
+"""A load in a process of its own: what it is to do, running it, and following what it tells."""
+
+import multiprocessing
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from streaming.settings import Settings
+from tests.benchmarks.bench import BenchFailed, say
+from tests.benchmarks.load import BEGIN, END, Load
+from tests.benchmarks.usage import Usage
+
+Run = Callable[[Load, Connection], None]
+
+_BATCH = re.compile(r" duration_ms=(\d+) requests=[1-9]")
+
+
+def load_on(settings: Settings, **how: int) -> Load:
+    """Say what to send to the coordinator of these settings; `how` are the other fields of `Load`."""
+    return Load(
+        bootstrap_servers=settings.bootstrap_servers,
+        requests_topic=settings.requests_topic,
+        replies_topic=settings.replies_topic,
+        request_partitions=settings.request_partitions,
+        reply_partitions=settings.reply_partitions,
+        **how,
+    )
+
+
+@contextmanager
+def loading(run: Run, load: Load) -> Iterator[tuple[int, Connection]]:
+    """Run the load in a process of its own: its id, and the pipe that it reports on."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=run, args=(load, theirs), name="load", daemon=True)
+    process.start()
+    theirs.close()  # so that the load's end is the pipe's end
+    try:
+        yield process.pid or 0, ours
+    finally:
+        process.terminate()
+        process.join()
+
+
+def follow(pipe: Connection, usage: Usage, log_file: Path) -> tuple[dict[str, Any], list[int]]:
+    """Pass on what the load reports; return its figures, and how long the batches took while it counted, in order."""
+    at: dict[str, int] = {}
+    around = {BEGIN: usage.begin, END: usage.end}
+    try:
+        while not isinstance(said := pipe.recv(), dict):
+            if said in around:
+                around[said]()
+                at[said] = log_file.stat().st_size
+            else:
+                say(said)
+    except EOFError:
+        raise BenchFailed("the load generator failed, as told above") from None
+    logged = log_file.read_bytes()[at[BEGIN] : at[END]].decode(errors="replace")
+    return said, sorted(map(int, _BATCH.findall(logged))) or [0]

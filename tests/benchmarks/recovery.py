@@ -1,0 +1,120 @@
+"""From kill -9 to the first reply: 10,000 groups in state, started again at once on the same checkpoint.
+
+The heartbeat that is answered at last was written when the coordinator was dead, and waits in the topic. What the new
+process says on its way is stamped as it appears in its log, which tells where the time goes.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+
+from streaming import topics
+from streaming.settings import Settings
+from tests.benchmarks import bench, crowd
+from tests.benchmarks.bench import BenchFailed, say
+from tests.benchmarks.crowd import Crowd
+from tests.benchmarks.figures import Figures, percentile
+from tests.benchmarks.members import Member, members
+
+REST_S = (3.0, 3.3, 3.7)  # before each kill; a batch comes once a second, so these hit different parts of it
+LOOK_S = 0.01
+REPLY_WAIT_S = 120.0
+
+PARTS: Mapping[str, str | None] = {
+    # the part that ends when the log says
+    "imports_and_checks": "Starting Spark.",
+    "spark": " started run=",
+    "first_batch": None,  # nothing: it ends with the reply
+}
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    """Make groups of one member, kill the coordinator that has them several times, and take medians."""
+    with (
+        bench.broker() as broker,
+        tempfile.TemporaryDirectory(prefix="bench-recovery-", ignore_cleanup_errors=True) as name,
+    ):
+        settings = Settings.load(
+            bootstrap_servers=broker.bootstrap_servers, checkpoint=f"{name}/checkpoint", replication_factor=1
+        )
+        topics.ensure(settings)
+        everybody = members(options.groups, 1)
+        with Crowd(settings) as asker:
+            times = [*_recoveries(settings, Path(name), asker, everybody)]
+    medians = [percentile(sorted(took_s), 50) for took_s in zip(*times, strict=True)]
+    return {
+        "recovery_s": percentile(sorted(map(sum, times)), 50),
+        "recovery_longest_s": max(map(sum, times)),
+        **{f"recovery_{part}_s": took_s for part, took_s in zip(PARTS, medians, strict=True)},
+        "recovery_groups": options.groups,
+    }
+
+
+def _recoveries(
+    settings: Settings, folder: Path, asker: Crowd, everybody: Sequence[Member]
+) -> Iterator[Sequence[float]]:
+    """Yield how many seconds the parts of each recovery took."""
+    say("Starting the coordinator.")
+    with _until_killed(settings, folder / "first"):
+        say(f"{len(everybody)} members join a group each.")
+        asker.settle(everybody)
+        time.sleep(REST_S[-1])
+    for number, rest_s in enumerate(REST_S):
+        home = folder / str(number)
+        with ThreadPoolExecutor(1) as pool:
+            watched = pool.submit(_watch, home / "log", asker, everybody[number])
+            with _until_killed(settings, home):
+                took_s = watched.result()
+                say(f"Killed, and back after {sum(took_s):.2f} s.")
+                yield took_s
+                time.sleep(rest_s)
+
+
+@contextmanager
+def _until_killed(settings: Settings, folder: Path) -> Iterator[None]:
+    """Run a coordinator, and kill it with all of its processes in the end."""
+    folder.mkdir()
+    with suppress(_Killed), bench.coordinator(settings, folder) as running:
+        yield
+        first = psutil.Process(running.pid)
+        tree = [first, *first.children(recursive=True)]
+        for process in tree:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(tree)
+        raise _Killed
+
+
+class _Killed(Exception):
+    """The coordinator is no more, as was wanted."""
+
+
+def _watch(log_file: Path, asker: Crowd, member: Member) -> Sequence[float]:
+    """Send a heartbeat and look at its answer and the log; return the seconds between all that is looked for."""
+    moments_s = [time.monotonic()]
+    request_id = asker.send(member.heartbeat)
+    told = iter([says for says in PARTS.values() if says])
+    awaited = next(told)
+    while time.monotonic() < moments_s[0] + REPLY_WAIT_S:
+        log = log_file.read_text(errors="replace") if log_file.exists() else ""
+        while awaited and awaited in log:
+            moments_s.append(time.monotonic())
+            awaited = next(told, "")
+        for answer in asker.answers(LOOK_S):
+            if answer.request_id == request_id:
+                crowd.see_that_all_is_well([answer])
+                moments_s.append(time.monotonic())
+                assert len(moments_s) == len(PARTS) + 1, f"the log did not say {awaited!r}"
+                return [end - begin for begin, end in pairwise(moments_s)]
+    raise BenchFailed(f"no reply within {REPLY_WAIT_S:.0f} s of the kill")
+
+
+if __name__ == "__main__":
+    bench.main(measure)

@@ -1,0 +1,117 @@
+"""Batch time against groups that are known but silent: what a batch costs that has nothing to do with most of them.
+
+The silent ones have no members, only a committed offset each, as groups that are run now and then have. They are
+founded by commits from outside, ten times as many each time; then heartbeats of 16 other groups, one in each shard,
+touch one shard a batch, and after that all of them in every batch. "Added" is against the same batches without silent
+groups, in the same run.
+"""
+
+import argparse
+import random
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import count, cycle, islice
+from pathlib import Path
+
+from coordinator.config import Config
+from coordinator.hashing import shard_of
+from coordinator.requests import OffsetCommit, OffsetToCommit, Received
+from coordinator.shard import Shard
+from streaming.settings import Settings
+from tests.benchmarks import bench, crowd
+from tests.benchmarks.bench import BenchFailed, say
+from tests.benchmarks.crowd import Crowd
+from tests.benchmarks.figures import Figures, percentile
+from tests.benchmarks.members import TOPIC, Member
+from tests.benchmarks.usage import Usage
+
+SILENT: Mapping[str, int] = {"0": 0, "1k": 1_000, "10k": 10_000, "100k": 100_000}
+METADATA_BYTES = 208  # drawn, so that they do not deflate away: 300 bytes of state for each group
+WARM_UP = 100  # of both kinds of batch; a young JVM compiles for that long
+BATCHES = 60
+FOUNDED_AT_ONCE = 10_000
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    """Run a coordinator, and found more and more groups that are silent."""
+    with (
+        bench.broker() as broker,
+        tempfile.TemporaryDirectory(prefix="bench-silent-", ignore_cleanup_errors=True) as name,
+    ):
+        settings = Settings.load(bootstrap_servers=broker.bootstrap_servers, checkpoint=f"{name}/checkpoint")
+        say("Starting the coordinator.")
+        with bench.coordinator(settings, Path(name)) as coordinator, Crowd(settings) as asker:
+            roles = {"broker": broker.pid, "coordinator": coordinator.pid}
+            with Usage(roles, weighed="coordinator") as usage:
+                usage.begin()
+                took_ms = _took_ms(asker, _one_in_each_shard(settings.request_partitions), Path(name) / "log")
+                usage.end()
+    return {
+        "silent_bytes_per_group": _bytes_per_group(),
+        "silent_others_cpu_percent": usage.others_cpu_percent(),
+        "silent_0_one_ms": took_ms["0"][0],
+        "silent_0_all_ms": took_ms["0"][1],
+        **{f"silent_{size}_one_added_ms": took_ms[size][0] - took_ms["0"][0] for size in SILENT if size != "0"},
+        **{f"silent_{size}_all_added_ms": took_ms[size][1] - took_ms["0"][1] for size in SILENT if size != "0"},
+        "silent_100k_added_ms": took_ms["100k"][1] - took_ms["0"][1],
+    }
+
+
+def _took_ms(asker: Crowd, beating: Sequence[Member], log_file: Path) -> dict[str, tuple[float, float]]:
+    """Say, for each number of silent groups, how long batches take that touch one shard, and those that touch all."""
+    asker.settle(beating)
+    for _ in range(WARM_UP):
+        asker.ask(beating[0].heartbeat)
+        asker.ask(*(member.heartbeat for member in beating))
+    took_ms: dict[str, tuple[float, float]] = {}
+    founded = 0
+    for size, groups in SILENT.items():
+        for begin in range(founded, groups, FOUNDED_AT_ONCE):
+            end = min(groups, begin + FOUNDED_AT_ONCE)
+            crowd.see_that_all_is_well(asker.ask(*(partial(_commit, number) for number in range(begin, end))))
+        founded = groups
+        one = _median_ms(asker, [[member] for member in beating], log_file)
+        all_of_them = _median_ms(asker, [beating], log_file)
+        took_ms[size] = one, all_of_them
+        say(f"Beside {groups:,} silent groups a batch takes {one} ms, and {all_of_them} ms if it touches all shards.")
+    return took_ms
+
+
+def _median_ms(asker: Crowd, turns: Sequence[Sequence[Member]], log_file: Path) -> float:
+    """Have those of each turn send a heartbeat at once, turn after turn; take the batches that had all of theirs."""
+    at_once = len(turns[0])
+    with crowd.batches(log_file) as batches:
+        for members in islice(cycle(turns), BATCHES + 1):
+            crowd.see_that_all_is_well(asker.ask(*(member.heartbeat for member in members)))
+    took_ms = sorted(batch.duration_ms for batch in batches[1:] if batch.requests == at_once)
+    if len(took_ms) < BATCHES / 2:
+        raise BenchFailed(f"only {len(took_ms)} of {BATCHES} batches had {at_once} heartbeats: {batches}")
+    return percentile(took_ms, 50)
+
+
+def _one_in_each_shard(shards: int) -> list[Member]:
+    found: dict[int, Member] = {}
+    names = (f"orders-{number:05}" for number in count())
+    while len(found) < shards:
+        name = next(names)
+        found.setdefault(shard_of(name, shards), Member(name, 0))
+    return list(found.values())
+
+
+def _commit(number: int, request_id: str) -> OffsetCommit:
+    """Commit an offset for a group without members, which founds it."""
+    metadata = random.Random(number).randbytes(METADATA_BYTES // 2).hex()
+    offset = OffsetToCommit(topic=TOPIC.decode(), partition=0, offset=number, metadata=metadata)
+    return OffsetCommit(request_id=request_id, reply_to="silent", group_id=f"silent-{number:06}", offsets=(offset,))
+
+
+def _bytes_per_group(groups: int = 1_000) -> float:
+    """Say how much state one of them takes, by a shard that has no others."""
+    shard = Shard(0, 1, b"x" * 32, Config())
+    shard.step([Received(number, 0, _commit(number, str(number))) for number in range(groups)], 0)
+    return len(shard.to_bytes()) / groups
+
+
+if __name__ == "__main__":
+    bench.main(measure)

@@ -1,0 +1,139 @@
+"""Memory and files over half an hour at 10,000 heartbeats a second: do they grow?
+
+    python -m tests.benchmarks.steady --minutes 30
+
+It runs when it is named, and not with all others. A sample is taken once a minute. Growth is told by the straight line
+that fits the samples best, from minute 5 on, when caches are warm and Spark deletes as much as it writes: its rise from
+there to the end, as it is and in per cent. So a sample that happens to be high tells nothing by itself. Below 3 % in 25
+minutes, in which 15 million heartbeats pass, counts as flat. The JVM's heap is taken after a full collection that each
+sample asks for when it has taken everything else.
+"""
+
+import argparse
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from streaming.settings import Settings
+from tests.benchmarks import bench
+from tests.benchmarks.bench import BenchFailed, say
+from tests.benchmarks.figures import Figures
+from tests.benchmarks.load import Swarm
+from tests.benchmarks.loading import load_on
+from tests.benchmarks.usage import JAVA, MEGABYTE
+
+GROUPS, EACH = 3_000, 10  # a heartbeat every three seconds: 10,000 a second
+WARM_UP_S = 15
+WARM_MINUTES = 5
+SAMPLES_MIN = 3
+MINUTE_S = 60.0
+
+Sample = Mapping[str, float]
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    """Let groups beat for so many minutes, and look at the coordinator meanwhile."""
+    with (
+        bench.broker() as broker,
+        tempfile.TemporaryDirectory(prefix="bench-steady-", ignore_cleanup_errors=True) as name,
+    ):
+        settings = Settings.load(bootstrap_servers=broker.bootstrap_servers, checkpoint=f"{name}/checkpoint")
+        say("Starting the coordinator.")
+        with bench.coordinator(settings, Path(name)) as coordinator:
+            seconds = int(options.minutes * MINUTE_S)
+            wanted = load_on(settings, groups=GROUPS, members=EACH, seconds=seconds, warm_up_s=WARM_UP_S)
+            swarm = Swarm(wanted, say)
+            swarm.settle()
+            watched = psutil.Process(coordinator.pid)
+            with _sampling(lambda: _look(watched, Path(settings.checkpoint))) as samples:
+                beaten = swarm.beat()
+    warm = samples[WARM_MINUTES - 1 :] if options.minutes >= WARM_MINUTES + SAMPLES_MIN else samples
+    if len(warm) < SAMPLES_MIN:
+        raise BenchFailed(f"{len(warm)} samples tell no growth: let it run for {SAMPLES_MIN} minutes or more")
+    return {
+        "steady_minutes": options.minutes,
+        "steady_samples": len(warm),
+        "steady_heartbeats_per_s": beaten["heartbeats_per_s"],
+        "steady_errors": beaten["heartbeat_errors"] + beaten["heartbeats_unanswered"],
+        "steady_p99_ms": beaten["reply_33k_p99_ms"],
+        **{f"steady_{what}": value for what, value in warm[-1].items()},
+        **{name: value for what in warm[-1] for name, value in _growth(what, [sample[what] for sample in warm])},
+    }
+
+
+@contextmanager
+def _sampling(take: Callable[[], Sample]) -> Iterator[list[Sample]]:
+    """Take a sample once a minute, from another thread, as long as the `with` block runs."""
+    samples: list[Sample] = []
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.wait(MINUTE_S):
+            samples.append(take())
+            say(", ".join(f"{what} {value:,.0f}" for what, value in samples[-1].items()))
+
+    thread = threading.Thread(target=go_on, name="sampling", daemon=True)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()
+
+
+def _look(coordinator: psutil.Process, checkpoint: Path) -> Sample:
+    """Take one sample of the processes, in MB, and of the checkpoint's folder."""
+    jvms, workers = _jvms_and_workers(coordinator)
+    pss_mb = {process: process.memory_full_info().pss / MEGABYTE for process in (coordinator, *jvms, *workers)}
+    sizes = [*_sizes(checkpoint)]
+    return {
+        "jvm_rss_mb": sum(jvm.memory_info().rss for jvm in jvms) / MEGABYTE,
+        "jvm_pss_mb": sum(pss_mb[jvm] for jvm in jvms),
+        "driver_pss_mb": pss_mb[coordinator],
+        "workers_pss_mb": sum(pss_mb[worker] for worker in workers),
+        "checkpoint_mb": sum(sizes) / MEGABYTE,
+        "checkpoint_files": len(sizes),
+        "heap_mb": sum(_heap_mb(jvm.pid) for jvm in jvms),
+    }
+
+
+def _jvms_and_workers(coordinator: psutil.Process) -> tuple[list[psutil.Process], list[psutil.Process]]:
+    below = coordinator.children(recursive=True)
+    return [p for p in below if p.name() == JAVA], [p for p in below if p.name() != JAVA]
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # Spark deletes what it needs no more
+            if file.is_file():
+                yield file.stat().st_size
+
+
+def _heap_mb(jvm: int) -> float:
+    """Collect a JVM's garbage, and say how much is left."""
+    _told("jcmd", str(jvm), "GC.run")
+    names, values = (line.split() for line in _told("jstat", "-gc", str(jvm)).splitlines())
+    kilobytes = dict(zip(names, map(float, values), strict=True))
+    return sum(kilobytes[name] for name in ("S0U", "S1U", "EU", "OU")) / 1024
+
+
+def _told(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _growth(what: str, values: Sequence[float]) -> Iterator[tuple[str, float]]:
+    """Yield the rise of the line that fits best, from the first value to the last: as it is, and in per cent."""
+    slope, begin = np.polyfit(range(len(values)), values, 1)
+    added = slope * (len(values) - 1)
+    yield f"steady_{what}_added", float(added)
+    yield f"steady_{what}_growth_percent", float(100 * added / begin)
+
+
+if __name__ == "__main__":
+    bench.main(measure)
