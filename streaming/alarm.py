@@ -23,6 +23,8 @@ from streaming.settings import Settings
 log = logging.getLogger(__name__)
 kafka_log = logging.getLogger("kafka.librdkafka")
 
+_FINAL = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+
 AGAIN_MS = 1_000
 WAIT_MS_MAX = 60_000
 SEND_WAIT_MS = 5_000
@@ -34,6 +36,8 @@ class Alarm:
 
     Args:
         tallies: Where shards say when they are due.
+
+    `refusal` is Kafka's name for why nobody can be woken, where trying again is no use; else None.
     """
 
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
@@ -48,6 +52,7 @@ class Alarm:
             },
             logger=kafka_log,
         )
+        self.refusal: str | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="alarm", daemon=True)
 
@@ -76,10 +81,12 @@ class Alarm:
     def _wake(self, shards: Mapping[int, int]) -> None:
         for shard in shards:
             self._producer.produce(self._topic, WAKE, partition=shard)
-        self._producer.poll(0)
+        self._producer.flush(SEND_WAIT_MS / 1_000)
 
     def _sent(self, error: KafkaError | None, _: object) -> None:
-        if error:
+        if error and error.code() in _FINAL:
+            self.refusal = error.name()
+        elif error:
             log.warning("a shard that is due could not be woken and is tried again: %s", error.str())
 
 

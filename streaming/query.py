@@ -255,6 +255,8 @@ class Coordinator:
         assert self._query is not None, "wait() comes after start()"
         while self._query.isActive and not self._stopping.is_set():
             self._stopping.wait(0.2)
+            if self._alarm.refusal:
+                break
         self._raise_if_failed(self._query)
 
     def ask_to_stop(self) -> None:
@@ -274,6 +276,8 @@ class Coordinator:
         query.stop()
 
     def _raise_if_failed(self, query: StreamingQuery) -> None:
+        if self._alarm.refusal:
+            raise QueryFailed(explain(self._alarm.refusal, self.settings))
         error = query.exception()
         if isinstance(error, StreamingQueryException):
             log.debug("the query's failure in full", exc_info=error)

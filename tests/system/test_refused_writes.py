@@ -2,18 +2,35 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ConfigResource,
+    ConfigResourceType,
+    ResourcePattern,
+    ResourceType,
+)
 from kafka.errors import MessageSizeTooLargeError
 
+from streaming import topics
 from streaming.client.transport import Transport
+from streaming.embedded import Broker
 from streaming.settings import Settings
 from streaming.topics import MESSAGE_BYTES_MAX
 from tests.system.asking import Asker
-from tests.system.conftest import Service
+from tests.system.conftest import Service, start_service
 from tests.system.reading import Reader
 from tests.system.waiting import wait_until
+
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",  # of a topic that has some, only what they allow
+}
+READING = (ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.DESCRIBE_CONFIGS)
 
 
 def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
@@ -64,12 +81,31 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
         assert versions == list(range(1, len(versions) + 1)), "nothing is missing; repeats are known by it (I8)"
 
 
+def test_who_may_not_write_requests_is_told_so_and_does_not_start(tmp_path: Path) -> None:
+    """Deadlines wake the coordinator by a record of its own; without the right to that, groups would never expire."""
+    with Broker(tmp_path, properties=AUTHORIZED) as broker:
+        settings = Settings.load(bootstrap_servers=broker.bootstrap_servers, replication_factor=1, request_partitions=4)
+        topics.ensure(settings)
+        with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
+            requests = ResourcePattern(ResourceType.TOPIC, settings.requests_topic)
+            may = [ACL("User:ANONYMOUS", "*", operation, ACLPermissionType.ALLOW, requests) for operation in READING]
+            assert not admin.create_acls(may)["failed"]
+        service = start_service(tmp_path, bootstrap_servers=broker.bootstrap_servers)
+        try:
+            assert service.process.wait(120) == 1
+            sentence = service.log.strip().splitlines()[-1]
+            assert sentence.startswith("coordinator: Kafka refuses the coordinator's user: let it read and write")
+        finally:
+            if service.process.poll() is None:
+                service.kill()
+
+
 def let_write(settings: Settings, largest: int) -> None:
     """Bound the records that the output topics take; returns when the bound is in force."""
-    topics = (settings.groups_topic, settings.events_topic, settings.replies_topic)
+    written = (settings.groups_topic, settings.events_topic, settings.replies_topic)
     with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
         admin.alter_configs(
-            [ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": str(largest)}) for topic in topics]
+            [ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": str(largest)}) for topic in written]
         )
     with closing(KafkaProducer(**settings.kafka_client_arguments())) as producer:
         wait_until(lambda: _is_refused(producer, settings) == (largest < MESSAGE_BYTES_MAX))
