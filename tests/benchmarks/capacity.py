@@ -16,7 +16,7 @@ from streaming.settings import Settings
 from tests.benchmarks import bench, capacity_kafka, capacity_ours
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures, percentile
-from tests.benchmarks.loading import Run, follow, load_on, loading
+from tests.benchmarks.loading import Run, follow, load_as_asked, loading
 from tests.benchmarks.usage import Usage
 
 BROKER_JVM = "-Xms1g -Xmx1g"
@@ -77,13 +77,7 @@ def _loaded(
     run: Run, settings: Settings, options: argparse.Namespace, roles: Mapping[str, int], log_file: Path
 ) -> tuple[dict[str, float], list[int]]:
     """Have the load run; return its figures with the use of the cores, and how long batches took while it counted."""
-    wanted = load_on(
-        settings,
-        groups=options.groups,
-        members=options.members,
-        seconds=options.seconds,
-        warm_up_s=options.warm_up,
-    )
+    wanted = load_as_asked(settings, options)
     with loading(run, wanted) as (load_pid, pipe), Usage({**roles, LOAD: load_pid}, weighed=LOAD) as usage:
         found, batches_ms = follow(pipe, usage, log_file)
     used = {f"{role}_cpu_percent": usage.cpu_percent(role) for role in (*roles, LOAD)}

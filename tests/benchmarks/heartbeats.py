@@ -13,7 +13,7 @@ from streaming.settings import Settings
 from tests.benchmarks import bench, load
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures, percentile
-from tests.benchmarks.loading import follow, load_on, loading
+from tests.benchmarks.loading import follow, load_as_asked, loading
 from tests.benchmarks.usage import Usage
 
 
@@ -26,13 +26,7 @@ def measure(options: argparse.Namespace) -> Figures:
         folder = Path(name)
         settings = Settings.load(bootstrap_servers=broker.bootstrap_servers, checkpoint=f"{name}/checkpoint")
         say("Starting the coordinator.")
-        wanted = load_on(
-            settings,
-            groups=options.groups,
-            members=options.members,
-            seconds=options.seconds,
-            warm_up_s=options.warm_up,
-        )
+        wanted = load_as_asked(settings, options)
         with bench.coordinator(settings, folder) as coordinator, loading(load.run, wanted) as (pid, pipe):
             roles = {"broker": broker.pid, "coordinator": coordinator.pid, "load_generator": pid}
             with Usage(roles, weighed="coordinator") as usage:

@@ -1,5 +1,6 @@
 """A load in a process of its own: what it is to do, running it, and following what it tells."""
 
+import argparse
 import multiprocessing
 import re
 from collections.abc import Callable, Iterator
@@ -27,6 +28,17 @@ def load_on(settings: Settings, **how: int) -> Load:
         request_partitions=settings.request_partitions,
         reply_partitions=settings.reply_partitions,
         **how,
+    )
+
+
+def load_as_asked(settings: Settings, options: argparse.Namespace) -> Load:
+    """Say what the flags say."""
+    return load_on(
+        settings,
+        groups=options.groups,
+        members=options.members,
+        seconds=options.seconds,
+        warm_up_s=options.warm_up,
     )
 
 

@@ -23,6 +23,8 @@ from coordinator.outputs import (
 from coordinator.phases import Phase
 from coordinator.requests import Heartbeat, JoinGroup, Protocol, Unreadable
 from streaming.records import (
+    PACK_RECORDS,
+    PACK_VALUE_BYTES_MAX,
     OutputTopics,
     decode_answer,
     decode_event,
@@ -31,6 +33,7 @@ from streaming.records import (
     decode_request,
     encode_request,
     json_schema,
+    pack,
     to_row,
 )
 
@@ -151,3 +154,37 @@ def test_a_record_or_event_that_is_too_large_leaves_its_version_behind() -> None
     event = decode_event(to_row(expired, TOPICS, 3).value or b"")
     assert isinstance(event, Oversized)
     assert (event.version, event.what) == (10, "OffsetsExpired")
+
+
+# -- packs: many records as one row of Spark's -------------------------------------------------------------------------
+
+
+def test_packed_records_are_those_that_would_be_written_one_by_one() -> None:
+    """S20: topic by topic, each topic's in their order, and a tombstone with its version."""
+    tombstone = Published("g", ("offset", "g", "t", 0), None, 17)
+    deleted = GroupDeleted(group_id="g", version=18, at_ms=5, generation_id=1, why="over")
+    replies = [Reply(f"inbox-{i}", HeartbeatAnswer(request_id=str(i))) for i in range(2 * PACK_RECORDS + 1)]
+    outputs = [*replies[:40], tombstone, deleted, *replies[40:]]
+    packs = list(pack(outputs, TOPICS, 3))
+    rows = [
+        (p.topic, p.partition, *record)
+        for p in packs
+        for record in zip(p.keys, p.values, p.versions or [None] * len(p.keys), strict=True)
+    ]
+    singly = [to_row(output, TOPICS, 3) for output in (*replies, tombstone, deleted)]
+    assert rows == [(r.topic, r.partition, r.key, r.value, r.headers[0][1] if r.headers else None) for r in singly]
+    assert [len(p.keys) for p in packs] == [PACK_RECORDS, PACK_RECORDS, 1, 1, 1]
+
+
+def test_large_records_are_not_packed_together() -> None:
+    """I22: a row that holds many of them would be too much for whoever has to take it apart."""
+    large = JoinGroupAnswer(request_id="1", members=(JoinedMember("m", None, bytes(PACK_VALUE_BYTES_MAX)),))
+    outputs = [Reply("a", HeartbeatAnswer(request_id="0")), Reply("a", large), Reply("a", large)]
+    assert [len(p.keys) for p in pack(outputs, TOPICS, 3)] == [2, 1]
+
+
+def test_a_packed_reply_that_is_too_large_says_so_instead() -> None:
+    """I22."""
+    members = tuple(JoinedMember(f"member-{i}", None, bytes(100_000)) for i in range(70))
+    (packed,) = pack([Reply("inbox", JoinGroupAnswer(request_id="1", members=members))], TOPICS, 3)
+    assert isinstance(decode_answer(packed.values[0] or b""), ErrorAnswer)
