@@ -20,7 +20,7 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind"):
+class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     """What every request carries.
 
     Args:
@@ -87,8 +87,8 @@ class SyncGroup(Asked, frozen=True, kw_only=True, tag="sync_group"):
     assignments: Annotated[tuple[Assignment, ...], Meta(max_length=limits.ASSIGNMENTS_MAX)] = ()
 
 
-class Heartbeat(Asked, frozen=True, kw_only=True, tag="heartbeat"):
-    """Say that one is alive, and hear whether to rejoin."""
+class Heartbeat(Asked, frozen=True, kw_only=True, omit_defaults=True, tag="heartbeat"):
+    """Say that one is alive, and hear whether to rejoin. Most requests are that, so it is written without defaults."""
 
     generation_id: Int32
     member_id: Id
