@@ -33,13 +33,13 @@ class Asker:
     def ask(self, request: Request, within_s: float = 30) -> Any:
         return self.transport.ask(request, within_s)
 
-    def begin(self, request: Request) -> "Future[AnyAnswer]":
-        """Ask without waiting: for requests that are parked."""
+    def begin(self, request: Request, within_s: float = 60) -> "Future[AnyAnswer]":
+        """Ask without waiting: for requests that are parked, or whose coordinator ends and is started anew."""
         asked: Future[AnyAnswer] = Future()
 
         def wait() -> None:
             try:
-                asked.set_result(self.ask(request, 60))
+                asked.set_result(self.ask(request, within_s))
             except BaseException as error:
                 asked.set_exception(error)
 

@@ -26,6 +26,8 @@ from tests.system.conftest import Service, start_service
 from tests.system.reading import Reader
 from tests.system.waiting import wait_until
 
+ENOUGH_S = 240  # for a coordinator to end, and another one to start
+
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",  # of a topic that has some, only what they allow
@@ -48,11 +50,11 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
         wait_until(lambda: asker.describe().state.value == "PreparingRebalance")
         assert asker.ask(asker.joining(ana, "ana")).generation_id == 2
         assert bo_joins.result(60).error == "NONE"
-        bo_syncs = asker.begin(asker.syncing(2, bo))
+        bo_syncs = asker.begin(asker.syncing(2, bo), within_s=ENOUGH_S)
         wait_until(lambda: [m.awaiting for m in asker.describe().members] == [None, "sync"])
 
         let_write(settings, 10)
-        ana_syncs = asker.begin(asker.syncing(2, ana, {ana: b"half", bo: b"rest"}))
+        ana_syncs = asker.begin(asker.syncing(2, ana, {ana: b"half", bo: b"rest"}), within_s=ENOUGH_S)
         assert service.process.wait(120) == 1
         sentence = service.log.strip().splitlines()[-1]
         assert sentence.startswith("coordinator: A topic refuses records of this size")
@@ -69,7 +71,7 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
         assert (described.state.value, described.generation_id) == ("Stable", 2)
 
         let_write(settings, 10)
-        both_leave = asker.begin(asker.leaving(ana, bo))
+        both_leave = asker.begin(asker.leaving(ana, bo), within_s=ENOUGH_S)
         assert again.process.wait(120) == 1
         let_write(settings, MESSAGE_BYTES_MAX)
         run_service("refused").await_ready()
