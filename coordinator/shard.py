@@ -54,7 +54,6 @@ class Shard:
 
     def __init__(self, partition: int, partitions: int, secret: bytes, config: Config, state: bytes | None = None):
         self._partition, self._partitions, self._secret, self._config = partition, partitions, secret, config
-        self._late_notice_ms = config.late_notice_ms
         kept = codec.decode_shard(state) if state is not None else Kept()
         self._stored, self._graves = kept.groups, kept.graves
         self._vitals: dict[str, Vitals] = {}  # of groups touched in this step
@@ -229,7 +228,7 @@ class Shard:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def _note_lateness(self, vitals: Vitals, now_ms: int) -> None:
-        if now_ms - vitals.now_ms > self._late_notice_ms or vitals.back_ms > now_ms:
+        if now_ms - vitals.now_ms > self._config.late_notice_ms or vitals.back_ms > now_ms:
             vitals.back_ms = now_ms  # of an absence that begins, or of a clock that went astray
 
     def _due_by(self, horizon_ms: int) -> list[str]:

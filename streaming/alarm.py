@@ -103,7 +103,8 @@ def overdue(due_ms: Mapping[int, int | None], woken_ms: Mapping[int, int], now_m
     for shard, at_ms in due_ms.items():
         if at_ms is None:
             continue
-        next_ms = max(at_ms + 1, woken_ms.get(shard, 0) + AGAIN_MS if woken_ms.get(shard, 0) > at_ms else 0)
+        last_ms = woken_ms.get(shard, 0)
+        next_ms = last_ms + AGAIN_MS if last_ms > at_ms else at_ms + 1
         if next_ms <= now_ms:
             found[shard], next_ms = now_ms, now_ms + AGAIN_MS
         wait_ms = min(wait_ms, next_ms - now_ms)

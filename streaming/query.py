@@ -253,10 +253,8 @@ class Coordinator:
             QueryFailed: it ended by itself.
         """
         assert self._query is not None, "wait() comes after start()"
-        while self._query.isActive and not self._stopping.is_set():
+        while self._query.isActive and not self._stopping.is_set() and not self._alarm.refusal:
             self._stopping.wait(0.2)
-            if self._alarm.refusal:
-                break
         self._raise_if_failed(self._query)
 
     def ask_to_stop(self) -> None:

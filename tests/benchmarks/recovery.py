@@ -23,7 +23,7 @@ from tests.benchmarks.crowd import Crowd
 from tests.benchmarks.figures import Figures, percentile
 from tests.benchmarks.members import Member, members
 
-REST_S = (3.0, 3.3, 3.7)  # before each kill; a batch comes once a second, so these hit different parts of it
+REST_S = (3.0, 3.3, 3.7)  # before each kill
 LOOK_S = 0.01
 REPLY_WAIT_S = 120.0
 
