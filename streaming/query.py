@@ -179,12 +179,9 @@ def even_keys(spark: SparkSession, shards: int, tasks: int) -> list[int]:
     number plus a multiple of `shards`.
     """
     jvm: Any = spark.sparkContext._jvm
-    hash_of = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt
+    hash_of = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(_HASH_SEED).hashInt
     candidates = (range(shard, 2**31, shards) for shard in range(shards))
-    return [
-        next(key for key in keys if hash_of(key, _HASH_SEED) % tasks == shard % tasks)
-        for shard, keys in enumerate(candidates)
-    ]
+    return [next(key for key in keys if hash_of(key) % tasks == shard % tasks) for shard, keys in enumerate(candidates)]
 
 
 def _unpacked(packs: DataFrame) -> DataFrame:
