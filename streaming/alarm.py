@@ -4,9 +4,9 @@ Spark looks at timeouts in batches only, and runs a batch only where there is so
 record that asks nothing, `WAKE`, to the request partition of the shard that is due. Where nothing is due nothing runs,
 and a coordinator at rest rests.
 
-    at the start        every shard is woken: only then does it say what it holds and when it is due, and after a
-                        restart Spark fires no timeout before a row comes
     when a shard is due it is woken, and again once a second until it has said that it is due later
+    at the start        every shard is due: only when woken does it say what it holds and when it is due, and after a
+                        restart Spark fires no timeout before a row comes
 """
 
 import logging
@@ -68,12 +68,12 @@ class Alarm:
             self._thread.join()
 
     def _watch(self) -> None:
-        woken_ms = dict.fromkeys(range(self._shards), _now_ms())
-        self._wake(woken_ms)
+        unheard_of: dict[int, int | None] = dict.fromkeys(range(self._shards), 0)
+        woken_ms: dict[int, int] = {}
         while not self._closing.is_set():
             self._tallies.changed.clear()
             now_ms = _now_ms()
-            due, wait_ms = overdue(self._tallies.due_ms, woken_ms, now_ms)
+            due, wait_ms = overdue(unheard_of | self._tallies.due_ms, woken_ms, now_ms)
             self._wake(due)
             woken_ms.update(due)
             self._tallies.changed.wait(wait_ms / 1_000)
