@@ -26,6 +26,11 @@ CONFIG_FILE_VARIABLE = "COORDINATOR_CONFIG"
 
 _SOURCE_ATTEMPTS = 3
 
+SINK_BATCH_BYTES = 32_768
+"""How much the query writes to a partition at once, unless one record alone is larger. A topic that takes less is not
+served: Kafka's producers before 4.2 split a batch that is refused as too large, tell whoever waits for it that it is
+written, and lose it where it cannot be split far enough (KAFKA-19479, KAFKA-8350)."""
+
 Milliseconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Minutes = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
@@ -195,7 +200,7 @@ class Settings(GatewayAccess, BrokerAccess):
             "kafka.delivery.timeout.ms": str(self.broker_wait_ms),
             "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms)),
             "kafka.max.request.size": str(limits.RECORD_BYTES_MAX + 1_024),
-            "kafka.batch.size": "131072",
+            "kafka.batch.size": str(SINK_BATCH_BYTES),
             "kafka.linger.ms": "20",  # a batch ends with a flush, which waits for no linger
         }
 

@@ -7,8 +7,8 @@
 | `groups` | each group's assignment and offsets | as requests | the last of each key |
 | `events` | why each group is as it is | as requests | 7 days |
 
-`_NEEDED` is what a topic must be for the coordinator to be right, and is checked at every start; `_CHOSEN` is what we
-set when we make a topic, and anybody may change later.
+`_NEEDED` is what a topic must be for the coordinator to be right, and is checked at every start, as is that each takes
+at least `SINK_BATCH_BYTES`; `_CHOSEN` is what we set when we make a topic, and anybody may change later.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ from kafka.errors import (
 
 from coordinator.limits import RECORD_BYTES_MAX
 from streaming.errors import BrokerUnreachable, TopicMismatch, TopicRefused
-from streaming.settings import Settings
+from streaming.settings import SINK_BATCH_BYTES, Settings
 
 ANSWER_WAIT_MS = 15_000
 LEADERS_WAIT_MS = 30_000
@@ -113,7 +113,7 @@ def ensure(settings: Settings, report: Callable[[str], None] | None = None) -> T
     Raises:
         BrokerUnreachable: no broker answered.
         TopicRefused: the brokers would not make a topic, or not show it.
-        TopicMismatch: a topic has another partition count, cleanup policy or timestamp type than the coordinator needs.
+        TopicMismatch: a topic has other partitions, another cleanup policy or timestamp type, or less room than needed.
     """
     say = report or (lambda _: None)
     topics = layout(settings)
@@ -211,3 +211,6 @@ def _mismatches(admin: Any, topics: Topics) -> Iterator[str]:
             found = configs[topic.name].get(name, {}).get("value", "unreadable")
             if sorted(found.split(",")) not in [sorted(value.split(",")) for value in values]:
                 yield f"{topic.name} has {name}={found} where {' or '.join(values)} is needed"
+        room = configs[topic.name].get("max.message.bytes", {}).get("value", "unreadable")
+        if not room.isdigit() or int(room) < SINK_BATCH_BYTES:
+            yield f"{topic.name} has max.message.bytes={room} where {SINK_BATCH_BYTES} or more is needed"

@@ -1,9 +1,11 @@
 """The output topics refuse what the coordinator writes: nobody hears what is not written, and nothing is lost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
+import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import (
     ACL,
@@ -14,12 +16,12 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
-from kafka.errors import MessageSizeTooLargeError
+from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 
 from streaming import topics
 from streaming.client.transport import Transport
 from streaming.embedded import Broker
-from streaming.settings import Settings
+from streaming.settings import SINK_BATCH_BYTES, Settings
 from streaming.topics import MESSAGE_BYTES_MAX
 from tests.system.asking import Asker
 from tests.system.conftest import Service, start_service
@@ -27,6 +29,7 @@ from tests.system.reading import Reader
 from tests.system.waiting import wait_until
 
 ENOUGH_S = 240  # for a coordinator to end, and another one to start
+LARGE = b"x" * 2 * SINK_BATCH_BYTES
 
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -35,11 +38,19 @@ AUTHORIZED = {
 READING = (ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.DESCRIBE_CONFIGS)
 
 
+@pytest.fixture(scope="module")
+def strict_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that asks who may do what."""
+    with Broker(tmp_path_factory.mktemp("strict"), properties=AUTHORIZED) as broker:
+        yield broker
+
+
 def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
-    run_service: Callable[..., Service],
+    run_service: Callable[..., Service], strict_broker: Broker
 ) -> None:
     """W18, S84, S94, S96: a plan, and then the leaving of all, in a batch that fails; each is whole after a restart."""
-    service = run_service("refused")
+    run = partial(run_service, "refused", bootstrap_servers=strict_broker.bootstrap_servers)
+    service = run()
     service.await_ready()
     settings = service.settings
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
@@ -53,8 +64,8 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
         bo_syncs = asker.begin(asker.syncing(2, bo), within_s=ENOUGH_S)
         wait_until(lambda: [m.awaiting for m in asker.describe().members] == [None, "sync"])
 
-        let_write(settings, 10)
-        ana_syncs = asker.begin(asker.syncing(2, ana, {ana: b"half", bo: b"rest"}), within_s=ENOUGH_S)
+        let_take(settings, SINK_BATCH_BYTES)
+        ana_syncs = asker.begin(asker.syncing(2, ana, {ana: LARGE, bo: LARGE}), within_s=ENOUGH_S)
         assert service.process.wait(120) == 1
         sentence = service.log.strip().splitlines()[-1]
         assert sentence.startswith("coordinator: A topic refuses records of this size")
@@ -62,19 +73,21 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
         assert not ana_syncs.done()
         assert not bo_syncs.done()
 
-        let_write(settings, MESSAGE_BYTES_MAX)
-        again = run_service("refused")
+        let_take(settings, MESSAGE_BYTES_MAX)
+        again = run()
         again.await_ready()
-        assert ana_syncs.result(60).assignment == b"half"  # type: ignore[union-attr]
-        assert bo_syncs.result(60).assignment == b"rest"  # type: ignore[union-attr]
+        assert ana_syncs.result(60).assignment == LARGE  # type: ignore[union-attr]
+        assert bo_syncs.result(60).assignment == LARGE  # type: ignore[union-attr]
         described = asker.describe()
         assert (described.state.value, described.generation_id) == ("Stable", 2)
 
-        let_write(settings, 10)
+        forbid_writing(settings)
         both_leave = asker.begin(asker.leaving(ana, bo), within_s=ENOUGH_S)
         assert again.process.wait(120) == 1
-        let_write(settings, MESSAGE_BYTES_MAX)
-        run_service("refused").await_ready()
+        assert again.log.strip().splitlines()[-1].startswith("coordinator: Kafka refuses the coordinator's user")
+        assert not both_leave.done()
+        allow_writing(settings)
+        run().await_ready()
         assert [m.error for m in both_leave.result(60).members] == ["NONE", "NONE"]  # type: ignore[union-attr]
         described = asker.describe()
         assert (described.state.value, described.generation_id, described.members) == ("Empty", 3, ())
@@ -83,39 +96,68 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
         assert versions == list(range(1, len(versions) + 1)), "nothing is missing; repeats are known by it (I8)"
 
 
-def test_who_may_not_write_requests_is_told_so_and_does_not_start(tmp_path: Path) -> None:
+def test_who_may_not_write_requests_is_told_so_and_does_not_start(tmp_path: Path, strict_broker: Broker) -> None:
     """Deadlines wake the coordinator by a record of its own; without the right to that, groups would never expire."""
-    with Broker(tmp_path, properties=AUTHORIZED) as broker:
-        settings = Settings.load(bootstrap_servers=broker.bootstrap_servers, replication_factor=1, request_partitions=4)
-        topics.ensure(settings)
-        with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
-            requests = ResourcePattern(ResourceType.TOPIC, settings.requests_topic)
-            may = [ACL("User:ANONYMOUS", "*", operation, ACLPermissionType.ALLOW, requests) for operation in READING]
-            assert not admin.create_acls(may)["failed"]
-        service = start_service(tmp_path, bootstrap_servers=broker.bootstrap_servers)
-        try:
-            assert service.process.wait(120) == 1
-            sentence = service.log.strip().splitlines()[-1]
-            assert sentence.startswith("coordinator: Kafka refuses the coordinator's user: let it read and write")
-        finally:
-            if service.process.poll() is None:
-                service.kill()
+    settings = Settings.load(
+        bootstrap_servers=strict_broker.bootstrap_servers,
+        topic_prefix="mute",
+        replication_factor=1,
+        request_partitions=4,
+    )
+    topics.ensure(settings)
+    with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
+        assert not admin.create_acls(_only_reading(settings.requests_topic))["failed"]
+    service = start_service(tmp_path, bootstrap_servers=settings.bootstrap_servers, topic_prefix="mute")
+    try:
+        assert service.process.wait(120) == 1
+        sentence = service.log.strip().splitlines()[-1]
+        assert sentence.startswith("coordinator: Kafka refuses the coordinator's user: let it read and write")
+    finally:
+        if service.process.poll() is None:
+            service.kill()
 
 
-def let_write(settings: Settings, largest: int) -> None:
+def let_take(settings: Settings, largest: int) -> None:
     """Bound the records that the output topics take; returns when the bound is in force."""
-    written = (settings.groups_topic, settings.events_topic, settings.replies_topic)
     with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
         admin.alter_configs(
-            [ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": str(largest)}) for topic in written]
+            [
+                ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": str(largest)})
+                for topic in _written(settings)
+            ]
         )
+    wait_until(lambda: _refusal(settings, LARGE) == (MessageSizeTooLargeError if largest < len(LARGE) else None))
+
+
+def forbid_writing(settings: Settings) -> None:
+    """Let nobody write to the output topics; returns when that is in force."""
+    with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
+        for topic in _written(settings):
+            assert not admin.create_acls(_only_reading(topic))["failed"]
+    wait_until(lambda: _refusal(settings) == TopicAuthorizationFailedError)
+
+
+def allow_writing(settings: Settings) -> None:
+    """Let all write to the output topics again."""
+    with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
+        for topic in _written(settings):
+            admin.delete_acls(_only_reading(topic))
+    wait_until(lambda: _refusal(settings) is None)
+
+
+def _written(settings: Settings) -> tuple[str, ...]:
+    return settings.groups_topic, settings.events_topic, settings.replies_topic
+
+
+def _only_reading(topic: str) -> list[ACL]:
+    resource = ResourcePattern(ResourceType.TOPIC, topic)
+    return [ACL("User:ANONYMOUS", "*", operation, ACLPermissionType.ALLOW, resource) for operation in READING]
+
+
+def _refusal(settings: Settings, value: bytes = b"whether this is taken") -> type[KafkaError] | None:
     with closing(KafkaProducer(**settings.kafka_client_arguments())) as producer:
-        wait_until(lambda: _is_refused(producer, settings) == (largest < MESSAGE_BYTES_MAX))
-
-
-def _is_refused(producer: KafkaProducer, settings: Settings) -> bool:
-    try:
-        producer.send(settings.replies_topic, key=b"nobody", value=b"whether this is taken").get(10)
-    except MessageSizeTooLargeError:
-        return True
-    return False
+        try:
+            producer.send(settings.replies_topic, key=b"nobody", value=value).get(10)
+        except KafkaError as refusal:
+            return type(refusal)
+    return None

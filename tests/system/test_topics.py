@@ -78,7 +78,7 @@ def test_every_mismatch_of_every_topic_is_told_at_once(settings: Callable[..., S
     create(admin, requests.name, 3, message_timestamp_type="CreateTime")
     create(admin, replies.name, 5, cleanup_policy="delete")
     create(admin, groups.name, 4, cleanup_policy="compact,delete")
-    create(admin, events.name, 4, cleanup_policy="compact")
+    create(admin, events.name, 4, cleanup_policy="compact", max_message_bytes="32767")
     with pytest.raises(TopicMismatch) as caught:
         ensure(settings())
     assert str(caught.value) == (
@@ -86,7 +86,8 @@ def test_every_mismatch_of_every_topic_is_told_at_once(settings: Callable[..., S
         f" {requests.name} has message.timestamp.type=CreateTime where LogAppendTime is needed;"
         f" {replies.name} has 5 partitions where reply_partitions is 2;"
         f" {groups.name} has cleanup.policy=compact,delete where compact is needed;"
-        f" {events.name} has cleanup.policy=compact where delete or compact,delete is needed:"
+        f" {events.name} has cleanup.policy=compact where delete or compact,delete is needed;"
+        f" {events.name} has max.message.bytes=32767 where 32768 or more is needed:"
         " alter the topics or the settings, or choose a topic_prefix that is not in use."
     )
 
@@ -94,7 +95,7 @@ def test_every_mismatch_of_every_topic_is_told_at_once(settings: Callable[..., S
 def test_what_the_user_chose_is_left_as_it_is(settings: Callable[..., Settings], admin: Any) -> None:
     requests, _, _, events = layout(settings())
     create(admin, requests.name, 4, message_timestamp_type="LogAppendTime", retention_ms="3600000")
-    create(admin, events.name, 4, cleanup_policy="delete,compact")
+    create(admin, events.name, 4, cleanup_policy="delete,compact", max_message_bytes="32768")
     ensure(settings())
 
 
