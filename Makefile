@@ -37,4 +37,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make a virtual environment: install its venv package."; exit 1; }
 	@echo "Installing packages (once; a few minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/coordinator prepare >/dev/null || echo "Going on without; Spark takes longer to start."
 	@touch $@

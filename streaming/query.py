@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import checkpoint, topics
 from streaming.alarm import Alarm
-from streaming.embedded import CONNECTOR, fetch, find_java
+from streaming.embedded import CONNECTOR, archive, fetch, find_java
 from streaming.errors import UserError
 from streaming.failures import explain
 from streaming.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
@@ -99,8 +99,13 @@ class QueryFailed(UserError):
     """The query has ended by itself: one sentence with the cause."""
 
 
-def open_session(settings: Settings, report: Callable[[str], None] | None = None) -> SparkSession:
+def open_session(
+    settings: Settings, report: Callable[[str], None] | None = None, java_options: str | None = None
+) -> SparkSession:
     """Start Spark, or take the session that spark-submit prepared.
+
+    Args:
+        java_options: Where Java gets its classes from; the class archive if there is one unless given.
 
     Raises:
         JavaMissing, JarsUnavailable: there is nothing to run Spark with.
@@ -109,20 +114,18 @@ def open_session(settings: Settings, report: Callable[[str], None] | None = None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(QUERY_NAME)
     is_submitted = "SPARK_ENV_LOADED" in os.environ  # set by Spark's own launch scripts
-    master = settings.master or (None if is_submitted else "local[2]")
+    master = settings.master or ("" if is_submitted else "local[2]")
     config = {**SPARK_CONFIG, **STATE_STORES[settings.state_store]}
     config["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
     if master:
         builder = builder.master(master)
-        if master.startswith("local"):
-            config |= LOCAL_CONFIG
-        level = "warn" if log.isEnabledFor(logging.DEBUG) else "off"
-        config["spark.driver.extraJavaOptions"] = (
-            f"-Dlog4j2.configurationFile={SPARK_LOG.as_uri()} -Dcoordinator.spark.log={level} "
-            "-XX:+UseParallelGC"  # half the work of the default one, whose threads run beside the tasks
+        config["spark.driver.extraJavaOptions"] = _driver_options(
+            archive.using() if java_options is None else java_options
         )
+    if master.startswith("local"):
+        config |= LOCAL_CONFIG
     if not is_submitted:  # spark-submit is told with --packages or --jars
-        config["spark.jars"] = ",".join(str(jar) for jar in fetch(CONNECTOR, report=report))
+        config |= _connector([str(jar) for jar in fetch(CONNECTOR, report=report)], is_local=master.startswith("local"))
     for name, value in config.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -131,6 +134,22 @@ def open_session(settings: Settings, report: Callable[[str], None] | None = None
             f"Spark has no Kafka connector: give spark-submit --packages {CONNECTOR_PACKAGE}, or --jars with its jars."
         )
     return spark
+
+
+def _driver_options(java_options: str) -> str:
+    level = "warn" if log.isEnabledFor(logging.DEBUG) else "off"
+    return (
+        f"-Dlog4j2.configurationFile={SPARK_LOG.as_uri()} -Dcoordinator.spark.log={level} "
+        "-XX:+UseParallelGC "  # half the work of the default one, whose threads run beside the tasks
+        f"{java_options}"
+    )
+
+
+def _connector(jars: list[str], *, is_local: bool) -> dict[str, str]:
+    """Give Spark its Kafka connector; on one machine as part of the class path, which the class archive covers."""
+    if is_local:
+        return dict.fromkeys(("spark.driver.extraClassPath", "spark.executor.extraClassPath"), os.pathsep.join(jars))
+    return {"spark.jars": ",".join(jars)}
 
 
 def _has_connector(spark: SparkSession) -> bool:
@@ -202,14 +221,18 @@ class Coordinator:
 
     Args:
         report: Told in plain sentences how the start goes.
+        java_options: As `open_session` takes them.
 
     `start` raises any `UserError`; `wait` raises `QueryFailed`.
     """
 
-    def __init__(self, settings: Settings, report: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, report: Callable[[str], None] | None = None, java_options: str | None = None
+    ) -> None:
         self.settings = settings
         self.tallies = Tallies()
         self._report = report or (lambda _: None)
+        self._java_options = java_options
         self._query: StreamingQuery | None = None
         self._alarm = Alarm(settings, self.tallies)
         self._stopping = threading.Event()
@@ -220,7 +243,7 @@ class Coordinator:
         find_java()
         topics.ensure(settings, self._report)
         self._report("Starting Spark.")
-        spark = open_session(settings, self._report)
+        spark = open_session(settings, self._report, self._java_options)
         ids = topics.topic_ids(settings)
         held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
         identity = checkpoint.claim(spark, settings, {name: ids[name] for name in held})

@@ -1,4 +1,4 @@
-"""Everything that starts Java: the jars that Spark and Kafka need, and a broker of our own."""
+"""Everything that starts Java: the jars that Spark and Kafka need, a way to start faster, and a broker of our own."""
 
 from streaming.embedded.broker import Broker
 from streaming.embedded.jars import BROKER, CONNECTOR, TOOLS, Bundle, fetch

@@ -90,7 +90,7 @@ def _sampling(take: Callable[[], Sample]) -> Iterator[list[Sample]]:
 def _look(coordinator: psutil.Process, checkpoint: Path) -> Sample:
     """Take one sample of the processes, in MB, and of the checkpoint's folder."""
     jvms, workers = _jvms_and_workers(coordinator)
-    pss_mb = {process: process.memory_full_info().pss / MEGABYTE for process in (coordinator, *jvms, *workers)}
+    pss_mb = {process: _pss_mb(process) for process in (coordinator, *jvms, *workers)}
     sizes = [*_sizes(checkpoint)]
     return {
         "jvm_rss_mb": sum(jvm.memory_info().rss for jvm in jvms) / MEGABYTE,
@@ -104,8 +104,20 @@ def _look(coordinator: psutil.Process, checkpoint: Path) -> Sample:
 
 
 def _jvms_and_workers(coordinator: psutil.Process) -> tuple[list[psutil.Process], list[psutil.Process]]:
-    below = coordinator.children(recursive=True)
-    return [p for p in below if p.name() == JAVA], [p for p in below if p.name() != JAVA]
+    named = [(_name(process), process) for process in coordinator.children(recursive=True)]
+    return [p for name, p in named if name == JAVA], [p for name, p in named if name.startswith("python")]
+
+
+def _name(process: psutil.Process) -> str:
+    with suppress(psutil.NoSuchProcess):  # Hadoop forks some that live for a moment
+        return process.name()
+    return ""
+
+
+def _pss_mb(process: psutil.Process) -> float:
+    with suppress(psutil.NoSuchProcess):
+        return float(process.memory_full_info().pss / MEGABYTE)
+    return 0.0
 
 
 def _sizes(folder: Path) -> Iterator[int]:
@@ -119,8 +131,8 @@ def _heap_mb(jvm: int) -> float:
     """Collect a JVM's garbage, and say how much is left."""
     _told("jcmd", str(jvm), "GC.run")
     names, values = (line.split() for line in _told("jstat", "-gc", str(jvm)).splitlines())
-    kilobytes = dict(zip(names, map(float, values), strict=True))
-    return sum(kilobytes[name] for name in ("S0U", "S1U", "EU", "OU")) / 1024
+    kilobytes = dict(zip(names, values, strict=True))
+    return sum(float(kilobytes[name]) for name in ("S0U", "S1U", "EU", "OU")) / 1024
 
 
 def _told(*command: str) -> str:

@@ -1,0 +1,63 @@
+"""The class archive: made once, and what every Spark on this machine starts from."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from streaming.embedded import archive, find_java
+from streaming.prepare import NoArchive, prepare
+from tests.system.conftest import Service
+
+
+@pytest.fixture
+def made() -> Path:
+    """The archive of this environment, made now if nobody has."""
+    if archive.find() is None:
+        subprocess.run([sys.executable, "-m", "streaming", "prepare"], check=True, timeout=300)
+    made = archive.find()
+    assert made is not None
+    return made
+
+
+def test_a_coordinator_starts_from_the_archive(made: Path, run_service: Callable[..., Service]) -> None:
+    service = run_service("prepared")
+    service.await_ready()
+    (java,) = (p for p in psutil.Process(service.process.pid).children(recursive=True) if p.name() == "java")
+    assert str(made) in {mapped.path for mapped in java.memory_maps()}, "Java refused the archive"
+    assert service.stop() == 0
+
+
+def test_another_archive_than_the_whole_one_is_not_looked_at(
+    tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "folder", lambda: tmp_path)
+    assert (archive.find(), archive.using()) == (None, "")
+    cut_short = tmp_path / made.name
+    cut_short.write_bytes(made.read_bytes()[: 2**20])
+    assert (archive.find(), archive.using()) == (None, "")
+    new = tmp_path / "new"
+    new.write_bytes(b"an archive")
+    assert archive.keep(new) == archive.find() == tmp_path / "spark-10.jsa"
+    assert not cut_short.exists()
+
+
+def test_java_passes_over_an_archive_of_other_jars(made: Path) -> None:
+    """Nothing is said, and all is well: it takes longer."""
+    java = [find_java(), *shlex.split(archive.using()), "-version"]
+    started = subprocess.run(java, capture_output=True, text=True, timeout=60)
+    assert str(made) in archive.using()
+    assert (started.returncode, started.stdout) == (0, "")
+    assert not re.search("warn|error|archive", started.stderr, re.IGNORECASE)
+
+
+def test_where_it_cannot_be_kept_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(archive, "folder", lambda: tmp_path / "file")
+    with pytest.raises(NoArchive, match=r"^The class archive cannot be kept in .*/file: .+\.$"):
+        prepare(lambda _: None)
