@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test bench mutants format clean
+.PHONY: run test simulate nightly chaos bench mutants format clean
 
 run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up
@@ -16,8 +16,21 @@ test: $(READY)  ## every check and test there is
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest $(PYTEST)
 
+STEPS ?= 1000000
+SEED ?= 1
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+
+simulate: $(READY)  ## whole worlds of groups, members and faults: make simulate STEPS=100000000 SEED=1
+	@$(BIN)/python -m tests.simulation --steps $(STEPS) --seed $(SEED) --jobs $(JOBS)
+
+nightly: $(READY)  ## what takes too long for every change: long conversations, and ten times the worlds
+	@NIGHTLY=1 $(BIN)/python -m pytest tests/coordinator/test_group_machine.py tests/simulation
+
 bench: $(READY)  ## every figure the README states, measured on this machine
 	@$(BIN)/python -m tests.benchmarks $(BENCH)
+
+chaos: $(READY)  ## kill, pause and restart everything for MINUTES=20 while members consume; SEED=... repeats a plan
+	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),20) $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED))
 
 mutants: $(READY)  ## change the core in 1,800 small ways, and count what the tests notice: ten minutes
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'

@@ -86,7 +86,7 @@ class Scenario:
     def __init__(self, *, delay_ms: int = 0, **config: Any) -> None:
         self.config = Config(group_initial_rebalance_delay_ms=delay_ms, **config)
         self.shard, self._living = self.new_shard(), self.new_shard()
-        self._checkers = all_checkers(clock_slack_ms=self.config.clock_slack_ms)
+        self._checkers = all_checkers(self.config)
         self.now_ms = 0
         self.group_id = "g"
         self.batches: list[tuple[list[Received], int]] = []

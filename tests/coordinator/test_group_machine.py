@@ -5,6 +5,8 @@ claim other generations, send old requests again, and fall silent; and an operat
 likes. Whatever they do, in the end everybody is answered and the group is forgotten.
 """
 
+import os
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -227,5 +229,10 @@ class Conversations(RuleBasedStateMachine):
         assert not unheard, f"never answered: {unheard}"
 
 
-Conversations.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, derandomize=True)
+RUNS, STEPS = (2_000, 100) if "NIGHTLY" in os.environ else (150, 40)
+"""How often, and of how many steps at most: `make nightly` takes its time."""
+
+Conversations.TestCase.settings = settings(
+    max_examples=RUNS, stateful_step_count=STEPS, deadline=None, derandomize=True
+)
 test_any_conversation = Conversations.TestCase

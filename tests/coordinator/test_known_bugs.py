@@ -193,7 +193,7 @@ def _judges_commits_by_the_member_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(checks.OF_THE_GROUP, OffsetCommit, lenient)
 
 
-@seed("Iceberg connect #17551", _judges_commits_by_the_member_alone, STORY)
+@seed("Iceberg connect #17551", _judges_commits_by_the_member_alone, "CommitsAreFenced")
 def _commits_for_an_earlier_generation() -> None:
     """A zombie's commit, from before a rebalance, rewinds what the new owner has committed."""
     s = Scenario.stable("c1", "c2").join("c1").join("c2").sync("c1", plan={"c1": {"t": [0, 1]}}).sync("c2")

@@ -1,0 +1,290 @@
+"""Who asks: processes that are members as clients are, and others who keep no rules."""
+
+from collections.abc import Callable
+from functools import cache
+from random import Random
+
+from coordinator.effects import MakePlan, PrepareToJoin
+from coordinator.group import Group
+from coordinator.member import Member, MemberConfig, MemberState, Todo
+from coordinator.outputs import AnyAnswer, JoinedMember
+from coordinator.requests import (
+    Asked,
+    Assignment,
+    DeleteGroup,
+    DescribeGroup,
+    ExpelMember,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    Protocol,
+    RebalanceGroup,
+    Request,
+    SyncGroup,
+    TopicPartitions,
+    Unreadable,
+)
+from tests.coordinator.wire import assignment, subscription
+from tests.simulation.faults import Swarm
+
+PARTITIONS = 6
+POLLS_SOON_MS = 20
+BETWEEN_ROUNDS = (MemberState.UNJOINED, MemberState.STABLE)
+OFFERS = (("range",), ("range", "sticky"), ("sticky", "range"))
+TOPICS = (("t",), ("t", "u"), ("u",))
+
+
+@cache
+def offer(names: tuple[str, ...], topics: tuple[str, ...]) -> tuple[Protocol, ...]:
+    """Write what a consumer of some topics offers."""
+    return tuple(Protocol(name, subscription(topics)) for name in names)
+
+
+@cache
+def share(place: int, members: int) -> bytes:
+    """Write the part of one of some members."""
+    return assignment({"t": range(place, PARTITIONS, members)})
+
+
+# -- members -----------------------------------------------------------------------------------------------------------
+
+
+class Process:
+    """A client: the real member, and an owner who polls, plans and commits."""
+
+    def __init__(self, config: MemberConfig, number: int, chance: Random, swarm: Swarm, now_ms: int) -> None:
+        self.config, self.chance, self.swarm = config, chance, swarm
+        self.member = Member(config, f"{config.client_id}.{number}.", now_ms)
+        self.topics = chance.choice(TOPICS)
+        self.offered = chance.choice(OFFERS)
+        self.asleep_until_ms = self.idle_until_ms = self.due_ms = 0
+        self.comes_back = chance.random() < 0.8  # after it has left
+        self._poll_ms = self._deadline_ms = self.position = 0
+        self.member.subscribe()
+
+    def hear(self, answer: AnyAnswer, now_ms: int) -> list[Request]:
+        """Take an answer out of the inbox; give back what to send."""
+        sent = self._do(self.member.receive(answer, now_ms), now_ms)
+        self._look_at_the_clock(now_ms, self._poll_ms)
+        return sent
+
+    def turn(self, now_ms: int) -> list[Request]:
+        """Do what is due; give back what to send."""
+        member, chance = self.member, self.chance
+        sent = self._do(member.advance(now_ms), now_ms) if self._deadline_ms <= now_ms else []
+        if not member.is_subscribed and self.comes_back:
+            sent += self.subscribe(now_ms)
+        if self.idle_until_ms <= now_ms:
+            sent += self._do(member.poll(now_ms), now_ms)
+        if member.state is MemberState.STABLE and chance.random() < 0.05:
+            self.position += 1
+            offset = OffsetToCommit(self.topics[0], chance.randrange(PARTITIONS), self.position, metadata="me")
+            sent += self._do(member.commit((offset,), now_ms)[1], now_ms)
+        elif chance.random() < 0.01:
+            sent += self._do(member.fetch(None, now_ms)[1], now_ms)
+        self._look_at_the_clock(now_ms, now_ms + self.config.max_poll_interval_ms // 2)
+        return sent
+
+    def _look_at_the_clock(self, now_ms: int, poll_ms: int) -> None:
+        """Note when there is something to do next; to poll is urgent where it has to join again."""
+        member = self.member
+        if member.rejoin_needed and member.state in BETWEEN_ROUNDS and self.idle_until_ms <= now_ms:
+            poll_ms = min(poll_ms, now_ms + POLLS_SOON_MS)
+        self._poll_ms, self._deadline_ms = poll_ms, member.deadline_ms
+        self.due_ms = min(self._deadline_ms, poll_ms)
+
+    def leave(self, now_ms: int) -> list[Request]:
+        """Unsubscribe."""
+        return self._do(self.member.leave("consumer closed", now_ms), now_ms)
+
+    def subscribe(self, now_ms: int) -> list[Request]:
+        """Want other topics, or to be in again."""
+        self.topics = self.chance.choice(TOPICS)
+        return self._do(self.member.subscribe(), now_ms)
+
+    def _do(self, todos: list[Todo], now_ms: int) -> list[Request]:
+        sent: list[Request] = []
+        for todo in todos:
+            match todo:
+                case Asked():
+                    sent.append(todo)
+                case PrepareToJoin():
+                    sent += self._do(self.member.join(offer(self.offered, self.topics), now_ms), now_ms)
+                case MakePlan(generation_id, _, members, is_planned):
+                    sent += self._do(self._plan(generation_id, members, is_planned, now_ms), now_ms)
+        return sent
+
+    def _plan(self, generation_id: int, members: tuple[JoinedMember, ...], is_planned: bool, now_ms: int) -> list[Todo]:
+        parts = [Assignment(m.member_id, share(place, len(members))) for place, m in enumerate(members)]
+        for fault in self.swarm.faults("plan"):
+            if fault == "fails":
+                return self.member.fail_to_plan(generation_id, now_ms)
+            if fault == "never comes":
+                return []
+            parts = [*parts[1:], *parts[:2], Assignment("a stranger", b"anything")]
+        return self.member.plan(generation_id, () if is_planned else parts, now_ms)
+
+
+# -- others ------------------------------------------------------------------------------------------------------------
+
+
+class Stranger:
+    """Asks anything in anybody's name, with ids that it has seen, and with some that it makes up.
+
+    Args:
+        seen: Groups as they were when somebody looked last.
+    """
+
+    def __init__(self, chance: Random, group_ids: tuple[str, ...], seen: Callable[[], dict[str, Group]]) -> None:
+        self.chance, self.group_ids, self.seen = chance, group_ids, seen
+        self.count = 0
+        self.ids = ["", "made up"]
+
+    def ask(self, kinds: tuple[Callable[["Stranger", Group | None], dict[str, object]], ...]) -> Request:
+        """Make a request of one of these kinds."""
+        self.count += 1
+        group_id = self.chance.choice(self.group_ids)
+        make = self.chance.choice(kinds)
+        inbox = {"request_id": f"stranger.{self.count}", "reply_to": "stranger", "client_id": "stranger"}
+        return KINDS[make](**{"group_id": group_id, **inbox, **make(self, self.seen().get(group_id))})  # type: ignore[arg-type]
+
+    def no_request(self) -> Unreadable:
+        """Make a record that is none."""
+        self.count += 1
+        who = (f"stranger.{self.count}", "stranger") if self.chance.random() < 0.5 else (None, None)
+        return Unreadable("no JSON", *who)
+
+    def anybody(self, group: Group | None) -> str:
+        """Choose a member id: of a member, of one that is gone by now, or none."""
+        if group and group.members and self.chance.random() < 0.7:
+            member_id = self.chance.choice(list(group.members))
+            self.ids = [*self.ids[-20:], member_id]
+            return member_id
+        if group and group.vitals.pending and self.chance.random() < 0.5:
+            return self.chance.choice(list(group.vitals.pending))
+        return self.chance.choice(self.ids)
+
+    def instance(self, group: Group | None) -> str | None:
+        """Choose an instance id, or none."""
+        known = list(group.vitals.instances) if group else []
+        return self.chance.choice([None, None, "i0", "i9", *known])
+
+    def generation(self, group: Group | None) -> int:
+        """Choose a generation about the one that is."""
+        return (group.generation_id if group else 0) + self.chance.choice((0, 0, 0, -1, 1))
+
+
+Fields = dict[str, object]
+
+
+def _joins(s: Stranger, group: Group | None) -> Fields:
+    member_id = s.chance.choice(("", s.anybody(group)))
+    return {
+        "member_id": member_id,
+        "group_instance_id": s.instance(group),
+        "session_timeout_ms": s.chance.choice((6_000, 6_000, 30_000, 1)),
+        "rebalance_timeout_ms": s.chance.choice((0, -1, 5_000, 60_000)),
+        "protocol_type": s.chance.choice(("consumer", "consumer", "consumer", "other")),
+        "protocols": offer(s.chance.choice((*OFFERS, ("mine",))), s.chance.choice(TOPICS)),
+        "require_known_member_id": s.chance.random() < 0.5,
+        "supports_skipping_assignment": s.chance.random() < 0.5,
+    }
+
+
+def _comes_back(s: Stranger, group: Group | None) -> Fields:
+    """As a static member's next process does: with what it offered before."""
+    statics = [m for m in group.members.values() if m.is_static] if group else []
+    if not statics:
+        return _joins(s, group)
+    member = s.chance.choice(statics)
+    session = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
+    return {"group_instance_id": member.group_instance_id, "protocols": member.protocols, **session}
+
+
+def _syncs(s: Stranger, group: Group | None) -> Fields:
+    plan = tuple(Assignment(m, share(0, 1)) for m in (group.members if group else ()))
+    named = {"protocol_name": s.chance.choice((None, "range", "mine")), "assignments": plan}
+    return {**_beats(s, group), **named}
+
+
+def _beats(s: Stranger, group: Group | None) -> Fields:
+    ids = {"member_id": s.anybody(group), "group_instance_id": s.instance(group)}
+    return {"generation_id": s.generation(group), **ids}
+
+
+def _leaves(s: Stranger, group: Group | None) -> Fields:
+    some = range(s.chance.randint(1, 3))
+    return {"members": tuple(Leaving(s.anybody(group), s.instance(group), "why not") for _ in some)}
+
+
+def _commits(s: Stranger, group: Group | None) -> Fields:
+    return {**_beats(s, group), **_offsets(s, group)}
+
+
+def _offsets(s: Stranger, group: Group | None) -> Fields:
+    def one() -> OffsetToCommit:
+        topic, metadata = s.chance.choice(("t", "u", "v", "t-0")), s.chance.choice((None, "ok", "far too long"))
+        term_ms = s.chance.choice((-1, -1, -1, 0, 20_000))
+        return OffsetToCommit(topic, s.chance.randrange(3), s.chance.randrange(100), 1, metadata, term_ms)
+
+    return {"offsets": tuple(one() for _ in range(s.chance.randrange(4)))}
+
+
+def _topics(s: Stranger, group: Group | None) -> Fields:
+    return {"topics": tuple(TopicPartitions(topic, (0, 1, 2)) for topic in s.chance.choice(("t", "tu", "v")))}
+
+
+def _reads(s: Stranger, group: Group | None) -> Fields:
+    return _topics(s, group) if s.chance.random() < 0.5 else {}
+
+
+def _lists(s: Stranger, group: Group | None) -> Fields:
+    return {"group_id": "", "states": s.chance.choice(((), ("Stable",)))}
+
+
+def _expels(s: Stranger, group: Group | None) -> Fields:
+    return {"member_id": s.anybody(group), "group_instance_id": s.instance(group)}
+
+
+def _rebalances(s: Stranger, group: Group | None) -> Fields:
+    return {"reason": s.chance.choice((None, "why not"))}
+
+
+def _deletes(s: Stranger, group: Group | None) -> Fields:
+    return {}
+
+
+def _describes(s: Stranger, group: Group | None) -> Fields:
+    return {}
+
+
+def _drops_offsets(s: Stranger, group: Group | None) -> Fields:
+    return _topics(s, group)
+
+
+KINDS: dict[Callable[[Stranger, Group | None], Fields], type[Request]] = {
+    _joins: JoinGroup,
+    _comes_back: JoinGroup,
+    _syncs: SyncGroup,
+    _beats: Heartbeat,
+    _leaves: LeaveGroup,
+    _commits: OffsetCommit,
+    _offsets: OffsetCommit,
+    _reads: OffsetFetch,
+    _lists: ListGroups,
+    _describes: DescribeGroup,
+    _drops_offsets: OffsetDelete,
+    _deletes: DeleteGroup,
+    _rebalances: RebalanceGroup,
+    _expels: ExpelMember,
+}
+
+STRANGERS = (_joins, _joins, _comes_back, _syncs, _beats, _beats, _leaves, _commits, _commits, _reads)
+OPERATORS = (_lists, _describes, _drops_offsets, _deletes, _rebalances, _expels, _reads)
+TOOLS = (_offsets, _reads)

@@ -1,0 +1,107 @@
+"""Takes a script again, in other ways, which must not show. `AUDITS` names them; `all_of` runs those that apply."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from coordinator import codec
+from coordinator.codec import Grave
+from coordinator.group import Group
+from coordinator.outputs import Output, RebalanceNotice, Reply
+from coordinator.requests import ListGroups, Received
+from coordinator.shard import Shard
+from tests.simulation.judge import Broken, Judge
+from tests.simulation.script import Script
+
+ByGroup = dict[str | None, list[Output]]
+
+
+def one_life(script: Script, judge: Judge) -> None:
+    """I18, I21: a shard that lives on from the first batch to the last, and is never written down, says the same."""
+    living = judge.shard(None)
+    for (records, batch), outputs in zip(script.batches(), judge.outputs, strict=False):
+        if living.step(records, batch.now_ms) != outputs:
+            raise Broken("OneLife", f"being written down and read back shows in the batch of {batch.now_ms}")
+    if _kept(living) != _kept(judge.shard(judge.state)):
+        raise Broken("OneLife", "being written down and read back shows in the state")
+
+
+def _kept(shard: Shard) -> tuple[dict[str, Group | None], dict[str, Grave]]:
+    """Say what a shard knows, in whatever version its untouched groups are written."""
+    groups = {group_id: shard.group(group_id) for group_id in shard.group_ids}
+    return groups, codec.decode_shard(shard.to_bytes()).graves
+
+
+def cut(size: int, script: Script, judge: Judge) -> None:
+    """I17: so do batches of so many records each, where the script was cut so that this must be."""
+    batches = list(script.batches())
+    if not script.is_exact or not batches:
+        return
+    log, end_ms = [record for records, _ in batches for record in records], batches[-1][1].now_ms
+    living = judge.shard(None)
+    outputs = []
+    for begin in range(0, len(log), size):
+        part = log[begin : begin + size]
+        outputs += living.step(part, part[-1].at_ms)
+    outputs += living.step((), end_ms)
+    mine, theirs = _by_group(script, outputs), _by_group(script, _said(judge))
+    for group_id in theirs:
+        if mine.get(group_id) != theirs[group_id]:
+            raise Broken("Cuts", f"batches of {size} show in {group_id}")
+
+
+def each_alone(script: Script, judge: Judge) -> None:
+    """I19: and so does each group when the others ask nothing."""
+    for group_id, heard in _by_group(script, _said(judge)).items():
+        if group_id is None:
+            continue
+        living = judge.shard(None)
+        outputs = []
+        for records, batch in script.batches():
+            own = [r for r in records if _group_of(r) == group_id or isinstance(r.request, ListGroups)]
+            outputs += living.step(own, batch.now_ms)
+        if _by_group(script, outputs).get(group_id, []) != heard:
+            raise Broken("Neighbours", f"the other groups show in {group_id}")
+
+
+AUDITS: dict[str, Callable[[Script, Judge], None]] = {
+    "one life": one_life,
+    "one batch": partial(cut, 10**9),
+    "one by one": partial(cut, 1),
+    "by sevens": partial(cut, 7),
+    "each alone": each_alone,
+}
+
+
+def audit(script: Script, judge: Judge, names: Iterable[str] = AUDITS) -> None:
+    """Run some audits over a script that the judge has taken.
+
+    Raises:
+        Broken: by the first one that shows.
+    """
+    for name in names:
+        AUDITS[name](script, judge)
+
+
+def _said(judge: Judge) -> list[Output]:
+    return [output for outputs in judge.outputs for output in outputs]
+
+
+def _group_of(received: Received) -> str | None:
+    return getattr(received.request, "group_id", None) or None
+
+
+def _by_group(script: Script, outputs: Iterable[Output]) -> ByGroup:
+    """Sort outputs by the group they are about; between groups there is no order."""
+    asked = {
+        (r.request.reply_to, r.request.request_id): _group_of(r) for records, _ in script.batches() for r in records
+    }
+    groups: ByGroup = defaultdict(list)
+    for output in outputs:
+        if not isinstance(output, Reply):
+            groups[output.group_id].append(output)
+        elif isinstance(output.answer, RebalanceNotice):
+            groups[output.answer.group_id].append(output)
+        else:
+            groups[asked[output.to, output.answer.request_id]].append(output)
+    return groups

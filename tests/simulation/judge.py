@@ -1,0 +1,172 @@
+"""Takes batches through the coordinator as its engine does, and watches every promise.
+
+The state of batch N-1 is bytes. Batch N is planned with its requests and its time, and is tried until one attempt
+lasts: every attempt starts from the same bytes and must come to equal outputs and an equal state (I16; F2 to F5, F9).
+Before batch N+1 all is forgotten but the bytes (I18, I21; F6). Checkers are shown the groups whose bytes have changed:
+they have seen the others as they are.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from coordinator import codec
+from coordinator.codec import Kept, Stored
+from coordinator.config import Config
+from coordinator.errors import CorruptState
+from coordinator.group import Group
+from coordinator.outputs import Output
+from coordinator.requests import Received
+from coordinator.shard import Shard
+from tests.coordinator.invariants import Step, all_checkers
+from tests.simulation.script import Batch, Script
+
+SECRET = b"a secret of the simulation"
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Broken(Exception):
+    """A promise does not hold.
+
+    Args:
+        promise: The checker that says so.
+    """
+
+    def __init__(self, promise: str, why: str) -> None:
+        super().__init__(promise, why)
+        self.promise, self.why = promise, why
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.why}"
+
+
+class Judge:
+    """One shard, from its first batch on, and what came out of each."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.state: bytes | None = None
+        self.kept = Kept()
+        self.next_deadline_ms: int | None = None
+        self.groups: dict[str, Group] = {}
+        """As they were when they changed last."""
+        self.outputs: list[list[Output]] = []
+        self.requests = 0
+        self._checkers = all_checkers(config)
+        self._digest = blake2b(digest_size=16)
+
+    @property
+    def digest(self) -> str:
+        """A hash of all outputs and all states."""
+        return self._digest.hexdigest()
+
+    def shard(self, state: bytes | None) -> Shard:
+        """Take up what was stored."""
+        return Shard(0, 1, SECRET, self.config, state)
+
+    def take(self, records: Sequence[Received], batch: Batch) -> list[Output]:
+        """Take one batch, and give back all that leaves: what killed attempts had out as well.
+
+        Raises:
+            Broken: at the first promise that is.
+        """
+        if batch.damaged is not None and self.state is not None:
+            self._refuse(damaged(self.state, batch.damaged))
+        stored = self.state if batch.codec is None else written_as(batch.codec, self.kept, self.state)
+        attempts = [self._attempt(stored, records, batch.now_ms) for _ in range(len(batch.killed) + 1)]
+        outputs, state = attempts[-1]
+        if any(attempt != attempts[-1] for attempt in attempts):
+            raise Broken("EqualBytes", "an attempt that was killed gave others than the one that lasted")
+        self.requests += len(records)
+        self._digest.update(_encode(outputs))
+        self._digest.update(state or b"none")
+        self._watch(Step(records, outputs, batch.now_ms, self._look(state)))
+        self.outputs.append(outputs)
+        told = [output for (all_of_it, _), share in zip(attempts, batch.killed, strict=False)
+                for output in all_of_it[: len(all_of_it) * share // 1_000]]  # fmt: skip
+        return told + outputs if told else outputs
+
+    def _refuse(self, state: bytes) -> None:
+        try:
+            self.shard(state)
+        except CorruptState:
+            return
+        raise Broken("DamageIsNoticed", "a damaged state was believed")
+
+    def _attempt(
+        self, state: bytes | None, records: Sequence[Received], now_ms: int
+    ) -> tuple[list[Output], bytes | None]:
+        try:
+            shard = self.shard(state)
+            outputs = shard.step(records, now_ms)
+            self.next_deadline_ms = shard.next_deadline_ms
+            return outputs, None if shard.is_blank else shard.to_bytes()
+        except Exception as error:
+            raise Broken(f"Coordinator raised {type(error).__name__}", str(error)) from error
+
+    def _look(self, state: bytes | None) -> dict[str, Group]:
+        """Read the new state, and find the groups that it changes."""
+        kept = codec.decode_shard(state) if state is not None else Kept()
+        if state is not None and codec.encode_shard(kept) != state:
+            raise Broken("EqualBytes", "reading a state and writing it again changes it")
+        before, self.state, self.kept = self.kept.groups, state, kept
+        changed = {
+            group_id: codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest))
+            for group_id, stored in kept.groups.items()
+            if stored != before.get(group_id)
+        }
+        if before.keys() - kept.groups.keys():
+            self.groups = {group_id: group for group_id, group in self.groups.items() if group_id in kept.groups}
+        self.groups.update(changed)
+        return changed
+
+    def _watch(self, step: Step) -> None:
+        for checker in self._checkers:
+            try:
+                checker.watch(step)
+            except Exception as error:
+                raise Broken(type(checker).__name__, f"{type(error).__name__}: {error}") from error
+
+
+def replayed(script: Script) -> Judge:
+    """Take a script through a new judge.
+
+    Raises:
+        Broken: at the first promise that is.
+    """
+    judge = Judge(script.config)
+    for records, batch in script.batches():
+        judge.take(records, batch)
+    return judge
+
+
+# -- states that are not as this code writes them ----------------------------------------------------------------------
+
+
+def damaged(state: bytes, place: int) -> bytes:
+    """Flip a bit, some thousandths into a state."""
+    at = min(len(state) * place // 1_000, len(state) - 1)
+    return b"%b%c%b" % (state[:at], state[at] ^ 1, state[at + 1 :])
+
+
+def written_as(version: int, kept: Kept, state: bytes | None) -> bytes | None:
+    """Write a state as an older version of the codec did; the first one could not write forgotten groups down."""
+    if state is None or version not in OLDER or (version == 1 and kept.graves):
+        return state
+    groups = {group_id: _with_whole_vitals(stored) for group_id, stored in kept.groups.items()}
+    body = _encode(OLDER[version](groups, kept))
+    return b"%c%b%b" % (version, zlib.crc32(body).to_bytes(4, "big"), body)
+
+
+OLDER: dict[int, Callable[[dict[str, Stored], Kept], object]] = {
+    1: lambda groups, kept: groups,
+    2: lambda groups, kept: Kept(groups, kept.graves),
+}
+
+
+def _with_whole_vitals(stored: Stored) -> Stored:
+    vitals = codec.decode_vitals(stored.vitals, stored.rest)
+    return msgspec.structs.replace(stored, vitals=_encode(vitals))

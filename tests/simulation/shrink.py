@@ -1,0 +1,78 @@
+"""Cuts a script that breaks a promise down to a short one that breaks the same promise."""
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from tests.simulation.audits import audit
+from tests.simulation.judge import Broken, replayed
+from tests.simulation.script import Batch, Happening, Script
+
+T = TypeVar("T")
+
+PATIENCE_S = 60.0
+
+
+def broken_by(script: Script) -> Broken | None:
+    """Take a script to court: what does it break?"""
+    try:
+        audit(script, replayed(script))
+    except Broken as broken:
+        return broken
+    return None
+
+
+def shrunk(script: Script, promise: str, patience_s: float = PATIENCE_S) -> Script:
+    """Leave out of a script what it takes not to break `promise`; then let nothing else go wrong in its batches.
+
+    Args:
+        patience_s: When to be content with what is left.
+    """
+    until = monotonic() + patience_s
+
+    def still_breaks(happenings: Sequence[Happening]) -> bool:
+        if monotonic() > until:
+            return False
+        broken = broken_by(replace(script, happenings=list(happenings)))
+        return broken is not None and broken.promise == promise
+
+    happenings = minimal(_up_to_the_break(script.happenings, still_breaks), still_breaks)
+    for at, happening in enumerate(happenings):
+        if isinstance(happening, Batch):
+            plain = [*happenings[:at], Batch(happening.now_ms), *happenings[at + 1 :]]
+            happenings = plain if still_breaks(plain) else happenings
+    return replace(script, happenings=happenings)
+
+
+def _up_to_the_break(happenings: list[Happening], breaks: Callable[[Sequence[Happening]], bool]) -> list[Happening]:
+    """Leave out what comes after it."""
+    low, high = 0, len(happenings)
+    while low < high:
+        middle = (low + high) // 2
+        if breaks(happenings[:middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return happenings[:high]
+
+
+def minimal(items: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> list[T]:
+    """Leave out all that can be left out, chunk by chunk, with ever smaller chunks, so that it still `holds`.
+
+    Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (ddmin), 2002.
+    """
+    left = list(items)
+    size = len(left) // 2
+    while size:
+        at, before = 0, len(left)
+        while at < len(left):
+            without = left[:at] + left[at + size :]
+            if holds(without):
+                left = without
+            else:
+                at += size
+        if size > 1 or len(left) == before:
+            size //= 2
+    return left

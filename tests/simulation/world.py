@@ -1,0 +1,324 @@
+"""A world: some groups, their members, and all that lies between them and the coordinator. One seed drives it all.
+
+Each turn lets time pass; then the log takes what has arrived, a batch may take what the log holds, replies arrive, and
+every process does what is due. After so many steps all goes well, and then every group must come to rest with every
+process in it (I11).
+
+A step is a request that a batch has handled, or a reply that a process has heard. What killed attempts have handled,
+what the audits handle again, and deadlines that fire are not counted.
+"""
+
+import heapq
+from collections import deque
+from random import Random
+from typing import Any
+
+from coordinator.config import Config
+from coordinator.group import NEVER_MS
+from coordinator.member import MemberConfig, MemberState
+from coordinator.outputs import AnyAnswer, Reply
+from coordinator.phases import Phase
+from coordinator.requests import Received, Request, Unreadable
+from tests.simulation.actors import OPERATORS, STRANGERS, TOOLS, Process, Stranger
+from tests.simulation.faults import Swarm
+from tests.simulation.judge import Broken, Judge
+from tests.simulation.script import Batch, Script
+
+PACES_MS = (20, 1_000, 2_000, 3_000)
+"""How long a turn lasts on average, beyond the moment when something happens."""
+
+NO_LATENESS_MS = 2**40
+"""Of `late_notice_ms`: nothing is noticed late, however long a batch takes."""
+
+ASKED = {"a stranger asks": STRANGERS, "an operator asks": OPERATORS, "a tool commits": TOOLS}
+
+HOUR_MS = 3_600_000
+
+IDLE_MS = 5_000
+"""The longest turn in which nothing happens."""
+
+PATIENCE_MS = 600_000
+"""How long the calm may last, once what was armed before it is over."""
+
+
+class World:
+    """Everything but the coordinator, and a judge over that.
+
+    Args:
+        name: The seed.
+        steps: How many before the calm.
+    """
+
+    def __init__(self, name: str, steps: int) -> None:
+        self.chance = chance = Random(name)
+        self.name, self.heard, self.now_ms = name, 0, 1_000_000
+        is_exact = chance.random() < 0.3
+        self.swarm = Swarm(chance, is_exact=is_exact)
+        self.script = Script(_config(chance, is_exact), is_exact)
+        self.judge = Judge(self.script.config)
+        self.pace_ms = chance.choice(PACES_MS)
+        self.steps = steps // 4 if self.pace_ms < 1_000 else steps  # batches of one or two requests take their time
+        self.group_ids = tuple(f"group {n}" for n in range(chance.choice((1, 2, 4, 4))))
+        self.stranger = Stranger(chance, (*self.group_ids, "nobody's"), lambda: self.judge.groups)
+        self.processes: list[Process] = []
+        self._started = 0
+        self._inboxes: dict[str, list[Process]] = {}
+        self._to_log: list[tuple[int, int, Request | Unreadable]] = []
+        self._log: deque[Received] = deque()
+        self._to_inbox: list[tuple[int, int, str, AnyAnswer]] = []
+        self._sent = self._offset = 0
+        self._away_until_ms = self._astray_until_ms = self._astray_ms = self._back_until_ms = self._back_ms = 0
+        self._restarts: list[tuple[int, MemberConfig]] = []
+        for group_id in self.group_ids:
+            for n in range(chance.choice((1, 3, 6, 9))):
+                self._start(_member(chance, group_id, n))
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    @property
+    def done(self) -> int:
+        """How many steps there were."""
+        return self.judge.requests + self.heard
+
+    def run(self) -> None:
+        """Live until everybody is at rest.
+
+        Raises:
+            Broken: at the first promise that is.
+        """
+        while self.done < self.steps:
+            self._turn(int(self.chance.expovariate(1 / self.pace_ms)))
+            self._trouble()
+        self._calm()
+        until_ms = self._over_ms() + PATIENCE_MS
+        while (restless := self._restless()) is not None:
+            if self.now_ms >= until_ms:
+                raise Broken("ComesToRest", restless)
+            self._turn(self.chance.choice((500, 1_000, 2_000)))
+
+    def _turn(self, wait_ms: int) -> None:
+        now_ms = self.now_ms = max(self.now_ms + 1, self._next_ms()) + wait_ms
+        self._append()
+        if self._away_until_ms <= now_ms and (self._log or self._alarm_ms() <= now_ms):
+            self._batch()
+        self._deliver()
+        for process in self.processes:
+            if process.due_ms <= now_ms:
+                for request in process.turn(now_ms):
+                    self._send(request)
+
+    def _next_ms(self) -> int:
+        """Say when something happens next."""
+        next_ms = min((process.due_ms for process in self.processes), default=NEVER_MS)
+        for queue in (self._to_log, self._to_inbox):
+            if queue:
+                next_ms = min(next_ms, queue[0][0])
+        return min(next_ms, self._alarm_ms(), self.now_ms + IDLE_MS)
+
+    def _alarm_ms(self) -> int:
+        """Say when the engine is to call a shard without requests."""
+        deadline_ms = self.judge.next_deadline_ms
+        return NEVER_MS if deadline_ms is None else deadline_ms + self.script.config.clock_slack_ms
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def _send(self, request: Request | Unreadable) -> None:
+        chance, hurried = self.chance, self.now_ms + int(self.chance.random() * 50)
+        arrivals = [hurried]
+        for fault in self.swarm.faults("request"):
+            if fault == "lost":
+                arrivals = []
+            elif fault == "late":
+                arrivals = [at_ms + chance.randrange(20_000) for at_ms in arrivals]
+            elif fault == "repeated":
+                arrivals += [hurried + int(60_000 * chance.random() ** 4) for _ in range(chance.choice((1, 1, 3)))]
+            else:
+                arrivals.append(hurried + chance.randrange(600_000))
+        for at_ms in arrivals:
+            self._sent += 1
+            heapq.heappush(self._to_log, (at_ms, self._sent, request))
+
+    def _append(self) -> None:
+        """Let the log take what has arrived, at its own time."""
+        while self._to_log and self._to_log[0][0] <= self.now_ms:
+            at_ms, _, request = heapq.heappop(self._to_log)
+            if self._back_until_ms > self.now_ms:
+                at_ms -= self._back_ms
+            self._log.append(Received(self._offset, at_ms, request))
+            self._offset += 1
+
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    def _batch(self) -> None:
+        faults = self.swarm.faults("batch")
+        takes = len(self._log)
+        if takes > 1 and "is left short" in faults:
+            takes = self.chance.randrange(takes)
+        records = [self._log.popleft() for _ in range(takes)]
+        astray_ms = self._astray_ms if self._astray_until_ms > self.now_ms else 0
+        batch = Batch(self.now_ms + astray_ms, **self._wrongs(faults))
+        self.script.happenings += [*records, batch]
+        for output in self.judge.take(records, batch):
+            if type(output) is Reply:
+                self._answer(output)
+
+    def _wrongs(self, faults: list[str]) -> dict[str, Any]:
+        chance, wrongs = self.chance, dict[str, Any]()
+        if "is killed" in faults:
+            attempts = range(chance.choice((1, 1, 1, 3)))
+            wrongs["killed"] = tuple(chance.choice((0, 1_000, chance.randrange(1_000))) for _ in attempts)
+        if "begins with a state of an older version" in faults:
+            wrongs["codec"] = chance.choice((1, 2))
+        if "begins with a damaged state" in faults:
+            wrongs["damaged"] = chance.randrange(1_000)
+        return wrongs
+
+    def _answer(self, reply: Reply) -> None:
+        arrivals = [self.now_ms]
+        for fault in self.swarm.faults("reply"):
+            if fault == "lost":
+                arrivals = []
+            elif fault == "late":
+                arrivals = [at_ms + self.chance.randrange(20_000) for at_ms in arrivals]
+            else:
+                arrivals.append(self.now_ms + int(60_000 * self.chance.random() ** 4))
+        for at_ms in arrivals:
+            self._sent += 1
+            heapq.heappush(self._to_inbox, (at_ms, self._sent, reply.to, reply.answer))
+
+    def _deliver(self) -> None:
+        asleep = []
+        while self._to_inbox and self._to_inbox[0][0] <= self.now_ms:
+            _, _, to, answer = arrival = heapq.heappop(self._to_inbox)
+            listeners = self._inboxes.get(to, ())
+            self.heard += bool(listeners)
+            for process in listeners:
+                if process.asleep_until_ms > self.now_ms:
+                    asleep.append((process.asleep_until_ms, *arrival[1:]))
+                    continue
+                for request in process.hear(answer, self.now_ms):
+                    self._send(request)
+        for arrival in asleep:
+            heapq.heappush(self._to_inbox, arrival)
+
+    # -- trouble -------------------------------------------------------------------------------------------------------
+
+    def _trouble(self) -> None:
+        chance, now_ms = self.chance, self.now_ms
+        for fault in self.swarm.faults("turn of the members"):
+            if self.processes:
+                self._befall(chance.choice(self.processes), fault)
+        for fault in self.swarm.faults("turn of others"):
+            kinds = ASKED.get(fault)
+            self._send(self.stranger.ask(kinds) if kinds else self.stranger.no_request())
+        for fault in self.swarm.faults("turn of the coordinator"):
+            if fault == "goes away":
+                self._away_until_ms = now_ms + int(180_000 * chance.random() ** 2)
+            elif fault == "clock jumps":
+                self._astray_until_ms = now_ms + chance.randrange(30_000)
+                self._astray_ms = int(HOUR_MS * chance.random() ** 3) * chance.choice((-1, 1))
+            else:
+                self._back_until_ms = now_ms + chance.randrange(30_000)
+                self._back_ms = int(HOUR_MS * chance.random() ** 3)
+        self._restart(now_ms)
+
+    def _befall(self, process: Process, fault: str) -> None:
+        now_ms, chance, requests = self.now_ms, self.chance, list[Request]()
+        match fault:
+            case "sleeps":
+                process.due_ms = process.asleep_until_ms = now_ms + int(60_000 * chance.random() ** 2)
+            case "does not poll":
+                process.idle_until_ms = now_ms + int(90_000 * chance.random() ** 2)
+            case "is killed":
+                self._kill(process)
+                self._restarts.append((now_ms + int(30_000 * chance.random() ** 2), process.config))
+            case "leaves":
+                requests = process.leave(now_ms)
+            case "subscribes anew":
+                requests = process.subscribe(now_ms)
+            case "is started twice":
+                self._start(process.config)
+        for request in requests:
+            self._send(request)
+
+    def _restart(self, now_ms: int) -> None:
+        for due in [r for r in self._restarts if r[0] <= now_ms]:
+            self._restarts.remove(due)
+            self._start(due[1])
+
+    def _start(self, config: MemberConfig) -> None:
+        process = Process(config, self._started, self.chance, self.swarm, self.now_ms)
+        self._started += 1
+        self.processes.append(process)
+        self._inboxes.setdefault(config.reply_to, []).append(process)
+
+    def _kill(self, process: Process) -> None:
+        self.processes.remove(process)
+        self._inboxes[process.config.reply_to].remove(process)
+
+    # -- calm ----------------------------------------------------------------------------------------------------------
+
+    def _calm(self) -> None:
+        """From now on nothing goes wrong: what is on its way arrives, and of each name there is one process."""
+        self.swarm.calm()
+        self._away_until_ms = self._astray_until_ms = self._back_until_ms = 0
+        self._restart(NEVER_MS)
+        for process in list(self.processes):
+            process.asleep_until_ms = process.idle_until_ms = process.due_ms = 0
+            if sum(other.config == process.config for other in self.processes) > 1:
+                self._kill(process)
+        self._to_log = [(min(at_ms, self.now_ms), *rest) for at_ms, *rest in sorted(self._to_log)]
+        self._to_inbox = [(min(at_ms, self.now_ms), *rest) for at_ms, *rest in sorted(self._to_inbox)]
+        heapq.heapify(self._to_log)
+        heapq.heapify(self._to_inbox)
+
+    def _over_ms(self) -> int:
+        """Say when the last wait is over that is armed now, but for offsets."""
+        groups = [group.vitals for group in self.judge.groups.values()]
+        waits = [s.deadline_ms for v in groups for s in (*v.sessions.values(), *v.pending.values())]
+        waits += [at_ms for v in groups for at_ms in (v.joins_ms, v.syncs_ms)]
+        return max((at_ms for at_ms in waits if at_ms < NEVER_MS), default=self.now_ms)
+
+    def _restless(self) -> str | None:
+        """Name what is not at rest."""
+        for group_id in self.group_ids:
+            group = self.judge.groups.get(group_id)
+            living = [p.member for p in self.processes if p.config.group_id == group_id and p.member.is_subscribed]
+            if not living:
+                if group and group.phase is not Phase.EMPTY:
+                    return f"{group_id} has no living member and is {group.phase.value}"
+                continue
+            if group is None or group.phase is not Phase.STABLE:
+                return f"{group_id} is {group and group.phase.value}"
+            if set(group.members) != {m.member_id for m in living}:
+                return f"{group_id} holds {list(group.members)}, alive are {[m.member_id for m in living]}"
+            for member in living:
+                if (member.state, member.generation_id) != (MemberState.STABLE, group.generation_id):
+                    return f"{member.member_id} is {member.state.name} in generation {member.generation_id}"
+        return None
+
+
+def _config(chance: Random, is_exact: bool) -> Config:
+    return Config(
+        group_initial_rebalance_delay_ms=chance.choice((0, 0, 1_000, 3_000)),
+        group_max_size=chance.choice((12, 1_000)),
+        group_new_member_join_timeout_ms=chance.choice((15_000, 60_000)),
+        offsets_retention_ms=chance.choice((30_000, 300_000)),
+        offset_metadata_max_bytes=4,
+        empty_group_retention_ms=chance.choice((10_000, 100_000)),
+        late_notice_ms=NO_LATENESS_MS if is_exact else 5_000,
+    )
+
+
+def _member(chance: Random, group_id: str, number: int) -> MemberConfig:
+    return MemberConfig(
+        group_id=group_id,
+        reply_to=f"{group_id}'s {number}" if chance.random() < 0.8 else "everybody's inbox",
+        client_id=f"{group_id}.{number}",
+        client_host=f"/host{number}",
+        group_instance_id=f"i{number}" if chance.random() < 0.3 else None,
+        session_timeout_ms=chance.choice((6_000, 10_000, 30_000)),
+        heartbeat_interval_ms=chance.choice((500, 1_000, 2_000)),
+        max_poll_interval_ms=chance.choice((5_000, 20_000, 60_000)),
+        request_timeout_ms=chance.choice((2_000, 10_000)),
+    )
