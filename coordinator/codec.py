@@ -216,5 +216,5 @@ def _inflate(data: bytes) -> bytes:
 def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes | memoryview) -> T:
     try:
         return decoder.decode(data)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CorruptState(f"a shard's state cannot be read: {error}") from error

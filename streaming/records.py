@@ -1,7 +1,7 @@
 """Kafka records and the core's types: JSON objects as `coordinator.requests` and `coordinator.outputs` define them."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ from coordinator.outputs import (
     Reply,
 )
 from coordinator.requests import Id, Request, Unreadable
+
+T = TypeVar("T")
 
 PACK_RECORDS = 32
 PACK_VALUE_BYTES_MAX = 2**16
@@ -107,6 +109,9 @@ class OutputTopics(NamedTuple):
     events: str
 
 
+WHY_CHARS_MAX = 300
+"""How much is said about a request that cannot be read: the reason may quote a field's name, however long it is."""
+
 # -- what comes in -----------------------------------------------------------------------------------------------------
 
 
@@ -130,7 +135,7 @@ def _plainly(error: Exception) -> str:
         return "the record is not UTF-8"
     if isinstance(error, RecursionError):
         return "the record is nested too deeply"
-    return str(error).replace("`$.", "`").replace("Object", "The request")
+    return str(error)[:WHY_CHARS_MAX].replace("`$.", "`").replace("Object", "The request")
 
 
 def encode_request(request: Request) -> bytes:
@@ -221,19 +226,27 @@ def _instead_of(output: Output, size: int) -> Output:
     )
 
 
+def _decode(decoder: msgspec.json.Decoder[T], value: bytes) -> T:
+    """Read what the coordinator alone should have written; whatever else it may be raises ValueError."""
+    try:
+        return decoder.decode(value)
+    except RecursionError as error:
+        raise ValueError("the record is nested too deeply") from error
+
+
 def decode_answer(value: bytes) -> AnyAnswer:
     """Read the value of a reply record."""
-    return _answer_decoder.decode(value)
+    return _decode(_answer_decoder, value)
 
 
 def decode_event(value: bytes) -> AnyEvent:
     """Read the value of an event record."""
-    return _event_decoder.decode(value)
+    return _decode(_event_decoder, value)
 
 
 def decode_group_key(key: bytes) -> GroupKey | OffsetKey:
     """Read the key of a record of the groups topic."""
-    kind, *rest = _group_key_decoder.decode(key)
+    kind, *rest = _decode(_group_key_decoder, key)
     match kind, rest:
         case "group", [str(group_id)]:
             return "group", group_id
@@ -249,8 +262,7 @@ def decode_group_record(
     decoded = decode_group_key(key)
     if value is None:
         return decoded, None
-    decoder = _group_decoder if decoded[0] == "group" else _offset_decoder
-    return decoded, decoder.decode(value)
+    return decoded, _decode(_group_decoder, value) if decoded[0] == "group" else _decode(_offset_decoder, value)
 
 
 # -- schemas -----------------------------------------------------------------------------------------------------------

@@ -60,6 +60,11 @@ def common(
     logging.getLogger("kafka").setLevel(logging.WARNING if verbose else logging.CRITICAL)
 
 
+def fit_for_a_terminal(text: str) -> str:
+    """Escape in JSON what a terminal would act on, or not show at all: ids in it are chosen by strangers."""
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
 def tell(sentence: str) -> None:
     """Report progress to whoever watches the terminal; results go to standard output."""
     typer.echo(sentence, err=True)
@@ -203,7 +208,8 @@ def request(
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
     answer = ask(settings, what, fields or [], group, timeout_s)
-    typer.echo(json.dumps(answer, indent=2, ensure_ascii=not sys.stdout.isatty()))
+    written = json.dumps(answer, indent=2, ensure_ascii=not sys.stdout.isatty())
+    typer.echo(fit_for_a_terminal(written))
     if answer["code"]:
         raise typer.Exit(1)
 

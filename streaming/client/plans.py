@@ -165,7 +165,7 @@ def make_plan(
         try:
             subscription = read_subscription(member.metadata)
         except ValueError as error:
-            log.warning("member %s gets no partitions: its subscription cannot be read: %s", member.member_id, error)
+            log.warning("member %r gets no partitions: its subscription cannot be read: %s", member.member_id, error)
         else:
             subscribers.append(Subscriber(member.member_id, member.group_instance_id, subscription))
     try:

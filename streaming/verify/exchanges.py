@@ -1,0 +1,246 @@
+"""Requests and what they heard: each one answer, in its kind; and what was acknowledged is there, and is fetched.
+
+Replies are kept for minutes, so only the latest requests can be judged, and of these no more than `REQUESTS_MAX`. The
+requests of one partition are handled in their order: who fetches an offset hears of every commit before.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from coordinator.errors import ErrorCode
+from coordinator.hashing import shard_of
+from coordinator.outputs import AnyAnswer, OffsetCommitAnswer, OffsetFetchAnswer
+from coordinator.phases import Phase
+from coordinator.requests import (
+    DeleteGroup,
+    JoinGroup,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    Request,
+    SyncGroup,
+    Unreadable,
+)
+from streaming.records import WAKE, decode_answer, decode_request
+from streaming.verify.findings import Finding, Kind
+from streaming.verify.published import Watched
+from streaming.watch.words import escape
+
+REQUESTS_MAX = 200_000
+"""How many requests, and how many replies, are compared: the latest ones."""
+
+PARKED_MS_MAX = 3_600_000
+"""Longer than any request that is taken seriously waits for its answer."""
+
+NONE = ErrorCode.NONE.number
+Asker = tuple[str, str]
+"""An inbox and a request's id."""
+
+PARKED = (JoinGroup, SyncGroup)
+"""Requests that may have to wait for others."""
+
+
+class Heard(Struct, frozen=True):
+    """A reply: what it says, and the record that holds it."""
+
+    answer: AnyAnswer
+    value: bytes
+    place: str
+    at_ms: int
+
+
+class Asked(NamedTuple):
+    """A request as it waits for its answer."""
+
+    partition: int
+    offset: int
+    at_ms: int
+    request: Request | Unreadable
+    place: str
+
+
+class Exchanges:
+    """Replies first, then requests partition by partition, then the end.
+
+    Args:
+        wanted: The groups to look at; None for all.
+        settling_ms: What was asked so shortly before the newest reply may not be answered yet.
+    """
+
+    def __init__(self, wanted: Collection[str] | None, settling_ms: int) -> None:
+        self._wanted, self._settling_ms = wanted, settling_ms
+        self._heard: dict[Asker, list[Heard]] = {}
+        self._asked: Counter[Asker] = Counter()
+        self._open: list[Asked] = []
+        self._replies_from_ms: list[float] = []  # by partition
+        self._requests_from_ms = self._newest_ms = -math.inf
+        self._handled: dict[int, int] = {}
+        self.requests = self.commits = 0
+
+    # -- replies -------------------------------------------------------------------------------------------------------
+
+    def replies(self, records: Iterable[Any], *, is_cut: bool) -> Iterator[Finding]:
+        """Remember the replies of the next partition, each once.
+
+        Args:
+            is_cut: There were earlier ones, which are not to be read any more.
+        """
+        from_ms = math.inf if is_cut else -math.inf
+        for record in records:
+            from_ms = min(from_ms, record.timestamp)
+            self._newest_ms = max(self._newest_ms, record.timestamp)
+            place = f"{record.topic}-{record.partition}@{record.offset}"
+            try:
+                inbox, answer = (record.key or b"").decode(), decode_answer(record.value or b"")
+            except ValueError as error:
+                yield Finding(Kind.UNREADABLE, None, place, escape(str(error))[:500])
+                continue
+            if answer.request_id is None:
+                continue  # a notice
+            heard = self._heard.setdefault((inbox, answer.request_id), [])
+            if all(earlier.value != record.value for earlier in heard):
+                heard.append(Heard(answer, record.value, place, record.timestamp))
+        self._replies_from_ms.append(from_ms)
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def asked(self, records: Iterable[Any], groups: Mapping[str, Watched], *, is_cut: bool) -> Iterator[Finding]:
+        """Judge one partition's requests, in their order, by what its groups have published."""
+        committed: dict[tuple[str, str, int], int] = {}
+        from_ms = math.inf if is_cut else -math.inf
+        for record in records:
+            from_ms = min(from_ms, record.timestamp)
+            request = None if record.value == WAKE else decode_request(record.value)
+            if request is None or request.request_id is None or request.reply_to is None:
+                continue
+            asker = request.reply_to, request.request_id
+            self._asked[asker] += 1
+            if self._wanted is not None and _group_id(request) not in self._wanted:
+                continue
+            self.requests += 1
+            place = f"{record.topic}-{record.partition}@{record.offset}"
+            asked = Asked(record.partition, record.offset, record.timestamp, request, place)
+            heard = self._heard.get(asker, [])
+            if not heard:
+                self._open.append(asked)
+            elif not isinstance(request, PARKED):
+                self._handled[record.partition] = record.offset
+            yield from self._fits(asked, heard)
+            yield from self._judge_offsets(asked, heard, groups, committed)
+        self._open = [asked for asked in self._open if not self._is_excused(asked, groups)]
+        self._requests_from_ms = max(self._requests_from_ms, from_ms)
+
+    def end(self) -> Iterator[Finding]:
+        """Judge what can be judged only when every partition has been read."""
+        for asked in self._open:
+            kind = _kind(asked.request)
+            text = f"a {kind} request heard nothing, and later ones did"
+            yield Finding(Kind.NEVER_ANSWERED, _group_id(asked.request), asked.place, text)
+        for (inbox, request_id), heard in self._heard.items():
+            times = self._asked[inbox, request_id]
+            who = f"{escape(request_id)} of {escape(inbox)}"
+            if not times and self._wanted is None and heard[0].at_ms > self._requests_from_ms + PARKED_MS_MAX:
+                yield Finding(Kind.ANSWERS_NOBODY, None, heard[0].place, f"nobody asked {who}")
+            elif 0 < times < len(heard):
+                text = f"{who} was asked {times} times and heard {len(heard)} different answers"
+                yield Finding(Kind.ANSWERED_TWICE, None, heard[-1].place, text)
+
+    def _fits(self, asked: Asked, heard: list[Heard]) -> Iterator[Finding]:
+        """Whatever is asked, an answer that is too large is replaced by one that says so."""
+        for each in heard:
+            kind, said = _kind(asked.request), str(type(each.answer).__struct_config__.tag)
+            if said not in (kind, "error"):
+                yield Finding(
+                    Kind.ANSWERS_NOBODY, _group_id(asked.request), each.place, f"a {said} answer to a {kind} request"
+                )
+
+    def _is_excused(self, asked: Asked, groups: Mapping[str, Watched]) -> bool:
+        """Tell whether a request without an answer may have had one, or may yet get it."""
+        settled_ms = self._newest_ms - self._settling_ms
+        inbox = shard_of(asked.request.reply_to or "", len(self._replies_from_ms))
+        if not self._replies_from_ms[inbox] < asked.at_ms <= settled_ms:
+            return True
+        if asked.offset > self._handled.get(asked.partition, -1):
+            return True
+        if not isinstance(asked.request, PARKED):
+            return False
+        group = groups.get(asked.request.group_id)
+        if group is None or group.latest is None:
+            return False
+        is_calm = group.latest.state in (Phase.STABLE, Phase.EMPTY) and group.latest.since_ms <= settled_ms
+        return not is_calm
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    def _judge_offsets(
+        self,
+        asked: Asked,
+        heard: list[Heard],
+        groups: Mapping[str, Watched],
+        committed: dict[tuple[str, str, int], int],
+    ) -> Iterator[Finding]:
+        """Follow what is committed, and see that it is published and fetched.
+
+        Args:
+            committed: By group, topic and partition, what the latest acknowledged commit before this request says.
+        """
+        request, answer = asked.request, heard[0].answer if len(heard) == 1 else None
+        if isinstance(request, Unreadable):
+            return
+        group = groups.get(request.group_id)
+        if isinstance(request, OffsetCommit):
+            for commit in request.offsets:
+                committed.pop((request.group_id, commit.topic, commit.partition), None)
+            if isinstance(answer, OffsetCommitAnswer):
+                yield from self._acknowledged(asked, request, answer, group, committed)
+        elif isinstance(request, OffsetDelete | DeleteGroup):
+            for place in [place for place in committed if place[0] == request.group_id]:
+                del committed[place]
+        elif isinstance(request, OffsetFetch) and isinstance(answer, OffsetFetchAnswer):
+            for fetched in answer.partitions:
+                place = request.group_id, fetched.topic, fetched.partition
+                expected = committed.get(place, fetched.offset)
+                if fetched.code == NONE and fetched.offset != expected and not _is_forgotten(group, *place[1:]):
+                    text = f"{expected} is committed for {escape(fetched.topic)}-{fetched.partition},"
+                    yield Finding(
+                        Kind.COMMIT_LOST, request.group_id, heard[0].place, f"{text} and {fetched.offset} was fetched"
+                    )
+
+    def _acknowledged(
+        self,
+        asked: Asked,
+        request: OffsetCommit,
+        answer: OffsetCommitAnswer,
+        group: Watched | None,
+        committed: dict[tuple[str, str, int], int],
+    ) -> Iterator[Finding]:
+        for commit, ended in zip(request.offsets, answer.partitions, strict=False):
+            if ended.code != NONE:
+                continue
+            self.commits += 1
+            committed[request.group_id, commit.topic, commit.partition] = commit.offset
+            published = group.committed.get((commit.topic, commit.partition)) if group else None
+            is_there = published is not None and published.at_ms >= asked.at_ms
+            if not is_there and asked.at_ms <= self._newest_ms - self._settling_ms:
+                text = f"{commit.offset} was acknowledged for {escape(commit.topic)}-{commit.partition}"
+                yield Finding(
+                    Kind.COMMIT_LOST, request.group_id, asked.place, f"{text}, and neither it nor a later one is there"
+                )
+
+
+def _kind(request: Request | Unreadable) -> str:
+    return "malformed" if isinstance(request, Unreadable) else str(type(request).__struct_config__.tag)
+
+
+def _group_id(request: Request | Unreadable) -> str | None:
+    return None if isinstance(request, Unreadable) else request.group_id
+
+
+def _is_forgotten(group: Watched | None, topic: str, partition: int) -> bool:
+    """Tell whether an offset has ever been forgotten, perhaps before it was fetched."""
+    published = group.committed.get((topic, partition)) if group else None
+    return published is None or published.offset is None

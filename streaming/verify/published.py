@@ -1,0 +1,319 @@
+"""What groups have published, one partition of both topics at a time: versions, generations, owners, offsets.
+
+A group that is forgotten and founded anew counts from 1 again, so each topic is read life by life. Where compaction or
+retention has taken the end of a life from one topic, the other one and the times in the records tell of it.
+"""
+
+import math
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+
+from coordinator.consumer_protocol import READABLE, assigned_partitions
+from coordinator.limits import GRAVE_MS, GRAVES_MAX
+from coordinator.outputs import AnyEvent, GroupDeleted, GroupRecord, OffsetRecord
+from coordinator.phases import Phase
+from streaming.records import decode_event, decode_group_record
+from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
+from streaming.verify.life import EVENTS, GROUPS, Holes, Life
+from streaming.watch.words import Tombstone, brief, escape
+
+REPEATS_MAX = 2**17
+"""How many of a partition's latest records are remembered, to know a repeat: many times what one batch publishes."""
+
+REMEMBERED_MS = GRAVE_MS - 3_600_000
+"""For so long after a group's end its generation is surely remembered."""
+
+WHOLE_LIVES = (Kind.MISSING, Kind.ALTERED, Kind.GENERATION_FELL)
+"""What is told when all is read: it takes telling a group's lives apart."""
+
+Record = AnyEvent | GroupRecord | OffsetRecord | Tombstone
+Wrong = tuple[Kind, str]
+
+
+class Committed(NamedTuple):
+    """What the groups topic says last about one partition's offset; without an offset, that it is forgotten."""
+
+    offset: int | None
+    at_ms: int
+
+
+class Place(Struct):
+    """Where one topic stands with a group: in which of its lives, at which version and generation.
+
+    Args:
+        first: The version that was seen first of this life.
+        removed: How many records were gone from the partition before the latest of the group.
+        latest_ms: When that came about.
+        ended_ms: When the life ended, if it has; `ended_as` is how many groups had ended by then.
+        doubtful: Tombstones that look like repeats, but may be of another life: their bytes are the same.
+    """
+
+    life: int = 0
+    version: int = 0
+    first: int = 0
+    removed: int = 0
+    latest_ms: int = 0
+    generation_id: int = -1
+    ended_ms: int | None = None
+    ended_as: int = 0
+    doubtful: list[tuple[Tombstone, Any]] = field(default_factory=list)
+
+    def begin_anew(self, *, is_remembered: bool) -> None:
+        self.life, self.version, self.ended_ms = self.life + 1, 0, None
+        if not is_remembered:
+            self.generation_id = -1
+
+
+class Watched(Struct):
+    """A group, as far as it has been read. Times and numberings are by life.
+
+    Args:
+        is_blurred: It has ended, and something is gone from the topics: which lives of the two belong together, and
+            which record repeats which, is a guess then, so numbers and generations are not judged any more.
+    """
+
+    places: tuple[Place, Place] = field(default_factory=lambda: (Place(), Place()))
+    lives: dict[int, Life] = field(default_factory=dict)
+    deleted_ms: dict[int, int] = field(default_factory=dict)
+    founded_ms: dict[int, int] = field(default_factory=dict)
+    latest: GroupRecord | None = None
+    owners: dict[tuple[str, int], tuple[str, str]] = field(default_factory=dict)
+    owned_in: int = -1
+    is_blurred: bool = False
+    committed: dict[tuple[str, int], Committed] = field(default_factory=dict)
+
+    def pass_over_an_end(self, topic: int) -> None:
+        self.places[topic].begin_anew(is_remembered=False)
+        self.is_blurred = True
+
+
+class Published:
+    """Judges one partition of the groups and events topics.
+
+    Args:
+        wanted: The groups to look at; None for all.
+        events_from: The first offset of the events partition that is kept.
+    """
+
+    def __init__(self, wanted: Collection[str] | None, events_from: int) -> None:
+        self._wanted = wanted
+        self._next, self._removed, self._ended = [0, events_from], [0, 0], [0, 0]
+        self._events_from_ms = math.inf if events_from else -math.inf
+        self._held: list[Finding] = []
+        self._recent: dict[int, None] = {}
+        self.groups: dict[str, Watched] = {}
+
+    def take(self, topic: int, record: Any) -> Iterator[Finding]:
+        """Judge one Kafka record; each topic's in order, both more or less by their times."""
+        self._removed[topic] += record.offset - self._next[topic]
+        self._next[topic] = record.offset + 1
+        if topic == EVENTS:
+            self._events_from_ms = min(self._events_from_ms, record.timestamp)
+        try:
+            read, version = _decode(topic, record)
+        except ValueError as error:
+            yield Finding(Kind.UNREADABLE, None, _where(record), escape(str(error))[:500])
+            return
+        if version is None or read.group_id is None or (self._wanted is not None and read.group_id not in self._wanted):
+            return
+        group = self.groups.setdefault(read.group_id, Watched())
+        doubtful = group.places[topic].doubtful
+        if self._is_known(hash((topic, record.key, record.value, version))):
+            if isinstance(read, Tombstone):
+                doubtful.append((read, record))
+            else:
+                doubtful.clear()
+            return
+        yield from self._resolve(group, topic)
+        yield from self._told(group, topic, read, version, record)
+
+    def end(self, at_ms: float) -> Iterator[Finding]:
+        """Judge what is left, as far as it was written by `at_ms`; what came later may not be whole yet."""
+        for group in self.groups.values():
+            yield from self._resolve(group, GROUPS)
+        yield from (held for held in self._held if not self.groups[held.group_id or ""].is_blurred)
+        for group_id, group in self.groups.items():
+            for life in group.lives.values() if not group.is_blurred else ():
+                for gone in life.end(self._holes, at_ms):
+                    yield Finding(Kind.MISSING, group_id, "at the end", _missing(gone))
+
+    @property
+    def _holes(self) -> Holes:
+        return Holes((self._removed[GROUPS], self._removed[EVENTS]), self._events_from_ms)
+
+    def _is_known(self, fingerprint: int) -> bool:
+        if fingerprint in self._recent:
+            return True
+        self._recent[fingerprint] = None
+        if len(self._recent) > REPEATS_MAX:
+            del self._recent[next(iter(self._recent))]
+        return False
+
+    def _resolve(self, group: Watched, topic: int) -> Iterator[Finding]:
+        """Take tombstones for what they are, now that no repeat has followed: those of a later life."""
+        place = group.places[topic]
+        doubtful, place.doubtful = place.doubtful, []
+        for read, record in doubtful:
+            if place.ended_ms is None and (read.version or 0) > place.version:
+                yield from self._told(group, topic, read, read.version or 0, record)
+
+    # -- one record ----------------------------------------------------------------------------------------------------
+
+    def _told(self, group: Watched, topic: int, read: Record, version: int, record: Any) -> Iterator[Finding]:
+        for kind, text in self._judge(group, topic, read, version, record.timestamp):
+            finding = Finding(kind, read.group_id, _where(record), text)
+            if kind in WHOLE_LIVES and len(self._held) < FINDINGS_MAX:
+                self._held.append(finding)
+            else:
+                yield finding
+
+    def _judge(self, group: Watched, topic: int, read: Record, version: int, at_ms: int) -> Iterator[Wrong]:
+        place = group.places[topic]
+        if isinstance(read, Tombstone) and version <= place.version and self._removed[topic]:
+            return  # it may be a repeat, and what it repeats gone
+        self._find_life(group, topic, read, at_ms)
+        if version <= place.version:
+            is_later = (_own_ms(read) or 0) > place.latest_ms
+            if is_later and self._removed[topic] > place.removed:  # what ended the group is gone
+                group.pass_over_an_end(topic)
+            elif not is_later and (self._removed[topic] or version < place.first):
+                return  # likewise
+            elif version == 1:
+                text = f"versions begin again at 1 after {place.version}, and nothing ended the group"
+                place.begin_anew(is_remembered=True)
+                yield from () if group.is_blurred else [(Kind.ALTERED, text)]
+            elif not group.is_blurred:
+                yield Kind.ALTERED, f"version {version} came again, after {place.version}, and is not what it was"
+                return
+        place.first = place.first if place.version else version
+        place.version, place.removed = version, self._removed[topic]
+        place.latest_ms = max(place.latest_ms, _own_ms(read) or 0)
+        if not group.is_blurred:
+            yield from self._number(group, topic, version, at_ms)
+            yield from _judge_generation(place, read)
+        if isinstance(read, GroupRecord):
+            yield from _judge_owners(group, read)
+        self._note(group, topic, read, at_ms)
+
+    def _number(self, group: Watched, topic: int, version: int, at_ms: int) -> Iterator[Wrong]:
+        number = group.places[topic].life
+        if number not in group.lives:
+            group.lives[number] = Life(self._holes, group.lives.get(number - 1))
+            for over in [n for n in group.lives if n < min(place.life for place in group.places) - 1]:
+                yield from _all_missing(group.lives.pop(over).end(self._holes, math.inf))
+        yield from _all_missing(group.lives[number].take(topic, version, at_ms, self._holes))
+
+    def _find_life(self, group: Watched, topic: int, read: Record, at_ms: int) -> None:
+        """Go on to the next life after an end, also after one that only the other topic tells of any more."""
+        place, own_ms = group.places[topic], _own_ms(read)
+        if place.ended_ms is not None:
+            is_remembered = (own_ms or at_ms) < place.ended_ms + REMEMBERED_MS
+            place.begin_anew(is_remembered=is_remembered and self._ended[topic] - place.ended_as < GRAVES_MAX)
+        if own_ms is None:
+            return
+        if topic == GROUPS:
+            while group.deleted_ms.get(place.life, math.inf) < own_ms:
+                group.pass_over_an_end(topic)
+        elif not place.version and self._events_from_ms > -math.inf:
+            while group.founded_ms.get(place.life + 1, math.inf) <= own_ms:
+                group.pass_over_an_end(topic)
+
+    def _note(self, group: Watched, topic: int, read: Record, at_ms: int) -> None:
+        place = group.places[topic]
+        match read:
+            case GroupRecord():
+                group.latest = read
+                group.founded_ms.setdefault(place.life, read.since_ms)
+            case OffsetRecord():
+                group.committed[read.topic, read.partition] = Committed(read.offset, read.commit_timestamp_ms)
+            case Tombstone(topic=str(name), partition=int(number)):
+                group.committed[name, number] = Committed(None, at_ms)
+            case Tombstone():
+                group.latest, group.owned_in = None, -1
+                self._end(group, topic, at_ms)
+            case GroupDeleted():
+                group.deleted_ms[place.life] = read.at_ms
+                self._end(group, topic, read.at_ms)
+
+    def _end(self, group: Watched, topic: int, at_ms: int) -> None:
+        place = group.places[topic]
+        group.is_blurred |= any(self._removed) or self._events_from_ms > -math.inf
+        self._ended[topic] += 1
+        place.ended_ms, place.ended_as = at_ms, self._ended[topic]
+
+
+def _where(record: Any) -> str:
+    return f"{record.topic}-{record.partition}@{record.offset}"
+
+
+def _all_missing(gaps: Iterator[range]) -> Iterator[Wrong]:
+    return ((Kind.MISSING, _missing(gone)) for gone in gaps)
+
+
+def _missing(gone: range) -> str:
+    if len(gone) == 1:
+        return f"version {gone.start} was published and is in no topic"
+    return f"versions {gone.start} to {gone.stop - 1} were published and are in no topic"
+
+
+def _decode(topic: int, record: Any) -> tuple[Record, int | None]:
+    """Read a record and its version.
+
+    Raises:
+        ValueError: it is no record of that topic.
+    """
+    if topic == EVENTS:
+        event = decode_event(record.value or b"")
+        return event, event.version
+    key, read = decode_group_record(record.key or b"", record.value)
+    if read is not None:
+        return read, read.version
+    version = int(dict(record.headers)["version"]) if record.headers else None
+    _, group_id, *which = key
+    topic_name, partition = which or (None, None)
+    return Tombstone(str(group_id), topic_name, partition, version), version  # type: ignore[arg-type]
+
+
+def _own_ms(read: Record) -> int | None:
+    """Say when a record came about, by its group's own time, which never goes back; a tombstone does not tell."""
+    match read:
+        case GroupRecord():
+            return read.since_ms
+        case OffsetRecord():
+            return read.commit_timestamp_ms
+        case Tombstone():
+            return None
+    return int(read.at_ms)
+
+
+def _judge_generation(place: Place, read: Record) -> Iterator[Wrong]:
+    generation_id = getattr(read, "generation_id", None)
+    if generation_id is None or generation_id < 0:
+        return  # a tombstone, or a commit from outside
+    begins = isinstance(read, GroupRecord) and read.state in (Phase.COMPLETING, Phase.EMPTY) and read.version > 1
+    if generation_id < place.generation_id:
+        yield Kind.GENERATION_FELL, f"generation {generation_id} came after {place.generation_id}"
+    elif begins and generation_id == place.generation_id:
+        yield Kind.GENERATION_FELL, f"generation {generation_id} was begun twice"
+    place.generation_id = generation_id
+
+
+def _judge_owners(group: Watched, record: GroupRecord) -> Iterator[Wrong]:
+    """Who owns what in a Stable group; earlier in a rebalance members show what they had in the generation before."""
+    if record.state is not Phase.STABLE or record.protocol_type not in READABLE:
+        return
+    before = group.owners if group.owned_in == record.generation_id else {}
+    group.owners, group.owned_in = {}, record.generation_id
+    for member in record.members:
+        who = member.group_instance_id or member.member_id, member.member_id
+        for topic, partitions in (assigned_partitions(member.assignment) or {}).items():
+            for place in {(topic, partition) for partition in partitions}:
+                where = f"in generation {record.generation_id} {escape(topic)}-{place[1]} is"
+                if place in group.owners:
+                    both = f"{brief(group.owners[place][1])}'s and {brief(who[1])}'s"
+                    yield Kind.PLANNED_TWICE, f"{where} {both}, as {brief(record.leader)} planned it"
+                elif place in before and before[place][0] != who[0]:
+                    yield Kind.TWO_OWNERS, f"{where} {brief(who[1])}'s, and was {brief(before[place][1])}'s"
+                group.owners.setdefault(place, who)

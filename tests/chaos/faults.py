@@ -1,0 +1,140 @@
+"""The faults: what is done to whom, and drawing them at random, so that each kind comes in each round of them."""
+
+import heapq
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+
+from tests.chaos.world import World
+
+PAUSE_SESSIONS = 1.5
+"""How long a pause is, in sessions: others have taken over by then."""
+
+BETWEEN_S = (2.0, 6.0)
+
+
+class Chaos:
+    """Does one fault after the other, and undoes each when its time has come.
+
+    Args:
+        tell: Told what is done.
+    """
+
+    def __init__(self, world: World, chance: random.Random, pause_s: float, tell: Callable[[str], None]) -> None:
+        self._world, self._chance, self._pause_s, self._tell = world, chance, pause_s, tell
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._busy: set[str] = set()
+        self.done: Counter[str] = Counter()
+        self.faults: dict[str, tuple[str, Callable[[], None]]] = {
+            # what is done                 to what         how
+            "member killed":         ("member",      self._kill_member),
+            "member paused":         ("member",      self._pause_member),
+            "member restarted":      ("member",      self._restart_member),
+            "coordinator killed":    ("coordinator", self._kill_coordinator),
+            "coordinator paused":    ("coordinator", self._pause_coordinator),
+            "coordinator restarted": ("coordinator", self._restart_coordinator),
+            "broker killed":         ("broker",      self._kill_broker),
+            "broker paused":         ("broker",      self._pause_broker),
+            "broker restarted":      ("broker",      self._restart_broker),
+        }  # fmt: skip
+
+    def run(self, seconds: float) -> None:
+        """Go on for so long; whatever is paused then is left so."""
+        until_s = time.monotonic() + seconds
+        next_s, left = time.monotonic(), self._round()
+        while (now_s := time.monotonic()) < until_s:
+            while self._later and self._later[0][0] <= now_s:
+                heapq.heappop(self._later)[2]()
+            self._supervise()
+            name = next((name for name in left if not self._is_busy(self.faults[name][0])), None)
+            if name and now_s >= next_s:
+                self._tell(name)
+                self.done[name] += 1
+                self.faults[name][1]()
+                left.remove(name)
+                left = left or self._round()
+                next_s = time.monotonic() + self._chance.uniform(*BETWEEN_S)
+            time.sleep(0.05)
+
+    def _round(self) -> list[str]:
+        """Draw an order of all faults."""
+        names = list(self.faults)
+        self._chance.shuffle(names)
+        return names
+
+    def _is_busy(self, what: str) -> bool:
+        return what in self._busy or (what == "coordinator" and not self._world.is_up)
+
+    def _supervise(self) -> None:
+        """Start a coordinator that has ended by itself, as one does whose broker is away for too long."""
+        if "coordinator" not in self._busy and self._world.service.process.poll() is not None:
+            self._tell("the coordinator has ended by itself")
+            self.done["coordinator ended by itself"] += 1
+            self._world.start_coordinator()
+
+    def _after(self, seconds: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self._later, (time.monotonic() + seconds, next(self._numbers), call))
+
+    def _pause(self, what: str, pid: int) -> None:
+        self._busy.add(what)
+        family = self._world.pause(pid)
+
+        def go_on() -> None:
+            self._world.go_on(*family)
+            self._busy.discard(what)
+
+        self._after(self._pause_s * self._chance.uniform(0.8, 1.2), go_on)
+
+    # -- members -------------------------------------------------------------------------------------------------------
+
+    def _kill_member(self) -> None:
+        self._chance.choice(self._world.alive).kill()
+        self._after(self._chance.uniform(0, 3), self._one_more)
+
+    def _pause_member(self) -> None:
+        self._pause("member", self._chance.choice(self._world.alive).pid)
+
+    def _restart_member(self) -> None:
+        self._chance.choice(self._world.alive).send_signal(signal.SIGTERM)
+        self._after(self._chance.uniform(0, 3), self._one_more)
+
+    def _one_more(self) -> None:
+        self._world.start_member()
+
+    # -- the coordinator -----------------------------------------------------------------------------------------------
+
+    def _kill_coordinator(self) -> None:
+        self._world.service.kill()
+        self._world.start_coordinator()
+
+    def _pause_coordinator(self) -> None:
+        self._pause("coordinator", self._world.service.process.pid)
+
+    def _restart_coordinator(self) -> None:
+        self._world.service.process.terminate()
+        self._busy.add("coordinator")
+        self._after(0.1, self._start_when_ended)
+
+    def _start_when_ended(self) -> None:
+        if self._world.service.process.poll() is None:
+            self._after(0.1, self._start_when_ended)
+            return
+        self._world.start_coordinator()
+        self._busy.discard("coordinator")
+
+    # -- the broker ----------------------------------------------------------------------------------------------------
+
+    def _kill_broker(self) -> None:
+        self._world.broker.kill()
+        self._world.broker.start()
+
+    def _pause_broker(self) -> None:
+        self._pause("broker", self._world.broker.pid)
+
+    def _restart_broker(self) -> None:
+        self._world.broker.stop()
+        self._world.broker.start()

@@ -1,0 +1,151 @@
+"""What must be true of a run, by what its members wrote down and what the coordinator published."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.outputs import OffsetRecord
+from tests.chaos.history import Note, read
+
+
+@dataclass
+class Stint:
+    """One member's time with one partition, from the call that assigned it to the call that took it, or to its death.
+
+    Args:
+        reach: One more than the last offset that it read; None while it has read nothing.
+    """
+
+    process: str
+    member_id: str
+    generation: int
+    partition: int
+    start: int | None = None
+    reach: int | None = None
+
+
+class Run:
+    """Everything that is known of a run.
+
+    Args:
+        commits: What the coordinator has published, in its order.
+        ends: How many records each partition has.
+    """
+
+    def __init__(self, histories: list[Path], commits: list[OffsetRecord], ends: Mapping[int, int]) -> None:
+        self._commits, self._ends = commits, ends
+        self.notes = {file.name: list(read(file)) for file in histories}
+        self.stints = [stint for name, notes in self.notes.items() for stint in _stints(name, notes)]
+
+    @property
+    def acknowledged(self) -> Iterator[tuple[str, int, int, int]]:
+        """Member id, generation, partition and offset of each commit that a member heard NONE for."""
+        for notes in self.notes.values():
+            for note in notes:
+                if note.what == "acknowledged":
+                    yield from ((note.member_id, note.generation, int(p), o) for p, o in note.value.items())
+
+    @property
+    def records_read(self) -> int:
+        return sum((s.reach or 0) - (s.start or 0) for s in self.stints)
+
+    def judge(self) -> list[str]:
+        """Say what was not as promised."""
+        return [
+            *self.records_lost(),
+            *self.gaps_within_stints(),
+            *self.commits_lost(),
+            *self.commits_ahead(),
+            *self.late_starts(),
+            *self.two_owners(),
+        ]
+
+    def records_lost(self) -> Iterator[str]:
+        """Every record is consumed at least once."""
+        spans = defaultdict[int, list[tuple[int, int]]](list)
+        for stint in self.stints:
+            if stint.start is not None and stint.reach is not None:
+                spans[stint.partition].append((stint.start, stint.reach))
+        for partition, end in self._ends.items():
+            reach = 0
+            for start, after in [*sorted(spans[partition]), (end, end)]:
+                if start > reach:
+                    yield f"{partition}: nobody has read {reach} to {start - 1}"
+                reach = max(reach, after)
+
+    def gaps_within_stints(self) -> Iterator[str]:
+        """A member reads its partitions in order, and leaves nothing out."""
+        for name, notes in self.notes.items():
+            at: dict[int, int] = {}
+            for note in notes:
+                if note.what == "assigned":
+                    at = {p: o for p, o in at.items() if p not in note.value}
+                elif note.what == "read":
+                    partition, first, last = note.value
+                    if at.get(partition, first) != first:
+                        yield f"{partition}: {name} read {first} where {at[partition]} was next"
+                    at[partition] = last + 1
+
+    def commits_lost(self) -> Iterator[str]:
+        """I13: what was acknowledged is published, by the same member in the same generation."""
+        published = {(c.member_id, c.generation_id, c.partition, c.offset) for c in self._commits}
+        for commit in self.acknowledged:
+            if commit not in published:
+                yield f"{commit[2]}: {commit[3]} was acknowledged to {commit[0]}, and is not published"
+
+    def commits_ahead(self) -> Iterator[str]:
+        """A commit is never above what its member had read."""
+        reach = defaultdict[tuple[str, int], int](int)
+        for stint in self.stints:
+            mine = stint.member_id, stint.partition
+            reach[mine] = max(reach[mine], stint.reach or 0)
+        for commit in self._commits:
+            mine = commit.member_id, commit.partition
+            if commit.offset > reach[mine]:
+                yield f"{commit.partition}: {commit.offset} was committed by {mine[0]}, who had read to {reach[mine]}"
+
+    def late_starts(self) -> Iterator[str]:
+        """I13: an owner goes on from an offset that is committed, at or behind every one acknowledged before it came.
+
+        A commit of an earlier generation is not taken any more once there is a new one.
+        """
+        by_partition = defaultdict[int, list[OffsetRecord]](list)
+        for published in self._commits:
+            by_partition[published.partition].append(published)
+        acknowledged = defaultdict[int, list[tuple[int, int]]](list)
+        for _, generation, partition, offset in self.acknowledged:
+            acknowledged[partition].append((generation, offset))
+        for stint in self.stints:
+            if stint.start is None:
+                continue
+            told = [o for generation, o in acknowledged[stint.partition] if generation < stint.generation]
+            if stint.start < max(told, default=0):
+                yield f"{stint.partition}: {stint} began before {max(told)}, which had been acknowledged"
+            earlier = [c for c in by_partition[stint.partition] if c.generation_id < stint.generation]
+            if stint.start != (earlier[-1].offset if earlier else 0):
+                yield f"{stint.partition}: {stint} did not begin where {earlier[-1:]} says"
+
+    def two_owners(self) -> Iterator[str]:
+        """I1: by what members were assigned. What is kept from one generation to the next is not assigned anew."""
+        owners = Counter((s.generation, s.partition) for s in self.stints)
+        for (generation, partition), count in owners.items():
+            if count > 1:
+                yield f"{partition}: {count} owners in generation {generation}"
+
+
+def _stints(name: str, notes: list[Note]) -> Iterator[Stint]:
+    now: dict[int, Stint] = {}
+    for note in notes:
+        match note.what:
+            case "assigned":
+                new = {p: Stint(name, note.member_id, note.generation, p) for p in note.value}
+                yield from new.values()
+                now |= new
+            case "read":
+                partition, first, last = note.value
+                stint = now[partition]  # KeyError: read without being owned
+                stint.start = first if stint.start is None else stint.start
+                stint.reach = last + 1
+            case "revoked" | "lost":
+                now = {p: stint for p, stint in now.items() if p not in note.value}

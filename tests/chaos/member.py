@@ -1,0 +1,89 @@
+"""A consumer in a process of its own: reads, writes that down, commits, writes down what was acknowledged.
+
+    python -m tests.chaos.member FILE TOPIC '{"group_id": "g", ...}'
+
+SIGTERM has it leave its group and end.
+"""
+
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, TopicPartition
+from kafka.errors import KafkaError
+
+from streaming.client import GroupConsumer
+from streaming.errors import UserError
+from tests.chaos.history import History
+
+POLL_MS = 100
+
+Partitions = set[TopicPartition]
+
+
+class Member(ConsumerRebalanceListener):  # type: ignore[misc]
+    """One consumer and its notes."""
+
+    def __init__(self, consumer: GroupConsumer, history: History) -> None:
+        self._consumer, self._history = consumer, history
+        self._owes: dict[int, int] = {}
+
+    def work(self, leaving: threading.Event) -> None:
+        while not leaving.is_set():
+            for place, records in self._consumer.poll(POLL_MS).items():
+                self._note("read", [place.partition, records[0].offset, records[-1].offset])
+                assert [r.offset for r in records] == list(range(records[0].offset, records[-1].offset + 1))
+                self._owes[place.partition] = records[-1].offset + 1
+            self._commit()
+
+    def _commit(self) -> None:
+        """Commit what has been read; what is refused is made up for by the next one, or by the next owner."""
+        if not self._owes:
+            return
+        who = self._consumer.generation, self._consumer.member_id
+        try:
+            self._consumer.commit()
+        except KafkaError as error:
+            self._note("refused", type(error).__name__)
+        else:
+            self._history.note("acknowledged", self._owes, *who)
+            self._owes = {}
+
+    def on_partitions_revoked(self, revoked: Partitions) -> None:
+        self._commit()
+        self._give_up("revoked", revoked)
+
+    def on_partitions_lost(self, lost: Partitions) -> None:
+        self._give_up("lost", lost)
+
+    def on_partitions_assigned(self, assigned: Partitions) -> None:
+        self._note("assigned", sorted(place.partition for place in assigned))
+
+    def _give_up(self, how: str, places: Partitions) -> None:
+        self._note(how, sorted(place.partition for place in places))
+        for place in places:
+            self._owes.pop(place.partition, None)
+
+    def _note(self, what: str, value: object) -> None:
+        self._history.note(what, value, self._consumer.generation, self._consumer.member_id)
+
+
+def main() -> None:
+    file, topic, told = sys.argv[1:]
+    config: dict[str, Any] = json.loads(told)
+    leaving = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: leaving.set())
+    while not leaving.is_set():
+        try:
+            with GroupConsumer(**config) as consumer:
+                consumer.subscribe([topic], listener=(member := Member(consumer, History(Path(file)))))
+                member.work(leaving)
+        except UserError:
+            leaving.wait(0.2)  # nobody is there to talk to yet
+
+
+if __name__ == "__main__":
+    main()

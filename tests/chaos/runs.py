@@ -1,0 +1,93 @@
+"""The three kinds of runs, each to its end and judged."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.faults import PAUSE_SESSIONS, Chaos
+from tests.chaos.world import STRATEGIES, World
+
+Tell = Callable[[str], None]
+
+SESSION_MS = 3_000
+PATIENT_MS = 10_000
+"""Sessions in which the coordinator's restarts alone are watched; it is away for longer than that."""
+
+
+@dataclass
+class Outcome:
+    """What a run came to: its figures, and all that was not as promised."""
+
+    figures: dict[str, Any]
+    wrong: list[str]
+
+
+def chaos(folder: Path, chance: random.Random, seconds: float, tell: Tell) -> Outcome:
+    """Do everything to everybody for so long."""
+    strategy = chance.choice(STRATEGIES)
+    with World(folder, members=3, strategy=strategy, session_timeout_ms=SESSION_MS) as world:
+        world.await_settled()
+        faults = Chaos(world, chance, PAUSE_SESSIONS * SESSION_MS / 1000, tell)
+        faults.run(seconds)
+        return _end(world, {"strategy": strategy, "faults": dict(faults.done)}, tell)
+
+
+def restarts(folder: Path, chance: random.Random, times: int, tell: Tell) -> Outcome:
+    """Stop or kill the coordinator again and again under members that live; nobody may have to rebalance."""
+    with World(folder, members=3, strategy=chance.choice(STRATEGIES), session_timeout_ms=PATIENT_MS) as world:
+        world.await_settled()
+        before = len(_rebalances(world))
+        for number in range(times):
+            tell(f"restart {number + 1} of {times}")
+            if number % 2:
+                world.service.kill()
+            else:
+                assert world.service.stop() == 0, world.service.log
+            _back(world)
+        unexpected = _rebalances(world)[before:]
+        outcome = _end(world, {"restarts": times, "unexpected rebalances": len(unexpected)}, tell)
+        outcome.wrong += [f"a rebalance that nobody wanted: {event}" for event in unexpected]
+        return outcome
+
+
+def kills(folder: Path, chance: random.Random, times: int, tell: Tell) -> Outcome:
+    """Kill the coordinator at any moment while members commit as fast as they can."""
+    with World(folder, members=3, strategy=chance.choice(STRATEGIES), session_timeout_ms=PATIENT_MS) as world:
+        world.await_settled()
+        for number in range(times):
+            tell(f"kill {number + 1} of {times}, after {world.acknowledged()} acknowledged commits")
+            world.producing.join(chance.uniform(0, 1.5))  # any moment of a batch
+            world.service.kill()
+            _back(world)
+        return _end(world, {"kills": times}, tell)
+
+
+def _back(world: World) -> None:
+    world.start_coordinator()
+    world.service.await_ready()
+    world.await_progress()
+
+
+def _rebalances(world: World) -> list[dict[str, Any]]:
+    return [event for event in world.events() if event["event"] == "rebalance_started"]
+
+
+def _end(world: World, figures: dict[str, Any], tell: Tell) -> Outcome:
+    tell("calm: all is to be consumed and committed")
+    run, report = world.calm_down()
+    wrong = [*run.judge(), *map(str, report.findings)]
+    lost = [*run.commits_lost(), *run.late_starts()]
+    told = {
+        "records produced": world.producing.acknowledged,
+        "records read": run.records_read,
+        "commits acknowledged": len(list(run.acknowledged)),
+        "acknowledged commits lost": len(lost),
+        "records lost": len(list(run.records_lost())),
+        "generations": max(stint.generation for stint in run.stints),
+        "records of the coordinator verified": report.records,
+        "requests compared": report.requests,
+        "findings": report.counts.total(),
+    }
+    return Outcome({**figures, **told}, wrong)

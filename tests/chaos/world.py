@@ -1,0 +1,242 @@
+"""A broker, a coordinator, members and a producer: processes that can be killed, paused and started again.
+
+The producer alone is a thread of ours: it is what the others are judged by.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+from coordinator.outputs import OffsetRecord
+from streaming.client.transport import Transport
+from streaming.embedded import Broker
+from streaming.records import decode_group_record
+from streaming.settings import Settings
+from streaming.verify import Report, verify
+from tests.chaos.judge import Run
+from tests.system.asking import Asker
+from tests.system.conftest import Service, start_service
+from tests.system.reading import Reader
+from tests.system.waiting import wait_until
+
+TOPIC = GROUP = "work"
+PARTITIONS = 6
+READY_S = 120
+CALM_S = 90
+STRATEGIES = ("range", "cooperative-sticky")
+
+
+class Producing(threading.Thread):
+    """Appends numbered records at a steady rate until it is told to stop."""
+
+    def __init__(self, bootstrap_servers: str, per_second: int) -> None:
+        super().__init__(daemon=True)
+        self._servers, self._pause_s = bootstrap_servers, 1 / per_second
+        self._stopping = threading.Event()
+        self.acknowledged = 0
+
+    def run(self) -> None:
+        producer = KafkaProducer(
+            bootstrap_servers=self._servers, acks="all", enable_idempotence=True, linger_ms=20, request_timeout_ms=5_000
+        )
+        number = 0
+        while not self._stopping.wait(self._pause_s):
+            sent = producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS)
+            sent.add_callback(self._count)
+            number += 1
+        producer.close()
+
+    def _count(self, _: object) -> None:
+        self.acknowledged += 1
+
+    def finish(self) -> None:
+        self._stopping.set()
+        self.join(CALM_S)
+        assert not self.is_alive(), "the brokers do not take the last records"
+
+
+class World:
+    """All of it, in one folder.
+
+    Args:
+        session_timeout_ms: Of the members.
+    """
+
+    def __init__(
+        self, folder: Path, *, members: int, strategy: str, session_timeout_ms: int, per_second: int = 400
+    ) -> None:
+        self._folder, self._members, self._strategy = folder, members, strategy
+        self._session_timeout_ms, self._per_second = session_timeout_ms, per_second
+        self.broker = Broker(folder / "broker")
+        self.members: list[subprocess.Popen[bytes]] = []
+        self.paused: list[int] = []
+        self._started = 0
+
+    def __enter__(self) -> Self:
+        self.broker.start()
+        try:
+            with KafkaAdminClient(bootstrap_servers=self.broker.bootstrap_servers) as admin:
+                wanted = {"num_partitions": PARTITIONS, "replication_factor": 1}
+                admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
+            self.start_coordinator()
+            self.service.await_ready(READY_S)
+            for _ in range(self._members):
+                self.start_member()
+            self.producing = Producing(self.broker.bootstrap_servers, self._per_second)
+            self.producing.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.go_on(*list(self.paused))
+        for member in self.members:
+            member.kill()
+            member.wait()
+        if hasattr(self, "service") and self.service.process.poll() is None:
+            self.service.kill()
+        self.broker.kill()
+
+    # -- starting ------------------------------------------------------------------------------------------------------
+
+    def start_coordinator(self) -> None:
+        """Start one, on the same checkpoint as the ones before."""
+        self._started += 1
+        self.service: Service = start_service(
+            self._folder,
+            self._started,
+            bootstrap_servers=self.broker.bootstrap_servers,
+            topic_prefix="chaos",
+            group_initial_rebalance_delay_ms=300,
+            group_min_session_timeout_ms=1_000,
+        )
+
+    def start_member(self) -> subprocess.Popen[bytes]:
+        """Start one under a name that no other has had."""
+        self._started += 1
+        name = f"member-{self._started}"
+        config = {
+            "bootstrap_servers": self.broker.bootstrap_servers, "topic_prefix": "chaos", "group_id": GROUP,
+            "client_id": name, "auto_offset_reset": "earliest", "enable_auto_commit": False,
+            "session_timeout_ms": self._session_timeout_ms, "heartbeat_interval_ms": self._session_timeout_ms // 4,
+            "partition_assignment_strategy": [self._strategy],
+        }  # fmt: skip
+        (self._folder / f"{name}.history").touch()
+        command = [sys.executable, "-m", "tests.chaos.member", str(self._folder / f"{name}.history"), TOPIC]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            member = subprocess.Popen([*command, json.dumps(config)], stderr=log)
+        self.members.append(member)
+        return member
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the coordinator is there and serves."""
+        return self.service.process.poll() is None and self.service.ready_file.exists()
+
+    @property
+    def alive(self) -> list[subprocess.Popen[bytes]]:
+        return [member for member in self.members if member.poll() is None]
+
+    # -- pausing -------------------------------------------------------------------------------------------------------
+
+    def pause(self, pid: int) -> list[int]:
+        """Stop a process and all that it has started; says which."""
+        family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+        for each in family:
+            os.kill(each, signal.SIGSTOP)
+        self.paused += family
+        return family
+
+    def go_on(self, *pids: int) -> None:
+        for pid in pids:
+            self.paused.remove(pid)
+            if psutil.pid_exists(pid):
+                os.kill(pid, signal.SIGCONT)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        return self.service.settings
+
+    @property
+    def histories(self) -> list[Path]:
+        return sorted(self._folder.glob("*.history"))
+
+    def acknowledged(self) -> int:
+        """Count the commits that members have heard NONE for."""
+        return sum(file.read_bytes().count(b'"acknowledged"') for file in self.histories)
+
+    def await_progress(self) -> None:
+        """Wait until members commit again."""
+        before = self.acknowledged()
+        wait_until(
+            lambda: self.acknowledged() > before, READY_S, lambda: f"{before} commits; {self.service.log[-500:]}"
+        )
+
+    def await_settled(self) -> None:
+        """Wait until all members are in one Stable group, and commit."""
+        with Transport(self.settings.kafka_client_arguments(), self.settings.topic_prefix) as transport:
+            asker = Asker(transport, GROUP)
+
+            def is_settled() -> bool:
+                group = asker.describe()
+                return bool(group.state.value == "Stable" and len(group.members) == self._members)
+
+            wait_until(is_settled, READY_S, asker.describe)
+        self.await_progress()
+
+    def events(self) -> list[dict[str, Any]]:
+        return Reader(self.settings, GROUP).events()
+
+    def commits(self) -> Iterator[OffsetRecord]:
+        for record in Reader(self.settings, GROUP).records(self.settings.groups_topic):
+            read = decode_group_record(record.key, record.value)[1]
+            if isinstance(read, OffsetRecord):
+                yield read
+
+    def ends(self) -> dict[int, int]:
+        with closing(KafkaConsumer(bootstrap_servers=self.broker.bootstrap_servers)) as consumer:
+            places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+            return {place.partition: end for place, end in consumer.end_offsets(places).items()}
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _is_served(self) -> bool:
+        if self.service.process.poll() is not None:
+            self.start_coordinator()
+        return self.is_up
+
+    def calm_down(self) -> tuple[Run, Report]:
+        """Let everything run, until all is consumed and committed; have all members leave; and read what there is."""
+        self.go_on(*list(self.paused))
+        wait_until(self._is_served, READY_S, lambda: self.service.log)
+        while len(self.alive) < self._members:
+            self.start_member()
+        self.producing.finish()
+        ends = self.ends()
+        assert sum(ends.values()) >= self.producing.acknowledged, "the broker has lost records"
+        with Transport(self.settings.kafka_client_arguments(), self.settings.topic_prefix) as transport:
+            asker = Asker(transport, GROUP)
+            wait_until(lambda: asker.fetch() == {(TOPIC, p): end for p, end in ends.items()}, CALM_S, asker.fetch)
+            for member in self.alive:
+                member.terminate()
+            for member in self.members:
+                member.wait(CALM_S)
+            wait_until(lambda: asker.describe().state.value == "Empty", CALM_S, asker.describe)
+        assert self.service.stop() == 0, self.service.log
+        return Run(self.histories, list(self.commits()), ends), verify(self.settings, settling_ms=0)

@@ -1,0 +1,249 @@
+"""Bytes that mean harm, at the codec: nothing but `CorruptState`. Floods, at the core: nothing without a bound."""
+
+import random
+import time
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator import codec, limits
+from coordinator.config import Config
+from coordinator.errors import CorruptState, ErrorCode
+from coordinator.outputs import GroupRecord, JoinGroupAnswer, Output, Published, Reply
+from coordinator.phases import Phase
+from coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, Leaving, Protocol, Received, Request
+from coordinator.shard import Shard
+from tests.coordinator.scenario import Scenario
+
+MIB = 2**20
+CONFIG = Config(group_initial_rebalance_delay_ms=0, group_max_size=50)
+
+
+@pytest.fixture(scope="module")
+def state() -> bytes:
+    s = Scenario.stable("a", "b").commit("a", {("t", 0): 5}, metadata="ü")
+    s.join("c", require_known_member_id=True).join("d").join("a").join("e", group_id="h")
+    return s.shard.to_bytes()
+
+
+def read_all(data: bytes) -> None:
+    """Read a shard's state and every group in it, as a batch that touches all of them would."""
+    shard = Shard(0, 1, bytes(16), CONFIG, data)
+    for group_id in shard.group_ids:
+        shard.group(group_id)
+
+
+def sealed(body: bytes) -> bytes:
+    """Write bytes under a checksum that fits: damage never does that, a forger or another program might."""
+    return bytes([codec.VERSION]) + zlib.crc32(body, zlib.crc32(bytes([codec.VERSION]))).to_bytes(4, "big") + body
+
+
+@contextmanager
+def within(seconds: float, megabytes: float) -> Iterator[None]:
+    tracemalloc.start()
+    began = time.monotonic()
+    yield
+    took, (_, peak) = time.monotonic() - began, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert took < seconds, took
+    assert peak < megabytes * MIB, peak
+
+
+# -- the codec ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=2_000))
+def test_no_bytes_are_believed_without_their_checksum(data: bytes):
+    """F8, I23: nothing else is raised, and nothing is taken."""
+    with pytest.raises(CorruptState):
+        read_all(data)
+
+
+@given(st.data())
+def test_no_damaged_state_is_believed(state: bytes, data: st.DataObject):
+    """F8: bytes changed, taken out, put in or swapped, anywhere."""
+    at = data.draw(st.integers(0, len(state) - 1))
+    length = data.draw(st.integers(0, 40))
+    damaged = state[:at] + data.draw(st.binary(max_size=40)) + state[at + length :]
+    if damaged != state:
+        with pytest.raises(CorruptState):
+            read_all(damaged)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 7))
+def test_no_flipped_bit_is_believed(state: bytes, at: int, bit: int):
+    """F8: also where what it says would be fit to be read."""
+    damaged = bytearray(state)
+    damaged[at % len(state)] ^= 1 << bit
+    with pytest.raises(CorruptState):
+        read_all(bytes(damaged))
+
+
+@given(st.data())
+def test_what_is_sealed_is_read_or_refused(state: bytes, data: st.DataObject):
+    """The checksum fits, the inside may be anything that is nearly right: CorruptState or a shard, nothing else."""
+    body = bytearray(state[5:])
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        read_all(sealed(bytes(body)))
+    except CorruptState:
+        return
+
+
+@given(st.binary(max_size=500))
+def test_any_sealed_bytes_are_read_or_refused(body: bytes):
+    try:
+        read_all(sealed(body))
+    except CorruptState:
+        return
+
+
+def test_nesting_beyond_all_measure_is_refused():
+    with pytest.raises(CorruptState):
+        codec.decode_shard(sealed(b"\x93\x80\x80" + b"\x91" * 100_000 + b"\xc0"))
+
+
+@pytest.mark.parametrize(
+    "announced", [b"\xdf\xff\xff\xff\xff", b"\x91\xdf\xff\xff\xff\xff", b"\x92\x80\xdf\xff\xff\xff\xff"]
+)
+@pytest.mark.parametrize("rest", [b"", b"\xa1g" * 1_000])
+def test_counts_beyond_the_data_cost_nothing(announced: bytes, rest: bytes):
+    """A map that announces four thousand million entries."""
+    with within(1, 1), pytest.raises(CorruptState):
+        read_all(sealed(announced + rest))
+
+
+def test_a_bomb_without_its_checksum_is_never_inflated(state: bytes):
+    """64 MiB of zeros in 64 KB, as the rest of a group."""
+    stored = codec.decode_shard(state).groups["g"]
+    bomb = codec.encode_shard(codec.Kept({"g": codec.Stored(0, 1, stored.vitals, zlib.compress(bytes(64 * MIB), 9))}))
+    flipped = bomb[:-1] + bytes([bomb[-1] ^ 1])
+    with within(1, 2), pytest.raises(CorruptState):
+        read_all(flipped)
+
+
+# -- floods ------------------------------------------------------------------------------------------------------------
+
+
+class Flood:
+    """One shard and whoever asks it, one request at a time or many in one batch."""
+
+    def __init__(self, config: Config = CONFIG) -> None:
+        self.shard, self._config = Shard(0, 1, bytes(16), config), config
+        self.now_ms, self._offset = 1_000, 0
+
+    def batch(self, requests: list[Request]) -> list[Output]:
+        received = []
+        for request in requests:
+            received.append(Received(self._offset, self.now_ms, request))
+            self._offset += 1
+        outputs = self.shard.step(received, self.now_ms)
+        self.shard = Shard(0, 1, bytes(16), self._config, self.shard.to_bytes())
+        return outputs
+
+    def passes(self, ms: int) -> list[Output]:
+        self.now_ms += ms
+        return self.batch([])
+
+
+def joining(number: int, group_id: str = "g", member_id: str = "", *, known: bool = False) -> JoinGroup:
+    return JoinGroup(
+        request_id=f"r{number}", reply_to="in", group_id=group_id, member_id=member_id, session_timeout_ms=6_000,
+        rebalance_timeout_ms=6_000, protocol_type="x", protocols=(Protocol("p"),), require_known_member_id=known,
+    )  # fmt: skip
+
+
+def answers(outputs: list[Output]) -> list[JoinGroupAnswer]:
+    return [o.answer for o in outputs if isinstance(o, Reply) and isinstance(o.answer, JoinGroupAnswer)]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_member_flood_is_bounded(at_once: bool):
+    """I22, F "member floods": `group_max_size`; who comes later hears GROUP_MAX_SIZE_REACHED, and is not kept."""
+    flood = Flood()
+    joins = [joining(number) for number in range(500)]
+    outputs = flood.batch(joins) if at_once else [o for join in joins for o in flood.batch([join])]
+    refused = [a for a in answers(outputs) if a.code == ErrorCode.GROUP_MAX_SIZE_REACHED.number]
+    assert len(refused) >= 500 - CONFIG.group_max_size - 1
+    groups = [o.record for o in outputs if isinstance(o, Published) and isinstance(o.record, GroupRecord)]
+    assert max(len(g.members) for g in groups if g.state in (Phase.COMPLETING, Phase.STABLE)) <= CONFIG.group_max_size
+    assert flood.shard.members < 2 * CONFIG.group_max_size, (
+        "while joins are collected, those who have not come yet, too"
+    )
+    assert len(outputs) < 4 * len(joins), "a request that is refused brings about its answer and no more"
+
+
+def test_a_group_that_is_full_stays_as_it_is_whoever_floods_it():
+    """I22: once the joins are over, nobody gets in, and nobody hears of a rebalance."""
+    flood = Flood(Config(group_initial_rebalance_delay_ms=100, group_max_size=50))
+    flood.batch([joining(number) for number in range(50)])
+    begun = flood.passes(100 + CONFIG.clock_slack_ms) + flood.passes(100 + CONFIG.clock_slack_ms)
+    assert [a.error for a in answers(begun)] == ["NONE"] * 50
+    outputs = flood.batch([joining(number) for number in range(50, 500)])
+    assert {a.error for a in answers(outputs)} == {"GROUP_MAX_SIZE_REACHED"}
+    assert len(outputs) == 450
+    assert flood.shard.members == 50
+
+
+def test_ids_that_were_handed_out_and_never_come_back_are_forgotten_within_a_session():
+    """I22, KIP-394: a join that is retried without its id leaks nothing for longer than its session."""
+    flood = Flood()
+    outputs = flood.batch([joining(number, known=True) for number in range(5_000)])
+    assert {a.error for a in answers(outputs)} == {"MEMBER_ID_REQUIRED"}
+    full = len(flood.shard.to_bytes())
+    assert full < 5_000 * 70
+    flood.passes(6_000 + CONFIG.clock_slack_ms + CONFIG.late_notice_ms)
+    flood.passes(6_000 + CONFIG.clock_slack_ms)
+    group = flood.shard.group("g")
+    assert group is None or not group.vitals.pending
+    assert len(flood.shard.to_bytes()) < 300
+
+
+def test_a_flood_of_group_ids_is_forgotten_when_nobody_stays():
+    """I22: groups cannot be counted where each is seen alone; without members and offsets they go soon, whole."""
+    flood = Flood()
+    flood.batch([joining(number, f"group-{number}", known=True) for number in range(10_000)])
+    assert len(flood.shard.group_ids) == 10_000
+    assert len(flood.shard.to_bytes()) < 10_000 * 350
+    flood.passes(6_000 + CONFIG.clock_slack_ms)
+    flood.passes(CONFIG.empty_group_retention_ms + CONFIG.late_notice_ms)
+    flood.passes(CONFIG.empty_group_retention_ms)
+    assert flood.shard.is_blank
+
+
+def test_what_is_remembered_of_forgotten_groups_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    """I22, I2: the generations of the last ones, however many there have been."""
+    monkeypatch.setattr("coordinator.shard.GRAVES_MAX", 100)
+    flood = Flood()
+    for number in range(0, 1_000, 50):
+        names = [f"group-{n}" for n in range(number, number + 50)]
+        joined = answers(flood.batch([joining(0, name) for name in names]))
+        flood.batch(
+            [
+                LeaveGroup(request_id="l", reply_to="in", group_id=name, members=(Leaving(answer.member_id),))
+                for name, answer in zip(names, joined, strict=True)
+            ]
+        )
+        flood.passes(CONFIG.empty_group_retention_ms + CONFIG.clock_slack_ms + CONFIG.late_notice_ms)
+    assert not flood.shard.group_ids
+    assert len(codec.decode_shard(flood.shard.to_bytes()).graves) == 100
+    assert limits.GRAVES_MAX == 10_000
+
+
+def test_questions_about_groups_that_are_not_there_leave_nothing_behind():
+    """I22: guessed ids, stale generations, heartbeat floods."""
+    flood, chance = Flood(), random.Random(1)
+    beats = [
+        Heartbeat(request_id=str(n), reply_to="in", group_id=f"g{chance.random()}", generation_id=n, member_id="m")
+        for n in range(5_000)
+    ]
+    outputs = flood.batch(beats)
+    assert {o.answer.error for o in outputs if isinstance(o, Reply)} == {"UNKNOWN_MEMBER_ID"}
+    assert len(outputs) == 5_000
+    assert flood.shard.is_blank

@@ -1,0 +1,329 @@
+"""What is judged of topics alone: nothing is said of what is right, however it was cut, repeated, compacted or expired;
+and each kind of wrong is told."""
+
+import heapq
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+import pytest
+
+from coordinator.outputs import GroupRecord, JoinGroupAnswer, Reply
+from coordinator.requests import Heartbeat, OffsetCommit, OffsetFetch, OffsetToCommit
+from streaming.records import decode_group_record
+from streaming.verify.exchanges import Exchanges
+from streaming.verify.findings import FINDINGS_MAX, Finding, Kind, Report
+from streaming.verify.life import EVENTS, GROUPS
+from streaming.verify.published import Published
+from tests.streaming.written import World, Written, converse
+
+SEEDS = range(60)
+GROUP_IDS = ["a", "b", "c"]
+
+
+def judge(world: World, settling_ms: int = 0) -> list[Finding]:
+    """Judge as `verify` does, on what is kept."""
+    events, groups = world.topics["events"], world.topics["groups"]
+    exchanges = Exchanges(None, settling_ms)
+    found = list(exchanges.replies(world.topics["replies"], is_cut=world.begins["replies"] > 0))
+    published = Published(None, world.begins["events"])
+    both = heapq.merge(groups, events, key=attrgetter("timestamp"))
+    for record in both:
+        found += published.take(EVENTS if record.topic == "events" else GROUPS, record)
+    found += published.end(world.now_ms - settling_ms)
+    found += exchanges.asked(world.requests, published.groups, is_cut=world.requests[0].offset > 0)
+    return found + list(exchanges.end())
+
+
+def kinds(found: list[Finding]) -> set[str]:
+    return {finding.kind for finding in found}
+
+
+@pytest.fixture(params=SEEDS)
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    return random.Random(request.param)
+
+
+@pytest.fixture
+def world(chance: random.Random) -> World:
+    world = World(GROUP_IDS)
+    converse(world, chance, 40)
+    return world
+
+
+# -- nothing is said of what is right ----------------------------------------------------------------------------------
+
+
+def test_nothing_is_found_where_nothing_is_wrong(world: World) -> None:
+    """I1, I2, I5, I6, I8, I13: batches cut short and repeated, groups deleted and founded anew."""
+    assert judge(world) == []
+
+
+def test_compaction_and_retention_are_no_loss(world: World, chance: random.Random) -> None:
+    """I8: what has a successor may be gone, tombstones after a while, and the oldest events, requests and replies."""
+    until = chance.randrange(len(world.topics["groups"]))
+    compacted_ms = world.topics["groups"][until].timestamp
+    tombstones_too = chance.random() < 0.5
+    world.compact(until, tombstones_too=tombstones_too)
+    world.expire("events", chance.randrange(len(world.topics["events"])))
+    world.expire("replies", sum(tombstones_too or r.timestamp <= compacted_ms for r in world.topics["replies"]))
+    world.requests = world.requests[chance.randrange(len(world.requests)) :]
+    assert judge(world) == []
+    world.expire("events", world.topics["events"][-1].offset + 1)
+    assert judge(world) == []
+
+
+# -- and each wrong is told --------------------------------------------------------------------------------------------
+
+
+def once(world: World, topic: str) -> Iterator[int]:
+    """Tell the places of records that are written only once, with others of their group behind them in both topics."""
+    records = world.topics[topic]
+    counts: dict[tuple[bytes, bytes | None], int] = {}
+    for record in records:
+        counts[record.key, record.value] = counts.get((record.key, record.value), 0) + 1
+    last = {group: max(i for i, r in enumerate(records) if _group(r) == group) for group in GROUP_IDS}
+    for i, record in enumerate(records):
+        is_an_end = b"group_deleted" in (record.value or b"") or record.value is None
+        if counts[record.key, record.value] == 1 and not is_an_end and i < last.get(_group(record), 0):
+            yield i
+
+
+def _group(record: Written) -> str:
+    key = record.key.decode()
+    return str(json.loads(key)[1]) if key.startswith("[") else key
+
+
+@pytest.mark.parametrize("topic", ["events", "groups"])
+def test_a_record_that_was_never_written_is_missed(world: World, chance: random.Random, topic: str) -> None:
+    """I8: loss is visible to anybody."""
+    world.lose(topic, chance.choice(list(once(world, topic))))
+    found = [f for f in judge(world) if f.kind is not Kind.COMMIT_LOST]
+    assert kinds(found) == {Kind.MISSING}, found
+    assert len(found) == 1
+
+
+def test_a_repeat_that_differs_is_told(world: World, chance: random.Random) -> None:
+    """I8, F4: equal bytes, or it is no repeat."""
+    events = world.topics["events"]
+    index = chance.choice([i for i in once(world, "events") if json.loads(events[i].value or b"")["version"] > 2])
+    value = json.loads(events[index].value or b"")
+    again = replace(events[index], value=json.dumps({**value, "at_ms": value["at_ms"] + 1}).encode())
+    world.topics["events"] = [
+        replace(r, offset=offset) for offset, r in enumerate([*events[: index + 1], again, *events[index + 1 :]])
+    ]
+    (found,) = judge(world)
+    assert found.kind is Kind.ALTERED
+    assert f"version {value['version']} came again" in found.text
+
+
+class Small(World):
+    """Two members of group `a`, in generation 2."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.join("a")
+        (ana,) = self.joined()
+        self.join("a")
+        self.join("a", ana)
+        self.ids = sorted(self.joined(), key=lambda member_id: member_id != ana)
+
+    def joined(self) -> list[str]:
+        answers = [output.answer for output in self.batch() if isinstance(output, Reply)]
+        return [answer.member_id for answer in answers if isinstance(answer, JoinGroupAnswer)]
+
+    def plan(self, plan: dict[str, list[int]]) -> None:
+        self.sync("a", 2, self.ids[1], {})
+        self.sync("a", 2, self.ids[0], plan)
+        self.batch()
+
+    def commit(self, offset: int) -> None:
+        self.now_ms += 10
+        commit = OffsetToCommit("t", 0, offset)
+        self.ask(OffsetCommit, "a", member_id=self.ids[0], generation_id=2, offsets=(commit,))
+        self.batch()
+
+    def records(self) -> list[tuple[int, GroupRecord]]:
+        decoded = [(i, decode_group_record(r.key, r.value)[1]) for i, r in enumerate(self.topics["groups"])]
+        return [(i, record) for i, record in decoded if isinstance(record, GroupRecord)]
+
+    def alter(self, topic: str, index: int, **fields: Any) -> None:
+        record = self.topics[topic][index]
+        value = json.dumps({**json.loads(record.value or b""), **fields}).encode()
+        self.topics[topic][index] = replace(record, value=value)
+
+
+@pytest.fixture
+def small() -> Small:
+    small = Small(["a"])
+    small.plan({small.ids[0]: [0, 1, 2], small.ids[1]: [3, 4, 5]})
+    small.commit(5)
+    small.ask(OffsetFetch, "a")
+    small.ask(Heartbeat, "a", generation_id=2, member_id=small.ids[0])
+    small.batch()
+    assert judge(small) == []
+    return small
+
+
+def test_a_partition_with_two_owners_is_told(small: Small) -> None:
+    """I1."""
+    index, record = small.records()[-1]
+    assert len(record.members) == 2
+    later = replace(small.topics["groups"][index], offset=len(small.topics["groups"]))
+    small.topics["groups"].append(later)
+    members = json.loads(later.value or b"")["members"]
+    members[0]["assignment"], members[1]["assignment"] = members[1]["assignment"], members[0]["assignment"]
+    small.alter("groups", -1, members=members, version=len(small.topics["groups"]) + len(small.topics["events"]))
+    found = judge(small)
+    assert kinds(found) == {Kind.TWO_OWNERS}
+    assert len(found) == 6
+
+
+def test_a_leaders_own_double_is_told_as_the_leaders() -> None:
+    """I1: the plan is passed on as it is."""
+    small = Small(["a"])
+    small.plan({small.ids[0]: [0, 1], small.ids[1]: [1, 2]})
+    (found,) = judge(small)
+    assert (found.kind, found.group_id) == (Kind.PLANNED_TWICE, "a")
+    assert "t-1" in found.text
+
+
+def test_a_generation_that_falls_is_told(small: Small) -> None:
+    """I2."""
+    index = small.records()[-1][0]
+    small.alter("groups", index, generation_id=0)
+    assert Kind.GENERATION_FELL in kinds(judge(small))
+
+
+def test_a_wiped_state_is_told(small: Small) -> None:
+    """I2, I8, F8: a coordinator that has forgotten its groups begins again at 1."""
+    again = World(["a"], now_ms=small.now_ms + 1_000)
+    again.asked, again.topics, again.requests = small.asked, small.topics, small.requests
+    again.join("a")
+    again.batch()
+    again.now_ms += 10
+    found = judge(again)
+    assert {Kind.ALTERED, Kind.GENERATION_FELL} <= kinds(found)
+    assert any("nothing ended the group" in f.text for f in found)
+
+
+def test_a_reply_to_nobody_is_told(small: Small) -> None:
+    """I5."""
+    small.requests.pop()
+    (found,) = judge(small)
+    assert found.kind is Kind.ANSWERS_NOBODY
+
+
+def test_a_reply_of_another_kind_is_told(small: Small) -> None:
+    """I5."""
+    small.alter("replies", -1, kind="leave_group")
+    (found,) = judge(small)
+    assert found.kind is Kind.ANSWERS_NOBODY
+    assert "leave_group answer to a heartbeat request" in found.text
+
+
+def test_two_different_answers_are_told_and_two_equal_ones_not(small: Small) -> None:
+    """I6, I8."""
+    last = small.topics["replies"][-1]
+    small.topics["replies"].append(replace(last, offset=last.offset + 1))
+    assert judge(small) == []
+    small.alter("replies", -1, error="UNKNOWN_MEMBER_ID", code=25)
+    (found,) = judge(small)
+    assert found.kind is Kind.ANSWERED_TWICE
+
+
+@pytest.mark.parametrize("index", [0, 3, 4, 5, 6], ids=["join", "sync", "leader's sync", "commit", "fetch"])
+def test_a_request_that_hears_nothing_is_told(small: Small, index: int) -> None:
+    """I6, also of what was parked: the group is Stable, so nobody waits."""
+    asked = json.loads(small.requests[index].value or b"")["request_id"]
+    small.topics["replies"] = [r for r in small.topics["replies"] if json.loads(r.value or b"")["request_id"] != asked]
+    small.topics["replies"] = [replace(r, offset=i) for i, r in enumerate(small.topics["replies"])]
+    (found,) = judge(small)
+    assert found.kind is Kind.NEVER_ANSWERED
+    assert found.place == f"requests-0@{index}"
+
+
+def test_what_nobody_has_handled_yet_is_no_finding(small: Small) -> None:
+    """I6: the coordinator may be away."""
+    small.ask(Heartbeat, "a", generation_id=2, member_id=small.ids[0])
+    assert judge(small) == []
+
+
+def test_an_acknowledged_commit_that_is_not_published_is_told(small: Small) -> None:
+    """I13, though its version is there: the group's next record took it."""
+    small.commit(9)
+    offsets = [i for i, r in enumerate(small.topics["groups"]) if b'"offset":9' in (r.value or b"")]
+    small.alter("groups", offsets[0], partition=3)
+    (found,) = judge(small)
+    assert found.kind is Kind.COMMIT_LOST
+    assert "9 was acknowledged for t-0" in found.text
+
+
+def test_a_fetch_that_does_not_know_an_acknowledged_commit_is_told(small: Small) -> None:
+    """I13: the bug of SeaweedFS, an offset fetch right after a commit said -1."""
+    index = next(i for i, r in enumerate(small.topics["replies"]) if b'"kind":"offset_fetch"' in (r.value or b""))
+    partitions = json.loads(small.topics["replies"][index].value or b"")["partitions"]
+    small.alter("replies", index, partitions=[{**partitions[0], "offset": 4}])
+    (found,) = judge(small)
+    assert found.kind is Kind.COMMIT_LOST
+    assert "5 is committed for t-0, and 4 was fetched" in found.text
+
+
+def test_a_commit_that_is_lower_than_the_one_before_is_no_finding(small: Small) -> None:
+    """I13: offsets may be put back."""
+    small.commit(2)
+    small.ask(OffsetFetch, "a")
+    small.batch()
+    assert judge(small) == []
+
+
+@pytest.mark.parametrize("topic", ["groups", "events", "replies"])
+@pytest.mark.parametrize("value", [b"{", b'{"x":' + b"[" * 100_000, b"\xff", b""])
+def test_what_cannot_be_read_is_told(small: Small, topic: str, value: bytes) -> None:
+    records = small.topics[topic]
+    records.append(replace(records[-1], offset=records[-1].offset + 1, value=value))
+    (found,) = judge(small)
+    assert (found.kind, found.place) == (Kind.UNREADABLE, f"{topic}-0@{records[-1].offset}")
+
+
+def test_what_is_young_is_not_judged_yet(small: Small) -> None:
+    """A batch writes to all topics, but not at once."""
+    small.commit(9)
+    small.topics["groups"].pop()
+    small.ask(Heartbeat, "a", generation_id=2, member_id=small.ids[0])
+    small.batch()
+    assert judge(small, settling_ms=1_000) == []
+    assert judge(small) != []
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_bounded_and_counts_on() -> None:
+    report = Report()
+    for number in range(FINDINGS_MAX + 5):
+        report.add(Finding(Kind.MISSING, f"g{number}", "groups-0@1", "version 7 is in no topic"))
+    assert len(report.findings) == FINDINGS_MAX
+    assert report.counts == {Kind.MISSING: FINDINGS_MAX + 5}
+    assert "and 5 more" in str(report)
+
+
+EVIL = "\x1b]0;pwned\x07\r\n\u202e\u2028\x9b31m[red]<b>"
+
+
+def test_what_a_stranger_chose_cannot_move_the_cursor_or_hide_text() -> None:
+    """I23."""
+    world = World([EVIL])
+    world.join(EVIL, client_id=EVIL)
+    world.ask(Heartbeat, EVIL, generation_id=0, member_id=EVIL)
+    world.batch()
+    world.lose("events", 0)
+    world.requests.pop()
+    world.topics["replies"][-1] = replace(world.topics["replies"][-1], key=EVIL.encode())
+    found = judge(world)
+    assert {Kind.MISSING, Kind.ANSWERS_NOBODY, Kind.NEVER_ANSWERED} <= kinds(found) | {Kind.NEVER_ANSWERED}
+    assert all(str(finding).isprintable() for finding in found), found
+    assert any(r"\x1b]0;pwned\x07\r\n" in str(finding) for finding in found)

@@ -1,0 +1,174 @@
+"""A coordinator's topics without Kafka: what a real shard writes, batch by batch, and what may become of it later.
+
+Batches may be cut short and repeated, as a crash would have it; the groups topic compacted, the events expired.
+"""
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from coordinator.config import Config
+from coordinator.consumer_protocol import CONSUMERS, Subscription, write_assignment, write_subscription
+from coordinator.outputs import JoinGroupAnswer, Output, Reply
+from coordinator.requests import (
+    Assignment,
+    DeleteGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    Protocol,
+    Received,
+    Request,
+    SyncGroup,
+)
+from coordinator.shard import Shard
+from streaming.records import OutputTopics, encode_request, pack
+
+TOPICS = OutputTopics("replies", "groups", "events")
+CONFIG = Config(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1_000, clock_slack_ms=0)
+PARTITIONS = 6
+WHAT = ["join", "rejoin", "sync", "sync", "commit", "commit", "leave", "delete", "beat", "fetch"]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A Kafka record, as far as a reader looks at it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+
+@dataclass
+class World:
+    """One shard, its log, and its topics. `group_ids` all live in it."""
+
+    group_ids: list[str]
+    now_ms: int = 1_000_000
+    requests: list[Written] = field(default_factory=list)
+    topics: dict[str, list[Written]] = field(default_factory=lambda: {name: [] for name in TOPICS})
+    log: list[Received] = field(default_factory=list)
+    begins: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
+    group_of: dict[str | None, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.shard = Shard(0, 1, bytes(16), CONFIG)
+        self.asked = 0
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def ask(self, kind: type[Any], group_id: str, **fields: Any) -> str:
+        self.asked += 1
+        request: Request = kind(request_id=f"r{self.asked}", reply_to="inbox", group_id=group_id, **fields)
+        offset = len(self.requests)
+        self.requests.append(
+            Written("requests", 0, offset, self.now_ms, group_id.encode(), encode_request(request), [])
+        )
+        self.group_of[request.request_id] = group_id
+        self.log.append(Received(offset, self.now_ms, request))
+        return f"r{self.asked}"
+
+    def join(self, group_id: str, member_id: str = "", **fields: Any) -> str:
+        metadata = write_subscription(Subscription(("t",)))
+        wanted: dict[str, Any] = {
+            "session_timeout_ms": 6_000, "rebalance_timeout_ms": 6_000, "protocol_type": CONSUMERS,
+            "protocols": (Protocol("range", metadata),), "require_known_member_id": False, **fields,
+        }  # fmt: skip
+        return self.ask(JoinGroup, group_id, member_id=member_id, **wanted)
+
+    def sync(self, group_id: str, generation_id: int, member_id: str, plan: dict[str, list[int]]) -> str:
+        assignments = tuple(Assignment(who, write_assignment({"t": numbers})) for who, numbers in plan.items())
+        return self.ask(SyncGroup, group_id, generation_id=generation_id, member_id=member_id, assignments=assignments)
+
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    def batch(self, chance: random.Random | None = None) -> list[Output]:
+        """Take the log through one batch; with `chance`, it may be cut short and repeated."""
+        outputs = self.shard.step(self.log, self.now_ms)
+        self.log = []
+        rows = [
+            (packed.topic, key, value, version)
+            for packed in pack(outputs, TOPICS, 0)
+            for key, value, version in zip(
+                packed.keys, packed.values, packed.versions or [None] * len(packed.keys), strict=True
+            )
+        ]
+        while chance and chance.random() < 0.3:
+            reach = {topic: chance.randrange(len(rows) + 1) for topic in TOPICS}
+            for topic in TOPICS:
+                self._write([row for row in rows if row[0] == topic][: reach[topic]])
+            self.now_ms += chance.randrange(60_000)
+        self._write(rows)
+        return outputs
+
+    def _write(self, rows: list[tuple[str, bytes, bytes | None, bytes | None]]) -> None:
+        for topic, key, value, version in rows:
+            records = self.topics[topic]
+            headers = [("version", version)] if version else []
+            records.append(Written(topic, 0, len(records), self.now_ms, key, value, headers))
+
+    # -- what becomes of it --------------------------------------------------------------------------------------------
+
+    def compact(self, until: int, *, tombstones_too: bool = False) -> None:
+        """Take from the groups topic, before an offset, what has a successor there."""
+        records = self.topics["groups"]
+        head = [r for r in records if r.offset < until]
+        latest = {r.key: r.offset for r in head}
+        kept = [r for r in head if latest[r.key] == r.offset and (r.value is not None or not tombstones_too)]
+        self.topics["groups"] = kept + [r for r in records if r.offset >= until]
+
+    def expire(self, topic: str, until: int) -> None:
+        self.topics[topic] = [r for r in self.topics[topic] if r.offset >= until]
+        self.begins[topic] = until
+
+    def lose(self, topic: str, index: int) -> Written:
+        """Take a record away as if it had never been written: the others move up."""
+        records = self.topics[topic]
+        lost = records.pop(index)
+        records[index:] = [replace(r, offset=r.offset - 1) for r in records[index:]]
+        return lost
+
+
+def converse(world: World, chance: random.Random, batches: int) -> None:
+    """Have members come, plan, commit, fetch, go and fall silent at random, and groups be deleted."""
+    members: dict[str, dict[str, int]] = {group_id: {} for group_id in world.group_ids}
+    for _ in range(batches):
+        for _ in range(chance.randrange(1, 6)):
+            group_id = chance.choice(world.group_ids)
+            known = members[group_id]
+            who = chance.choice(list(known)) if known else ""
+            offset = OffsetToCommit("t", chance.randrange(PARTITIONS), chance.randrange(1_000))
+            match chance.choice(WHAT):
+                case "join":
+                    world.join(group_id)
+                case "rejoin" if who:
+                    world.join(group_id, who)
+                case "sync" if who:
+                    share = PARTITIONS // len(known)
+                    plan = {m: list(range(i * share, (i + 1) * share)) for i, m in enumerate(known)}
+                    world.sync(group_id, known[who], who, plan)
+                case "commit":
+                    who, generation = (who, known[who]) if who and chance.random() < 0.8 else ("", -1)
+                    world.ask(OffsetCommit, group_id, member_id=who, generation_id=generation, offsets=(offset,))
+                case "leave" if who:
+                    world.ask(LeaveGroup, group_id, members=(Leaving(who),))
+                    del known[who]
+                case "delete":
+                    world.ask(DeleteGroup, group_id)
+                case "beat" if who:
+                    world.ask(Heartbeat, group_id, generation_id=known[who], member_id=who)
+                case _:
+                    world.ask(OffsetFetch, group_id)
+            world.now_ms += chance.choice([0, 1, 50])
+        for output in world.batch(chance):
+            if isinstance(output, Reply) and isinstance(output.answer, JoinGroupAnswer) and output.answer.code == 0:
+                members[world.group_of[output.answer.request_id]][output.answer.member_id] = output.answer.generation_id
+        world.now_ms += chance.choice([1, 100, 2_000, 7_000])

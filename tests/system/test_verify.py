@@ -1,0 +1,127 @@
+"""`coordinator verify` on real topics: nothing is found of the coordinator's own, and what is wrong is told."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from coordinator.requests import OffsetCommit, OffsetToCommit
+from streaming.client.transport import Transport
+from streaming.embedded import Broker
+from streaming.query import Coordinator
+from streaming.settings import Settings
+from streaming.topics import ensure
+from streaming.verify import Report, verify
+from tests.streaming.written import World
+from tests.system.asking import Asker
+from tests.system.secured import secured_broker
+
+EVIL = "\x1b]0;pwned\x07\r\n\u202e\x9b31m[red]"
+
+
+def command(settings: Settings, *words: str) -> subprocess.CompletedProcess[str]:
+    where = ["-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix]
+    return subprocess.run(
+        [sys.executable, "-m", "streaming", "verify", *where, *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_nothing_is_found_of_what_the_coordinator_wrote(coordinator: Coordinator, transport: Transport) -> None:
+    """I1, I2, I5, I6, I8, I13, on the topics of every test so far; a group that lives, commits and is deleted."""
+    asker = Asker(transport, "verified")
+    ana, generation = asker.alone()
+    asker.commit(generation, ana, 5)
+    asker.commit(generation, ana, 3)
+    assert asker.fetch() == {("t", 0): 3}
+    asker.leave(ana)
+    report = verify(coordinator.settings, ["verified"])
+    assert report.findings == [], str(report)
+    assert (report.groups, report.commits) == (1, 2)
+    assert report.requests >= 7
+
+
+@pytest.fixture
+def written(broker: Broker) -> tuple[Settings, World]:
+    """Topics that a real shard has filled, but for what each test does to them first; written when asked for."""
+    prefix = f"verify-{time.time_ns()}"
+    settings = Settings(
+        bootstrap_servers=broker.bootstrap_servers,
+        topic_prefix=prefix,
+        replication_factor=1,
+        request_partitions=1,
+        reply_partitions=1,
+    )
+    ensure(settings)
+    world = World([EVIL], now_ms=time.time_ns() // 1_000_000 - 600_000)
+    world.join(EVIL, client_id=EVIL)
+    world.batch()
+    world.now_ms += 10
+    world.ask(OffsetCommit, EVIL, offsets=(OffsetToCommit("t", 0, 5),))
+    world.batch()
+    return settings, world
+
+
+def publish(settings: Settings, world: World) -> None:
+    producer = KafkaProducer(bootstrap_servers=settings.bootstrap_servers)
+    for records in (world.requests, *world.topics.values()):
+        for record in records:
+            topic, stamp = f"{settings.topic_prefix}.{record.topic}", record.timestamp
+            producer.send(topic, record.value, record.key, headers=record.headers, timestamp_ms=stamp)
+    producer.flush()
+
+
+def test_a_clean_log_is_clean_and_its_command_exits_0(written: tuple[Settings, World]) -> None:
+    settings, world = written
+    publish(settings, world)
+    done = command(settings)
+    assert (done.returncode, done.stdout.startswith("Nothing found: ")) == (0, True), done
+
+
+def test_what_is_wrong_is_told_in_words_fit_for_a_terminal_and_as_json(written: tuple[Settings, World]) -> None:
+    """I8, I23: a missing version; exit code 1."""
+    settings, world = written
+    world.lose("events", 1)
+    publish(settings, world)
+    done = command(settings)
+    assert done.returncode == 1, done
+    assert "missing" in done.stdout
+    assert r"\x1b]0;pwned\x07\r\n\u202e\x9b31m" in done.stdout
+    assert all(line.isprintable() for line in done.stdout.splitlines())
+    told = json.loads(command(settings, "-o", "json").stdout)
+    assert [finding["kind"] for finding in told["findings"]] == ["missing"]
+    assert told["findings"][0]["group_id"] == EVIL
+    assert command(settings, "another group").returncode == 0
+
+
+def test_progress_is_told_while_it_reads(written: tuple[Settings, World], monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, world = written
+    publish(settings, world)
+    monkeypatch.setattr("streaming.verify.reading.TELL_EVERY_S", 0.0)
+    told: list[str] = []
+    report = verify(settings, tell=told.append)
+    assert isinstance(report, Report)
+    assert told[-1].startswith(f"Read {report.records} of some ")
+
+
+def test_it_reads_from_brokers_that_want_to_know_who_asks(tmp_path: Path) -> None:
+    """The same settings as for every other command."""
+    with secured_broker(tmp_path) as secured:
+        counts = {"replication_factor": 1, "request_partitions": 1, "reply_partitions": 1, "topic_prefix": "verify"}
+        settings = Settings.load(**secured.access("SASL_SSL", "SCRAM-SHA-512"), **counts)
+        ensure(settings)
+        assert verify(settings).findings == []
+
+
+def test_without_topics_it_says_so(broker: Broker) -> None:
+    settings = Settings(bootstrap_servers=broker.bootstrap_servers, topic_prefix="nowhere")
+    done = command(settings)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1].startswith("coordinator: There is no topic nowhere.")
