@@ -40,6 +40,8 @@ TURN_MS = 50
 ANSWER_WAIT_MS = 15_000
 CLOSE_WAIT_S = 5.0
 TROUBLE_WAIT_S = 1.0
+RECONNECT_WAIT_MS_MAX = 1_000
+"""As in Kafka's own clients. kafka-python waits for half a minute, and sessions end when brokers have long been back."""
 
 
 def monotonic_ms() -> int:
@@ -104,7 +106,8 @@ class Transport:
             clients[-1].cluster.need_all_topic_metadata = True
             return clients[-1]
 
-        shared = {"client_id": f"coordinator-client-{self.inbox[:8]}", "metrics_enabled": False, **kafka,
+        shared = {"client_id": f"coordinator-client-{self.inbox[:8]}", "metrics_enabled": False,
+                  "reconnect_backoff_max_ms": RECONNECT_WAIT_MS_MAX, **kafka,
                   "allow_auto_create_topics": False, "kafka_client": acquainted}  # fmt: skip
         try:
             with ExitStack() as opened:
