@@ -25,6 +25,7 @@ from streaming.security import BrokerAccess, GatewayAccess
 CONFIG_FILE_VARIABLE = "COORDINATOR_CONFIG"
 
 _SOURCE_ATTEMPTS = 3
+_LINGER_MS = 20  # a batch ends with a flush, which waits for no linger
 
 SINK_BATCH_BYTES = 32_768
 """How much the query writes to a partition at once, unless one record alone is larger. A topic that takes less is not
@@ -198,10 +199,10 @@ class Settings(GatewayAccess, BrokerAccess):
         return {
             **self._kafka_options(),
             "kafka.delivery.timeout.ms": str(self.broker_wait_ms),
-            "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms)),
+            "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms - _LINGER_MS)),
             "kafka.max.request.size": str(limits.RECORD_BYTES_MAX + 1_024),
             "kafka.batch.size": str(SINK_BATCH_BYTES),
-            "kafka.linger.ms": "20",  # a batch ends with a flush, which waits for no linger
+            "kafka.linger.ms": str(_LINGER_MS),
         }
 
     def _kafka_options(self) -> dict[str, str]:
