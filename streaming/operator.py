@@ -21,6 +21,7 @@ from coordinator.errors import CorruptState
 from coordinator.outputs import Reply
 from coordinator.requests import Received
 from coordinator.shard import Shard
+from streaming import failpoints
 from streaming.records import WAKE, OutputTopics, Tally, decode_request, pack
 
 INPUT_COLUMNS = ("key", "offset", "at_ms", "value")
@@ -56,9 +57,11 @@ class ShardOperator:
         _spare_the_collector()
         now_ms = state.getCurrentProcessingTimeMs()
         number = int(key[0]) % self.partitions
+        _reach("called", number)
         shard = Shard(number, self.partitions, self.secret, self.config, _stored(state))
         log = _log(frames)
         outputs = shard.step(log, now_ms)
+        _reach("stepped", number)
         due_ms = self._keep(shard, state, now_ms)
         rows: list[tuple[Any, ...]] = [(*packed, None) for packed in pack(outputs, self.topics, number)]
         tally = Tally(
@@ -72,6 +75,7 @@ class ShardOperator:
         )
         rows.append((None, None, None, None, None, tally.to_json()))
         yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
+        _reach("yielded", number)
 
     def _keep(self, shard: Shard, state: GroupState, now_ms: int) -> int | None:
         """Write the shard down and set its timeout; say for when."""
@@ -84,6 +88,11 @@ class ShardOperator:
         due_ms = max(now_ms + 1, deadline_ms + self.config.clock_slack_ms)
         state.setTimeoutDuration(due_ms - now_ms)
         return due_ms
+
+
+def _reach(point: str, shard: int) -> None:
+    if failpoints.reach is not None:
+        failpoints.reach(point, shard)
 
 
 def _stored(state: GroupState) -> bytes | None:

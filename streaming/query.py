@@ -25,7 +25,7 @@ from streaming import checkpoint, topics
 from streaming.alarm import Alarm
 from streaming.embedded import CONNECTOR, archive, fetch, find_java
 from streaming.errors import UserError
-from streaming.failures import explain
+from streaming.failures import explain, explained
 from streaming.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
 from streaming.progress import ProgressLog, Tallies, observed
 from streaming.records import OutputTopics
@@ -246,17 +246,18 @@ class Coordinator:
         spark = open_session(settings, self._report, self._java_options)
         ids = topics.topic_ids(settings)
         held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
-        identity = checkpoint.claim(spark, settings, {name: ids[name] for name in held})
         ProgressLog(self.tallies).attach(spark)
-        self._query = (
-            build(spark, settings, identity)
-            .writeStream.queryName(QUERY_NAME)
-            .format("kafka")
-            .options(**settings.kafka_sink_options())
-            .option("checkpointLocation", checkpoint.query_folder(settings))
-            .outputMode("append")
-            .start()
-        )
+        with explained(settings):
+            identity = checkpoint.claim(spark, settings, {name: ids[name] for name in held})
+            self._query = (
+                build(spark, settings, identity)
+                .writeStream.queryName(QUERY_NAME)
+                .format("kafka")
+                .options(**settings.kafka_sink_options())
+                .option("checkpointLocation", checkpoint.query_folder(settings))
+                .outputMode("append")
+                .start()
+            )
         self._alarm.start()
         self._await_first_batch(self._query)
 

@@ -82,8 +82,8 @@ class Report(Struct):
         told = [str(finding) for finding in self.findings]
         untold = self.counts.total() - len(told)
         looked = (
-            f"{self.records} records of {self.groups} groups were read, {self.requests} requests and"
-            f" {self.commits} acknowledged commits compared with what followed"
+            f"{self.records} records of {self.groups} group{'s' * (self.groups != 1)} were read,"
+            f" {self.requests} requests and {self.commits} acknowledged commits compared with what followed"
         )
         if not told:
             return f"Nothing found: {looked}."

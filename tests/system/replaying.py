@@ -1,0 +1,339 @@
+"""A log of requests that is known beforehand, and what the coordinator must make of it, byte for byte.
+
+Ids of members are derived from the checkpoint's secret; where the test has chosen that, it knows all requests of a
+conversation before the first one is answered. What comes out is judged by `undisturbed`: the same records, cut into
+batches as the checkpoint's plans say, taken by the same operator that nobody stops.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from coordinator.hashing import member_suffix, shard_of
+from coordinator.requests import (
+    Assignment,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    ListGroups,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    Protocol,
+    Request,
+    SyncGroup,
+)
+from streaming import checkpoint, topics
+from streaming.operator import ShardOperator
+from streaming.records import OutputTopics, encode_request
+from streaming.settings import Settings
+from tests.streaming.fake_spark import FakeSpark
+from tests.streaming.fake_spark import Record as FakeRecord
+from tests.system.conftest import Service, batches
+from tests.system.waiting import wait_until
+
+SECRET = "5e" * 32
+INBOX = "inbox"
+WITHIN_S = 120
+STAY = 3  # rounds
+LONG_MS, BRIEF_MS = 1_800_000, 6_000
+
+
+# -- what is asked -----------------------------------------------------------------------------------------------------
+
+
+def claim(settings: Settings) -> None:
+    """Make the topics, and a checkpoint whose secret is known, as a first start would."""
+    topics.ensure(settings)
+    ids = topics.topic_ids(settings)
+    held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
+    identity = checkpoint.Identity(
+        secret=SECRET,
+        topic_ids={name: ids[name] for name in held},
+        request_partitions=settings.request_partitions,
+        shuffle_partitions=settings.shuffle_partitions,
+        state_store=settings.state_store,
+        plan_version=checkpoint.PLAN_VERSION,
+    )
+    folder = Path(settings.checkpoint)
+    folder.mkdir(parents=True)
+    (folder / "identity.json").write_bytes(msgspec.json.encode(identity))
+
+
+class Conversation:
+    """What the members of one group ask, round by round.
+
+    In each round somebody comes and whoever has stayed for `STAY` rounds goes. `comes` leaves joins parked; `settles`
+    has everybody join again, share, beat and commit. The generation is the round's number.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+
+    def comes(self, number: int) -> Iterator[Request]:
+        """Say what begins a round; rounds are numbered from 1."""
+        yield self._join(number, "", f"{self.group_id}/{number}")
+        if number > STAY:
+            yield LeaveGroup(
+                **self._about(number, "leave"), members=(Leaving(self._member(number - STAY), None, "enough"),)
+            )
+
+    def settles(self, number: int) -> Iterator[Request]:
+        """Say what ends a round: after this its generation is Stable, with a commit."""
+        here = [self._member(n) for n in range(max(1, number - STAY + 1), number + 1)]
+        for member in here[:-1]:
+            yield self._join(number, member, f"{self.group_id}/{number}/again/{member}")
+        plan = tuple(Assignment(member, f"{number} {place}".encode()) for place, member in enumerate(here))
+        for member in reversed(here):  # the leader last: the others are parked
+            yield SyncGroup(**self._of(number, member, "sync"), assignments=plan)
+        for member in here:
+            yield Heartbeat(**self._of(number, member, "beat"))
+            yield OffsetCommit(
+                **self._of(number, member, "commit"), offsets=(OffsetToCommit("t", number % 4, 100 * number),)
+            )
+        yield Heartbeat(**self._of(number - 1, here[0], "late"))  # of a generation that is over
+        yield OffsetFetch(**self._about(number, "fetch"))
+        yield DescribeGroup(**self._about(number, "describe"))
+
+    def _about(self, number: int, what: str) -> dict[str, Any]:
+        request_id = f"{self.group_id}/{number}/{what}"
+        return {"request_id": request_id, "reply_to": INBOX, "group_id": self.group_id}
+
+    def _of(self, number: int, member: str, what: str) -> dict[str, Any]:
+        return {**self._about(number, f"{what}/{member}"), "generation_id": number, "member_id": member}
+
+    def _member(self, number: int) -> str:
+        born_of = (INBOX, f"{self.group_id}/{number}")
+        return f"client{number}-{member_suffix(bytes.fromhex(SECRET), self.group_id, born_of)}"
+
+    def _join(self, number: int, member_id: str, request_id: str, session_timeout_ms: int = LONG_MS) -> JoinGroup:
+        return JoinGroup(
+            request_id=request_id,
+            reply_to=INBOX,
+            group_id=self.group_id,
+            client_id=f"client{number}",
+            member_id=member_id,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=LONG_MS,
+            protocol_type="work",
+            protocols=(Protocol("share", b"all"),),
+            require_known_member_id=False,
+        )
+
+    def silent(self, number: int) -> JoinGroup:
+        """Say how somebody joins who is never heard of again: time alone is to end it."""
+        return self._join(number, "", f"{self.group_id}/silent/{number}", BRIEF_MS)
+
+
+def nonsense(asked: str) -> tuple[bytes | None, ...]:
+    """Make records that are no requests; one of them can be answered."""
+    unknown = json.dumps({"kind": "dance", "request_id": f"dance/{asked}", "reply_to": INBOX})
+    return unknown.encode(), b'{"kind":"heartbeat","request_id":', b"\xff\xfe", None
+
+
+class RequestLog:
+    """Appends what some groups ask to the request topic, a slice at a time. No two groups know of each other."""
+
+    def __init__(self, settings: Settings, groups: int = 6) -> None:
+        self._settings = settings
+        self._conversations = [Conversation(f"group-{n}") for n in range(groups)]
+        self.round = self.silent = 0
+
+    def append(self, silent: int = 1) -> None:
+        """Append the end of a round and the beginning of the next one, and nonsense.
+
+        Args:
+            silent: How many groups begin whose member is never heard of again; all together are `self.silent`.
+        """
+        asked: list[tuple[int, bytes | None]] = []
+        settled, self.round = self.round, self.round + 1
+        for each in self._conversations:
+            home = shard_of(each.group_id, self._settings.request_partitions)
+            requests = [*(each.settles(settled) if settled else ()), *each.comes(self.round)]
+            asked += [(home, encode_request(request)) for request in requests]
+        for _ in range(silent):
+            self.silent += 1
+            brief = Conversation(f"brief-{self.silent}")
+            home = shard_of(brief.group_id, self._settings.request_partitions)
+            asked.append((home, encode_request(brief.silent(self.round))))
+        for shard in range(self._settings.request_partitions):
+            which = f"{self.round}/{shard}"
+            listing = encode_request(ListGroups(request_id=f"list/{which}", reply_to=INBOX))
+            asked += [(shard, value) for value in (*nonsense(which), listing)]
+        with closing(KafkaProducer(**self._settings.kafka_client_arguments())) as producer:
+            sent = [producer.send(self._settings.requests_topic, v, b"any", partition=p) for p, v in asked]
+            for each in sent:
+                each.get(30)
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------------
+
+
+class Record(NamedTuple):
+    """A record that was written. A reply's partition follows from its key and is not told."""
+
+    topic: str
+    partition: int | None
+    key: bytes
+    value: bytes | None
+    version: bytes | None
+
+
+def ends(settings: Settings, topic: str) -> dict[int, int]:
+    """Say where each partition of a topic ends now."""
+    with closing(KafkaConsumer(enable_auto_commit=False, **settings.kafka_client_arguments())) as consumer:
+        partitions = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
+        return {each.partition: end for each, end in consumer.end_offsets(partitions).items()}
+
+
+def read(settings: Settings, topic: str) -> list[Any]:
+    """Read a topic, as it is now, from its beginning; each partition in its order."""
+    stops = {TopicPartition(topic, partition): end for partition, end in ends(settings, topic).items()}
+    found: list[Any] = []
+    with closing(KafkaConsumer(enable_auto_commit=False, **settings.kafka_client_arguments())) as consumer:
+        consumer.assign(list(stops))
+        consumer.seek_to_beginning(*stops)
+        while any(consumer.position(partition) < end for partition, end in stops.items()):
+            for batch in consumer.poll(timeout_ms=500).values():
+                found += batch
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def written(settings: Settings) -> list[Record]:
+    """Read all that the coordinator has written."""
+    return [
+        Record(
+            topic,
+            None if topic == settings.replies_topic else r.partition,
+            r.key,
+            r.value,
+            dict(r.headers).get("version"),
+        )
+        for topic in (settings.replies_topic, settings.groups_topic, settings.events_topic)
+        for r in read(settings, topic)
+    ]
+
+
+def undisturbed(settings: Settings) -> list[Record]:
+    """Work out what a run that nobody disturbs writes, of the same records under the same plans."""
+    operator = ShardOperator(
+        partitions=settings.request_partitions,
+        secret=bytes.fromhex(SECRET),
+        config=settings.group_config(),
+        topics=OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic),
+    )
+    spark = FakeSpark(operator)
+    requests: dict[int, list[FakeRecord]] = {shard: [] for shard in range(settings.request_partitions)}
+    for r in read(settings, settings.requests_topic):
+        requests[r.partition].append((r.partition, r.offset, r.timestamp, r.value))
+    come_to = dict.fromkeys(requests, 0)
+    found: list[Record] = []
+    for at_ms, come_to_next in plans(Path(settings.checkpoint)):
+        batch = [r for shard, end in come_to_next.items() for r in requests[shard][come_to[shard] : end]]
+        come_to |= come_to_next
+        for row in spark.batch(at_ms, batch).itertuples():
+            if row.topic is not None:
+                partition = None if row.topic == settings.replies_topic else int(row.partition)
+                found.append(Record(row.topic, partition, row.key, row.value, row.version))
+    return found
+
+
+class Plan(NamedTuple):
+    """Spark's plan of a batch: its time, and where the requests of each partition end."""
+
+    at_ms: int
+    ends: dict[int, int]
+
+
+def plans(folder: Path) -> list[Plan]:
+    """Read the plans that a checkpoint holds, from the first batch on."""
+    files = sorted((file for file in (folder / "query" / "offsets").iterdir() if file.name.isdigit()), key=_number)
+    assert [_number(file) for file in files] == list(range(len(files))), "none is purged yet"
+    return [_plan(file.read_text()) for file in files]
+
+
+def _number(file: Path) -> int:
+    return int(file.name)
+
+
+def _plan(text: str) -> Plan:
+    _, planned, source = text.splitlines()
+    (ends,) = json.loads(source).values()
+    return Plan(json.loads(planned)["batchTimestampMs"], {int(partition): end for partition, end in ends.items()})
+
+
+def once(records: Iterable[Record], settings: Settings) -> dict[object, Record]:
+    """Drop repeats as readers do, which know them by a request's id or by a group's version; they must be equal."""
+    kept: dict[object, Record] = {}
+    for record in records:
+        first = kept.setdefault(_identity(record, settings), record)
+        assert record == first, "a repeat has other bytes than what it repeats"
+    return kept
+
+
+def _identity(record: Record, settings: Settings) -> object:
+    value = json.loads(record.value) if record.value else {}
+    if record.topic == settings.replies_topic:
+        return value["request_id"] or record.value  # a notice answers nobody
+    if value.get("event") == "rejected":
+        return "rejected", value["partition"], value["offset"]
+    group_id = json.loads(record.key)[1] if record.topic == settings.groups_topic else record.key.decode()
+    return group_id, int(record.version or value["version"])
+
+
+def in_order(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
+    """Sort by where records stand; only a shard's own partitions have an order."""
+    found: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        if record.partition is not None:
+            found.setdefault((record.topic, record.partition), []).append(record)
+    return found
+
+
+def assert_as_if_undisturbed(settings: Settings) -> Sequence[Record]:
+    """See that what was written, less its repeats, is to the byte what an undisturbed run writes (I8, I16, I17, I21).
+
+    Returns:
+        All that was written, with its repeats.
+    """
+    real, ideal = written(settings), undisturbed(settings)
+    kept, wanted = once(real, settings), once(ideal, settings)
+    assert kept.keys() - wanted.keys() == set(), "said, and never to be heard again"
+    assert wanted.keys() - kept.keys() == set(), "lost"
+    assert kept == wanted
+    assert in_order(kept.values()) == in_order(wanted.values())
+    return real
+
+
+# -- a service that is at it -------------------------------------------------------------------------------------------
+
+
+def newest(service: Service, kind: str) -> int:
+    """Say which batch was planned last (`offsets`), or finished (`commits`)."""
+    return batches(service.checkpoint, kind)[-1]
+
+
+def await_taken(service: Service) -> None:
+    """Wait until all that was asked until now is in a finished batch."""
+    asked = ends(service.settings, service.settings.requests_topic)
+
+    def is_taken() -> bool:
+        done = plans(service.checkpoint)[: newest(service, "commits") + 1]
+        return all(done[-1].ends[partition] >= end for partition, end in asked.items())
+
+    wait_until(lambda: service.process.poll() is not None or is_taken(), WITHIN_S, lambda: service.log)
+    assert service.process.poll() is None, service.log
+
+
+def last_words(service: Service) -> str:
+    """Wait for the end of a service that fails; the one sentence that its user reads."""
+    assert service.process.wait(WITHIN_S) == 1, service.log
+    (sentence,) = [line for line in service.log.splitlines() if line.startswith("coordinator: ")]
+    return sentence.removeprefix("coordinator: ")

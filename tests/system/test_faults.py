@@ -1,0 +1,143 @@
+"""What the query stands on is taken away while it runs: the broker, an output topic, the disk of its checkpoint.
+
+It waits and goes on, or it ends with a sentence that says what to do; then a start goes on where it ended.
+"""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+
+from streaming.client import GroupMember
+from streaming.client.transport import Transport
+from streaming.embedded import Broker
+from tests.system.asking import Asker
+from tests.system.conftest import Service
+from tests.system.reading import Reader
+from tests.system.replaying import last_words
+
+Run = Callable[..., Service]
+
+WITHIN_S = 120
+SESSION_MS = 6_000
+DISK_BYTES = 2**21
+
+
+# -- the broker --------------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_comes_back_finds_all_groups_as_they_were(run_service: Run, tmp_path: Path) -> None:
+    """I13, I21: it crashes, and is away for so long that sessions end unheard; nobody is expelled for that."""
+    with Broker(tmp_path / "broker") as broker, ExitStack() as stack:
+        service = run_service("away", bootstrap_servers=broker.bootstrap_servers)
+        service.await_ready()
+        settings = service.settings
+        member = stack.enter_context(
+            GroupMember(
+                ["gate"],
+                group_id="jobs",
+                bootstrap_servers=settings.bootstrap_servers,
+                topic_prefix=settings.topic_prefix,
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=1_000,
+            )
+        )
+        member.wait_for_assignment(WITHIN_S)
+        was = (member.member_id, member.generation)
+        transport = stack.enter_context(Transport(settings.kafka_client_arguments(), settings.topic_prefix))
+        asker = Asker(transport, "stable")
+        ana, generation = asker.alone()
+        assert asker.commit(generation, ana, 5).error == "NONE"
+
+        assert asker.ask(asker.joining(ana), WITHIN_S).generation_id == generation + 1
+
+        broker.kill()
+        away_until = time.monotonic() + (SESSION_MS + settings.clock_slack_ms + settings.late_notice_ms) / 1_000
+        while time.monotonic() < away_until:
+            assert member.poll(0.1) == {"gate"}
+        broker.start()
+        assert asker.ask(asker.syncing(generation + 1, ana, {ana: b"mine"}), WITHIN_S).error == "NONE"
+        assert asker.fetch() == {("t", 0): 5}
+        back_until = time.monotonic() + SESSION_MS / 1_000 + 3
+        while time.monotonic() < back_until:
+            assert member.poll(0.1) == {"gate"}
+        assert (member.member_id, member.generation) == was
+        assert [e["event"] for e in Reader(settings, "jobs").events() if e["event"] == "member_expired"] == []
+        assert service.process.poll() is None, service.log
+
+
+# -- an output topic ---------------------------------------------------------------------------------------------------
+
+
+def test_an_output_topic_that_goes_ends_the_query(run_service: Run) -> None:
+    """Nobody hears of a change that is not published; and the next start says that the topic is another one."""
+    service = run_service("vanishing", broker_wait_ms=31_000)
+    service.await_ready()
+    settings = service.settings
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
+        asker = Asker(transport, "g")
+        asker.alone()
+        with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
+            admin.delete_topics([settings.groups_topic])
+        asked = asker.begin(asker.joining(client_id="bo", require_known_member_id=False))
+        told = last_words(service)
+        assert told.endswith(f"or {settings.groups_topic} is gone: see that both are there, and start again."), told
+        assert not asked.done()
+    told = last_words(run_service("vanishing"))
+    assert f"topic {settings.groups_topic} is not the one it was made with" in told
+
+
+# -- the disk ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no right to mount: {mounted.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Leave no room, and return the file that takes it."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            for _ in range(DISK_BYTES):
+                file.write(b"x" * 512)
+        except OSError:
+            return ballast
+    raise AssertionError("the disk is not full")
+
+
+def test_a_full_disk_ends_the_query_until_there_is_room(run_service: Run, small_disk: Path) -> None:
+    """Nothing is lost: the requests wait, and what was answered stays."""
+    run = partial(run_service, "disk", checkpoint=str(small_disk / "state"))
+    service = run()
+    service.await_ready()
+    settings = service.settings
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
+        asker = Asker(transport, "g")
+        ana, generation = asker.alone()
+        ballast = fill(small_disk)
+        asked = asker.begin(asker.joining(ana), within_s=3 * WITHIN_S)
+        told = last_words(service)
+        assert f"{small_disk}/state" in told
+        assert "make room" in told
+        ballast.unlink()
+        service = run()
+        service.await_ready()
+        assert asked.result(WITHIN_S).generation_id == generation + 1  # type: ignore[union-attr]
+    versions = sorted(set(Reader(settings, "g").everything().versions))
+    assert versions == list(range(1, len(versions) + 1)), "nothing is missing (I8)"

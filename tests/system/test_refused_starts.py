@@ -1,0 +1,180 @@
+"""What was damaged, lost or changed while nobody ran: a start goes on as if nothing was, or is refused with a sentence.
+
+Never does it go on with less than it should have.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+
+from streaming.embedded import Broker
+from streaming.settings import Settings
+from tests.system.replaying import RequestLog, claim, ends, written
+from tests.system.starting import STARTED, Starter, starter
+from tests.system.waiting import wait_until
+
+Damage = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def starts() -> Iterator[Starter]:
+    with starter() as starts:
+        yield starts
+
+
+@pytest.fixture(scope="module")
+def good(broker: Broker, tmp_path_factory: pytest.TempPathFactory, starts: Starter) -> Settings:
+    """Settings with a checkpoint of several batches."""
+    settings = settings_of(broker, "good", tmp_path_factory.mktemp("good"))
+    claim(settings)
+    log = RequestLog(settings)
+    for _ in range(3):
+        log.append()
+        assert starts.start(settings) == STARTED
+    return settings
+
+
+def settings_of(broker: Broker, topic_prefix: str, folder: Path) -> Settings:
+    return Settings.load(
+        bootstrap_servers=broker.bootstrap_servers,
+        topic_prefix=topic_prefix,
+        replication_factor=1,
+        request_partitions=4,
+        checkpoint=str(folder / "state"),
+    )
+
+
+# -- the checkpoint is damaged -----------------------------------------------------------------------------------------
+
+
+def newest(folder: Path) -> Path:
+    """Find the file of the last batch in a folder of Spark's."""
+    return max((file for file in folder.iterdir() if file.stem.isdigit()), key=lambda file: int(file.stem))
+
+
+def flip(folder: str, after: bytes | int) -> Damage:
+    """Change one bit of the newest file: at a place, or behind some words."""
+
+    def flipped(query: Path) -> None:
+        file = newest(query / folder)
+        found = bytearray(file.read_bytes())
+        found[after if isinstance(after, int) else found.index(after) + len(after)] ^= 1
+        file.write_bytes(found)
+
+    return flipped
+
+
+def cut(folder: str, length: int) -> Damage:
+    """Leave the beginning of the newest file, as a loss of power may (F8)."""
+
+    def cut_short(query: Path) -> None:
+        file = newest(query / folder)
+        file.write_bytes(file.read_bytes()[:length])
+
+    return cut_short
+
+
+PLANS, COMMITS, STATE = "offsets", "commits", "state/0/0"
+NOTES, GROUPS = "is damaged (what Spark notes of its batches ", "is damaged (the groups' state "
+
+DAMAGES: Mapping[str, tuple[Damage, str]] = {
+    "a bit of a plan's version": (flip(PLANS, 1), NOTES),
+    "a bit of a plan's time": (flip(PLANS, b'batchTimestampMs"'), NOTES),
+    "a bit of a plan's ends": (flip(PLANS, -1), NOTES),
+    "an empty plan": (cut(PLANS, 0), NOTES),
+    "half a plan": (cut(PLANS, 40), NOTES),
+    "no plans": (lambda query: shutil.rmtree(query / PLANS), NOTES),
+    "a bit of a commit's version": (flip(COMMITS, 1), NOTES),
+    "a bit of a commit": (flip(COMMITS, 4), NOTES),
+    "an empty commit": (cut(COMMITS, 0), NOTES),
+    "a bit of a state": (flip(STATE, 60), GROUPS),
+    "half a state": (cut(STATE, 60), GROUPS),
+    "an empty state": (cut(STATE, 0), GROUPS),
+    "no newest state": (lambda query: newest(query / STATE).unlink(), GROUPS),
+    "a hole in the states": (lambda query: (query / STATE / "2.delta").unlink(), GROUPS),
+    "no metadata": (lambda query: (query / "metadata").unlink(), NOTES),
+    "a bit of the metadata": (lambda query: (query / "metadata").write_text("z" + "{}"), NOTES),
+    "an identity that is none": (lambda query: (query.parent / "identity.json").write_text("z"), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_checkpoint_is_refused(name: str, good: Settings, starts: Starter, tmp_path: Path) -> None:
+    """F8: a flipped bit, a torn or empty file, a missing one: nobody goes on with what is left."""
+    damage, told = DAMAGES[name]
+    shutil.copytree(good.checkpoint, tmp_path / "state")
+    damage(tmp_path / "state" / "query")
+    ending = starts.start(good.model_copy(update={"checkpoint": str(tmp_path / "state")}))
+    assert ending.is_refused, ending.told
+    assert f"{tmp_path / 'state'}" in ending.told
+    assert told in ending.told
+    assert "restore it from a back-up" in ending.told
+    assert "\n" not in ending.told
+
+
+def test_the_same_checkpoint_without_damage_is_taken(good: Settings, starts: Starter, tmp_path: Path) -> None:
+    """What is refused above is refused for its damage alone."""
+    shutil.copytree(good.checkpoint, tmp_path / "state")
+    assert starts.start(good.model_copy(update={"checkpoint": str(tmp_path / "state")})) == STARTED
+
+
+# -- the checkpoint cannot be used -------------------------------------------------------------------------------------
+
+
+def test_another_number_of_tasks_is_refused(good: Settings, starts: Starter) -> None:
+    """Spark would go on with the old one, and say nothing."""
+    ending = starts.start(good.model_copy(update={"shuffle_partitions": 3}))
+    assert ending.is_refused
+    assert "shuffle_partitions was 2 and is 3" in ending.told
+
+
+def test_a_folder_that_cannot_be_made_is_told(good: Settings, starts: Starter, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in its place")
+    ending = starts.start(good.model_copy(update={"checkpoint": str(tmp_path / "file" / "state")}))
+    assert ending.is_refused, ending.told
+    assert "cannot be written" in ending.told
+
+
+# -- the topics are not what they were ---------------------------------------------------------------------------------
+
+
+def test_requests_that_are_gone_unread_are_not_skipped(broker: Broker, starts: Starter, tmp_path: Path) -> None:
+    """The request topic is truncated behind the query, by retention or by hand."""
+    settings = settings_of(broker, "truncated", tmp_path)
+    claim(settings)
+    log = RequestLog(settings)
+    log.append()
+    assert starts.start(settings) == STARTED
+    log.append()
+    before = len(written(settings))
+    gone = {
+        TopicPartition(settings.requests_topic, p): end for p, end in ends(settings, settings.requests_topic).items()
+    }
+    with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
+        admin.delete_records(gone)
+    ending = starts.start(settings)
+    assert ending.is_refused, ending.told
+    assert ending.told.startswith("Unhandled requests are gone from truncated.requests")
+    assert len(written(settings)) == before
+
+
+def test_output_topics_that_are_gone(broker: Broker, starts: Starter, tmp_path: Path) -> None:
+    """Replies are made anew, since nobody waits for old ones; what is told of groups cannot be told again."""
+    settings = settings_of(broker, "lost", tmp_path)
+    assert starts.start(settings) == STARTED
+    delete(settings, settings.replies_topic)
+    assert starts.start(settings) == STARTED
+    for topic in (settings.groups_topic, settings.events_topic):
+        delete(settings, topic)
+        ending = starts.start(settings)
+        assert ending.is_refused
+        assert f"topic {topic} is not the one it was made with" in ending.told
+
+
+def delete(settings: Settings, topic: str) -> None:
+    with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
+        admin.delete_topics([topic])
+        wait_until(lambda: not admin.describe_topics([topic])[0]["partitions"])

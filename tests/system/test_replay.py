@@ -1,0 +1,285 @@
+"""The query dies at every point of a batch, and nothing tells its outputs from those of one that nobody disturbed.
+
+The points are F1 to F6 of a micro-batch: before its plan, after it, in its tasks, between two tasks, before its commit,
+after it. The judge is `replaying.undisturbed`.
+"""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from streaming.embedded import Broker
+from streaming.failpoints import VARIABLE
+from streaming.settings import Settings
+from tests.system.conftest import Service
+from tests.system.replaying import (
+    WITHIN_S,
+    Record,
+    RequestLog,
+    assert_as_if_undisturbed,
+    await_taken,
+    claim,
+    last_words,
+    newest,
+    written,
+)
+from tests.system.waiting import wait_until
+
+Run = Callable[..., Service]
+
+ALL = "0,1,2,3"
+TASKS = (0, 1)
+
+
+class Failpoints:
+    """Where the next service is to be stopped; the folder tells which shards have come to that point."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder, self._patch, self._number = folder, monkeypatch, 0
+
+    def plan(self, how: str, point: str, shards: str) -> Path:
+        """Have every service that starts from now on stop there, once for each shard."""
+        self._number += 1
+        place = self._folder / f"failpoint-{self._number}"
+        place.mkdir()
+        self._patch.setenv(VARIABLE, f"{how} {point} {shards} {place}")
+        return place
+
+    def forget(self) -> None:
+        self._patch.delenv(VARIABLE)
+
+
+@pytest.fixture
+def failpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failpoints:
+    return Failpoints(tmp_path, monkeypatch)
+
+
+def await_stop(service: Service, place: Path, shards: int = 1) -> list[int]:
+    """Wait until so many shards have come to the failpoint; the ids of their workers."""
+
+    def stopped() -> list[int]:
+        return [int(text) for file in place.iterdir() if (text := file.read_text())]
+
+    wait_until(lambda: len(stopped()) >= shards or service.process.poll() is not None, WITHIN_S, lambda: service.log)
+    assert service.process.poll() is None, service.log
+    return stopped()
+
+
+def state_versions(service: Service, task: int) -> list[int]:
+    """Say which versions of its state a task has written; a batch's is one more than its number."""
+    folder = service.checkpoint / "query" / "state" / "0" / str(task)
+    return sorted(int(file.stem) for file in folder.glob("*.delta") if file.stem.isdigit())
+
+
+def errors(records: Iterable[Record]) -> set[str]:
+    """Name the errors that replies carry."""
+    return {json.loads(r.value).get("error") for r in records if r.topic.endswith(".replies") and r.value}
+
+
+def expired(settings: Settings) -> int:
+    """Count the members that time alone has ended."""
+    return len({r for r in written(settings) if r.value and b'"event":"member_expired"' in r.value})
+
+
+def family(service: Service) -> list[psutil.Process]:
+    """Find the processes of a driver: Python, Java, Python's workers."""
+    driver = psutil.Process(service.process.pid)
+    return [driver, *driver.children(recursive=True)]
+
+
+def freeze(service: Service) -> None:
+    """Stop a driver where it is."""
+    _signal(service, signal.SIGSTOP)
+
+
+def thaw(service: Service) -> None:
+    _signal(service, signal.SIGCONT)
+
+
+def _signal(service: Service, number: signal.Signals) -> None:
+    for process in family(service):
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def freeze_between_batches(service: Service) -> None:
+    """Stop a driver at a moment at which it has no batch under way."""
+
+    def is_frozen_there() -> bool:
+        freeze(service)
+        if newest(service, "offsets") == newest(service, "commits"):
+            return True
+        thaw(service)
+        return False
+
+    wait_until(is_frozen_there, account=lambda: service.log)
+
+
+@pytest.fixture
+def settings(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
+    """What every service of a test is run with; its topics are there, and its checkpoint has a known secret."""
+    settings = Settings.load(
+        bootstrap_servers=broker.bootstrap_servers,
+        topic_prefix=request.node.name,
+        replication_factor=1,
+        request_partitions=4,
+        checkpoint=str(tmp_path / "state"),
+        group_initial_rebalance_delay_ms=0,
+    )
+    claim(settings)
+    return settings
+
+
+@pytest.fixture
+def run(settings: Settings, run_service: Callable[..., Service]) -> Callable[[], Service]:
+    return lambda: run_service(settings.topic_prefix, group_initial_rebalance_delay_ms=0)
+
+
+def killed_after_its_plan(run: Run, failpoints: Failpoints, number: int) -> None:
+    """F2: no task has read a row."""
+    failpoints.plan("SIGSTOP", "called", ALL)
+    service = run()
+    wait_until(lambda: newest(service, "offsets") == number, WITHIN_S, lambda: service.log)
+    before = written(service.settings)
+    service.kill()
+    assert newest(service, "commits") < number
+    assert [number + 1 in state_versions(service, task) for task in TASKS] == [False, False]
+    assert written(service.settings) == before
+
+
+def killed_in_its_tasks(run: Run, failpoints: Failpoints, number: int) -> None:
+    """F3: each task has taken a shard through the batch, and has written no state."""
+    place = failpoints.plan("SIGSTOP", "yielded", ALL)
+    service = run()
+    await_stop(service, place, shards=len(TASKS))
+    service.kill()
+    assert [number + 1 in state_versions(service, task) for task in TASKS] == [False, False]
+
+
+def killed_between_two_tasks(run: Run, failpoints: Failpoints, number: int) -> None:
+    """F4: one task has written all that is its own, the other one nothing."""
+    place = failpoints.plan("SIGSTOP", "called", "0")
+    service = run()
+    before = len(written(service.settings))
+    await_stop(service, place)
+    wait_until(lambda: number + 1 in state_versions(service, 1), WITHIN_S, lambda: service.log)
+    wait_until(lambda: len(written(service.settings)) > before)
+    service.kill()
+    assert [number + 1 in state_versions(service, task) for task in TASKS] == [False, True]
+
+
+def failed_with_a_worker(run: Run, failpoints: Failpoints, number: int) -> None:
+    """F3, F4: a worker dies between two shards; Spark's local mode tries no task twice, and the service ends."""
+    place = failpoints.plan("SIGKILL", "stepped", "2")
+    service = run()
+    told = "A process of Spark's has ended in mid-work: see that there is memory to spare, and start again: it goes on."
+    assert last_words(service) == told
+    assert [file.name for file in place.iterdir()] == ["2"]
+    assert newest(service, "commits") < number
+    assert number + 1 not in state_versions(service, 0)
+
+
+def failed_before_its_commit(run: Run, failpoints: Failpoints, number: int) -> None:
+    """F5: the tasks have written everything; the commit finds a file in its folder's place."""
+    place = failpoints.plan("SIGSTOP", "called", "0")
+    service = run()
+    (worker,) = await_stop(service, place)
+    commits = service.checkpoint / "query" / "commits"
+    aside = commits.rename(commits.with_name("aside"))
+    commits.write_text("no folder")
+    os.kill(worker, signal.SIGCONT)
+    assert last_words(service).startswith(f"The checkpoint {service.checkpoint} cannot be written")
+    commits.unlink()
+    aside.rename(commits)
+    assert newest(service, "commits") < number
+    assert [number + 1 in state_versions(service, task) for task in TASKS] == [True, True]
+
+
+def killed_after_its_commit(run: Run, failpoints: Failpoints, number: int) -> None:
+    """F6: the batch is done, and a start goes on with the next."""
+    failpoints.forget()
+    service = run()
+    wait_until(lambda: newest(service, "commits") == number, WITHIN_S, lambda: service.log)
+    service.kill()
+
+
+def test_a_batch_that_dies_at_every_point_is_as_if_it_had_not(
+    run: Run, settings: Settings, failpoints: Failpoints
+) -> None:
+    """F1 to F6, F9, I8, I16, I17, I20, I21: one batch, stopped at each point in turn, and so in each recovery."""
+    log = RequestLog(settings)
+    log.append()
+    service = run()
+    service.await_ready()
+    await_taken(service)
+    freeze_between_batches(service)
+    log.append()
+    number = newest(service, "offsets") + 1
+    service.kill()  # F1: the requests are there, and no plan
+    for dies in (
+        killed_after_its_plan,
+        killed_in_its_tasks,
+        killed_between_two_tasks,
+        failed_with_a_worker,
+        failed_before_its_commit,
+        killed_after_its_commit,
+    ):
+        dies(run, failpoints, number)
+
+    service = run()
+    service.await_ready()
+    wait_until(lambda: expired(settings) == log.silent, WITHIN_S, lambda: service.log)
+    log.append(silent=0)
+    await_taken(service)  # in the newest batch: nothing is due after it
+    assert service.stop() == 0, service.log
+    told = assert_as_if_undisturbed(settings)
+    assert len(told) > len(set(told)), "much was said again"
+    assert {"NONE", "ILLEGAL_GENERATION", "INVALID_REQUEST"} <= errors(told), "and not only refusals"
+
+    (service.checkpoint / "query" / "commits" / str(newest(service, "commits"))).unlink()
+    again = run()
+    again.await_ready()
+    assert again.stop() == 0, again.log
+    repeated = assert_as_if_undisturbed(settings)
+    assert len(repeated) > len(told), "the newest batch, whose commit was lost, was repeated"
+
+
+def test_of_two_drivers_on_one_checkpoint_the_later_one_stays(
+    run: Run, settings: Settings, failpoints: Failpoints
+) -> None:
+    """One is stopped in mid-batch, one between batches; another one takes over. Going on, each says why it ends.
+
+    What it has written by then repeats what its successor wrote, byte for byte (I8, I16).
+    """
+    log = RequestLog(settings)
+    log.append()
+    place = failpoints.plan("SIGSTOP", "called", "0")
+    first = run()
+    (worker,) = await_stop(first, place)
+    failpoints.forget()
+    second = run()
+    second.await_ready()
+    log.append()
+    await_taken(second)
+    before = len(written(settings))
+    os.kill(worker, signal.SIGCONT)
+    assert last_words(first).startswith(f"Another coordinator runs on the checkpoint {settings.checkpoint}")
+    assert len(written(settings)) > before, "it has repeated its part of the batch"
+
+    freeze_between_batches(second)
+    third = run()
+    third.await_ready()
+    log.append()
+    await_taken(third)
+    thaw(second)
+    assert last_words(second).startswith(f"Another coordinator runs on the checkpoint {settings.checkpoint}")
+    log.append()
+    await_taken(third)
+    assert third.stop() == 0, third.log
+    assert_as_if_undisturbed(settings)
