@@ -41,7 +41,7 @@ ANSWER_WAIT_MS = 15_000
 CLOSE_WAIT_S = 5.0
 TROUBLE_WAIT_S = 1.0
 RECONNECT_WAIT_MS_MAX = 1_000
-"""As in Kafka's own clients. kafka-python waits for half a minute, and sessions end when brokers have long been back."""
+"""As in Kafka's own clients. kafka-python's half a minute outlives sessions that began when they were back."""
 
 
 def monotonic_ms() -> int:
