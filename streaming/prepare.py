@@ -5,6 +5,7 @@ is asked something, and ends.
 """
 
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +42,7 @@ def prepare(report: Callable[[str], None]) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             made = Path(scratch) / "made.jsa"
-            _live_once(Path(scratch), archive.recording(made))
+            _live_once_elsewhere(made)
             if not made.exists():
                 raise NoArchive(
                     "Java wrote no class archive: see that there is room for 200 MB, and that it is HotSpot."
@@ -51,7 +52,18 @@ def prepare(report: Callable[[str], None]) -> Path:
         raise NoArchive(f"The class archive cannot be kept in {folder}: {error.strerror}.") from error
 
 
-def _live_once(folder: Path, java_options: str) -> None:
+def _live_once_elsewhere(made: Path) -> None:
+    """Do it in a process of its own: much is said of connections that break when Java ends."""
+    child = [sys.executable, "-m", "streaming.prepare", str(made)]
+    done = subprocess.run(child, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise NoArchive(
+            f"No class archive could be made: {(done.stdout.strip() or 'nothing was said').splitlines()[-1]}"
+        )
+
+
+def _live_once(made: Path) -> None:
+    folder = made.parent
     with Broker(folder / "broker") as broker:
         settings = Settings.load(
             bootstrap_servers=broker.bootstrap_servers,
@@ -59,7 +71,7 @@ def _live_once(folder: Path, java_options: str) -> None:
             replication_factor=1,
             checkpoint=str(folder / "checkpoint"),
         )
-        coordinator = Coordinator(settings, java_options=java_options)
+        coordinator = Coordinator(settings, java_options=archive.recording(made))
         try:
             coordinator.start()
             ask(settings, "join_group", [], "prepared", REPLY_WAIT_S)
@@ -84,3 +96,7 @@ def _end_java() -> None:
         raise NoArchive(f"Java did not end within {END_WAIT_S:.0f} s: try again when the machine is idle.") from None
     if exit_code:
         raise NoArchive(f"Java ended with {exit_code} when it was to write a class archive.")
+
+
+if __name__ == "__main__":
+    _live_once(Path(sys.argv[1]))
