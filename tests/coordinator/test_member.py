@@ -14,6 +14,7 @@ from coordinator.effects import (
     Left,
     Lost,
     MakePlan,
+    PrepareToJoin,
     RejoinNeeded,
 )
 from coordinator.errors import ErrorCode
@@ -471,3 +472,13 @@ def test_silence_for_as_long_as_a_session_is_told_once_and_any_answer_ends_it() 
     alone.hears(HeartbeatAnswer(request_id=beat.request_id))
     assert alone.passes(44_999)[0] != CoordinatorSilent(45_000)
     assert CoordinatorSilent(45_000) in alone.passes(1)
+
+
+def test_who_leaves_while_it_prepares_to_join_does_not_join():
+    """The owner's preparation may take long, and its answer come when nobody wants it any more."""
+    alone = Alone()
+    alone.member.subscribe()
+    assert alone.member.poll(0) == [PrepareToJoin("subscribed")]
+    alone.member.leave("not any more", 1)
+    assert alone.member.join(PROTOCOLS, 2) == []
+    assert alone.member.state is MemberState.UNJOINED
