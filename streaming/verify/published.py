@@ -14,9 +14,10 @@ from coordinator.consumer_protocol import READABLE, assigned_partitions
 from coordinator.limits import GRAVE_MS, GRAVES_MAX
 from coordinator.outputs import AnyEvent, GroupDeleted, GroupRecord, OffsetRecord
 from coordinator.phases import Phase
-from streaming.records import decode_event, decode_group_record
+from streaming.records import decode_event
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.life import EVENTS, GROUPS, Holes, Life
+from streaming.watch.reader import decode_group
 from streaming.watch.words import Tombstone, brief, escape
 
 REPEATS_MAX = 2**17
@@ -264,16 +265,8 @@ def _decode(topic: int, record: Any) -> tuple[Record, int | None]:
     Raises:
         ValueError: it is no record of that topic.
     """
-    if topic == EVENTS:
-        event = decode_event(record.value or b"")
-        return event, event.version
-    key, read = decode_group_record(record.key or b"", record.value)
-    if read is not None:
-        return read, read.version
-    version = int(dict(record.headers)["version"]) if record.headers else None
-    _, group_id, *which = key
-    topic_name, partition = which or (None, None)
-    return Tombstone(str(group_id), topic_name, partition, version), version  # type: ignore[arg-type]
+    read = decode_event(record.value or b"") if topic == EVENTS else decode_group(record)
+    return read, read.version
 
 
 def _own_ms(read: Record) -> int | None:

@@ -77,7 +77,7 @@ class Reader:
 def _decode(fetched: Fetched) -> Record:
     record = fetched.record
     try:
-        return _decode_event(record) if fetched.topic == "events" else _decode_group(record)
+        return _decode_event(record) if fetched.topic == "events" else decode_group(record)
     except ValueError as error:
         return Unreadable(f"{record.topic}-{record.partition}@{record.offset}", str(error))
 
@@ -86,8 +86,13 @@ def _decode_event(record: Any) -> Record:
     return decode_event(record.value or b"")
 
 
-def _decode_group(record: Any) -> GroupRecord | OffsetRecord | Tombstone:
-    key, read = decode_group_record(record.key, record.value)
+def decode_group(record: Any) -> GroupRecord | OffsetRecord | Tombstone:
+    """Read a Kafka record of the groups topic.
+
+    Raises:
+        ValueError: it is none.
+    """
+    key, read = decode_group_record(record.key or b"", record.value)
     if read is not None:
         return read
     version = next((int(value) for name, value in record.headers if name == "version"), None)
