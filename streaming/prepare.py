@@ -14,10 +14,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from streaming.cli.request import ask
+from streaming.cli.service import settings_of
 from streaming.embedded import BROKER, CONNECTOR, Broker, archive, fetch
 from streaming.errors import UserError
 from streaming.query import Coordinator
-from streaming.settings import Settings
 
 REPLY_WAIT_S = 120.0
 END_WAIT_S = 300.0
@@ -65,12 +65,7 @@ def _live_once_elsewhere(made: Path) -> None:
 def _live_once(made: Path) -> None:
     folder = made.parent
     with Broker(folder / "broker") as broker:
-        settings = Settings.load(
-            bootstrap_servers=broker.bootstrap_servers,
-            security_protocol="PLAINTEXT",
-            replication_factor=1,
-            checkpoint=str(folder / "checkpoint"),
-        )
+        settings = settings_of(broker, checkpoint=str(folder / "checkpoint"))
         coordinator = Coordinator(settings, java_options=archive.recording(made))
         try:
             coordinator.start()

@@ -44,7 +44,7 @@ def run_broker(data: Path | None, port: int | None, *, ready_file: Path | None, 
     stopping = threading.Event()
     with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
         _stop_on_signals(stopping.set)
-        _write_ready_file(ready_file, _settings_of(broker))
+        _write_ready_file(ready_file, settings_of(broker))
         tell(f"Kafka runs at {broker.bootstrap_servers}; its log is {broker.log_file}. Ctrl-C stops.")
         while not stopping.wait(1):
             pass
@@ -71,7 +71,7 @@ def run_embedded(
 ) -> None:
     """Run broker, topics, query, gateway and, if asked for, the demo until a signal ends them."""
     with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
-        settings = _settings_of(broker, checkpoint=str(folder / "checkpoint"), gateway_port=gateway_port)
+        settings = settings_of(broker, checkpoint=str(folder / "checkpoint"), gateway_port=gateway_port)
         with _running(settings, tell) as coordinator, Gateway(settings) as gateway:
             _write_ready_file(ready_file, settings, gateway)
             _show_addresses(settings, gateway, tell)
@@ -82,7 +82,7 @@ def run_embedded(
             tell("Stopping.")
 
 
-def _settings_of(broker: Broker, **flags: object) -> Settings:
+def settings_of(broker: Broker, **flags: object) -> Settings:
     """Reach the embedded broker, which is one and speaks plain text, whatever else is set."""
     return Settings.load(
         bootstrap_servers=broker.bootstrap_servers, security_protocol="PLAINTEXT", replication_factor=1, **flags
