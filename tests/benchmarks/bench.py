@@ -62,6 +62,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=60, help="length of the load (%(default)s)")
     parser.add_argument("--warm-up", type=int, default=60, help="warm-up before that, seconds (%(default)s)")
     parser.add_argument("--minutes", type=int, default=30, help="length of the steady load (%(default)s)")
+    parser.add_argument("--rate", type=int, default=10_000, help="heartbeats a second of the steady load (%(default)s)")
     parser.add_argument("--samples", type=int, default=200, help="requests at rest (%(default)s)")
     parser.add_argument("--repeats", type=int, default=20, help="joins and leaves of each group (%(default)s)")
     parser.add_argument("--kills", type=int, default=10, help="members killed in each group (%(default)s)")

@@ -1,6 +1,6 @@
-"""Memory and files over half an hour at 10,000 heartbeats a second: do they grow?
+"""Memory and files over half an hour at 10,000 heartbeats a second, or as long and as many as asked: do they grow?
 
-    python -m tests.benchmarks.steady --minutes 30
+    python -m tests.benchmarks.steady --minutes 30 --rate 10000
 
 It runs when it is named, and not with all others. A sample is taken once a minute. Growth is told by the straight line
 that fits the samples best, from minute 5 on, when caches are warm and Spark deletes as much as it writes: its rise from
@@ -28,7 +28,7 @@ from tests.benchmarks.load import Swarm
 from tests.benchmarks.loading import load_on
 from tests.benchmarks.usage import JAVA, MEGABYTE
 
-GROUPS, EACH = 3_000, 10  # a heartbeat every three seconds: 10,000 a second
+EACH, HEARTBEAT_INTERVAL_S = 10, 3
 WARM_UP_S = 15
 WARM_MINUTES = 5
 SAMPLES_MIN = 3
@@ -47,7 +47,8 @@ def measure(options: argparse.Namespace) -> Figures:
         say("Starting the coordinator.")
         with bench.coordinator(settings, Path(name)) as coordinator:
             seconds = int(options.minutes * MINUTE_S)
-            wanted = load_on(settings, groups=GROUPS, members=EACH, seconds=seconds, warm_up_s=WARM_UP_S)
+            groups = options.rate * HEARTBEAT_INTERVAL_S // EACH
+            wanted = load_on(settings, groups=groups, members=EACH, seconds=seconds, warm_up_s=WARM_UP_S)
             swarm = Swarm(wanted, say)
             swarm.settle()
             watched = psutil.Process(coordinator.pid)
