@@ -1,0 +1,116 @@
+"""I5 to I8: each request is answered once, where it came from; what is published has no gap."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from coordinator.errors import ErrorCode
+from coordinator.group import Member
+from coordinator.outputs import ErrorAnswer, JoinGroupAnswer, Published, RebalanceNotice, Reply
+from coordinator.requests import Unreadable
+from tests.coordinator.invariants.step import NONE, Asked, Asker, Step, forgotten
+
+
+class RepliesFitTheirRequests:
+    """I5: a reply answers a request that was asked, in its kind, and goes to where that request came from."""
+
+    def __init__(self, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.members: dict[str, str] = {}
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        for output in step.outputs:
+            if not isinstance(output, Reply):
+                continue
+            answer = output.answer
+            if isinstance(answer, JoinGroupAnswer) and answer.code == NONE:
+                self.members[answer.member_id] = output.to
+            if isinstance(answer, RebalanceNotice):
+                assert answer.request_id is None, "a notice answers nobody"
+                assert self.members.get(answer.member_id, output.to) == output.to, f"not {output.to}'s: {answer}"
+                continue
+            request = self.asked.by(output)
+            assert request is not None, f"nobody at {output.to} asked {answer.request_id}"
+            kind = ErrorAnswer if isinstance(request, Unreadable) else None
+            assert type(answer) is kind or type(answer).__name__ == type(request).__name__ + "Answer"
+            assert ErrorCode[answer.error].number == answer.code
+
+
+class EachRequestIsAnsweredOnce:
+    """I6: each request gets exactly one reply, at once or when what it is parked for happens. None is forgotten."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[Asker] = Counter()
+        self.answered: Counter[Asker] = Counter()
+        self.open: set[Asker] = set()
+        self.parked: dict[str, set[Asker]] = {}
+
+    def watch(self, step: Step) -> None:
+        for _, request in step.requests:
+            asker = request.reply_to or "", request.request_id
+            self.asked[asker] += 1
+            if not self.answered[asker]:
+                self.open.add(asker)
+        for output in step.outputs:
+            if isinstance(output, Reply) and output.answer.request_id is not None:
+                asker = output.to, output.answer.request_id
+                self.answered[asker] += 1
+                self.open.discard(asker)
+                assert self.answered[asker] <= self.asked[asker], f"{asker} was answered before"
+            elif forgotten(output):
+                self.parked.pop(output.group_id, None)
+        if step.groups is not None:
+            for group_id, group in step.groups.items():
+                self.parked[group_id] = {p for m in group.members.values() for p in parked_by(m)}
+            parked = set().union(*self.parked.values())
+            assert self.open <= parked, f"nobody will ever answer {self.open - parked}"
+            assert parked <= self.asked.keys(), f"nobody asked {parked - self.asked.keys()}"
+
+
+def parked_by(member: Member) -> Iterator[Asker]:
+    """Name the requests of a member that are answered later."""
+    for parked in (member.awaiting_join, member.awaiting_sync):
+        if parked:
+            yield parked.reply_to, parked.request_id
+
+
+class RepeatsMakeNobodyNew:
+    """I7: a first join that comes again makes no other member, however often and whenever it does.
+
+    Not so where its asker wants an id first (KIP-394), or has an instance id, which goes to whoever came last.
+    """
+
+    def __init__(self, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.made: dict[Asker, str] = {}
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        for output in step.news:
+            if isinstance(output, Reply) and isinstance(output.answer, JoinGroupAnswer) and not output.answer.code:
+                request = self.asked.by(output)
+                if request.member_id or request.require_known_member_id or request.group_instance_id is not None:
+                    continue
+                made = self.made.setdefault((output.to, request.request_id), output.answer.member_id)
+                assert made == output.answer.member_id, f"{request.request_id} made {made} before"
+
+
+class VersionsHaveNoGap:
+    """I8: what a group publishes, records and events alike, is numbered 1, 2, 3 and so on."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, int] = {}
+
+    def watch(self, step: Step) -> None:
+        for output in step.news:
+            if isinstance(output, Reply) or output.group_id is None:
+                continue
+            expected = self.latest.get(output.group_id, 0) + 1
+            assert output.version == expected, f"version {output.version}, not {expected}: {output}"
+            self.latest[output.group_id] = expected
+            if isinstance(output, Published):
+                assert output.record is None or output.record.version == output.version
+            if forgotten(output):
+                del self.latest[output.group_id]
+        for group_id, group in (step.groups or {}).items():
+            assert group.version == self.latest.get(group_id, 0)

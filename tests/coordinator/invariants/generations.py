@@ -1,0 +1,203 @@
+"""I1 to I4: generations grow, phases follow each other, and all hear of the same plan."""
+
+from collections import Counter
+from typing import Any
+
+from coordinator.group import NEVER_MS, Group
+from coordinator.limits import GRAVE_MS
+from coordinator.outputs import (
+    Event,
+    GroupDeleted,
+    GroupRecord,
+    JoinGroupAnswer,
+    MemberFenced,
+    Published,
+    Reply,
+    SyncGroupAnswer,
+)
+from coordinator.phases import Phase
+from coordinator.requests import SyncGroup
+from tests.coordinator.invariants.step import NONE, Asked, Step, forgotten
+
+
+class GenerationsGrow:
+    """I2: a generation never falls and never repeats; it grows by one at each completed join phase, and only there.
+
+    A group that was forgotten goes on from where it was, for as long as anybody may remember it.
+    """
+
+    def __init__(self) -> None:
+        self.latest: dict[str, int] = {}
+        self.forgotten_ms: dict[str, int] = {}
+        self.now_ms = -NEVER_MS
+
+    def watch(self, step: Step) -> None:
+        self.now_ms = max(self.now_ms, step.now_ms)
+        for output in step.news:
+            if isinstance(output, Published) and isinstance(output.record, GroupRecord):
+                self._published(output.record)
+            elif isinstance(output, Event) and output.group_id is not None:
+                assert output.generation_id in (self._of(output.group_id), self._of(output.group_id) + 1), output
+                if isinstance(output, GroupDeleted):
+                    self.forgotten_ms[output.group_id] = output.at_ms
+        for group_id, group in (step.groups or {}).items():
+            assert group.generation_id == self._of(group_id), f"{group_id} moved to another generation unpublished"
+
+    def _of(self, group_id: str) -> int:
+        return self.latest.get(group_id, 0)
+
+    def _published(self, record: GroupRecord) -> None:
+        is_new = record.group_id not in self.latest
+        if (forgotten_ms := self.forgotten_ms.pop(record.group_id, None)) is not None:
+            is_new = True
+            if not record.generation_id and max(self.now_ms, record.since_ms) >= forgotten_ms + GRAVE_MS:
+                self.latest[record.group_id] = 0
+        completes = record.state in (Phase.COMPLETING, Phase.EMPTY) and not is_new
+        expected = self._of(record.group_id) + completes
+        assert record.generation_id == expected, f"generation {record.generation_id}, not {expected}: {record}"
+        self.latest[record.group_id] = record.generation_id
+
+
+SEEN_AFTER = {
+    # a group record of ...  may follow one of ...; what one request moves twice is published once
+    Phase.EMPTY: {None, Phase.PREPARING, Phase.COMPLETING, Phase.STABLE},
+    Phase.PREPARING: {Phase.EMPTY, Phase.COMPLETING, Phase.STABLE},
+    Phase.COMPLETING: {Phase.PREPARING, Phase.COMPLETING, Phase.STABLE, Phase.EMPTY},
+    Phase.STABLE: {Phase.COMPLETING, Phase.STABLE},  # a static member may be replaced
+}
+
+
+class PhasesAreLegal:
+    """I3: phases follow each other as they may; what is parked, who leads and who is counted fits the phase."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, Phase] = {}
+
+    def watch(self, step: Step) -> None:
+        for output in step.news:
+            if forgotten(output):
+                assert self.latest.pop(output.group_id) is Phase.EMPTY, "only an Empty group is forgotten"
+            elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
+                record = output.record
+                before = self.latest.get(record.group_id)
+                assert before in SEEN_AFTER[record.state], f"{record.state} after {before}"
+                self._fits(record.state, [m.member_id for m in record.members], record.leader)
+                self.latest[record.group_id] = record.state
+        for group in (step.groups or {}).values():
+            assert group.phase is self.latest[group.group_id], f"{group.group_id} moved unpublished"
+            self._fits(group.phase, list(group.members), group.leader_id)
+            self._looks_right(group)
+
+    def _fits(self, phase: Phase, members: list[str], leader: str | None) -> None:
+        assert phase is not Phase.DEAD
+        assert phase is not Phase.EMPTY or not members, "Empty means no member"
+        assert phase not in (Phase.COMPLETING, Phase.STABLE) or members, f"{phase} without members"
+        assert leader in members if members else leader is None, f"{leader} leads {members}"
+
+    def _looks_right(self, group: Group) -> None:
+        vitals, members = group.vitals, group.members.values()
+        assert list(vitals.sessions) == list(group.members), "a session for each member, and no other"
+        statics = {m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None}
+        assert vitals.instances == statics, "an instance id is one member's"
+        assert not vitals.pending.keys() & group.members.keys(), "pending ids are no members yet"
+        assert group.joins_parked == sum(m.awaiting_join is not None for m in members)
+        assert group.syncs_owed == sum(m.owes_sync for m in members)
+        assert group.supporters == Counter(name for m in members for name in {p.name for p in m.protocols})
+        assert group.phase is Phase.PREPARING or not group.joins_parked, "a join is parked and none are collected"
+        assert group.phase is Phase.COMPLETING or not any(m.awaiting_sync for m in members), "a sync is parked"
+        assert not any(m.awaiting_sync and m.owes_sync for m in members), "who waits for the plan has asked for it"
+        assert (group.protocol_name is not None) >= (group.phase in (Phase.COMPLETING, Phase.STABLE))
+        assert group.phase is not Phase.EMPTY or group.protocol_name is None
+
+
+class GenerationsAreAgreed:
+    """I4: all members of a generation hear the same protocol and leader; only the leader hears who else is in it."""
+
+    def __init__(self, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.heard: dict[tuple[str, int], tuple[Any, ...]] = {}
+        self.rolls: dict[tuple[str, int], frozenset[str]] = {}
+        self.first: dict[str, str] = {}
+        """The id that a static member had first: a new process of it is no new member."""
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        for output in step.news:
+            if isinstance(output, MemberFenced):
+                self.first[output.replaced_by] = self._first(output.member_id)
+            elif forgotten(output):
+                for memory in (self.heard, self.rolls):
+                    for key in [k for k in memory if k[0] == output.group_id]:
+                        del memory[key]
+            elif isinstance(output, Reply) and isinstance(output.answer, JoinGroupAnswer):
+                self._joined(self.asked.by(output).group_id, output.answer)
+
+    def _joined(self, group_id: str, answer: JoinGroupAnswer) -> None:
+        generation = group_id, answer.generation_id
+        if answer.code != NONE:
+            told = answer.generation_id, answer.protocol_type, answer.protocol_name, answer.leader, answer.members
+            assert told == (-1, None, None, "", ()), f"an error says more than that: {answer}"
+            return
+        told = answer.protocol_type, answer.protocol_name, self._first(answer.leader)
+        assert self.heard.setdefault(generation, told) == told, f"{told}, but others heard {self.heard[generation]}"
+        if answer.member_id == answer.leader:
+            roll = frozenset(self._first(m.member_id) for m in answer.members)
+            assert self.rolls.setdefault(generation, roll) == roll, "the leader heard of other members before"
+            assert self._first(answer.member_id) in roll
+        else:
+            assert answer.members == (), "only the leader hears who else is in"
+            first = self._first(answer.member_id)
+            assert first in self.rolls.get(generation, (first,))
+
+    def _first(self, member_id: str) -> str:
+        return self.first.get(member_id, member_id)
+
+
+class PlansArePassedOn:
+    """I1: who owns what is what the leader's plan says, to the byte; whom it leaves out owns nothing.
+
+    So a partition has at most one owner in a generation, unless the leader itself gives it to two.
+    """
+
+    def __init__(self, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.leaders: dict[str, str | None] = {}
+        self.plans: dict[tuple[str, int], dict[str, bytes]] = {}
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        early: list[tuple[SyncGroup, bytes]] = []  # members that came before the leader hear first
+        for output in step.news:
+            if forgotten(output):
+                self.plans = {key: plan for key, plan in self.plans.items() if key[0] != output.group_id}
+            elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
+                self._published(output.record)
+            elif isinstance(output, MemberFenced):
+                plan = self.plans.get((output.group_id or "", output.generation_id or 0), {})
+                plan[output.replaced_by] = plan.get(output.member_id, b"")
+            elif isinstance(output, Reply) and isinstance(output.answer, SyncGroupAnswer) and not output.answer.code:
+                request = self.asked.by(output)
+                early.append((request, output.answer.assignment))
+                if self._knows_the_plan(request):
+                    self._compare(early)
+                    early = []
+        assert not early, f"no leader has said what {early} hear"
+
+    def _published(self, record: GroupRecord) -> None:
+        self.leaders[record.group_id] = record.leader
+        if record.state is Phase.STABLE:
+            plan = self.plans.get((record.group_id, record.generation_id))
+            assert plan is not None, f"nobody has brought the plan: {record}"
+            for member in record.members:
+                assert member.assignment == plan.get(member.member_id, b""), f"not as planned: {member}"
+
+    def _knows_the_plan(self, request: SyncGroup) -> bool:
+        generation = request.group_id, request.generation_id
+        if request.member_id == self.leaders[request.group_id]:
+            self.plans.setdefault(generation, {a.member_id: a.assignment for a in request.assignments})
+        return generation in self.plans
+
+    def _compare(self, answers: list[tuple[SyncGroup, bytes]]) -> None:
+        for request, assignment in answers:
+            planned = self.plans[request.group_id, request.generation_id].get(request.member_id, b"")
+            assert assignment == planned, f"{request.member_id} hears {assignment!r}, planned was {planned!r}"

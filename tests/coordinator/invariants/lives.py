@@ -1,0 +1,162 @@
+"""I9 to I12 and I22: who is gone stays out, sessions and waits end in time, groups are bounded."""
+
+from typing import Any
+
+from coordinator.config import Config
+from coordinator.deadlines import Deadline, deadlines
+from coordinator.group import NEVER_MS
+from coordinator.outputs import (
+    Event,
+    HeartbeatAnswer,
+    MemberExpired,
+    MemberFenced,
+    MemberJoined,
+    MemberLeft,
+    OffsetCommitAnswer,
+    Reply,
+    SyncGroupAnswer,
+)
+from coordinator.phases import Phase
+from coordinator.requests import Heartbeat, JoinGroup, OffsetCommit, SyncGroup
+from tests.coordinator.invariants.step import NONE, REBALANCE_IN_PROGRESS, Asked, Step, forgotten
+
+
+class TheGoneStayOut:
+    """I9: an id whose member left or expired never again hears NONE to a heartbeat, a sync or a member's commit.
+
+    Unless it joins anew: a first join whose reply was lost is asked again, and makes the same id however late it comes.
+    """
+
+    def __init__(self, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.gone: set[str] = set()
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        for output in step.outputs:
+            if isinstance(output, MemberLeft | MemberExpired | MemberFenced):
+                self.gone.add(output.member_id)
+            elif isinstance(output, MemberJoined):
+                self.gone.discard(output.member_id)
+            elif isinstance(output, Reply):
+                request = self.asked.by(output)
+                if output.answer.code == NONE and self._is_of_a_member(request):
+                    assert request.member_id not in self.gone, f"{request.member_id} is gone"
+
+    def _is_of_a_member(self, request: Any) -> bool:
+        if isinstance(request, OffsetCommit):
+            return request.generation_id >= 0 and bool(request.offsets)
+        return isinstance(request, Heartbeat | SyncGroup)
+
+
+class SessionsAreKept:
+    """I10: no session ends before its timeout has passed since the latest request that counted.
+
+    A join that names another timeout does not count itself: until the next one that does, the shorter of both holds.
+    """
+
+    def __init__(self, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.timeouts_ms: dict[tuple[str | None, str], int] = {}
+        self.alive_ms: dict[tuple[str | None, str], int] = {}
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        counted: set[tuple[str | None, str]] = set()
+        for output in step.outputs:
+            if isinstance(output, Reply):
+                self._heard(output, counted)
+            elif isinstance(output, MemberExpired) and output.why == "session_expired":
+                member = output.group_id, output.member_id
+                silence_ms = output.at_ms - self.alive_ms.get(member, -NEVER_MS)
+                assert silence_ms >= self.timeouts_ms.get(member, 0), f"after {silence_ms} ms only: {output}"
+            if isinstance(output, MemberLeft | MemberExpired | MemberFenced):
+                for memory in (self.timeouts_ms, self.alive_ms):
+                    memory.pop((output.group_id, output.member_id), None)  # who joins anew begins anew
+        joined = {(r.group_id, r.member_id) for _, r in step.requests if isinstance(r, JoinGroup)}
+        counted -= joined
+        for group in (step.groups or {}).values():
+            for member_id, session in group.vitals.sessions.items():
+                member = group.group_id, member_id
+                known_ms = session.timeout_ms if member in counted else self.timeouts_ms.get(member, NEVER_MS)
+                self.timeouts_ms[member] = min(known_ms, session.timeout_ms)
+
+    def _heard(self, reply: Reply, counted: set[tuple[str | None, str]]) -> None:
+        request, answer = self.asked.by(reply), reply.answer
+        if isinstance(answer, HeartbeatAnswer):
+            counts = answer.code in (NONE, REBALANCE_IN_PROGRESS)
+        elif isinstance(answer, OffsetCommitAnswer):
+            counts = any(p.code == NONE for p in answer.partitions)
+        else:
+            counts = isinstance(answer, SyncGroupAnswer) and answer.code == NONE
+        if counts:
+            at_ms = self.asked.answered_at_ms(reply)
+            member = request.group_id, request.member_id
+            if at_ms > self.alive_ms.get(member, -NEVER_MS):
+                self.alive_ms[member] = at_ms
+                counted.add(member)
+
+
+class NothingWaitsForEver:
+    """I11: every wait has a deadline, and after a step nothing is overdue: the shard's alarm is never late."""
+
+    def __init__(self, clock_slack_ms: int) -> None:
+        self.clock_slack_ms = clock_slack_ms
+        self.earliest: dict[str, Deadline] = {}
+
+    def watch(self, step: Step) -> None:
+        for output in step.news:
+            if forgotten(output):
+                self.earliest.pop(output.group_id, None)
+        for group_id, group in (step.groups or {}).items():
+            vitals = group.vitals
+            earliest = self.earliest[group_id] = min(deadlines(group))
+            assert vitals.earliest_ms <= earliest.at_ms, f"the alarm comes after {earliest}"
+            assert earliest.at_ms > vitals.now_ms or earliest.at_ms == NEVER_MS, f"passed over: {earliest}"
+            assert group.phase is not Phase.PREPARING or vitals.joins_ms < NEVER_MS, "joins are collected for ever"
+            assert group.phase is not Phase.COMPLETING or vitals.syncs_ms < NEVER_MS, "the plan is awaited for ever"
+            is_kept = any((offset.expire_timestamp_ms or 0) >= NEVER_MS for _, _, offset in group.all_offsets())
+            assert group.phase is not Phase.EMPTY or vitals.offsets_ms < NEVER_MS or is_kept, "an Empty group for ever"
+            for member in group.members.values():
+                parked = member.awaiting_join or member.awaiting_sync
+                assert parked or vitals.sessions[member.member_id].deadline_ms < NEVER_MS, "a session without an end"
+        for group_id, earliest in self.earliest.items():
+            assert earliest.at_ms > step.now_ms - self.clock_slack_ms, f"overdue in {group_id}: {earliest}"
+
+
+class TimeNeverGoesBack:
+    """I12: a group's time never goes back, whatever the clocks do."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, int] = {}
+        self.group_ms: dict[str, int] = {}
+
+    def watch(self, step: Step) -> None:
+        for output in step.news:
+            if forgotten(output):
+                self.latest.pop(output.group_id, None)
+                self.group_ms.pop(output.group_id, None)
+            elif isinstance(output, Event) and output.group_id is not None:
+                latest = self.latest.get(output.group_id, output.at_ms)
+                assert output.at_ms >= latest, f"{latest - output.at_ms} ms back: {output}"
+                self.latest[output.group_id] = output.at_ms
+        for group_id, group in (step.groups or {}).items():
+            assert group.vitals.now_ms >= self.group_ms.get(group_id, group.vitals.now_ms), f"{group_id} went back"
+            assert group.since_ms <= group.vitals.now_ms, f"{group_id} is in its phase since a time to come"
+            self.group_ms[group_id] = group.vitals.now_ms
+
+
+class GroupsAreBounded:
+    """I22: a generation has at most `group_max_size` members, but for absent ones that have an instance id."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def watch(self, step: Step) -> None:
+        for group in (step.groups or {}).values():
+            size_max = self.config.group_max_size
+            dynamic = sum(not m.is_static for m in group.members.values())
+            assert group.joins_parked <= size_max, f"{group.joins_parked} joins are parked"
+            assert group.phase is Phase.PREPARING or dynamic <= size_max, f"{dynamic} members"
+            for _, _, offset in group.all_offsets():
+                assert len(offset.metadata) <= self.config.offset_metadata_max_bytes

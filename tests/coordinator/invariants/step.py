@@ -1,0 +1,84 @@
+"""What checkers are shown, and what they share: a step, and the memory of who asked what."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+from coordinator.errors import ErrorCode
+from coordinator.group import Group
+from coordinator.outputs import HeartbeatAnswer, Output, Published, Reply
+from coordinator.requests import Received, Request, Unreadable
+
+NONE, REBALANCE_IN_PROGRESS = ErrorCode.NONE.number, ErrorCode.REBALANCE_IN_PROGRESS.number
+
+
+Asker = tuple[str, str | None]
+"""Where a reply goes and which request it answers: what makes a request known."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One batch: what the shard was given, what it gave back, and what it is now.
+
+    Args:
+        groups: All that the step may have changed.
+    """
+
+    received: Sequence[Received]
+    outputs: Sequence[Output]
+    now_ms: int
+    groups: Mapping[str, Group] | None = None
+
+    @cached_property
+    def news(self) -> Sequence[Output]:
+        """What came out, but for answers to heartbeats: nearly all there is, and they tell most checkers nothing."""
+        return [o for o in self.outputs if type(o) is not Reply or type(o.answer) is not HeartbeatAnswer]
+
+    @property
+    def requests(self) -> Iterator[tuple[Received, Request | Unreadable]]:
+        for received in self.received:
+            if isinstance(received.request, Unreadable) and received.request.request_id is None:
+                continue  # nobody can be answered
+            yield received, received.request
+
+
+class Checker(Protocol):
+    """Watches one promise."""
+
+    def watch(self, step: Step) -> None: ...
+
+
+@dataclass
+class Asked:
+    """Requests by who asked them: the memory that most checkers share.
+
+    Args:
+        times_ms: When each came, every time that it did, but for what `answered_at_ms` has told already.
+    """
+
+    requests: dict[Asker, Request | Unreadable] = field(default_factory=dict)
+    times_ms: dict[Asker, list[int]] = field(default_factory=dict)
+    _latest: Step | None = None
+
+    def note(self, step: Step) -> None:
+        """Remember what was asked in a step; whoever shares this memory may have done so."""
+        if step is self._latest:
+            return
+        self._latest = step
+        for received, request in step.requests:
+            self.requests[request.reply_to or "", request.request_id] = request
+            self.times_ms.setdefault((request.reply_to or "", request.request_id), []).append(received.at_ms)
+
+    def by(self, reply: Reply) -> Any:
+        return self.requests.get((reply.to, reply.answer.request_id))
+
+    def answered_at_ms(self, reply: Reply) -> int:
+        """Tell when the request came that a reply answers; of several copies, the first that had no answer."""
+        times_ms = self.times_ms[reply.to, reply.answer.request_id or ""]
+        return times_ms.pop(0) if len(times_ms) > 1 else times_ms[0]
+
+
+def forgotten(output: Output) -> bool:
+    """Tell whether an output is the tombstone of a whole group: whatever comes after is another group."""
+    return isinstance(output, Published) and output.key[0] == "group" and output.record is None
