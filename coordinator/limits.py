@@ -37,6 +37,10 @@ LEAVING_MEMBERS_MAX = 10_000
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Partitions that one commit or fetch may name."""
 
+PENDING_MAX = 10_000
+"""Ids of one group that MEMBER_ID_REQUIRED handed out and that have not come back; beyond it the oldest is forgotten,
+and whoever comes with it starts anew (UNKNOWN_MEMBER_ID). Kafka bounds them by their time alone."""
+
 FILTERS_MAX = 64
 """States or types that one listing may ask for; there are five and one."""
 

@@ -18,6 +18,7 @@ from coordinator.describe import publish
 from coordinator.errors import ErrorCode
 from coordinator.events import member_event
 from coordinator.group import NEVER_MS, Group, Member, Parked, Session, Vitals
+from coordinator.limits import PENDING_MAX
 from coordinator.outputs import JoinGroupAnswer, MemberFenced, MemberJoined, Output, Reply
 from coordinator.phases import Phase
 from coordinator.rebalance import (
@@ -109,7 +110,10 @@ def _turn_away(group: Group, member_id: str, now_ms: int) -> Iterator[Output]:
 
 
 def _hand_out(group: Group, request: JoinGroup, asked: Parked, now_ms: int, member_id: str) -> Reply:
-    session = group.vitals.pending[member_id] = Session(NEVER_MS, request.session_timeout_ms)
+    pending = group.vitals.pending
+    if len(pending) >= PENDING_MAX:
+        del pending[next(iter(pending))]
+    session = pending[member_id] = Session(NEVER_MS, request.session_timeout_ms)
     group.vitals.renew(session, now_ms)
     return refuse_join(asked, ErrorCode.MEMBER_ID_REQUIRED, member_id)
 

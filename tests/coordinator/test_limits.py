@@ -12,7 +12,9 @@ from msgspec import inspect
 from coordinator import limits
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
+from coordinator.outputs import Reply
 from coordinator.requests import JoinGroup, Received, Request
+from coordinator.shard import Shard
 from tests.coordinator.scenario import Scenario
 
 
@@ -205,6 +207,23 @@ def accepts(request: dict[str, Any]) -> bool:
     except msgspec.ValidationError:
         return False
     return True
+
+
+def test_a_flood_of_newcomers_is_bounded():
+    """I22: the oldest id that nobody came back with makes room; who comes with it all the same begins anew."""
+    joins = [
+        parse({**JOIN, "client_id": f"c{n}", "session_timeout_ms": 1_800_000}) for n in range(limits.PENDING_MAX + 1)
+    ]
+    shard = Shard(0, 1, bytes(16), Config())
+    said = shard.step([Received(n, 1_000, join) for n, join in enumerate(joins)], now_ms=1_000)
+    ids = [output.answer.member_id for output in said if isinstance(output, Reply)]
+    assert len(ids) == limits.PENDING_MAX + 1
+    group = shard.group("g")
+    assert group is not None
+    assert list(group.vitals.pending) == ids[1:]
+    for member_id, error in ((ids[0], ErrorCode.UNKNOWN_MEMBER_ID), (ids[1], None)):
+        again = shard.step([Received(limits.PENDING_MAX + 1, 1_001, parse({**JOIN, "member_id": member_id}))], 1_001)
+        assert [o.answer.code for o in again if isinstance(o, Reply)] == ([error.number] if error else [])
 
 
 def test_the_bounds_of_sessions():

@@ -5,6 +5,7 @@ from typing import Any
 from coordinator.config import Config
 from coordinator.deadlines import Deadline, deadlines
 from coordinator.group import NEVER_MS
+from coordinator.limits import PENDING_MAX
 from coordinator.outputs import (
     Event,
     HeartbeatAnswer,
@@ -157,6 +158,7 @@ class GroupsAreBounded:
             size_max = self.config.group_max_size
             dynamic = sum(not m.is_static for m in group.members.values())
             assert group.joins_parked <= size_max, f"{group.joins_parked} joins are parked"
+            assert len(group.vitals.pending) <= PENDING_MAX, f"{len(group.vitals.pending)} ids are on their way"
             assert group.phase is Phase.PREPARING or dynamic <= size_max, f"{dynamic} members"
             for _, _, offset in group.all_offsets():
                 assert len(offset.metadata) <= self.config.offset_metadata_max_bytes
