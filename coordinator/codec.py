@@ -3,7 +3,8 @@
     1 byte      version of what follows
     4 bytes     CRC-32 of all the rest, big-endian; from version 3 on of the version as well
     the rest    MessagePack: [{group id: [earliest deadline, members, vitals, rest of the group]},
-                              {id of a forgotten group: [until when that is remembered, its last generation]}]
+                              {id of a forgotten group: [until when that is remembered, its last generation]},
+                              who may do what: [when that was said, [rules]], deflated; empty where nothing was said]
 
 Vitals and rest are bytes within the bytes, so that a group that nobody touches is copied and never decoded. The rest
 is deflated: subscriptions, client ids and hosts repeat from member to member, and every batch carries all bytes of a
@@ -13,8 +14,8 @@ Who the members are is in the rest alone: vitals hold sessions without ids, in t
 of that, its roster, is remembered by its bytes, so a heartbeat does not inflate them. A memory of a pure function
 cannot be stale, whoever runs the task and however often.
 
-The newest code reads every older version, of which the first had no memory of forgotten groups, and the second wrote
-ids into the vitals; anything else raises `CorruptState`.
+The newest code reads every older version, of which the first had no memory of forgotten groups, the second wrote ids
+into the vitals, and the third knew no rules; anything else raises `CorruptState`.
 """
 
 import zlib
@@ -24,11 +25,12 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from coordinator.access import Access
 from coordinator.errors import CorruptState
 from coordinator.group import Group, Session, Vitals
 from coordinator.phases import Phase
 
-VERSION = 3
+VERSION = 4
 DEFLATE_LEVEL = 1
 ROSTERS_MAX = 2**15
 """How many groups' rosters are remembered: some 3 KB each where there are ten members."""
@@ -53,10 +55,11 @@ class Grave(Struct, array_like=True, frozen=True):
 
 
 class Kept(Struct, array_like=True, frozen=True):
-    """All that a shard keeps: its groups, and those it has forgotten, the first one first."""
+    """All that a shard keeps: its groups, those it has forgotten, the first one first, and who may do what."""
 
     groups: dict[str, Stored] = {}
     graves: dict[str, Grave] = {}
+    access: bytes = b""
 
 
 class Roster(NamedTuple):
@@ -110,6 +113,7 @@ _first_shard_decoder = msgspec.msgpack.Decoder(dict[str, Stored])
 _pulse_decoder = msgspec.msgpack.Decoder(_Pulse)
 _manned_decoder = msgspec.msgpack.Decoder(_Manned)
 _group_decoder = msgspec.msgpack.Decoder(Group)
+_access_decoder = msgspec.msgpack.Decoder(Access)
 
 
 def encode_shard(kept: Kept) -> bytes:
@@ -206,11 +210,21 @@ def decode_rest(data: bytes, vitals: Vitals) -> Group:
     return group
 
 
+def encode_access(access: Access) -> bytes:
+    """Write who may do what."""
+    return zlib.compress(_encoder.encode(access), DEFLATE_LEVEL)
+
+
+def decode_access(data: bytes) -> Access:
+    """Read what `encode_access` wrote; where nothing was written, nobody was allowed anything."""
+    return _decode(_access_decoder, _inflate(data)) if data else Access()
+
+
 def _inflate(data: bytes) -> bytes:
     try:
         return zlib.decompress(data)
     except zlib.error as error:
-        raise CorruptState(f"a group's state cannot be inflated: {error}") from error
+        raise CorruptState(f"a part of a shard's state cannot be inflated: {error}") from error
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes | memoryview) -> T:

@@ -1,5 +1,7 @@
 """What an operator may choose about groups, under Kafka's broker names, with Kafka's defaults."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 MINUTE_MS = 60_000
@@ -18,6 +20,11 @@ class Config(Struct, frozen=True, kw_only=True):
     group_new_member_join_timeout_ms: int = 300_000
     offsets_retention_ms: int = 10_080 * MINUTE_MS
     offset_metadata_max_bytes: int = 4_096
+
+    super_users: tuple[str, ...] = ()
+
+    access: Literal["open", "rules"] = "open"
+    """Whether everybody may do everything, or what the rules allow that were set."""
 
     offsets_retention_by_group_ms: dict[str, int] = {}
     """How long offsets of these groups are kept, by group id, where that is not `offsets_retention_ms`."""

@@ -27,8 +27,9 @@ class ErrorCode(Enum):
     UNKNOWN_MEMBER_ID = (25, False)  # never joined, or expired: join again
     INVALID_SESSION_TIMEOUT = (26, False)
     REBALANCE_IN_PROGRESS = (27, False)  # commit, then join again
-    TOPIC_AUTHORIZATION_FAILED = (29, False)  # likewise a gateway's
-    GROUP_AUTHORIZATION_FAILED = (30, False)  # likewise a gateway's
+    TOPIC_AUTHORIZATION_FAILED = (29, False)
+    GROUP_AUTHORIZATION_FAILED = (30, False)
+    CLUSTER_AUTHORIZATION_FAILED = (31, False)
     UNSUPPORTED_VERSION = (35, False)
     INVALID_REQUEST = (42, False)
     NON_EMPTY_GROUP = (68, False)

@@ -55,3 +55,15 @@ COMMIT_METADATA_CHARS_MAX = 65_536
 
 RECORD_BYTES_MAX = 8 * 2**20
 """A record of any of the four topics. An output that would be larger is replaced by a short one that says so."""
+
+RULES_MAX = 1_000
+"""Rules of who may do what; every shard keeps all of them in its state, and every batch carries that."""
+
+RULES_AHEAD_MS = 300_000
+"""How far in the future rules may say that they were made: a later table counts, so one of next year would stay."""
+
+DECISIONS_MAX = 2**16
+"""How many decisions about the same rules are remembered, some 300 bytes each."""
+
+ACTIONS_MAX = PARTITIONS_PER_REQUEST_MAX + 1
+"""Questions of what one may do that a request may ask at once: about a group, and each topic of a commit."""

@@ -6,6 +6,7 @@ they hold comes from the coordinator's own state alone, never from a name that a
 
 from msgspec import UNSET, Struct, UnsetType
 
+from coordinator.access import Rule
 from coordinator.errors import ErrorCode
 from coordinator.phases import Phase
 
@@ -178,6 +179,25 @@ class ExpelMemberAnswer(Answer, frozen=True, kw_only=True, tag="expel_member"):
     member_id: str = ""
 
 
+class SetAccessAnswer(Answer, frozen=True, kw_only=True, tag="set_access"):
+    """When the rules were made that the shard goes by now."""
+
+    made_ms: int = 0
+
+
+class DescribeAccessAnswer(Answer, frozen=True, kw_only=True, tag="describe_access"):
+    """The rules that the shard keeps, and when they were made; 0 where it was never given any."""
+
+    made_ms: int = 0
+    rules: tuple[Rule, ...] = ()
+
+
+class CheckAccessAnswer(Answer, frozen=True, kw_only=True, tag="check_access"):
+    """Of each action whether one may, in the order asked."""
+
+    allowed: tuple[bool, ...] = ()
+
+
 class ErrorAnswer(Answer, frozen=True, kw_only=True, tag="error"):
     """No more than an error: to a record that is no request yet said who asks, or where an answer is too large."""
 
@@ -203,6 +223,9 @@ AnyAnswer = (
     | DeleteGroupAnswer
     | RebalanceGroupAnswer
     | ExpelMemberAnswer
+    | SetAccessAnswer
+    | DescribeAccessAnswer
+    | CheckAccessAnswer
     | ErrorAnswer
     | RebalanceNotice
 )
@@ -410,6 +433,33 @@ class Rejected(Event, frozen=True, kw_only=True, tag="rejected"):
     why: str
 
 
+class AccessDenied(Event, frozen=True, kw_only=True, tag="access_denied"):
+    """Somebody asked what it may not ask, and nothing was done. No group has done or lived through anything.
+
+    `why` says what is wrong with the record's signature; `principal` is then who it only claims to be.
+    """
+
+    principal: str
+    client_id: str
+    client_host: str
+    request: str
+    operation: str
+    resource: str
+    names: tuple[str, ...]
+    why: str | None
+
+
+class AccessChanged(Event, frozen=True, kw_only=True, tag="access_changed"):
+    """A shard goes by other rules from now on."""
+
+    principal: str
+    client_id: str
+    client_host: str
+    partition: int
+    made_ms: int
+    rules: int
+
+
 class Oversized(Event, frozen=True, kw_only=True, tag="oversized"):
     """Stands for an event or a group record, under its version, that is larger than a record may be."""
 
@@ -431,6 +481,8 @@ AnyEvent = (
     | GroupEmptied
     | GroupDeleted
     | Rejected
+    | AccessDenied
+    | AccessChanged
     | Oversized
 )
 

@@ -11,8 +11,10 @@ from msgspec import UNSET
 from coordinator.errors import ErrorCode
 from coordinator.outputs import (
     AnyAnswer,
+    CheckAccessAnswer,
     CommittedPartition,
     DeleteGroupAnswer,
+    DescribeAccessAnswer,
     DescribeGroupAnswer,
     ExpelMemberAnswer,
     FetchedOffset,
@@ -25,10 +27,13 @@ from coordinator.outputs import (
     OffsetFetchAnswer,
     RebalanceGroupAnswer,
     Reply,
+    SetAccessAnswer,
     SyncGroupAnswer,
 )
 from coordinator.requests import (
+    CheckAccess,
     DeleteGroup,
+    DescribeAccess,
     DescribeGroup,
     ExpelMember,
     Heartbeat,
@@ -40,6 +45,7 @@ from coordinator.requests import (
     OffsetFetch,
     RebalanceGroup,
     Request,
+    SetAccess,
     SyncGroup,
 )
 
@@ -87,6 +93,9 @@ SHAPES: dict[type, tuple[type[AnyAnswer], Callable[[Any, ErrorCode], Fields]]] =
     DeleteGroup:     (DeleteGroupAnswer,    _nothing),
     RebalanceGroup:  (RebalanceGroupAnswer, _nothing),
     ExpelMember:     (ExpelMemberAnswer,    _nothing),
+    SetAccess:       (SetAccessAnswer,      _nothing),
+    DescribeAccess:  (DescribeAccessAnswer, _nothing),
+    CheckAccess:     (CheckAccessAnswer,    _nothing),
 }  # fmt: skip
 
 

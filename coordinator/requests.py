@@ -11,6 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from coordinator import limits
+from coordinator.access import Operation, Resource, Rules, Time
 
 Id = Annotated[str, Meta(max_length=limits.ID_CHARS_MAX)]
 Name = Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)]
@@ -27,7 +28,7 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
         request_id: Chosen by the asker and unique to it; the reply repeats it.
         reply_to: The asker's inbox: the key of its replies, hashed to a partition of the reply topic.
         client_host: As Kafka prints it, `/127.0.0.1`.
-        principal: Who asks; believed only where a gateway vouches for it.
+        principal: Who asks; believed only where the record is signed by somebody who has the key.
     """
 
     request_id: Id
@@ -199,6 +200,39 @@ class ExpelMember(Asked, frozen=True, kw_only=True, tag="expel_member"):
     reason: Reason | None = None
 
 
+class SetAccess(Asked, frozen=True, kw_only=True, tag="set_access"):
+    """Say anew who may do what, to one shard: the record's partition says to which. All that was said before is over.
+
+    Args:
+        made_ms: When the rules were put together, Unix milliseconds; earlier ones than are there are refused.
+    """
+
+    group_id: str = ""
+    made_ms: Time
+    rules: Rules
+
+
+class DescribeAccess(Asked, frozen=True, kw_only=True, tag="describe_access"):
+    """Ask one shard who may do what there; the record's partition says which."""
+
+    group_id: str = ""
+
+
+class Action(Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that one may wish to do."""
+
+    operation: Operation
+    resource: Resource
+    name: Name
+
+
+class CheckAccess(Asked, frozen=True, kw_only=True, tag="check_access"):
+    """Ask what one may do oneself. Any shard knows."""
+
+    group_id: str = ""
+    actions: Annotated[tuple[Action, ...], Meta(max_length=limits.ACTIONS_MAX)]
+
+
 Request = (
     JoinGroup
     | SyncGroup
@@ -212,6 +246,9 @@ Request = (
     | DeleteGroup
     | RebalanceGroup
     | ExpelMember
+    | SetAccess
+    | DescribeAccess
+    | CheckAccess
 )
 
 
@@ -229,8 +266,10 @@ class Received(Struct, frozen=True):
     Args:
         offset: Its place in the shard's partition of the request topic.
         at_ms: The broker's append time, Unix milliseconds.
+        doubt: Why the record must not be believed, where rules say who may do what: its signature is wrong.
     """
 
     offset: int
     at_ms: int
     request: Request | Unreadable
+    doubt: str | None = None

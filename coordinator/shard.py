@@ -9,7 +9,7 @@ So the same log gives the same outputs however it is cut into batches.
 
 from collections.abc import Iterable, Iterator
 
-from coordinator import administration, checks, codec, leaving, membership, offsets
+from coordinator import administration, checks, codec, guard, leaving, membership, offsets
 from coordinator.codec import Grave, Kept, Stored
 from coordinator.config import Config
 from coordinator.deadlines import advance
@@ -22,7 +22,9 @@ from coordinator.outputs import ErrorAnswer, HeartbeatAnswer, Output, Rejected, 
 from coordinator.phases import Phase
 from coordinator.refusals import refuse
 from coordinator.requests import (
+    CheckAccess,
     DeleteGroup,
+    DescribeAccess,
     DescribeGroup,
     Heartbeat,
     JoinGroup,
@@ -34,9 +36,13 @@ from coordinator.requests import (
     RebalanceGroup,
     Received,
     Request,
+    SetAccess,
     SyncGroup,
     Unreadable,
 )
+
+OfNoGroup = ListGroups | SetAccess | DescribeAccess | CheckAccess
+"""Requests to a shard."""
 
 
 class Shard:
@@ -55,7 +61,8 @@ class Shard:
     def __init__(self, partition: int, partitions: int, secret: bytes, config: Config, state: bytes | None = None):
         self._partition, self._partitions, self._secret, self._config = partition, partitions, secret, config
         kept = codec.decode_shard(state) if state is not None else Kept()
-        self._stored, self._graves = kept.groups, kept.graves
+        self._stored, self._graves, self._access = kept.groups, kept.graves, kept.access
+        self._guard = guard.guard_of(config, self._access)
         self._vitals: dict[str, Vitals] = {}  # of groups touched in this step
         self._groups: dict[str, Group] = {}  # of these, the ones that more than a heartbeat touched
 
@@ -69,6 +76,9 @@ class Shard:
         outputs: list[Output] = []
         for received in log:
             request = received.request
+            if self._guard is not None and not self._guard.admits(received):
+                outputs.extend(self._guard.refuse(received))
+                continue
             # Nearly all requests are heartbeats of a group in which nothing is due: they need its vitals and no more.
             if type(request) is Heartbeat and request.group_id:
                 vitals = self._vitals.get(request.group_id) or self._vitals_of(request.group_id)
@@ -79,7 +89,10 @@ class Shard:
                         self._note_lateness(vitals, now_ms)
                         outputs.append(_heard(request, membership.heartbeat(vitals, request, at_ms)))
                         continue
-            outputs.extend(self._take(received, now_ms))
+            if self._guard is None:
+                outputs.extend(self._take(received, now_ms))
+            else:
+                outputs.extend(self._guard.limited(received, lambda part: self._take(part, now_ms)))
         horizon_ms = now_ms - self._config.clock_slack_ms
         for group_id in self._due_by(horizon_ms):
             outputs.extend(self._advance(group_id, horizon_ms, now_ms))
@@ -98,7 +111,7 @@ class Shard:
     @property
     def is_blank(self) -> bool:
         """Nothing is worth keeping."""
-        return not self._stored and not self._graves
+        return not self._stored and not self._graves and not self._access
 
     @property
     def group_ids(self) -> tuple[str, ...]:
@@ -116,7 +129,7 @@ class Shard:
 
     def to_bytes(self) -> bytes:
         """Write the shard down, to be taken up again by `Shard(..., state=)`."""
-        return codec.encode_shard(Kept(self._stored, self._graves))
+        return codec.encode_shard(Kept(self._stored, self._graves, self._access))
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
@@ -129,8 +142,8 @@ class Shard:
             if (error := check(request, self._config)) is not ErrorCode.NONE:
                 yield refuse(request, error)
                 return
-        if isinstance(request, ListGroups):
-            yield from self._list(request, received.at_ms, now_ms)
+        if isinstance(request, OfNoGroup):
+            yield from self._tell(request, received, now_ms)
             return
         if request.group_id in self._stored:
             yield from self._advance(request.group_id, received.at_ms, now_ms)
@@ -155,7 +168,7 @@ class Shard:
         yield from self._advance(request.group_id, at_ms, noticed_ms=at_ms)  # what the request itself made due
 
     def _handle(self, group: Group | None, received: Received, request: Request, at_ms: int) -> Iterator[Output]:
-        assert not isinstance(request, ListGroups), "that one is of no group"
+        assert not isinstance(request, OfNoGroup), "that one is of no group"
         match request:
             case JoinGroup():
                 asked, place = (request.reply_to, request.request_id), (self._partition, received.offset)
@@ -183,6 +196,19 @@ class Shard:
                 yield from administration.rebalance(group, request, at_ms, self._config)
             case _:
                 yield from leaving.expel(group, request, at_ms, self._config)
+
+    def _tell(self, request: OfNoGroup, received: Received, now_ms: int) -> Iterator[Output]:
+        match request:
+            case ListGroups():
+                yield from self._list(request, received.at_ms, now_ms)
+            case SetAccess():
+                self._access, outputs = guard.set_access(self._access, received, request, self._partition)
+                self._guard = guard.guard_of(self._config, self._access)
+                yield from outputs
+            case DescribeAccess():
+                yield guard.describe_access(self._access, request)
+            case CheckAccess():
+                yield guard.check_access(self._guard, request)
 
     def _founds(self, request: Request) -> bool:
         """Tell whether a request makes the group it names, where there is none."""

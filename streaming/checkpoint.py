@@ -14,7 +14,7 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from coordinator.codec import VERSION
-from streaming.errors import UserError
+from streaming.errors import Exit, UserError
 from streaming.settings import Settings
 
 PLAN_VERSION = 2
@@ -23,6 +23,8 @@ PLAN_VERSION = 2
 
 class CheckpointMismatch(UserError):
     """The checkpoint belongs to another query, or was made under settings that cannot change any more."""
+
+    exit_code = Exit.NEEDS_A_PERSON
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +45,7 @@ def claim(spark: SparkSession, settings: Settings, topic_ids: dict[str, str]) ->
     Raises:
         CheckpointMismatch: one sentence that names all that differs.
     """
-    path = f"{settings.checkpoint}/identity.json"
+    path = _identity_file(settings.checkpoint)
     wanted = Identity(
         secret=secrets.token_hex(32),
         topic_ids=topic_ids,
@@ -52,9 +54,9 @@ def claim(spark: SparkSession, settings: Settings, topic_ids: dict[str, str]) ->
         state_store=settings.state_store,
         plan_version=PLAN_VERSION,
     )
-    found = _read(spark, path)
+    found = read_identity(spark, settings.checkpoint)
     if found is None:
-        if _exists(spark, f"{settings.checkpoint}/query/offsets"):
+        if exists(spark, f"{settings.checkpoint}/query/offsets"):
             raise CheckpointMismatch(
                 f"The checkpoint {settings.checkpoint} has a query's state but no identity.json: "
                 "restore that file from a back-up, or start with an empty checkpoint folder."
@@ -86,30 +88,56 @@ def _differences(found: Identity, wanted: Identity) -> list[str]:
     return sorted(differences)
 
 
-def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    jvm: Any = spark.sparkContext._jvm
-    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
-    return hadoop_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), hadoop_path
+def read_identity(spark: SparkSession, folder: str) -> Identity | None:
+    """Say whose state a checkpoint is; None where that is not written.
+
+    Raises:
+        CheckpointMismatch: it cannot be read.
+    """
+    path = _identity_file(folder)
+    if not exists(spark, path):
+        return None
+    try:
+        return msgspec.json.decode(read_file(spark, path), type=Identity)
+    except msgspec.MsgspecError as error:
+        raise CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.") from None
 
 
-def _exists(spark: SparkSession, path: str) -> bool:
+def _identity_file(folder: str) -> str:
+    return f"{folder}/identity.json"
+
+
+# -- files, wherever Spark can reach -----------------------------------------------------------------------------------
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    """Tell whether there is a file or folder."""
     files, hadoop_path = _file_system(spark, path)
     return bool(files.exists(hadoop_path))
 
 
-def _read(spark: SparkSession, path: str) -> Identity | None:
-    if not _exists(spark, path):
-        return None
+def read_file(spark: SparkSession, path: str) -> bytes:
+    """Read a file whole."""
     files, hadoop_path = _file_system(spark, path)
     stream = files.open(hadoop_path)
     try:
-        text = bytes(stream.readAllBytes())
+        return bytes(stream.readAllBytes())
     finally:
         stream.close()
-    try:
-        return msgspec.json.decode(text, type=Identity)
-    except msgspec.MsgspecError as error:
-        raise CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.") from None
+
+
+def names(spark: SparkSession, folder: str) -> list[str]:
+    """Name what is in a folder; nothing where there is none."""
+    if not exists(spark, folder):
+        return []
+    files, hadoop_path = _file_system(spark, folder)
+    return [str(status.getPath().getName()) for status in files.listStatus(hadoop_path)]
+
+
+def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    jvm: Any = spark.sparkContext._jvm
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    return hadoop_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), hadoop_path
 
 
 def _write(spark: SparkSession, path: str, identity: Identity) -> None:

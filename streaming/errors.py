@@ -7,20 +7,37 @@
     ├── BrokerFailed         the embedded broker did not start
     ├── BrokerUnreachable    nobody answers at the bootstrap servers
     ├── TopicRefused         the brokers would not create or show a topic
+    ├── RightMissing         the brokers do not let us do what we have to
     └── TopicMismatch        a topic is there, but not as the coordinator needs it
 
-The text of each is one sentence that says what is wrong and what to do; the command line prints it and exits non-zero.
+The text of each is one sentence that says what is wrong and what to do; the command line prints it and exits with its
+`exit_code`.
 """
 
+from enum import IntEnum
 from typing import Self
+
+
+class Exit(IntEnum):
+    """What a process ends with. A supervisor starts it again after `FAILED`, and not after `NEEDS_A_PERSON`."""
+
+    DONE = 0
+    FAILED = 1  # another start may go better: brokers are away, a process of Spark's has ended, a port is taken
+    USAGE = 2  # no such command or flag; Click's own number
+    NEEDS_A_PERSON = 78  # every start would end so, or do harm; the number is EX_CONFIG of sysexits.h
+    INTERRUPTED = 130  # Ctrl-C before there was anything to stop; the shells' number
 
 
 class UserError(Exception):
     """A sentence that tells the user what is wrong and what to do."""
 
+    exit_code = Exit.FAILED
+
 
 class JavaMissing(UserError):
     """There is no Java to run, or it is too old."""
+
+    exit_code = Exit.NEEDS_A_PERSON
 
 
 class JarsUnavailable(UserError):
@@ -53,3 +70,11 @@ class TopicRefused(UserError):
 
 class TopicMismatch(UserError):
     """A topic exists, but is not as the coordinator needs it."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+class RightMissing(UserError):
+    """The brokers do not let our user do with our topics what it has to."""
+
+    exit_code = Exit.NEEDS_A_PERSON

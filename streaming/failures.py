@@ -1,13 +1,13 @@
-"""Why a query failed, in one sentence that says what to do, out of Spark's long account of it."""
+"""Why a query failed, in one sentence that says what to do, out of Spark's long account of it; and whom it takes."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from streaming.errors import UserError
+from streaming.errors import Exit, UserError
 from streaming.settings import Settings
 from streaming.topics import MESSAGE_BYTES_MAX
 
@@ -18,39 +18,42 @@ def _damaged(why: str) -> str:
     )
 
 
-CAUSES: list[tuple[str, str]] = [
-    # what Spark's account contains            what the user is told
-    (r"CorruptState: (?P<why>[^\n]*)",
+_AGAIN, _PERSON = Exit.FAILED, Exit.NEEDS_A_PERSON
+
+CAUSES: list[tuple[str, Exit, str]] = [
+    # what Spark's account contains, who can mend it (another start, or a person alone),
+    # and what the user is told
+    (r"CorruptState: (?P<why>[^\n]*)", _PERSON,
      _damaged("{why}")),
-    (r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY",
+    (r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY", _PERSON,
      "Another coordinator runs on the checkpoint {checkpoint}: stop one of the two."),
-    (r"data may have been lost|Some data may have been lost|failOnDataLoss",
+    (r"data may have been lost|Some data may have been lost|failOnDataLoss", _PERSON,
      "Unhandled requests are gone from {requests}: lengthen its retention; to go on without them, empty {checkpoint}."),
-    (r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION|Topic .* not present in metadata",
+    (r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION|Topic .* not present in metadata", _AGAIN,
      "A topic of the coordinator is gone ({topics}): restart it; it makes the topic anew, or says what else to do."),
-    (r"(Topic|Cluster|Group)AuthorizationException|(TOPIC|CLUSTER)_AUTHORIZATION_FAILED",
+    (r"(Topic|Cluster|Group)AuthorizationException|(TOPIC|CLUSTER)_AUTHORIZATION_FAILED", _PERSON,
      "Kafka refuses the coordinator's user: let it read and write {requests}, and write {topics}."),
-    (r"SaslAuthenticationException|SslAuthenticationException|SSLHandshakeException",
+    (r"SaslAuthenticationException|SslAuthenticationException|SSLHandshakeException", _PERSON,
      "Kafka and the coordinator do not trust each other: correct the settings that begin with sasl_ or ssl_."),
-    (r"Expiring \d+ record\(s\) for (?P<where>\S+)-\d+:",
+    (r"Expiring \d+ record\(s\) for (?P<where>\S+)-\d+:", _AGAIN,
      "No Kafka broker answers at {bootstrap_servers}, or {where} is gone: see that both are there, and start again."),
-    (r"TimeoutException|BrokerNotAvailable|Connection to node .* could not be established|DisconnectException",
+    (r"TimeoutException|BrokerNotAvailable|Connection to node .* could not be established|DisconnectException", _AGAIN,
      "No Kafka broker answers at {bootstrap_servers}: see that it runs, and start the coordinator again: it goes on."),
-    (r"RecordTooLargeException|MESSAGE_TOO_LARGE",
+    (r"RecordTooLargeException|MESSAGE_TOO_LARGE", _PERSON,
      "A topic refuses records of this size ({topics}): set its max.message.bytes to {room}, and start again."),
-    (r"No space left on device",
+    (r"No space left on device", _AGAIN,
      "The disk of the checkpoint {checkpoint} is full: make room, and start again."),
-    (r"Permission denied|AccessControl|Read-only file system|not a directory|NotDirectory|Mkdirs failed",
+    (r"Permission denied|AccessControl|Read-only file system|not a directory|NotDirectory|Mkdirs failed", _PERSON,
      "The checkpoint {checkpoint} cannot be written: give the coordinator's user the right to, and start again."),
-    (r"MALFORMED_LOG_FILE|Incomplete log file|MISSING_METADATA_FILE|Expected e\.g\. |assertion failed",
+    (r"MALFORMED_LOG_FILE|Incomplete log file|MISSING_METADATA_FILE|Expected e\.g\. |assertion failed", _PERSON,
      _damaged("what Spark notes of its batches is missing or cannot be read")),
-    (r"Unexpected (character|end-of-input)|Unrecognized token|Invalid UTF-8",
+    (r"Unexpected (character|end-of-input)|Unrecognized token|Invalid UTF-8", _PERSON,
      _damaged("what Spark notes of its batches is not JSON")),
-    (r"CANNOT_WRITE_STATE_STORE",
+    (r"CANNOT_WRITE_STATE_STORE", _AGAIN,
      "The checkpoint {checkpoint} cannot be written: make room, see that its folder may be written, and start again."),
-    (r"CANNOT_LOAD_STATE_STORE",
+    (r"CANNOT_LOAD_STATE_STORE", _PERSON,
      _damaged("the groups' state is missing or cannot be read")),
-    (r"Python worker exited unexpectedly|ExecutorLostFailure",
+    (r"Python worker exited unexpectedly|ExecutorLostFailure", _AGAIN,
      "A process of Spark's has ended in mid-work: see that there is memory to spare, and start again: it goes on."),
 ]  # fmt: skip
 
@@ -65,24 +68,33 @@ def explained(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise SparkRefused(explain(str(error), settings)) from error
+        raise because(str(error), settings, SparkRefused) from error
 
 
-def explain(account: str, settings: Settings) -> str:
-    """Turn Spark's account of a failure into one sentence; an unknown cause is quoted by its innermost line."""
-    for pattern, sentence in CAUSES:
+def because(account: str, settings: Settings, kind: type[UserError]) -> UserError:
+    """Turn Spark's account of a failure into an error of one sentence, which knows whether another start may cure it.
+
+    A cause that is not known is quoted by the innermost line of the account, and may go better at the next start.
+    """
+    for pattern, exit_code, sentence in CAUSES:
         if found := re.search(pattern, account):
-            return sentence.format(
-                checkpoint=settings.checkpoint,
-                requests=settings.requests_topic,
-                topics=", ".join((settings.replies_topic, settings.groups_topic, settings.events_topic)),
-                bootstrap_servers=settings.bootstrap_servers,
-                room=MESSAGE_BYTES_MAX,
-                **{"why": "", **found.groupdict()},
-            )
-    return f"The query failed: {_innermost(account)}"
+            error = kind(_filled(sentence, settings, found.groupdict()))
+            error.exit_code = exit_code
+            return error
+    return kind(f"The query failed: {innermost(account)}")
 
 
-def _innermost(account: str) -> str:
+def _filled(sentence: str, settings: Settings, found: Mapping[str, str]) -> str:
+    return sentence.format(
+        checkpoint=settings.checkpoint,
+        requests=settings.requests_topic,
+        topics=", ".join((settings.replies_topic, settings.groups_topic, settings.events_topic)),
+        bootstrap_servers=settings.bootstrap_servers,
+        room=MESSAGE_BYTES_MAX,
+        **{"why": "", **found},
+    )
+
+
+def innermost(account: str) -> str:
     causes = re.findall(r"^Caused by: (.*)$", account, re.MULTILINE)
     return str(causes[-1] if causes else account.strip().partition("\n")[0])

@@ -23,6 +23,7 @@ from coordinator.requests import Received
 from coordinator.shard import Shard
 from streaming import failpoints
 from streaming.records import WAKE, OutputTopics, Tally, decode_request, pack
+from streaming.signing import Signing
 
 INPUT_COLUMNS = ("key", "offset", "at_ms", "value")
 
@@ -39,12 +40,17 @@ STATE_SCHEMA = "shard string"
 
 @dataclass(frozen=True)
 class ShardOperator:
-    """What `applyInPandasWithState` calls. Small and importable: Spark pickles it for each task."""
+    """What `applyInPandasWithState` calls. Small and importable: Spark pickles it for each task.
+
+    Args:
+        signing: What records are believed by, where rules say who may do what; None where nobody is asked.
+    """
 
     partitions: int
     secret: bytes
     config: Config
     topics: OutputTopics
+    signing: Signing | None = None
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
@@ -59,7 +65,7 @@ class ShardOperator:
         number = int(key[0]) % self.partitions
         _reach("called", number)
         shard = Shard(number, self.partitions, self.secret, self.config, _stored(state))
-        log = _log(frames)
+        log = _log(frames, self.signing)
         outputs = shard.step(log, now_ms)
         _reach("stepped", number)
         due_ms = self._keep(shard, state, now_ms)
@@ -97,10 +103,13 @@ def _reach(point: str, shard: int) -> None:
 
 def _stored(state: GroupState) -> bytes | None:
     stored = state.getOption
-    if stored is None:
-        return None
+    return None if stored is None else unpacked(stored[0])
+
+
+def unpacked(stored: str) -> bytes:
+    """Turn what the state holds into a shard's bytes."""
     try:
-        return pybase64.b64decode(stored[0], validate=True)
+        return pybase64.b64decode(stored, validate=True)
     except binascii.Error as error:
         raise CorruptState(f"a shard's state is not in base 64: {error}") from error
 
@@ -117,7 +126,7 @@ def _spare_the_collector() -> None:
     gc.disable()
 
 
-def _log(frames: Iterable[pd.DataFrame]) -> list[Received]:
+def _log(frames: Iterable[pd.DataFrame], signing: Signing | None) -> list[Received]:
     """Collect a shard's requests in the order of the log, which Spark does not keep. A record may ask nothing."""
     rows = [
         row
@@ -125,4 +134,6 @@ def _log(frames: Iterable[pd.DataFrame]) -> list[Received]:
         for row in zip(frame["offset"].tolist(), frame["at_ms"].tolist(), frame["value"].tolist(), strict=True)
     ]
     rows.sort(key=itemgetter(0))
+    if signing is not None:
+        return [signing.received(*row) for row in rows if row[2] != WAKE]
     return [Received(offset, at_ms, decode_request(value)) for offset, at_ms, value in rows if value != WAKE]

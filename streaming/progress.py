@@ -33,6 +33,24 @@ class Batch(NamedTuple):
     members: int
 
 
+class Totals(NamedTuple):
+    """What all batches since the start add up to."""
+
+    batches: int = 0
+    duration_ms: int = 0
+    requests: int = 0
+    answered: int = 0
+
+    def with_batch(self, batch: Batch) -> "Totals":
+        """Count one more."""
+        return Totals(
+            self.batches + 1,
+            self.duration_ms + batch.duration_ms,
+            self.requests + batch.requests,
+            self.answered + batch.answered,
+        )
+
+
 class Tallies:
     """What the shards hold, as each of them said last, and the latest batch. Safe to read from any thread.
 
@@ -43,12 +61,25 @@ class Tallies:
         self._lock = threading.Lock()
         self._shards: dict[int, Tally] = {}
         self._latest: Batch | None = None
+        self._totals = Totals()
+        self._read_to: dict[int, int] = {}
         self.changed = threading.Event()
 
     @property
     def latest(self) -> Batch | None:
         with self._lock:
             return self._latest
+
+    @property
+    def totals(self) -> Totals:
+        with self._lock:
+            return self._totals
+
+    @property
+    def read_to(self) -> dict[int, int]:
+        """By partition of the request topic, the offset before which all is handled; empty before the first batch."""
+        with self._lock:
+            return self._read_to
 
     @property
     def shards(self) -> dict[int, tuple[int, int]]:
@@ -77,8 +108,16 @@ class Tallies:
                 groups=sum(s.groups for s in self._shards.values()),
                 members=sum(s.members for s in self._shards.values()),
             )
+            self._totals = self._totals.with_batch(self._latest)
+            self._read_to = _read_to(progress)
             self.changed.set()
             return self._latest
+
+
+def _read_to(progress: dict[str, Any]) -> dict[int, int]:
+    """Find how far a batch has read; its only source has the one topic."""
+    ends = (topic for source in progress.get("sources", []) for topic in (source["endOffset"] or {}).values())
+    return {int(partition): offset for topic in ends for partition, offset in topic.items()}
 
 
 def observed(answered: DataFrame) -> DataFrame:

@@ -16,16 +16,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming import checkpoint, topics
+from streaming import acls, checkpoint, topics
 from streaming.alarm import Alarm
 from streaming.embedded import CONNECTOR, archive, fetch, find_java
-from streaming.errors import UserError
-from streaming.failures import explain, explained
+from streaming.errors import Exit, UserError
+from streaming.failures import because, explained
+from streaming.logs import are_json
 from streaming.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
 from streaming.progress import ProgressLog, Tallies, observed
 from streaming.records import OutputTopics
@@ -71,7 +73,7 @@ SPARK_CONFIG = {
     "spark.ui.retainedStages": "50",
     "spark.sql.ui.retainedExecutions": "50",
 }
-"""What the query relies on or is measurably better with. What spark-submit or the environment sets wins."""
+"""What the query is measurably better with. What spark-submit is told, or finds in its defaults, wins."""
 
 LOCAL_CONFIG = {
     "spark.driver.memory": "1g",
@@ -94,6 +96,8 @@ _HASH_SEED = 42  # of Spark's HashPartitioning
 class ConnectorMissing(UserError):
     """Spark cannot talk to Kafka."""
 
+    exit_code = Exit.NEEDS_A_PERSON
+
 
 class QueryFailed(UserError):
     """The query has ended by itself: one sentence with the cause."""
@@ -115,7 +119,7 @@ def open_session(
     builder = SparkSession.builder.appName(QUERY_NAME)
     is_submitted = "SPARK_ENV_LOADED" in os.environ  # set by Spark's own launch scripts
     master = settings.master or ("" if is_submitted else "local[2]")
-    config = {**SPARK_CONFIG, **STATE_STORES[settings.state_store]}
+    config = {**(_not_told(SPARK_CONFIG) if is_submitted else SPARK_CONFIG), **STATE_STORES[settings.state_store]}
     config["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
     if master:
         builder = builder.master(master)
@@ -136,10 +140,18 @@ def open_session(
     return spark
 
 
+def _not_told(config: dict[str, str]) -> dict[str, str]:
+    """Leave out what spark-submit was told, or found in its defaults: a session's builder would overrule it."""
+    SparkContext._ensure_initialized()
+    told = SparkConf()
+    return {name: value for name, value in config.items() if not told.contains(name)}
+
+
 def _driver_options(java_options: str) -> str:
     level = "warn" if log.isEnabledFor(logging.DEBUG) else "off"
     return (
         f"-Dlog4j2.configurationFile={SPARK_LOG.as_uri()} -Dcoordinator.spark.log={level} "
+        f"-Dcoordinator.spark.lines={'json' if are_json() else 'text'} "
         "-XX:+UseParallelGC "  # half the work of the default one, whose threads run beside the tasks
         f"{java_options}"
     )
@@ -182,6 +194,7 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
         secret=bytes.fromhex(identity.secret),
         config=settings.group_config(),
         topics=OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic),
+        signing=settings.signing() if settings.access == "rules" else None,
     )
     answered = (
         asked.coalesce(settings.shuffle_partitions)  # a task for each partition of the topic costs more than it reads
@@ -234,6 +247,7 @@ class Coordinator:
         self._report = report or (lambda _: None)
         self._java_options = java_options
         self._query: StreamingQuery | None = None
+        self._active_s: float | None = None
         self._alarm = Alarm(settings, self.tallies)
         self._stopping = threading.Event()
 
@@ -242,6 +256,7 @@ class Coordinator:
         settings = self.settings
         find_java()
         topics.ensure(settings, self._report)
+        acls.see_rights(settings, acls.Role.COORDINATOR)
         self._report("Starting Spark.")
         spark = open_session(settings, self._report, self._java_options)
         ids = topics.topic_ids(settings)
@@ -264,6 +279,7 @@ class Coordinator:
     def _await_first_batch(self, query: StreamingQuery) -> None:
         while query.lastProgress is None and not self._stopping.is_set():
             self._raise_if_failed(query)
+            self._active_s = time.monotonic()
             self._stopping.wait(0.05)
         self._raise_if_failed(query)
 
@@ -275,8 +291,13 @@ class Coordinator:
         """
         assert self._query is not None, "wait() comes after start()"
         while self._query.isActive and not self._stopping.is_set() and not self._alarm.refusal:
+            self._active_s = time.monotonic()
             self._stopping.wait(0.2)
         self._raise_if_failed(self._query)
+
+    def silent_s(self) -> float:
+        """How long ago Spark last said that the query is active; 0 while it starts. Asks nobody, so it cannot hang."""
+        return time.monotonic() - self._active_s if self._active_s else 0.0
 
     def ask_to_stop(self) -> None:
         """Let `wait` return; safe in a signal handler."""
@@ -296,8 +317,8 @@ class Coordinator:
 
     def _raise_if_failed(self, query: StreamingQuery) -> None:
         if self._alarm.refusal:
-            raise QueryFailed(explain(self._alarm.refusal, self.settings))
+            raise because(self._alarm.refusal, self.settings, QueryFailed)
         error = query.exception()
         if isinstance(error, StreamingQueryException):
             log.debug("the query's failure in full", exc_info=error)
-            raise QueryFailed(explain(str(error), self.settings)) from error
+            raise because(str(error), self.settings, QueryFailed) from error

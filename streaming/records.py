@@ -30,6 +30,9 @@ PACK_VALUE_BYTES_MAX = 2**16
 WAKE = b'{"kind":"wake"}'
 """A record of the request topic that asks nothing: that it is there makes Spark run a batch, and look at timeouts."""
 
+SIGNATURE_CHARS, SIGNATURE_END = 56, b"="
+"""What `signing` puts behind a request, on a line of its own: no JSON object ends as it does."""
+
 _encode = msgspec.json.Encoder().encode
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _answer_decoder: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)
@@ -116,9 +119,11 @@ WHY_CHARS_MAX = 300
 
 
 def decode_request(value: bytes | None) -> Request | Unreadable:
-    """Read the value of a request record. Never raises: what is no request says why."""
+    """Read the value of a request record, whoever signed it. Never raises: what is no request says why."""
     if value is None:
         return Unreadable("the record has no value")
+    if value[-1:] == SIGNATURE_END and value[-SIGNATURE_CHARS - 1 : -SIGNATURE_CHARS] == b"\n":
+        value = value[: -SIGNATURE_CHARS - 1]
     try:
         return _request_decoder.decode(value)
     except (ValueError, RecursionError) as error:

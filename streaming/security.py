@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streaming import spellings
-from streaming.errors import UserError
+from streaming.errors import Exit, UserError
 from streaming.tls import BadCertificate, check_java_reads, client_context, server_context
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -42,6 +42,8 @@ _UNSAYABLE = ("Cc", "Cs", "Zl", "Zp")
 
 class PlaintextRefused(UserError):
     """The gateway would serve plain text where others can listen."""
+
+    exit_code = Exit.NEEDS_A_PERSON
 
 
 def _wrong(problem: str) -> PydanticCustomError:

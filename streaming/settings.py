@@ -19,8 +19,11 @@ from pydantic_settings import (
 
 from coordinator import limits
 from coordinator.config import MINUTE_MS, Config
-from streaming.errors import UserError
+from streaming.access import AccessControl
+from streaming.errors import Exit, UserError
+from streaming.logs import FORMAT_VARIABLE
 from streaming.security import BrokerAccess, GatewayAccess
+from streaming.signing import Signer, Signing
 
 CONFIG_FILE_VARIABLE = "COORDINATOR_CONFIG"
 
@@ -39,8 +42,10 @@ Minutes = Annotated[int, Field(ge=1, le=2**31 - 1)]
 class BadSettings(UserError):
     """A setting is unknown, missing or out of its range."""
 
+    exit_code = Exit.NEEDS_A_PERSON
 
-class Settings(GatewayAccess, BrokerAccess):
+
+class Settings(GatewayAccess, AccessControl, BrokerAccess):
     """What the service, its topics and its groups are run with. Times are in the unit that ends the name."""
 
     model_config = SettingsConfigDict(env_prefix="COORDINATOR_", extra="forbid", frozen=True)
@@ -54,6 +59,12 @@ class Settings(GatewayAccess, BrokerAccess):
     replication_factor: int = Field(3, ge=1, le=32, description="Copies of each topic that is created.")
     broker_wait_ms: int = Field(
         90_000, ge=3_000, le=3_600_000, description="How long the query waits for brokers that do not answer."
+    )
+
+    # for whoever watches over the processes
+    health_host: str = Field("127.0.0.1", min_length=1, description="Where a process says how it is.")
+    health_port: int | None = Field(
+        None, ge=0, le=65_535, description="Port of /healthz, /readyz and /metrics; nowhere when not set."
     )
 
     # Spark
@@ -79,7 +90,7 @@ class Settings(GatewayAccess, BrokerAccess):
         None, min_length=1, description="What clients are told to connect to; gateway_host when not set."
     )
     gateway_metrics_port: int | None = Field(
-        None, ge=0, le=65_535, description="Where the gateway shows its metrics to Prometheus; nowhere when not set."
+        None, ge=0, le=65_535, description="The same of the gateway, at gateway_host; nowhere when not set."
     )
     gateway_linger_ms: Milliseconds = Field(5, description="How long a request waits for others to go with it.")
     gateway_heartbeat_hold_ms: Milliseconds = Field(
@@ -168,6 +179,14 @@ class Settings(GatewayAccess, BrokerAccess):
     def events_topic(self) -> str:
         return f"{self.topic_prefix}.events"
 
+    def signing(self) -> Signing | None:
+        """Say how requests to this coordinator are signed; None without a key."""
+        return self.signing_for(self.requests_topic)
+
+    def signer(self) -> Signer:
+        """Say as whom our own commands ask."""
+        return Signer(self.signing(), self.asking_as(self.sasl_username))
+
     def group_config(self) -> Config:
         """Say what of this the core needs."""
         return Config(
@@ -175,6 +194,8 @@ class Settings(GatewayAccess, BrokerAccess):
             group_min_session_timeout_ms=self.group_min_session_timeout_ms,
             group_max_session_timeout_ms=self.group_max_session_timeout_ms,
             group_max_size=self.group_max_size,
+            super_users=self.super_users,
+            access=self.access,
             offsets_retention_ms=self.offsets_retention_minutes * MINUTE_MS,
             offsets_retention_by_group_ms={
                 group_id: minutes * MINUTE_MS for group_id, minutes in self.offsets_retention_minutes_by_group.items()
@@ -211,7 +232,7 @@ class Settings(GatewayAccess, BrokerAccess):
 
 def _refuse_unknown_variables(settings: type[Settings]) -> None:
     known = {f"COORDINATOR_{name}".upper() for name in settings.model_fields}
-    known |= {CONFIG_FILE_VARIABLE, "COORDINATOR_CACHE_DIR"}
+    known |= {CONFIG_FILE_VARIABLE, FORMAT_VARIABLE, "COORDINATOR_CACHE_DIR"}
     for name in sorted(os.environ):
         if name.upper().startswith("COORDINATOR_") and name.upper() not in known:
             raise BadSettings(f"{name}: there is no such setting.")

@@ -1,10 +1,9 @@
 """`coordinator COMMAND`: every command's flags and what it calls.
 
-Exit codes: 0 done; 1 it failed, with one sentence on standard error; 2 wrong usage; 130 interrupted.
+What it ends with is `streaming.errors.Exit`; a failure says why in one sentence on standard error.
 """
 
 import json
-import logging
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -12,17 +11,21 @@ from typing import Annotated, Any
 
 import typer
 
+from streaming.acls import Role, commands
+from streaming.cli.access import app as access
 from streaming.cli.options import (
     BootstrapServers,
     Checkpoint,
     Data,
+    HealthPort,
     Master,
     Port,
     ReadyFile,
     ReplicationFactor,
     TopicPrefix,
 )
-from streaming.errors import UserError
+from streaming.errors import Exit, UserError
+from streaming.logs import FORMAT_VARIABLE, LogFormat, fit_for_a_terminal, set_up, tell, tell_failure
 from streaming.settings import Settings
 
 app = typer.Typer(
@@ -35,39 +38,29 @@ app = typer.Typer(
 )
 
 
+app.add_typer(access)
+
+
 def main() -> None:
     """Run the command line."""
     try:
         app()
     except UserError as error:
-        typer.echo(f"coordinator: {error}", err=True)
-        sys.exit(1)
+        tell_failure(error)
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(Exit.INTERRUPTED)
 
 
 @app.callback()
 def common(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each batch, and failures in full.")] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option(envvar=FORMAT_VARIABLE, help="Lines for a person, or a JSON object a line.")
+    ] = LogFormat.text,
 ) -> None:
     """Set logging up for every command."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.WARNING,
-        format="%(asctime)s level=%(levelname)s logger=%(name)s %(message)s",
-    )
-    logging.getLogger("streaming").setLevel(logging.DEBUG if verbose else logging.WARNING)
-    logging.getLogger("kafka").setLevel(logging.WARNING if verbose else logging.CRITICAL)
-
-
-def fit_for_a_terminal(text: str) -> str:
-    """Escape in JSON what a terminal would act on, or not show at all: ids in it are chosen by strangers."""
-    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
-
-
-def tell(sentence: str) -> None:
-    """Report progress to whoever watches the terminal; results go to standard output."""
-    typer.echo(sentence, err=True)
+    set_up(log_format, is_verbose=verbose)
 
 
 @app.command()
@@ -94,9 +87,13 @@ def run(
     replication_factor: ReplicationFactor = None,
     checkpoint: Checkpoint = None,
     master: Master = None,
+    health_port: HealthPort = None,
     ready_file: ReadyFile = None,
 ) -> None:
-    """Run the query against any Kafka, until Ctrl-C or SIGTERM. Exits 1 when the query fails, with its cause."""
+    """Run the query against any Kafka, until Ctrl-C or SIGTERM.
+
+    A query that fails says why. Exits 1 where another start may go better, 78 where a person has to mend something.
+    """
     from streaming.cli.service import run_query
 
     settings = Settings.load(
@@ -105,6 +102,7 @@ def run(
         replication_factor=replication_factor,
         checkpoint=checkpoint,
         master=master,
+        health_port=health_port,
     )
     run_query(settings, ready_file=ready_file, tell=tell)
 
@@ -134,6 +132,7 @@ def gateway(
             min=0, max=65535, help="Where Prometheus finds metrics; nowhere when not given.", show_default=False
         ),
     ] = None,
+    health_port: HealthPort = None,
     ready_file: ReadyFile = None,
 ) -> None:
     """Serve unmodified Kafka clients, until Ctrl-C or SIGTERM; the query runs elsewhere.
@@ -149,6 +148,7 @@ def gateway(
         gateway_port=port,
         gateway_advertised_host=advertised_host,
         gateway_metrics_port=metrics_port,
+        health_port=health_port,
     )
     run_gateway(settings, ready_file=ready_file, tell=tell)
 
@@ -184,6 +184,20 @@ def topics(
     for topic in ensure(settings, tell):
         config = " ".join(f"{name}={value}" for name, value in sorted(topic.config.items()))
         typer.echo(f"{topic.name}  partitions={topic.partitions}  {config}")
+
+
+@app.command()
+def acls(
+    role: Annotated[Role, typer.Argument(help="Which of our processes is to be let do its work.", show_default=False)],
+    principal: Annotated[str, typer.Option(help="Its Kafka user, as in User:coordinator.", show_default=False)],
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    create: Annotated[bool, typer.Option("--create", help="Let the coordinator make its topics as well.")] = False,
+) -> None:
+    """Print the kafka-acls commands that grant the least a process needs, for somebody to run who may."""
+    settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
+    for command in commands(role, principal, settings, to_create=create):
+        typer.echo(command)
 
 
 @app.command()
@@ -254,6 +268,32 @@ def verify(
     report = judged(settings, groups or None, tell)
     typer.echo(json.dumps(report.to_json(), indent=2) if output is Format.json else str(report))
     if report.findings:
+        raise typer.Exit(1)
+
+
+checkpoints = typer.Typer(help="Look into a checkpoint while no coordinator runs on it. Nothing is written.")
+app.add_typer(checkpoints, name="checkpoint")
+
+Folder = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The folder that `coordinator run` was given.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Sentences, or one JSON object.")]
+
+
+@checkpoints.command("inspect")
+def inspect_checkpoint(folder: Folder, output: Output = Format.text, master: Master = None) -> None:
+    """Show what it holds: of each shard groups, members, offsets, deadlines and versions. JSON has every group."""
+    from streaming.cli.checkpoint import inspect
+
+    typer.echo(inspect(Settings.load(checkpoint=folder, master=master), as_json=output is Format.json))
+
+
+@checkpoints.command("verify")
+def verify_checkpoint(folder: Folder, output: Output = Format.text, master: Master = None) -> None:
+    """Check that all of it can be read: whose it is, plans without a gap, every group. Exits 1 if something cannot."""
+    from streaming.cli.checkpoint import verify as verified
+
+    told, is_wrong = verified(Settings.load(checkpoint=folder, master=master), as_json=output is Format.json)
+    typer.echo(told)
+    if is_wrong:
         raise typer.Exit(1)
 
 

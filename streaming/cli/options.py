@@ -17,6 +17,10 @@ ReplicationFactor = Annotated[
 ]
 Checkpoint = Annotated[str | None, typer.Option(help="Folder of the query's state.", show_default=False)]
 Master = Annotated[str | None, typer.Option(help="Spark master, such as local[2].", show_default=False)]
+HealthPort = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="Where it says how it is; nowhere when not given.", show_default=False),
+]
 Data = Annotated[Path | None, typer.Option(help="Folder for the broker and the state; a temporary one when not given.")]
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The broker's port; a free one when not given.")]
 ReadyFile = Annotated[

@@ -39,7 +39,7 @@ def ask(settings: Settings, what: str, fields: list[str], group: str | None, tim
     request = decode_request(json.dumps(put_together(what, fields, group)).encode())
     if isinstance(request, Unreadable):
         raise NotARequest(f"{request.why}; `coordinator schema requests` shows every field.")
-    with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
         if isinstance(request, ListGroups):
             answer: AnyAnswer = list_groups(transport, request, timeout_s)
         else:

@@ -13,8 +13,11 @@ from types import FrameType
 
 from rich.console import Console
 
+from streaming.access import OPEN_SAID
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
+from streaming.health import Listener
+from streaming.pulse import Pulse, QueryHealth
 from streaming.query import Coordinator
 from streaming.settings import Settings
 
@@ -34,6 +37,8 @@ def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> Non
     with _running(settings, tell) as coordinator:
         _write_ready_file(ready_file, settings)
         tell(f"Serving groups over {settings.requests_topic} at {settings.bootstrap_servers}. Ctrl-C stops.")
+        if settings.access == "open":
+            tell(OPEN_SAID.format(topic=settings.requests_topic))
         _stop_on_signals(coordinator.ask_to_stop)
         coordinator.wait()
         tell("Stopping after the batch that runs.")
@@ -60,6 +65,8 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
     gc.set_threshold(GARBAGE_AFTER)
     with Gateway(settings, tell) as gateway:
         _stop_on_signals(stopping.set)
+        if settings.health_port is not None:
+            gateway.tell_health_at(settings.health_host, settings.health_port)
         _write_ready_file(ready_file, settings, gateway)
         tell("Ctrl-C stops. Members of groups may find another gateway, or this one again, within their sessions.")
         while not stopping.wait(1):
@@ -92,11 +99,25 @@ def settings_of(broker: Broker, **flags: object) -> Settings:
 @contextlib.contextmanager
 def _running(settings: Settings, tell: Tell) -> Iterator[Coordinator]:
     coordinator = Coordinator(settings, tell)
-    try:
-        coordinator.start()
-        yield coordinator
-    finally:
-        coordinator.stop()
+    with _telling_health(coordinator):
+        try:
+            coordinator.start()
+            yield coordinator
+        finally:
+            coordinator.stop()
+
+
+@contextlib.contextmanager
+def _telling_health(coordinator: Coordinator) -> Iterator[None]:
+    settings = coordinator.settings
+    if settings.health_port is None:
+        yield
+        return
+    with (
+        Pulse.of(settings, coordinator.tallies) as pulse,
+        Listener(settings.health_host, settings.health_port, QueryHealth(coordinator, pulse)),
+    ):
+        yield
 
 
 class _Demo:

@@ -15,9 +15,11 @@ from msgspec import Struct
 
 from coordinator.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
 from coordinator.member import MemberConfig
+from streaming.access import keys_in
 from streaming.client.plans import SETTING, resolve
 from streaming.client.strategies import Strategy
 from streaming.client.transport import Transport
+from streaming.signing import Signer, Signing
 
 _KAFKAS: Mapping[str, Any] = KafkaConsumer.DEFAULT_CONFIG
 
@@ -26,6 +28,8 @@ MEMBER_DEFAULTS: dict[str, Any] = {
     "group_id": None,
     "client_id": _KAFKAS["client_id"],
     "group_instance_id": None,
+    "principal": None,
+    "access_key_file": None,
     "session_timeout_ms": 45_000,
     "heartbeat_interval_ms": 3_000,
     "max_poll_interval_ms": 300_000,
@@ -101,6 +105,20 @@ class ClientConfig(Struct, frozen=True):
             reply_to=transport.inbox,
             client_host=transport.client_host(),
         )
+
+    def signer(self) -> Signer | None:
+        """Say who asks, where that is to be believed.
+
+        Raises:
+            KafkaConfigurationError: there is no key to sign with.
+        """
+        if (file := self.group["access_key_file"]) is None:
+            return None
+        try:
+            keys = tuple(key.get_secret_value().encode() for key in keys_in(file))
+        except ValueError as error:
+            raise KafkaConfigurationError(f"access_key_file: {error}") from None
+        return Signer(Signing(keys, f"{self.group['topic_prefix']}.requests"), self.group["principal"])
 
 
 def configure_consumer(given: Mapping[str, Any]) -> ClientConfig:

@@ -83,7 +83,7 @@ class GroupConsumer(InGroup):
         self._is_auto_committing: bool = config.group["enable_auto_commit"]
         self._auto_commit_ms = self._polled_ms = monotonic_ms()
         self._is_closed = False
-        self._transport = borrow(config.way, self._group["topic_prefix"])
+        self._transport = borrow(config.way, self._group["topic_prefix"], config.signer())
         try:
             self._reading = Reading(config.reading)
         except BaseException:

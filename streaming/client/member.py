@@ -78,7 +78,7 @@ class GroupMember(InGroup):
             Told.LOST: on_lost or on_revoked,
         }
         self._is_closed = False
-        self._transport = borrow(config.way, config.group["topic_prefix"])
+        self._transport = borrow(config.way, config.group["topic_prefix"], config.signer())
         self._driver = Driver(self._transport, config.member(self._transport, RESOURCES))
         self._participant = Participant(self._driver, config.strategies, self)
         self._driver.subscribe(_wants(self._resources))

@@ -4,20 +4,21 @@ import threading
 from collections.abc import Mapping
 
 from streaming.client.transport import Transport
+from streaming.signing import Signer
 
 _lock = threading.Lock()
 _shared: dict[tuple[str, str], tuple[Transport, int]] = {}
 
 
-def borrow(way: Mapping[str, object], topic_prefix: str) -> Transport:
-    """Take the transport for this way and these topics, opened if nobody has it; to be given back.
+def borrow(way: Mapping[str, object], topic_prefix: str, signer: Signer | None = None) -> Transport:
+    """Take the transport for this way, these topics and who asks, opened if nobody has it; to be given back.
 
     Raises:
         BrokerUnreachable, NoCoordinator: as `Transport` does.
     """
-    key = _key(way, topic_prefix)
+    key = _key(way, topic_prefix, signer)
     with _lock:
-        transport, borrowers = _shared.get(key) or (Transport(way, topic_prefix), 0)
+        transport, borrowers = _shared.get(key) or (Transport(way, topic_prefix, signer), 0)
         _shared[key] = transport, borrowers + 1
         return transport
 
@@ -34,5 +35,5 @@ def give_back(transport: Transport) -> None:
     transport.close()
 
 
-def _key(way: Mapping[str, object], topic_prefix: str) -> tuple[str, str]:
-    return topic_prefix, repr(sorted(way.items()))
+def _key(way: Mapping[str, object], topic_prefix: str, signer: Signer | None) -> tuple[str, str]:
+    return topic_prefix, repr((sorted(way.items()), signer))

@@ -30,7 +30,8 @@ from coordinator.requests import Request
 from streaming.client.errors import NoAnswer, NoCoordinator
 from streaming.client.topics import TopicWatch
 from streaming.errors import BrokerUnreachable
-from streaming.records import decode_answer, encode_request
+from streaming.records import decode_answer
+from streaming.signing import Signer
 
 log = logging.getLogger(__name__)
 
@@ -65,13 +66,17 @@ class Transport:
     Args:
         kafka: How to reach the brokers, as kafka-python's clients take it.
         topic_prefix: The coordinator's topics are `PREFIX.requests` and `PREFIX.replies`.
+        signer: Says who asks, where that is to be believed.
 
     Raises:
         BrokerUnreachable: no broker answered.
         NoCoordinator: the topics are not there.
     """
 
-    def __init__(self, kafka: Mapping[str, object], topic_prefix: str = "coordinator") -> None:
+    def __init__(
+        self, kafka: Mapping[str, object], topic_prefix: str = "coordinator", signer: Signer | None = None
+    ) -> None:
+        self._signer = signer or Signer(None)
         self.inbox = uuid.uuid4().hex
         self.requests_topic, self.replies_topic = f"{topic_prefix}.requests", f"{topic_prefix}.replies"
         self._servers = kafka["bootstrap_servers"]
@@ -167,7 +172,7 @@ class Transport:
         """
         told = on_error or (lambda error: log.warning("a %s request was not sent: %s", _kind(request), error))
         key = request.group_id.encode()
-        value = encode_request(request)
+        value = self._signer.value_of(request, time.time_ns() // 1_000_000)
         self._producer.send(self.requests_topic, key=key, value=value, partition=partition).add_errback(told)
 
     def ask(self, request: Request, timeout_s: float = 10.0) -> AnyAnswer:

@@ -25,8 +25,9 @@ from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.client.errors import NoCoordinator
 from streaming.errors import BrokerUnreachable
-from streaming.records import decode_answer, encode_request
+from streaming.records import decode_answer
 from streaming.settings import Settings
+from streaming.signing import Signer
 
 log = logging.getLogger(__name__)
 kafka_log = logging.getLogger("kafka.librdkafka")  # heard as kafka-python is: it speaks of what it tries again
@@ -61,6 +62,7 @@ class Asking:
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self._settings, self._loop = settings, loop
+        self._signer = Signer(settings.signing())  # each request says itself who asks
         self._name = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._waiting: dict[str, Told] = {}
@@ -168,7 +170,7 @@ class Asking:
         try:
             self._producer.produce(
                 self._settings.requests_topic,
-                encode_request(request),
+                self._signer.value_of(request, time.time_ns() // 1_000_000),
                 request.group_id.encode(),
                 NO_PARTITION if shard is None else shard,
                 on_delivery=lambda error, _: self._from_thread(self._give_up, request_id, error),

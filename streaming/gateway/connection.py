@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 
+from coordinator.errors import ErrorCode
 from coordinator.limits import NAME_CHARS_MAX
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer
 from streaming.gateway.answers import Answers
@@ -30,13 +31,14 @@ from streaming.gateway.apis import (
     offered,
 )
 from streaming.gateway.asking import Asking
+from streaming.gateway.certified import principal_of
 from streaming.gateway.cluster import Cluster
 from streaming.gateway.exchanges import EXCHANGES
 from streaming.gateway.exchanges.exchange import Exchange
 from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
 from streaming.gateway.heartbeats import Heartbeats
 from streaming.gateway.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX, keep_alive
-from streaming.gateway.locating import GROUP, TRANSACTION, located
+from streaming.gateway.locating import GROUP, TRANSACTION, about, located, seen_by, sought, without_rules
 from streaming.gateway.messages import Header, Malformed, decode, encode, read_header
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.produce import acks_of
@@ -125,6 +127,7 @@ class Connection(asyncio.Protocol):
         self.stuck_since_s: float | None = None
         self.frame_since_s: float | None = None
         self.client_host, self._client_id, self._inbox = "", "", ""
+        self._certified: str | None = None
         self._transport: asyncio.Transport
 
     def __repr__(self) -> str:
@@ -135,6 +138,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._certified = principal_of(transport.get_extra_info("peercert"))
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if peer else ""
         keep_alive(transport.get_extra_info("socket"))
@@ -370,8 +374,30 @@ class Connection(asyncio.Protocol):
             self._begin(self._find(slot, message))
 
     async def _find(self, slot: Slot, message: Any) -> None:
-        is_served = message.key_type == GROUP and await self._house.is_served()
-        self._respond(slot, located(message, self._house.cluster, is_served=is_served))
+        if message.key_type == GROUP and self.has_rules:
+            errors = await self._seen(sought(message))
+        else:
+            is_served = message.key_type == GROUP and await self._house.is_served()
+            errors = dict.fromkeys(sought(message), without_rules(message, is_served=is_served))
+        self._respond(slot, located(message, self._house.cluster, errors))
+
+    async def _seen(self, group_ids: Sequence[str]) -> dict[str, ErrorCode]:
+        """Ask about groups what any asker needs to be allowed to describe them for, and nothing is done by."""
+        asked = [about(group_id, self.fields()) for group_id in group_ids]
+        request_ids = {request.request_id for request in asked}
+        heard: asyncio.Future[Sequence[AnyAnswer]] = asyncio.get_running_loop().create_future()
+        answers = Answers(len(asked), heard.set_result)
+        self._asked |= request_ids
+        try:
+            for index, request in enumerate(asked):
+                self._house.asking.send(request, partial(answers.take, index))
+            found = await asyncio.wait_for(heard, self._house.settings.gateway_hold_ms / 1_000)
+        except TimeoutError:
+            return dict.fromkeys(group_ids, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        finally:
+            self._asked -= request_ids
+            self._house.asking.forget(request_ids)
+        return dict(zip(group_ids, map(seen_by, found), strict=True))
 
     # -- served --------------------------------------------------------------------------------------------------------
 
@@ -418,12 +444,16 @@ class Connection(asyncio.Protocol):
             "reply_to": self._inbox,
             "client_id": self._client_id[:NAME_CHARS_MAX],
             "client_host": self.client_host,
-            "principal": self._sasl.principal,
+            "principal": self._sasl.principal or self._certified,
         }
 
     @property
     def shards(self) -> int:
         return self._house.asking.shards
+
+    @property
+    def has_rules(self) -> bool:
+        return self._house.settings.access == "rules"
 
     def partitions_of(self, topic: str) -> int | None:
         return self._house.cluster.partitions_of(topic)

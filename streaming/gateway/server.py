@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
-from prometheus_client import start_http_server
 
 from coordinator.requests import Heartbeat
 from streaming.errors import PortTaken, UserError
@@ -27,6 +26,8 @@ from streaming.gateway.limits import (
 )
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.upstream import Upstream
+from streaming.health import Listener
+from streaming.pulse import GatewayHealth, Pulse
 from streaming.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class Gateway:
         self._bootstrap: Address
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="gateway", daemon=True)
+        self._watched = contextlib.ExitStack()
 
     # -- for whoever runs it -------------------------------------------------------------------------------------------
 
@@ -91,13 +93,32 @@ class Gateway:
         self._thread.start()
         try:
             asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(START_WAIT_S)
+            if self.settings.gateway_metrics_port is not None:
+                self.tell_health_at(self.settings.gateway_host, self.settings.gateway_metrics_port)
         except BaseException:
             self.stop()
             raise
         return self
 
+    def tell_health_at(self, host: str, port: int) -> None:
+        """Say there how this gateway is, until it stops.
+
+        Raises:
+            PortTaken: another program listens there.
+        """
+        pulse = self._watched.enter_context(Pulse.of(self.settings))
+        self._watched.enter_context(Listener(host, port, GatewayHealth(self, pulse)))
+
+    def turns_within(self, wait_s: float) -> bool:
+        """Tell whether its event loop does something within that time; not for the loop itself to ask."""
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop).result(wait_s)
+            return True
+        return False
+
     def stop(self) -> None:
         """Hang up on everybody. Members stay what they are: their sessions are the coordinator's business."""
+        self._watched.close()
         if self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(STOP_WAIT_S)
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -123,10 +144,6 @@ class Gateway:
         self._bootstrap = await self._listen(settings.gateway_port, None)
         await self.cluster.refresh()
         self._sweeper = self._loop.create_task(self._sweep())
-        if settings.gateway_metrics_port is not None:
-            self._metrics_server, _ = start_http_server(
-                settings.gateway_metrics_port, settings.gateway_host, self.metrics.registry
-            )
         self._report(
             f"The gateway listens on {self.bootstrap_servers}: give that to Kafka clients as bootstrap.servers."
         )

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from coordinator.outputs import (
+    AccessChanged,
+    AccessDenied,
     AnyEvent,
     AssignmentChanged,
     CommitRejected,
@@ -196,6 +198,22 @@ def _commit_rejected(event: CommitRejected) -> str:
     return f"commit of {brief(event.member_id)} refused: {escape(event.error)} ({claimed})"
 
 
+def _access_denied(event: AccessDenied) -> str:
+    names = ", ".join(map(escape, event.names[:NAMES_SHOWN])) + (", ..." if len(event.names) > NAMES_SHOWN else "")
+    what = f"{escape(event.request)}: {escape(event.operation)} of {escape(event.resource).lower()} {names}"
+    doubt = f" ({escape(event.why)})" if event.why else ""
+    return f"{escape(event.principal)} at {escape(event.client_host) or '?'} was denied {what}{doubt}"
+
+
+def _access_changed(event: AccessChanged) -> str:
+    who = f"{escape(event.principal)} at {escape(event.client_host) or '?'}"
+    return f"shard {event.partition} goes by {_count(event.rules, 'rule')} of {who}"
+
+
+NAMES_SHOWN = 5
+"""Of the resources that somebody was denied."""
+
+
 def _tombstone(record: Tombstone) -> str:
     return (
         "group forgotten" if record.topic is None else f"offset of {escape(record.topic)}-{record.partition} forgotten"
@@ -218,6 +236,8 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     GroupEmptied: lambda e: "the last member is gone",
     GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
     Rejected: lambda e: f"request {e.partition}@{e.offset} is no request: {escape(e.why)}",
+    AccessDenied: _access_denied,
+    AccessChanged: _access_changed,
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was left out",
     Tombstone: _tombstone,
     Gap: lambda g: f"MISSING: versions {g.first} to {g.last} of this group were published and are not in the topics",

@@ -19,6 +19,7 @@ from coordinator import codec
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
+from coordinator.guard import NEEDS
 from coordinator.outputs import (
     AnyAnswer,
     Event,
@@ -290,7 +291,10 @@ class Scenario:
         assert self.new_shard(state).to_bytes() == state, "reading and writing changes the bytes (I18)"
         codec.roster.cache_clear()
         plodding = self.new_shard(before)
-        with patch.dict(SHAPES, {PlainHeartbeat: SHAPES[Heartbeat]}):
+        with (
+            patch.dict(SHAPES, {PlainHeartbeat: SHAPES[Heartbeat]}),
+            patch.dict(NEEDS, {PlainHeartbeat: NEEDS[Heartbeat]}),
+        ):
             assert plodding.step([*map(_the_long_way, log)], now_ms) == self.latest, "a shortcut shows"
         assert plodding.to_bytes() == state, "a shortcut shows in the bytes"
         self.batches.append((log, now_ms))

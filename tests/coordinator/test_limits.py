@@ -42,11 +42,19 @@ LIST = {**ASKED, "kind": "list_groups"}
 FORGET = {**ASKED, "kind": "offset_delete", "topics": [{"topic": "t", "partitions": [0]}]}
 DELETE = {**ASKED, "kind": "delete_group"}
 REBALANCE = {**ASKED, "kind": "rebalance_group"}
+RULE = {"principal": "User:ana", "operation": "READ", "resource": "GROUP", "name": "g"}
+SET = {**ASKED, "kind": "set_access", "made_ms": 1, "rules": [RULE]}
+ACTION = {"operation": "READ", "resource": "GROUP", "name": "g"}
+CHECK = {**ASKED, "kind": "check_access", "actions": [ACTION]}
 EXPEL = {**ASKED, "kind": "expel_member", "member_id": "m"}
 
 
 def protocols(**fields: Any) -> dict[str, Any]:
     return {**JOIN, "protocols": [{"name": "range", **fields}]}
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    return {**SET, "rules": [{**RULE, **fields}]}
 
 
 def offset(**fields: Any) -> dict[str, Any]:
@@ -104,6 +112,14 @@ BOUNDS = {
     "instance id to expel":    (limits.ID_CHARS_MAX,          lambda n: {**EXPEL, "group_instance_id": "x" * n}),
     "reason to expel":         (limits.REASON_CHARS_MAX,      lambda n: {**EXPEL, "reason": "x" * n}),
     "name of a type":          (limits.NAME_CHARS_MAX,        lambda n: {**LIST, "types": ["x" * n]}),
+    "rules":                   (limits.RULES_MAX,             lambda n: {**SET, "rules": [RULE] * n}),
+    "principal of a rule":     (limits.ID_CHARS_MAX,          lambda n: rule(principal="User:" + "x" * (n - 5))),
+    "resource of a rule":      (limits.NAME_CHARS_MAX,        lambda n: rule(name="x" * n)),
+    "host of a rule":          (limits.HOST_CHARS_MAX,        lambda n: rule(host="x" * n)),
+    "time of rules, int64":    (2**63 - 1,                    lambda n: {**SET, "made_ms": n}),
+    "actions to check":        (limits.ACTIONS_MAX,           lambda n: {**CHECK, "actions": [ACTION] * n}),
+    "resource to check":       (limits.NAME_CHARS_MAX,
+                                lambda n: {**CHECK, "actions": [{**ACTION, "name": "x" * n}]}),
     "topic to fetch":          (limits.NAME_CHARS_MAX,
                                 lambda n: {**FETCH, "topics": [{"topic": "x" * n, "partitions": [0]}]}),
     "topic to delete offsets of": (limits.NAME_CHARS_MAX,
@@ -276,7 +292,7 @@ def unbounded(kind: Any, path: str) -> Iterator[str]:
         case inspect.IntType():
             if kind.ge is None or kind.le is None:
                 yield path
-        case inspect.BoolType() | inspect.NoneType():
+        case inspect.BoolType() | inspect.NoneType() | inspect.EnumType():
             pass
         case _:
             yield f"{path} is of an unknown kind"

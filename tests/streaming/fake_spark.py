@@ -16,7 +16,7 @@ from streaming.operator import INPUT_COLUMNS, ShardOperator
 
 SCHEMA = StructType([StructField("shard", BinaryType())])
 NO_TIMEOUT = -1
-FRAME_ROWS = 3  # a group's rows come in several frames
+FRAME_ROWS = 3  # a group's rows come in several frames; Spark's own have 10,000
 
 COLUMNS = ["topic", "partition", "key", "value", "version", "tally"]
 
@@ -29,6 +29,7 @@ class FakeSpark:
     """One stateful operator with its state store."""
 
     operator: ShardOperator
+    frame_rows: int = FRAME_ROWS
     store: dict[int, tuple[str | None, int]] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
 
@@ -50,8 +51,8 @@ class FakeSpark:
             Row(value), now_ms, NO_TIMEOUT, GroupStateTimeout.ProcessingTimeTimeout, not rows, False,
             value is not None, False, False, NO_TIMEOUT, b"", SCHEMA,
         )  # fmt: skip
-        cuts = range(0, max(len(rows), 1), FRAME_ROWS)
-        frames = (pd.DataFrame(rows[i : i + FRAME_ROWS], columns=list(INPUT_COLUMNS)) for i in cuts)
+        cuts = range(0, max(len(rows), 1), self.frame_rows)
+        frames = (pd.DataFrame(rows[i : i + self.frame_rows], columns=list(INPUT_COLUMNS)) for i in cuts)
         out = pd.concat(list(self.operator((shard,), frames, state)))
         if state._removed:
             self.store.pop(shard, None)

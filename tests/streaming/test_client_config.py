@@ -66,7 +66,8 @@ def test_the_default_assignors_are_javas_and_a_member_shares_resources_without_s
 
 def test_a_name_is_ours_kafkas_or_unknown() -> None:
     """Whatever kafka-python's consumer takes is taken."""
-    assert CONSUMER_DEFAULTS.keys() - KafkaConsumer.DEFAULT_CONFIG.keys() == {"topic_prefix", "retry_backoff_max_ms"}
+    ours = {"topic_prefix", "retry_backoff_max_ms", "principal", "access_key_file"}
+    assert CONSUMER_DEFAULTS.keys() - KafkaConsumer.DEFAULT_CONFIG.keys() == ours
     assert MEMBER_DEFAULTS.keys() < CONSUMER_DEFAULTS.keys()
 
 

@@ -319,7 +319,7 @@ def consume(s: Simulation, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], G
 
     def start(name: str) -> GroupConsumer:
         wire = ConsumingWire(s, f"inbox of {name}")
-        monkeypatch.setattr(consumer_module, "borrow", lambda way, prefix: wire)
+        monkeypatch.setattr(consumer_module, "borrow", lambda way, prefix, signer: wire)
         consumer = GroupConsumer("t", group_id="g", client_id=name)
         monkeypatch.setattr(consumer._participant, "_owner", consumer)
         worker = s.start(name)

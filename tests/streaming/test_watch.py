@@ -7,6 +7,8 @@ import pytest
 
 from coordinator import outputs
 from coordinator.outputs import (
+    AccessChanged,
+    AccessDenied,
     AnyEvent,
     AssignmentChanged,
     GroupDeleted,
@@ -85,6 +87,14 @@ SAID: list[tuple[Any, str]] = [
     (event(OffsetsDeleted, partitions=(("t", 0), ("t", 1))), "2 offsets deleted on request"),
     (event(Rejected, None, group_id=None, partition=3, offset=17, why="the record is not UTF-8"),
      "request 3@17 is no request: the record is not UTF-8"),
+    (event(AccessDenied, None, group_id=None, principal="User:eve", client_id="c", client_host="/10.0.0.1",
+           request="offset_commit", operation="READ", resource="TOPIC", names=("a", "b", "c", "d", "e", "f"), why=None),
+     "User:eve at /10.0.0.1 was denied offset_commit: READ of topic a, b, c, d, e, ..."),
+    (event(AccessDenied, None, group_id=None, principal="User:eve", client_id="c", client_host="", request="heartbeat",
+           operation="READ", resource="GROUP", names=("g",), why="its signature is wrong"),
+     "User:eve at ? was denied heartbeat: READ of group g (its signature is wrong)"),
+    (event(AccessChanged, None, group_id=None, principal="User:root", client_id="c", client_host="/10.0.0.1",
+           partition=3, made_ms=1, rules=2), "shard 3 goes by 2 rules of User:root at /10.0.0.1"),
     (event(GroupDeleted, why="no member and no offset left"), "group deleted: no member and no offset left"),
     (Tombstone("g", None, None, 9), "group forgotten"),
     (Tombstone("g", "t", 4, 9), "offset of t-4 forgotten"),

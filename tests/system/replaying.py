@@ -31,6 +31,7 @@ from coordinator.requests import (
     SyncGroup,
 )
 from streaming import checkpoint, topics
+from streaming.errors import Exit
 from streaming.operator import ShardOperator
 from streaming.records import OutputTopics, encode_request
 from streaming.settings import Settings
@@ -229,7 +230,7 @@ def undisturbed(settings: Settings) -> list[Record]:
         config=settings.group_config(),
         topics=OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic),
     )
-    spark = FakeSpark(operator)
+    spark = FakeSpark(operator, frame_rows=10_000)
     requests: dict[int, list[FakeRecord]] = {shard: [] for shard in range(settings.request_partitions)}
     for r in read(settings, settings.requests_topic):
         requests[r.partition].append((r.partition, r.offset, r.timestamp, r.value))
@@ -332,8 +333,8 @@ def await_taken(service: Service) -> None:
     assert service.process.poll() is None, service.log
 
 
-def last_words(service: Service) -> str:
+def last_words(service: Service, exit_code: Exit = Exit.FAILED) -> str:
     """Wait for the end of a service that fails; the one sentence that its user reads."""
-    assert service.process.wait(WITHIN_S) == 1, service.log
+    assert service.process.wait(WITHIN_S) == exit_code, service.log
     (sentence,) = [line for line in service.log.splitlines() if line.startswith("coordinator: ")]
     return sentence.removeprefix("coordinator: ")

@@ -16,6 +16,7 @@ from kafka import KafkaAdminClient
 from streaming.client import GroupMember
 from streaming.client.transport import Transport
 from streaming.embedded import Broker
+from streaming.errors import Exit
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.reading import Reader
@@ -88,7 +89,7 @@ def test_an_output_topic_that_goes_ends_the_query(run_service: Run) -> None:
         told = last_words(service)
         assert told.endswith(f"or {settings.groups_topic} is gone: see that both are there, and start again."), told
         assert not asked.done()
-    told = last_words(run_service("vanishing"))
+    told = last_words(run_service("vanishing"), Exit.NEEDS_A_PERSON)
     assert f"topic {settings.groups_topic} is not the one it was made with" in told
 
 

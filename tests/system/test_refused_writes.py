@@ -21,6 +21,7 @@ from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAuthorizatio
 from streaming import topics
 from streaming.client.transport import Transport
 from streaming.embedded import Broker
+from streaming.errors import Exit
 from streaming.settings import SINK_BATCH_BYTES, Settings
 from streaming.topics import MESSAGE_BYTES_MAX
 from tests.system.asking import Asker
@@ -66,7 +67,7 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
 
         let_take(settings, SINK_BATCH_BYTES)
         ana_syncs = asker.begin(asker.syncing(2, ana, {ana: LARGE, bo: LARGE}), within_s=ENOUGH_S)
-        assert service.process.wait(120) == 1
+        assert service.process.wait(120) == Exit.NEEDS_A_PERSON
         sentence = service.log.strip().splitlines()[-1]
         assert sentence.startswith("coordinator: A topic refuses records of this size")
         assert "refused.groups" in sentence
@@ -83,7 +84,7 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
 
         forbid_writing(settings)
         both_leave = asker.begin(asker.leaving(ana, bo), within_s=ENOUGH_S)
-        assert again.process.wait(120) == 1
+        assert again.process.wait(120) == Exit.NEEDS_A_PERSON
         assert again.log.strip().splitlines()[-1].startswith("coordinator: Kafka refuses the coordinator's user")
         assert not both_leave.done()
         allow_writing(settings)
@@ -109,9 +110,9 @@ def test_who_may_not_write_requests_is_told_so_and_does_not_start(tmp_path: Path
         assert not admin.create_acls(_only_reading(settings.requests_topic))["failed"]
     service = start_service(tmp_path, bootstrap_servers=settings.bootstrap_servers, topic_prefix="mute")
     try:
-        assert service.process.wait(120) == 1
+        assert service.process.wait(120) == Exit.NEEDS_A_PERSON
         sentence = service.log.strip().splitlines()[-1]
-        assert sentence.startswith("coordinator: Kafka refuses the coordinator's user: let it read and write")
+        assert "do not let the coordinator's user do all it has to (Write on mute.requests)" in sentence
     finally:
         if service.process.poll() is None:
             service.kill()

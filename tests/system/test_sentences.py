@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from streaming.embedded import Broker
+from streaming.errors import Exit
 from tests.system.conftest import Service
 
 
@@ -36,7 +37,7 @@ def free_port() -> int:
 
 def test_no_java(tmp_path: Path) -> None:
     code, sentence = run("run", PATH=str(tmp_path), JAVA_HOME=str(tmp_path))
-    assert code == 1
+    assert code == Exit.NEEDS_A_PERSON
     assert sentence.startswith("coordinator: ")
     assert "Java 17" in sentence
     assert "JAVA_HOME" in sentence
@@ -66,7 +67,7 @@ def test_topics_that_would_not_do(broker: Broker) -> None:
     admin.close()
     words = ("run", "-b", broker.bootstrap_servers, "--topic-prefix", "unfit", "--replication-factor", "1")
     code, sentence = run(*words)
-    assert code == 1
+    assert code == Exit.NEEDS_A_PERSON
     assert "unfit.requests" in sentence
     assert "3 partitions" in sentence
     assert "LogAppendTime" in sentence
@@ -89,7 +90,7 @@ def test_wrong_usage(words: tuple[str, ...], code: int, told: str) -> None:
 
 def test_a_wrong_setting_in_the_environment() -> None:
     code, sentence = run("run", COORDINATOR_REQUEST_PARTITIONS="many")
-    assert code == 1
+    assert code == Exit.NEEDS_A_PERSON
     assert sentence.startswith("coordinator: request_partitions: ")
 
 
@@ -99,7 +100,7 @@ def test_a_checkpoint_of_another_query(run_service: Callable[..., Service]) -> N
     service.await_ready()
     assert service.stop() == 0, service.log
     other = run_service("second", request_partitions=8)
-    assert other.process.wait(150) == 1
+    assert other.process.wait(150) == Exit.NEEDS_A_PERSON
     sentence = other.log.strip().splitlines()[-1]
     assert sentence.startswith(f"coordinator: The checkpoint {other.checkpoint} is of another query")
     assert "request_partitions was 4 and is 8" in sentence

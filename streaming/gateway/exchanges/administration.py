@@ -5,23 +5,32 @@ GroupMetadataManager.describeGroups; AclEntry.supportedOperations.
 """
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 from kafka.protocol.admin.groups import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from kafka.protocol.api_message import ApiMessage
 
 from coordinator import requests
+from coordinator.access import Operation, Resource
 from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, DeleteGroupAnswer, DescribeGroupAnswer, ListGroupsAnswer
+from coordinator.outputs import AnyAnswer, CheckAccessAnswer, DeleteGroupAnswer, DescribeGroupAnswer, ListGroupsAnswer
 from coordinator.phases import Phase
-from streaming.gateway.exchanges.exchange import Asker, Exchange, Question, World, expected
+from streaming.gateway.exchanges.exchange import Asker, Exchange, Question, World, expected, may
 
 MISSING_GROUP = 6
 """From this version on a DescribeGroups says that a group is not there by an error as well (KIP-1043)."""
 
-ALLOWED = frozenset({3, 6, 8, 10, 11})
-"""What anybody may do with a group where nobody is kept from anything: read, delete, describe, describe and alter its
-configuration. Kafka's numbers of these operations."""
+OPERATIONS = {
+    Operation.READ: 3,
+    Operation.DELETE: 6,
+    Operation.DESCRIBE: 8,
+    Operation.DESCRIBE_CONFIGS: 10,
+    Operation.ALTER_CONFIGS: 11,
+}
+"""What there is to be done with a group, and Kafka's numbers of that. Without rules anybody may do it all."""
+
+ALLOWED = frozenset(OPERATIONS.values())
 
 # -- describing --------------------------------------------------------------------------------------------------------
 
@@ -32,16 +41,26 @@ _MEMBER = _GROUP.DescribedGroupMember
 def describe(message: Any, asker: Asker, world: World) -> Exchange:
     """Describe groups, each as often as it is named, but asked about once."""
     version, group_ids = message.version, message.groups
-    allowed = ALLOWED if message.include_authorized_operations else None
     asked = tuple(dict.fromkeys(group_ids))
-    questions = tuple(Question(requests.DescribeGroup(**asker.fields(), group_id=group_id)) for group_id in asked)
+    questions = [Question(requests.DescribeGroup(**asker.fields(), group_id=group_id)) for group_id in asked]
+    tells_rights = message.include_authorized_operations
+    if tells_rights and world.has_rules:
+        questions += [may(asker, each, [(what, Resource.GROUP, each) for what in OPERATIONS]) for each in asked]
 
     def described(answers: Sequence[AnyAnswer]) -> ApiMessage:
-        named = dict(zip(asked, answers, strict=True))
-        groups = [_described(group_id, named[group_id], version, allowed) for group_id in group_ids]
+        named = dict(zip(asked, answers, strict=False))
+        rights = dict(zip(asked, map(_rights, answers[len(asked) :]), strict=False))
+        groups = [
+            _described(each, named[each], version, rights.get(each, ALLOWED) if tells_rights else None)
+            for each in group_ids
+        ]
         return DescribeGroupsResponse(version=version, groups=groups)
 
-    return Exchange(questions, described)
+    return Exchange(tuple(questions), described)
+
+
+def _rights(answer: AnyAnswer) -> frozenset[int]:
+    return frozenset(compress(OPERATIONS.values(), expected(answer, CheckAccessAnswer).allowed))
 
 
 def _described(group_id: str, answer: AnyAnswer, version: int, allowed: frozenset[int] | None) -> Any:

@@ -4,14 +4,16 @@ A function of `exchanges` turns a decoded message into an `Exchange`. It asks no
 connection sends the questions, waits for the answers, and lets `respond` make the response of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafka.protocol.api_message import ApiMessage
 
+from coordinator.access import Operation, Resource
 from coordinator.errors import ErrorCode
+from coordinator.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
 from coordinator.outputs import Answer, AnyAnswer
-from coordinator.requests import Request
+from coordinator.requests import Action, CheckAccess, Request
 
 A = TypeVar("A", bound=Answer)
 
@@ -31,6 +33,10 @@ class World(Protocol):
     @property
     def shards(self) -> int:
         """How many partitions the request topic has."""
+
+    @property
+    def has_rules(self) -> bool:
+        """Tell whether rules say who may do what."""
 
     def partitions_of(self, topic: str) -> int | None:
         """How many partitions a topic has; None where there is no such topic."""
@@ -77,6 +83,17 @@ class Served(NamedTuple):
     max_version: int
     exchange: Callable[[Any, Asker, World], Exchange]
     topics_named: Callable[[Any], dict[str, int]] = no_topics
+
+
+def may(asker: Asker, group_id: str, actions: Iterable[tuple[Operation, Resource, str]]) -> Question:
+    """Ask what an asker may do; about names that are too long for anything, as if they ended where they must."""
+    return Question(
+        CheckAccess(
+            **asker.fields(),
+            group_id=group_id[:GROUP_ID_CHARS_MAX],
+            actions=tuple(Action(operation, resource, name[:NAME_CHARS_MAX]) for operation, resource, name in actions),
+        )
+    )
 
 
 def of_one(request: Request, respond: Callable[[AnyAnswer], ApiMessage]) -> Exchange:

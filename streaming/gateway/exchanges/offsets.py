@@ -1,12 +1,13 @@
 """OffsetCommit, OffsetFetch and OffsetDelete.
 
 Whether there is such a topic and such a partition is looked up here: the coordinator knows only the names it is told.
+Where rules say who may do what, who may not use a topic is not told either that it is not there.
 
 Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest and handleOffsetDeleteRequest,
 OffsetFetchResponse.Builder, and the JSON schemas of their messages.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, groupby, islice, repeat
 from typing import Any
 
@@ -14,9 +15,17 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.group import OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse
 
 from coordinator import requests
+from coordinator.access import Operation, Resource
 from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, FetchedOffset, OffsetCommitAnswer, OffsetDeleteAnswer, OffsetFetchAnswer
-from streaming.gateway.exchanges.exchange import SERVER_ERROR, Asker, Exchange, Question, World, expected, of_one
+from coordinator.outputs import (
+    AnyAnswer,
+    CheckAccessAnswer,
+    FetchedOffset,
+    OffsetCommitAnswer,
+    OffsetDeleteAnswer,
+    OffsetFetchAnswer,
+)
+from streaming.gateway.exchanges.exchange import SERVER_ERROR, Asker, Exchange, Question, World, expected, may, of_one
 
 UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.number
 
@@ -30,6 +39,7 @@ MANY_GROUPS = 8
 """From this version on an OffsetFetch asks about many groups (KIP-709)."""
 
 Topics = Iterable[Any]
+Codes = Mapping[str, int]
 
 
 def topics_named(message: Any) -> dict[str, int]:
@@ -58,10 +68,45 @@ def each_with_its_code(topics: Topics, codes: Iterator[int], topic_kind: Any, pa
     ]
 
 
-def _codes(known: Iterable[bool], said: OffsetCommitAnswer | OffsetDeleteAnswer) -> Iterator[int]:
-    """Say how each partition of a request ended, of which only those that are `known` were asked about."""
+def _codes(
+    topics: Iterable[str], known: Iterable[bool], said: OffsetCommitAnswer | OffsetDeleteAnswer, secret: Codes
+) -> Iterator[int]:
+    """Say how each partition of a request ended, of which only those that are `known` were asked about.
+
+    Args:
+        topics: That of each partition.
+        secret: What is said about a topic instead of that a partition of it is not there.
+    """
     answered = chain((p.code for p in said.partitions), repeat(said.code or SERVER_ERROR.number))
-    return (next(answered) if is_known else UNKNOWN_PARTITION for is_known in known)
+    return (
+        next(answered) if is_known else secret.get(topic, UNKNOWN_PARTITION)
+        for topic, is_known in zip(topics, known, strict=True)
+    )
+
+
+def _about_missing(
+    world: World, asker: Asker, group_id: str, operation: Operation, topics: Iterable[str], known: Iterable[bool]
+) -> tuple[tuple[str, ...], tuple[Question, ...]]:
+    """Say which topics lack a partition that was named, and what there is to ask about them."""
+    missing = tuple(dict.fromkeys(topic for topic, is_known in zip(topics, known, strict=True) if not is_known))
+    if not missing or not world.has_rules:
+        return missing, ()
+    actions = [(operation, Resource.GROUP, group_id), *((Operation.READ, Resource.TOPIC, each) for each in missing)]
+    return missing, (may(asker, group_id, actions),)
+
+
+def _secret(missing: Sequence[str], answers: Sequence[AnyAnswer]) -> Codes:
+    """Read off the answer what is said about missing topics instead of that they are."""
+    if not answers:
+        return {}
+    said = expected(answers[0], CheckAccessAnswer)
+    if said.code:
+        return dict.fromkeys(missing, said.code)
+    of_group, *of_topics = said.allowed
+    if not of_group:
+        return dict.fromkeys(missing, ErrorCode.GROUP_AUTHORIZATION_FAILED.number)
+    refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED.number
+    return {topic: refusal for topic, is_allowed in zip(missing, of_topics, strict=True) if not is_allowed}
 
 
 # -- committing --------------------------------------------------------------------------------------------------------
@@ -74,15 +119,19 @@ def commit(message: Any, asker: Asker, world: World) -> Exchange:
     """Store offsets. Where no partition is known, or none named, the group is not asked."""
     version = message.version
     partitions = [(topic.name, partition) for topic in message.topics for partition in topic.partitions]
+    named = [topic for topic, _ in partitions]
     known = [_is_there(world, topic, partition.partition_index) for topic, partition in partitions]
+    missing, about = _about_missing(world, asker, message.group_id, Operation.READ, named, known)
 
-    def committed(said: OffsetCommitAnswer) -> ApiMessage:
-        codes = _codes(known, said) if version >= MISSING_GROUP else map(_of_old, _codes(known, said))
+    def committed(said: OffsetCommitAnswer, rest: Sequence[AnyAnswer]) -> ApiMessage:
+        codes: Iterator[int] = _codes(named, known, said, _secret(missing, rest))
+        if version < MISSING_GROUP:
+            codes = map(_of_old, codes)
         topics = each_with_its_code(message.topics, codes, _COMMITTED_TOPIC, _COMMITTED)
         return OffsetCommitResponse(version=version, topics=topics)
 
     if not any(known):
-        return Exchange((), lambda answers: committed(OffsetCommitAnswer(request_id=None)))
+        return Exchange(about, lambda answers: committed(OffsetCommitAnswer(request_id=None), answers))
     request = requests.OffsetCommit(
         **asker.fields(),
         group_id=message.group_id,
@@ -91,7 +140,9 @@ def commit(message: Any, asker: Asker, world: World) -> Exchange:
         group_instance_id=message.group_instance_id,
         offsets=tuple(_to_commit(topic, p, message.retention_time_ms) for topic, p in compress(partitions, known)),
     )
-    return of_one(request, lambda answer: committed(expected(answer, OffsetCommitAnswer)))
+    return Exchange(
+        (Question(request), *about), lambda answers: committed(expected(answers[0], OffsetCommitAnswer), answers[1:])
+    )
 
 
 def _to_commit(topic: str, partition: Any, retention_ms: int) -> requests.OffsetToCommit:
@@ -194,7 +245,9 @@ _DELETED = _DELETED_TOPIC.OffsetDeleteResponsePartition
 def delete(message: Any, asker: Asker, world: World) -> Exchange:
     """Forget offsets. The group is asked in any case: what it refuses as a whole goes before unknown partitions."""
     named = [(topic.name, tuple(p.partition_index for p in topic.partitions)) for topic in message.topics]
+    topics = [topic for topic, partitions in named for _ in partitions]
     known = [_is_there(world, topic, p) for topic, partitions in named for p in partitions]
+    missing, about = _about_missing(world, asker, message.group_id, Operation.DELETE, topics, known)
     request = requests.OffsetDelete(
         **asker.fields(),
         group_id=message.group_id,
@@ -203,11 +256,13 @@ def delete(message: Any, asker: Asker, world: World) -> Exchange:
             for topic, partitions in named
         ),
     )
-    return of_one(request, lambda answer: _deleted(expected(answer, OffsetDeleteAnswer), message, known))
 
+    def deleted(answers: Sequence[AnyAnswer]) -> ApiMessage:
+        said = expected(answers[0], OffsetDeleteAnswer)
+        if said.code:
+            return OffsetDeleteResponse(version=message.version, error_code=said.code)
+        codes = _codes(topics, known, said, _secret(missing, answers[1:]))
+        ended = each_with_its_code(message.topics, codes, _DELETED_TOPIC, _DELETED)
+        return OffsetDeleteResponse(version=message.version, topics=ended)
 
-def _deleted(said: OffsetDeleteAnswer, message: Any, known: Iterable[bool]) -> ApiMessage:
-    if said.code:
-        return OffsetDeleteResponse(version=message.version, error_code=said.code)
-    topics = each_with_its_code(message.topics, _codes(known, said), _DELETED_TOPIC, _DELETED)
-    return OffsetDeleteResponse(version=message.version, topics=topics)
+    return Exchange((Question(request), *about), deleted)

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from coordinator.outputs import OffsetFetchAnswer
 from streaming.gateway.cluster import Cluster
-from streaming.gateway.locating import located
+from streaming.gateway.locating import about, located, seen_by, sought, without_rules
 from tests.streaming.gateway.test_cluster import THREE, Kafka, listen
 
 
@@ -19,7 +20,8 @@ def find(
         cluster = Cluster((kafka or Kafka(THREE)).list_topics, listen)
         await cluster.refresh()
         request = FindCoordinatorRequest(version=version, key_type=kind, key=keys[0], coordinator_keys=list(keys))
-        response = located(request, cluster, is_served=is_served)
+        errors = dict.fromkeys(sought(request), without_rules(request, is_served=is_served))
+        response = located(request, cluster, errors)
         said = type(response).decode(response.encode(), version=version)
         return [(each.error_code, each.port) for each in (said.coordinators if version >= 4 else [said])]
 
@@ -51,3 +53,11 @@ def test_without_a_broker_there_is_no_port(version: int):
 def test_there_is_no_other_kind_of_coordinator(version: int, kind: int):
     """Of share groups (KIP-932) neither: as a Kafka without them says, 42."""
     assert find(version, kind, "a") == [(42, -1)]
+
+
+@pytest.mark.parametrize(("heard", "told"), [(0, 0), (30, 30), (15, 15), (24, 0)])
+def test_what_the_coordinator_says_of_a_group_is_what_who_looks_for_it_hears(heard: int, told: int):
+    """Where rules say who may do what: it is asked for no offsets, which takes the right to describe the group."""
+    request = about("g", {"request_id": "1", "reply_to": "inbox", "principal": "User:ana"})
+    assert (request.group_id, request.topics, request.principal) == ("g", (), "User:ana")
+    assert seen_by(OffsetFetchAnswer(request_id="1", code=heard)).number == told

@@ -104,6 +104,7 @@ class Place:
     shards: int = 1
     topics: dict[str, int] = field(default_factory=lambda: {"t": 3, "u": 3})
     has_all: bool = False
+    has_rules: bool = False
 
     def partitions_of(self, topic: str) -> int | None:
         return self.topics.get(topic)

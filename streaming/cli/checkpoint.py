@@ -1,0 +1,92 @@
+"""`coordinator checkpoint inspect` and `verify`: what a checkpoint holds, and whether it is whole."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from streaming.checkpoint import CheckpointMismatch
+from streaming.inspection import Contents, KeptShard, examine
+from streaming.settings import Settings
+
+COLUMNS = ("SHARD", "GROUPS", "MEMBERS", "OFFSETS", "FORGOTTEN", "BYTES", "CODEC", "NEXT-DEADLINE", "ALARM")
+NONE = "-"
+
+
+def inspect(settings: Settings, *, as_json: bool) -> str:
+    """Say what the checkpoint holds.
+
+    Raises:
+        UserError: there is none, or it is not whole.
+    """
+    contents = examine(settings)
+    if contents.findings:
+        raise CheckpointMismatch(f"{contents.findings[0]} `coordinator checkpoint verify` tells all that is wrong.")
+    return _json(contents) if as_json else "\n".join(_told(contents))
+
+
+def verify(settings: Settings, *, as_json: bool) -> tuple[str, bool]:
+    """Say what is wrong with the checkpoint, and whether anything is."""
+    contents = examine(settings)
+    if as_json:
+        return _json(contents), bool(contents.findings)
+    groups = sum(len(shard.groups) for shard in contents.shards)
+    fine = f"Nothing found: {groups} groups in {len(contents.shards)} shards, {_batches(contents)}."
+    return "\n".join(contents.findings or [fine, *_in_use(contents)]), bool(contents.findings)
+
+
+def _json(contents: Contents) -> str:
+    return json.dumps(msgspec.to_builtins(contents), indent=2)
+
+
+def _told(contents: Contents) -> Iterator[str]:
+    yield f"checkpoint   {contents.checkpoint}"
+    yield f"topics       {', '.join(f'{name} ({id_})' for name, id_ in sorted(contents.topic_ids.items()))}"
+    yield (
+        f"fixed        request_partitions={contents.request_partitions} shuffle_partitions="
+        f"{contents.shuffle_partitions} state_store={contents.state_store} plan_version={contents.plan_version}"
+    )
+    yield f"batches      {_batches(contents)}"
+    yield f"requests     {sum(contents.requests_taken.values())} taken or planned"
+    yield from _in_use(contents)
+    yield ""
+    yield from _table([COLUMNS, *map(_row, contents.shards)])
+
+
+def _batches(contents: Contents) -> str:
+    if contents.finished is None:
+        return "no batch is finished yet"
+    if contents.planned == contents.finished:
+        return f"{contents.finished} is finished, of {_moment(contents.planned_at_ms)}"
+    return f"{contents.finished} is finished; {contents.planned} is planned, and the next start begins with it"
+
+
+def _in_use(contents: Contents) -> Iterator[str]:
+    if contents.in_use:
+        yield f"A coordinator runs on it: this is how it was after batch {contents.finished}."
+
+
+def _row(shard: KeptShard) -> tuple[str, ...]:
+    groups = shard.groups
+    return (
+        str(shard.shard),
+        str(len(groups)),
+        str(sum(group.members for group in groups)),
+        str(sum(group.offsets for group in groups)),
+        str(shard.forgotten),
+        str(shard.size_bytes),
+        str(shard.codec_version),
+        _moment(min((g.deadline_ms for g in groups if g.deadline_ms is not None), default=None)),
+        _moment(shard.alarm_ms),
+    )
+
+
+def _moment(at_ms: int | None) -> str:
+    return NONE if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,52 @@
+"""Whom a client's certificate names, as Kafka's brokers would have it: `User:CN=ana,O=Acme`.
+
+Source: DefaultKafkaPrincipalBuilder, X500Principal.getName; RFC 2253, of whose attribute names Java writes these.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from coordinator.limits import ID_CHARS_MAX
+
+log = logging.getLogger(__name__)
+
+_SHORT = {
+    "commonName": "CN",
+    "countryName": "C",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+"""By the names that OpenSSL gives them."""
+
+_SPECIAL = frozenset(',+"\\<>;=#')
+
+Part = Iterable[tuple[str, str]]
+
+
+def principal_of(certificate: Mapping[str, Any] | None) -> str | None:
+    """Say who a client is by the certificate it has shown, as the ssl module tells it; None where it says nothing.
+
+    A name with other attributes than these is believed to be nobody's, rather than spelt in another way than Kafka's.
+    """
+    parts: list[Part] = list((certificate or {}).get("subject", ()))
+    if not parts:
+        return None
+    if unknown := sorted({name for part in parts for name, _ in part} - set(_SHORT)):
+        log.warning("a client's certificate names it by %s, which is not understood: it is nobody", ", ".join(unknown))
+        return None
+    name = "User:" + ",".join("+".join(f"{_SHORT[kind]}={_escaped(value)}" for kind, value in p) for p in parts[::-1])
+    return name if len(name) <= ID_CHARS_MAX else None
+
+
+def _escaped(value: str) -> str:
+    text = "".join(f"\\{char}" if char in _SPECIAL else char for char in value).replace("\0", "\\00")
+    spaces = len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" "))
+    if spaces[0] == len(text):
+        return "\\ " * len(text)
+    return "\\ " * spaces[0] + text.strip(" ") + "\\ " * spaces[1]

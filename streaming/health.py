@@ -1,0 +1,163 @@
+"""How a process is, for whoever watches over it: a small HTTP listener.
+
+    GET /healthz    200 while it lives; 503 when only another start can help
+    GET /readyz     200 while it does its work; 503 with the reason, which may pass
+    GET /metrics    figures, as Prometheus reads them
+
+The first two say in JSON what is wrong. Anybody may connect who reaches the port, so nobody is served for long, and
+many are not served at once: who came first has to go.
+"""
+
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Protocol, Self
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from streaming.errors import PortTaken
+
+log = logging.getLogger(__name__)
+
+EXCHANGE_S = 5.0
+"""A connection is closed when it is older, answered or not."""
+
+CONNECTIONS_MAX = 32
+
+
+class Subject(Protocol):
+    """A process that can be asked how it is."""
+
+    registry: CollectorRegistry
+
+    def ails(self) -> Sequence[str]:
+        """Say what is wrong that only another start can mend."""
+
+    def lacks(self) -> Sequence[str]:
+        """Say for want of what it does not do its work at present."""
+
+    def figures(self) -> dict[str, object]:
+        """Say what else is good to know."""
+
+
+class Listener(ThreadingHTTPServer):
+    """Answers for a subject, in threads of its own, from `start` to `stop`.
+
+    Args:
+        host: The address to listen on.
+        port: The port; with 0 any that is free, which `server_port` tells.
+
+    Raises:
+        PortTaken: another program listens there.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, subject: Subject) -> None:
+        self.subject = subject
+        self._since_s: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            super().__init__((host, port), _Exchange)
+        except OSError as error:
+            raise PortTaken(
+                f"Nobody can be told of the process's health at {host}:{port} ({error.strerror}): choose another port."
+            ) from error
+        self._thread = threading.Thread(target=self.serve_forever, name="health", daemon=True)
+
+    def start(self) -> Self:
+        """Answer from now on."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Answer nobody any more."""
+        self.shutdown()
+        self.server_close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- bounds, in the places that socketserver has for them ----------------------------------------------------------
+
+    def server_bind(self) -> None:
+        """Bind, and ask no name server what our own name is, as HTTPServer does."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            if len(self._since_s) >= CONNECTIONS_MAX:
+                _hang_up(next(iter(self._since_s)))
+            self._since_s[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        with self._lock:
+            for connection, since_s in self._since_s.items():
+                if time.monotonic() - since_s > EXCHANGE_S:
+                    _hang_up(connection)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._since_s.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        log.debug("a connection to the health port broke", exc_info=True)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """End whatever its thread waits for there."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError as error:
+        log.debug("a connection to the health port had ended: %s", error)
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    """One request and its answer."""
+
+    server: Listener
+    timeout = EXCHANGE_S
+    server_version = "coordinator"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Answer; what has no method here is refused by the base class."""
+        subject = self.server.subject
+        match self.path.partition("?")[0]:
+            case "/healthz":
+                self._tell(subject.ails())
+            case "/readyz":
+                self._tell([*subject.ails(), *subject.lacks()])
+            case "/metrics":
+                self._send(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(subject.registry))
+            case _:
+                self.send_error(HTTPStatus.NOT_FOUND)
+
+    def _tell(self, wrong: Sequence[str]) -> None:
+        body = {"well": not wrong, "why": wrong, **self.server.subject.figures()}
+        status = HTTPStatus.SERVICE_UNAVAILABLE if wrong else HTTPStatus.OK
+        self._send(status, "application/json", json.dumps(body).encode() + b"\n")
+
+    def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class's name)
+        """Say nothing: who asks every few seconds is no news."""

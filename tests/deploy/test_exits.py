@@ -1,0 +1,95 @@
+"""What a process ends with: 1 where another start may go better, 78 where each would end the same or do harm."""
+
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import streaming
+from streaming.errors import Exit, UserError
+from streaming.failures import CAUSES, because
+from streaming.query import QueryFailed
+from streaming.settings import Settings
+
+# What Spark said when this happened (abridged), and who can mend it.
+ACCOUNTS = {
+    "Job aborted. Caused by: org.apache.spark.SparkException: ExecutorLostFailure (executor 1 exited)": Exit.FAILED,
+    "Python worker exited unexpectedly (crashed)": Exit.FAILED,
+    "Caused by: org.apache.kafka.common.errors.TimeoutException: Timeout of 30000ms expired": Exit.FAILED,
+    "java.io.IOException: No space left on device": Exit.FAILED,
+    "java.lang.IllegalStateException: nobody has seen this before": Exit.FAILED,
+    "coordinator.errors.CorruptState: a bit is wrong": Exit.NEEDS_A_PERSON,
+    "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS]": Exit.NEEDS_A_PERSON,
+    "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log": Exit.NEEDS_A_PERSON,
+    "Partition r-0's offset was changed, some data may have been lost": Exit.NEEDS_A_PERSON,
+    "org.apache.kafka.common.errors.SaslAuthenticationException: failed": Exit.NEEDS_A_PERSON,
+    "org.apache.kafka.common.errors.TopicAuthorizationException: r": Exit.NEEDS_A_PERSON,
+    "TOPIC_AUTHORIZATION_FAILED": Exit.NEEDS_A_PERSON,
+    "java.nio.file.AccessDeniedException: Permission denied": Exit.NEEDS_A_PERSON,
+    "org.apache.kafka.common.errors.RecordTooLargeException": Exit.NEEDS_A_PERSON,
+}
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_a_failure_of_the_query_knows_whether_another_start_may_cure_it(account: str) -> None:
+    error = because(account, Settings(), QueryFailed)
+    assert isinstance(error, QueryFailed)
+    assert error.exit_code == ACCOUNTS[account]
+    assert QueryFailed.exit_code == Exit.FAILED  # one failure says nothing of the next
+
+
+def test_what_is_told_to_restore_or_to_stop_another_is_for_a_person() -> None:
+    """A supervisor must not start again on a damaged checkpoint, nor against another coordinator that runs."""
+    for _, exit_code, sentence in CAUSES:
+        if "damaged" in sentence or "Another coordinator" in sentence or "gone from {requests}" in sentence:
+            assert exit_code is Exit.NEEDS_A_PERSON, sentence
+        if "it goes on" in sentence:
+            assert exit_code is Exit.FAILED, sentence
+
+
+def test_every_error_has_one_of_the_two() -> None:
+    for module in pkgutil.walk_packages(streaming.__path__, "streaming."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    kinds = {kind.__name__: kind.exit_code for kind in family(UserError)}
+    assert set(kinds.values()) == {Exit.FAILED, Exit.NEEDS_A_PERSON}
+    for name in ("BadSettings", "JavaMissing", "TopicMismatch", "CheckpointMismatch", "PlaintextRefused"):
+        assert kinds[name] is Exit.NEEDS_A_PERSON, name
+    for name in ("BrokerUnreachable", "NoCoordinator", "PortTaken", "TopicRefused"):
+        assert kinds[name] is Exit.FAILED, name
+
+
+def family(kind: type[UserError]) -> set[type[UserError]]:
+    return {kind}.union(*map(family, kind.__subclasses__()))
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "code"),
+    [
+        (["run"], {"COORDINATOR_BOOTSTRAP_SERVERS": "nobody"}, Exit.NEEDS_A_PERSON),
+        (["run"], {"COORDINATOR_NO_SUCH": "1"}, Exit.NEEDS_A_PERSON),
+        (["run"], {"COORDINATOR_CONFIG": "no/such/file.toml"}, Exit.NEEDS_A_PERSON),
+        (["run"], {"PATH": "", "JAVA_HOME": "/none"}, Exit.NEEDS_A_PERSON),
+        (["gateway", "--host", "0.0.0.0"], {"COORDINATOR_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, Exit.NEEDS_A_PERSON),
+        (["topics", "-b", "127.0.0.1:1"], {}, Exit.FAILED),
+        (["run", "--no-such-flag"], {}, Exit.USAGE),
+        (["tables", "moves"], {}, Exit.DONE),
+    ],
+)
+def test_the_process_ends_with_it(words: list[str], environment: dict[str, str], code: Exit) -> None:
+    """The real command, before it needs brokers or Spark."""
+    done = subprocess.run(
+        [sys.executable, "-m", "streaming", *words],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    if code not in (Exit.DONE, Exit.USAGE):
+        assert done.stderr.startswith("coordinator: "), done.stderr
+        assert len(done.stderr.splitlines()) == 1

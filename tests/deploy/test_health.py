@@ -1,0 +1,268 @@
+"""The health port: what it says in each state, and that hostile callers neither stop it nor keep others from it."""
+
+import json
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from prometheus_client import CollectorRegistry, Counter
+
+from streaming import health, pulse
+from streaming.errors import PortTaken
+from streaming.health import Listener
+from streaming.progress import Tallies
+from streaming.pulse import Pulse, QueryHealth
+from streaming.query import Coordinator
+from streaming.records import Tally
+from streaming.settings import Settings
+
+
+class Patient:
+    """A subject whose state a test sets."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        Counter("groupcoord_seen", "A figure.", registry=self.registry).inc(3)
+        self.wrong: list[str] = []
+        self.missing: list[str] = []
+
+    def ails(self) -> Sequence[str]:
+        return self.wrong
+
+    def lacks(self) -> Sequence[str]:
+        return self.missing
+
+    def figures(self) -> dict[str, object]:
+        return {"batch": 7}
+
+
+@pytest.fixture
+def patient() -> Patient:
+    return Patient()
+
+
+@pytest.fixture
+def port(patient: Patient) -> Iterator[int]:
+    with Listener("127.0.0.1", 0, patient) as listener:
+        yield listener.server_port
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def raw(port: int, sent: bytes) -> bytes:
+    """Send bytes, and read until the other side has ended."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(sent)
+        found = b""
+        while more := connection.recv(65_536):
+            found += more
+        return found
+
+
+# -- what it says ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "missing", "alive", "ready"),
+    [([], [], 200, 200), ([], ["no broker"], 200, 503), (["it hangs"], [], 503, 503)],
+)
+def test_alive_and_ready_are_two_things(
+    patient: Patient, port: int, wrong: list[str], missing: list[str], alive: int, ready: int
+) -> None:
+    """Brokers that are away are no reason to be started again; what hangs is never ready. The body says why."""
+    patient.wrong, patient.missing = wrong, missing
+    told = {path: get(port, path) for path in ("/healthz", "/readyz")}
+    assert {path: status for path, (status, _) in told.items()} == {"/healthz": alive, "/readyz": ready}
+    assert json.loads(told["/readyz"][1]) == {"well": ready == 200, "why": [*wrong, *missing], "batch": 7}
+
+
+def test_figures_are_as_prometheus_reads_them(port: int) -> None:
+    status, told = get(port, "/metrics")
+    assert status == 200
+    assert "groupcoord_seen_total 3.0" in told.splitlines()
+
+
+def test_a_taken_port_is_told_in_a_sentence(patient: Patient, port: int) -> None:
+    with pytest.raises(PortTaken, match=f"127.0.0.1:{port}"):
+        Listener("127.0.0.1", port, patient)
+
+
+# -- who means harm ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /healthz/../../etc/passwd HTTP/1.1\r\n\r\n", b"404"),
+        (b"GET /%0d%0aX:1 HTTP/1.1\r\n\r\n", b"404"),
+        (b"POST /healthz HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n", b"501"),
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b"414"),
+        (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 200 + b"\r\n", b"431"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+    ],
+)
+def test_what_is_no_proper_request_is_refused(port: int, sent: bytes, status: bytes) -> None:
+    """No file is served, no body read, nothing unbounded taken; and the next one is answered."""
+    told = raw(port, sent)
+    assert status in told, told
+    assert b"root:" not in told
+    assert b"Python" not in told
+    assert get(port, "/healthz")[0] == 200
+
+
+def test_those_who_say_nothing_keep_nobody_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More silent connections than are served at once, and none of them for too long yet: who came first goes."""
+    monkeypatch.setattr(health, "EXCHANGE_S", 600.0)
+    monkeypatch.setattr(health._Exchange, "timeout", 600.0)
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(2 * health.CONNECTIONS_MAX)]
+    try:
+        assert get(port, "/healthz")[0] == 200
+        silent[0].settimeout(30)
+        assert silent[0].recv(1) == b""
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def test_who_sends_byte_by_byte_is_hung_up_on(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte is in time; the whole is not."""
+    monkeypatch.setattr(health, "EXCHANGE_S", 0.5)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        ended = threading.Event()
+
+        def drip() -> None:
+            try:
+                while not ended.wait(0.05):
+                    connection.sendall(b"G")
+            except OSError:
+                return
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            assert connection.recv(1) == b""
+        except ConnectionResetError:
+            pass
+        finally:
+            ended.set()
+            dripping.join()
+
+
+# -- what the query says -----------------------------------------------------------------------------------------------
+
+
+def progress(batch: int, read_to: int) -> dict[str, object]:
+    """A batch's progress, as Spark writes it."""
+    shard = Tally(shard=0, groups=2, members=5, requests=4, answered=3, oldest_ms=1_500, due_ms=None).to_json()
+    return {
+        "batchId": batch,
+        "durationMs": {"triggerExecution": 250},
+        "observedMetrics": {"coordinator": {"shards": [shard]}},
+        "sources": [{"endOffset": {"coordinator.requests": {"0": read_to, "1": 0}}}],
+    }
+
+
+class Brokers:
+    """Brokers that say how long the request topic is, or are away."""
+
+    def __init__(self) -> None:
+        self.ends: dict[int, int] | None = None
+
+    def __call__(self) -> dict[int, int]:
+        if self.ends is None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return self.ends
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1_000.0
+        monkeypatch.setattr("streaming.pulse.time.monotonic", lambda: self.now_s)
+
+
+def test_the_query_says_what_it_lacks_and_what_ails_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the start to a batch that does not end: not ready, ready, not ready, and in the end not alive."""
+    clock = Clock(monkeypatch)
+    coordinator, brokers = Coordinator(Settings()), Brokers()
+    watched = Pulse(brokers, coordinator.tallies)
+    subject = QueryHealth(coordinator, watched)
+
+    watched.look()
+    assert list(subject.lacks()) == ["the first batch has not ended yet", "no Kafka broker has answered yet"]
+    assert list(subject.ails()) == []
+
+    coordinator.tallies.take(progress(0, read_to=10))
+    brokers.ends = {0: 10, 1: 0}
+    watched.look()
+    assert (list(subject.ails()), list(subject.lacks())) == ([], [])
+
+    clock.now_s += 10 * pulse.STALLED_S
+    watched.look()
+    assert list(subject.ails()) == []  # nobody asked for anything
+
+    brokers.ends = {0: 14, 1: 1}
+    watched.look()
+    clock.now_s += pulse.STALLED_S + 1
+    watched.look()
+    assert [*subject.ails()] == ["no batch has ended for 901 s though 5 requests wait"]
+
+    coordinator.tallies.take(progress(1, read_to=12))
+    watched.look()
+    assert list(subject.ails()) == []  # behind, but it moves
+    assert subject.figures()["requests_waiting"] == 3
+
+    brokers.ends = None
+    clock.now_s += pulse.BROKERS_SILENT_S + 1
+    watched.look()
+    assert [*subject.lacks()] == ["no Kafka broker has answered for 21 s"]
+    clock.now_s += 10 * pulse.STALLED_S
+    watched.look()
+    brokers.ends = {0: 14, 1: 1}
+    watched.look()
+    assert (list(subject.ails()), list(subject.lacks())) == ([], [])  # it has not had the time to go on yet
+
+
+def test_a_query_that_does_not_say_whether_it_is_active_ails(monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = Coordinator(Settings())
+    subject = QueryHealth(coordinator, Pulse(Brokers(), coordinator.tallies))
+    monkeypatch.setattr(coordinator, "silent_s", lambda: pulse.QUERY_SILENT_S + 1)
+    assert list(subject.ails()) == ["Spark has not said for 61 s whether the query is active"]
+
+
+def test_the_querys_figures() -> None:
+    """All of a batch's progress that a dashboard wants; no label that a stranger could choose."""
+    coordinator = Coordinator(Settings())
+    brokers = Brokers()
+    watched = Pulse(brokers, coordinator.tallies)
+    brokers.ends = {0: 30, 1: 0}
+    for number, read_to in enumerate((10, 20)):
+        coordinator.tallies.take(progress(number, read_to))
+    watched.look()
+    told = QueryHealth(coordinator, watched).registry
+    figures = {sample.name: sample.value for metric in told.collect() for sample in metric.samples}
+    assert figures == {
+        "groupcoord_batches_total": 2,
+        "groupcoord_batch_seconds_total": 0.5,
+        "groupcoord_requests_total": 8,
+        "groupcoord_answers_total": 6,
+        "groupcoord_groups": 2,
+        "groupcoord_members": 5,
+        "groupcoord_oldest_request_seconds": 1.5,
+        "groupcoord_requests_waiting": 10,
+    }
+    assert not any(sample.labels for metric in told.collect() for sample in metric.samples)
+
+
+def test_progress_without_sources_reads_nothing() -> None:
+    """As it is before the first batch: nothing is known of how far the query is."""
+    assert Tallies().read_to == {}

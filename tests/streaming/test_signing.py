@@ -1,0 +1,178 @@
+"""Who is believed to be whom: signatures of records, and what becomes of those that are wrong (promises.md 6)."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from coordinator.config import Config
+from coordinator.hashing import shard_of
+from coordinator.requests import Heartbeat, Received, SetAccess, Unreadable
+from streaming.client.config import configure_member
+from streaming.operator import ShardOperator
+from streaming.records import WAKE, OutputTopics, decode_answer, decode_event, decode_request, encode_request
+from streaming.settings import BadSettings, Settings
+from streaming.signing import AGE_MS_MAX, FAR, UNSIGNED, WRONG, Signer, Signing
+from tests.coordinator.test_access import allow
+from tests.streaming.fake_spark import FakeSpark
+
+KEY, NEXT_KEY = b"k" * 32, b"n" * 32
+NOW_MS = 1_700_000_000_000
+SIGNING = Signing((KEY,), "requests")
+BEAT = Heartbeat(request_id="1", reply_to="inbox", group_id="g", generation_id=1, member_id="m", principal="User:ana")
+VALUE = SIGNING.signed(BEAT, NOW_MS)
+
+
+def doubt(value: bytes, at_ms: int = NOW_MS, signing: Signing = SIGNING) -> str | None:
+    received = signing.received(7, at_ms, value)
+    assert (received.offset, received.at_ms, received.request) == (7, at_ms, decode_request(value))
+    return received.doubt
+
+
+def test_what_is_signed_is_believed_and_says_the_same() -> None:
+    assert doubt(VALUE) is None
+    assert decode_request(VALUE) == BEAT, "also where nobody looks at signatures"
+    assert SIGNING.received(7, NOW_MS, VALUE) == Received(7, NOW_MS, BEAT)
+
+
+FORGERIES: dict[str, Callable[[], bytes]] = {
+    "another principal": lambda: VALUE.replace(b"User:ana", b"User:bob"),
+    "another group": lambda: VALUE.replace(b'"group_id":"g"', b'"group_id":"h"'),
+    "another generation": lambda: VALUE.replace(b'"generation_id":1', b'"generation_id":2'),
+    "a field behind it": lambda: VALUE.replace(b"}\n", b',"client_host":"/10.0.0.1"}\n'),
+    "blanks before it": lambda: b" " + VALUE,
+    "a signature of another record": lambda: encode_request(BEAT) + Signing((KEY,), "requests").signed(
+        structs.replace(BEAT, group_id="h"), NOW_MS)[-57:],
+    "another time": lambda: VALUE[:-56] + SIGNING.signed(BEAT, NOW_MS + 1)[-56:-40] + VALUE[-40:],
+    "a signature of nothing": lambda: VALUE[:-56] + b"A" * 54 + b"==",
+    "no base64": lambda: VALUE[:-56] + b"!" * 54 + b"==",
+    "another key": lambda: Signing((NEXT_KEY,), "requests").signed(BEAT, NOW_MS),
+    "another coordinator's topic": lambda: Signing((KEY,), "others").signed(BEAT, NOW_MS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_what_was_changed_is_not_believed(forgery: str) -> None:
+    assert doubt(FORGERIES[forgery]()) == WRONG
+
+
+def test_no_flipped_bit_is_believed() -> None:
+    """Whatever can still be read is in doubt."""
+    for at in range(len(VALUE)):
+        changed = bytearray(VALUE)
+        changed[at] ^= 1
+        received = SIGNING.received(7, NOW_MS, bytes(changed))
+        assert isinstance(received.request, Unreadable) or received.doubt in (WRONG, UNSIGNED), at
+
+
+def test_no_part_of_a_record_is_believed() -> None:
+    """Torn anywhere it is no request, or one that only claims."""
+    for length in range(len(VALUE)):
+        received = SIGNING.received(7, NOW_MS, VALUE[:length])
+        assert isinstance(received.request, Unreadable) or received.doubt in (WRONG, UNSIGNED), length
+
+
+@pytest.mark.parametrize(("late_ms", "why"), [
+    (0, None), (AGE_MS_MAX, None), (-AGE_MS_MAX, None), (AGE_MS_MAX + 1, FAR), (-AGE_MS_MAX - 1, FAR),
+])  # fmt: skip
+def test_a_record_is_believed_near_the_time_of_its_signature(late_ms: int, why: str | None) -> None:
+    """A copy that somebody writes again later is not."""
+    assert doubt(VALUE, NOW_MS + late_ms) == why
+
+
+def test_who_claims_to_be_somebody_must_sign_and_who_claims_nothing_is_nobody() -> None:
+    assert doubt(encode_request(BEAT)) == UNSIGNED
+    assert doubt(encode_request(structs.replace(BEAT, principal=None))) is None
+
+
+def test_keys_can_be_changed_one_process_after_the_other() -> None:
+    """The new key is first known by all, then signed with, then the old one goes."""
+    old, both, new = (Signing(keys, "requests") for keys in ((KEY,), (NEXT_KEY, KEY), (NEXT_KEY,)))
+    assert doubt(old.signed(BEAT, NOW_MS), signing=both) is None
+    assert doubt(both.signed(BEAT, NOW_MS), signing=new) is None
+    assert doubt(old.signed(BEAT, NOW_MS), signing=new) == WRONG
+
+
+@pytest.mark.parametrize("value", [None, b"", b"=", b"\n" + b"=" * 56, WAKE, b"{}\n" + b"A" * 55 + b"=", b"\xff=" * 60])
+def test_nonsense_never_raises(value: bytes | None) -> None:
+    assert isinstance(SIGNING.received(7, NOW_MS, value).request, Unreadable)
+
+
+def test_a_signer_says_who_asks_where_the_request_does_not() -> None:
+    signer = Signer(SIGNING, "User:root")
+    unsaid = structs.replace(BEAT, principal=None)
+    assert decode_request(signer.value_of(unsaid, NOW_MS)).principal == "User:root"
+    assert decode_request(signer.value_of(BEAT, NOW_MS)).principal == "User:ana"
+    assert Signer(None, "User:root").value_of(unsaid, NOW_MS) == encode_request(unsaid), "without a key nobody claims"
+
+
+# -- the key -----------------------------------------------------------------------------------------------------------
+
+SECRET = "a-very-secret-key-of-more-than-32-bytes"
+
+
+def test_the_key_is_shown_nowhere(tmp_path: Path) -> None:
+    """I23: in no repr, and not even in what Spark is given to run."""
+    (file := tmp_path / "key").write_text(f"{SECRET}\n")
+    settings = Settings.load(access="rules", access_key_file=str(file), super_users=["User:root"])
+    signer = settings.signer()
+    operator = ShardOperator(1, b"s" * 16, settings.group_config(), OutputTopics("r", "g", "e"), settings.signing())
+    client = configure_member({"group_id": "g", "access_key_file": str(file), "principal": "User:ana"})
+    for each in (settings, signer, settings.signing(), operator, client, client.signer(), settings.model_dump()):
+        assert SECRET not in repr(each)
+    assert SECRET.encode() not in pickle.dumps(operator)
+    assert client.signer().value_of(BEAT, NOW_MS) == signer.value_of(BEAT, NOW_MS), "and is the same one"
+
+
+@pytest.mark.parametrize(("flags", "sentence"), [
+    ({"access": "rules"}, "access = rules needs an access_key_file"),
+    ({"access_key": "too short"}, "access_key must hold a key of at least 32 bytes"),
+    ({"access_key": f"{SECRET} short"}, "at least 32 bytes"),
+    ({"access_key": SECRET, "access_key_file": __file__}, "two keys"),
+    ({"access_key_file": "no/such/file"}, "no/such/file cannot be read"),
+    ({"access": "closed"}, "Input should be 'open' or 'rules'"),
+    ({"super_users": ["root"]}, "super_users.0: String should match"),
+])  # fmt: skip
+def test_a_wrong_setting_is_one_sentence_without_the_secret(flags: dict[str, object], sentence: str) -> None:
+    with pytest.raises(BadSettings, match=sentence) as refused:
+        Settings.load(**flags)
+    assert SECRET not in str(refused.value)
+
+
+def test_settings_come_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_ACCESS", "rules")
+    monkeypatch.setenv("COORDINATOR_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("COORDINATOR_SUPER_USERS", '["User:root"]')
+    settings = Settings.load()
+    assert (settings.group_config().access, settings.group_config().super_users) == ("rules", ("User:root",))
+    assert doubt(settings.signer().value_of(BEAT, NOW_MS), signing=settings.signing()) is None
+
+
+# -- the operator ------------------------------------------------------------------------------------------------------
+
+
+def test_the_operator_believes_what_is_signed_and_answers_the_rest() -> None:
+    """Never a crash: each forged record is answered with 30, and is an event that says what is wrong with it."""
+    signing = Signing((KEY,), "requests")
+    config = Config(access="rules", super_users=("User:root",))
+    spark = FakeSpark(ShardOperator(4, b"a secret of some length", config, OutputTopics("r", "g", "events"), signing))
+    home = shard_of("g", 4)
+    rules = SetAccess(
+        request_id="0", reply_to="inbox", principal="User:root", made_ms=1, rules=(allow("User:ana", "READ"),)
+    )
+    values = [
+        signing.signed(rules, NOW_MS),
+        VALUE,
+        encode_request(BEAT),
+        VALUE.replace(b"User:ana", b"User:eve"),
+        signing.signed(structs.replace(BEAT, principal="User:eve"), NOW_MS),
+        WAKE,
+        b"{" + VALUE,
+    ]
+    rows = spark.batch(NOW_MS, [(home, offset, NOW_MS, value) for offset, value in enumerate(values)])
+    codes = [decode_answer(value).code for value in rows[rows["topic"] == "r"]["value"]]
+    assert codes == [0, 25, 30, 30, 30]
+    events = [decode_event(value) for value in rows[rows["topic"] == "events"]["value"]]
+    assert [getattr(event, "why", "") for event in events][1:4] == [UNSIGNED, WRONG, None]

@@ -1,0 +1,47 @@
+"""A checkpoint that an earlier version has left, and topics in which its requests have been.
+
+`checkpoints/codec-3.zip` is what the version with codec 3 wrote as a service: six groups of one member and a commit,
+and one that waits for its first member to join again while the second one's join is parked. Its `kept.json` tells of
+each group its members' ids, its generation, what it had committed and its last version.
+"""
+
+import json
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaProducer
+
+from streaming import topics
+from streaming.records import WAKE
+from streaming.settings import Settings
+
+CODEC_3 = Path(__file__).with_name("checkpoints") / "codec-3.zip"
+
+
+def unpack(folder: Path) -> dict[str, dict[str, Any]]:
+    """Put the checkpoint into a folder, and return what it holds, by group."""
+    with zipfile.ZipFile(CODEC_3) as archive:
+        archive.extractall(folder)
+    kept = folder / "kept.json"
+    told: dict[str, dict[str, Any]] = json.loads(kept.read_text())
+    kept.unlink()
+    return told
+
+
+def adopt(settings: Settings) -> None:
+    """Make topics that pass for those the checkpoint was made with: of its ids, and with as many requests."""
+    topics.ensure(settings)
+    ids = topics.topic_ids(settings)
+    identity = Path(settings.checkpoint) / "identity.json"
+    told = json.loads(identity.read_text())
+    told["topic_ids"] = {name: ids[name] for name in told["topic_ids"]}
+    identity.write_text(json.dumps(told))
+    plans = Path(settings.checkpoint) / "query" / "offsets"
+    newest = max(plans.iterdir(), key=lambda file: int(file.name))
+    (ends,) = json.loads(newest.read_text().splitlines()[2]).values()
+    with closing(KafkaProducer(**settings.kafka_client_arguments())) as producer:
+        for partition, end in ends.items():
+            for _ in range(end):
+                producer.send(settings.requests_topic, WAKE, partition=int(partition))

@@ -1,0 +1,335 @@
+"""Who may do what: through the gateway clients hear what the brokers' own coordinator tells them, by the same rules.
+
+One broker with Kafka's StandardAuthorizer; its access control lists are the rules of ours. What each user asks is asked
+twice, of the brokers' coordinator and of ours, and every field of the answers is compared.
+"""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka import KafkaConsumer
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.admin.groups import DescribeGroupsRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from typer.testing import CliRunner
+
+from coordinator import requests as asked
+from coordinator.outputs import AccessDenied
+from streaming.cli.main import app
+from streaming.client import Transport
+from streaming.gateway import Gateway
+from streaming.records import decode_event
+from streaming.rules import keep_in_step, rules_of_brokers, set_rules
+from streaming.settings import Settings
+from streaming.signing import UNSIGNED
+from tests.differential.wire import message
+from tests.system.conftest import Service, start_service
+from tests.system.secured import STRANGE_USER, USERS, SecuredBroker, secured_broker
+from tests.system.waiting import wait_until
+
+ADMIN, ANA, BO = STRANGE_USER, "ana", "bo"
+KEY = "k3y-" * 10
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"User:ANONYMOUS;User:{ADMIN}",
+}
+ACLS = [
+    # user  may     do           what                   by name
+    (ANA, "ALLOW", "READ",     ResourceType.GROUP, "g-", "PREFIXED"),
+    (ANA, "DENY",  "READ",     ResourceType.GROUP, "g-secret", "LITERAL"),
+    (ANA, "ALLOW", "DELETE",   ResourceType.GROUP, "g-deleted", "LITERAL"),
+    (ANA, "ALLOW", "READ",     ResourceType.TOPIC, "t", "LITERAL"),
+    (BO,  "ALLOW", "DESCRIBE", ResourceType.GROUP, "*", "LITERAL"),
+    (BO,  "ALLOW", "DESCRIBE", ResourceType.TOPIC, "u", "LITERAL"),
+    (BO,  "ALLOW", "READ",     ResourceType.TOPIC, "t", "LITERAL"),
+    ("*", "ALLOW", "READ",     ResourceType.GROUP, "anybody's", "LITERAL"),
+]  # fmt: skip
+GROUPS = ("g-a", "g-secret", "g-deleted", "other", "anybody's", "nowhere")
+
+
+def binding(user: str, permission: str, operation: str, kind: ResourceType, name: str, pattern: str) -> AclBinding:
+    return AclBinding(
+        kind, name, ResourcePatternType[pattern], f"User:{user}", "*", AclOperation[operation],
+        AclPermissionType[permission],
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    with secured_broker(tmp_path_factory.mktemp("access"), **AUTHORIZER) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.addresses["PLAINTEXT"]})
+        for made in admin.create_topics([NewTopic(name, 3, 1) for name in "tu"]).values():
+            made.result()
+        for made in admin.create_acls([binding(*acl) for acl in ACLS]).values():
+            made.result()
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def service(secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("coordinator")
+    (file := folder / "key").write_text(KEY)
+    wanted = {
+        "bootstrap_servers": secured.addresses["PLAINTEXT"], "topic_prefix": "guarded", "access": "rules",
+        "access_key_file": str(file), "group_initial_rebalance_delay_ms": 100,
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("COORDINATOR_SUPER_USERS", json.dumps([f"User:{ADMIN}", "User:root"]))
+        patched.setenv("COORDINATOR_PRINCIPAL", "User:root")
+        service = start_service(folder, **wanted)
+        try:
+            service.await_ready(within_s=300)
+            yield service
+        finally:
+            service.kill()
+
+
+@pytest.fixture(scope="module")
+def gateway(secured: SecuredBroker, service: Service) -> Iterator[Gateway]:
+    """It reaches the brokers as a user of its own, and so do its clients."""
+    access = secured.access("SASL_PLAINTEXT", "SCRAM-SHA-256", ADMIN)
+    settings = Settings.load(
+        **access, topic_prefix="guarded", gateway_port=0, gateway_hold_ms=120_000, access="rules",
+        access_key_file=service.settings.access_key_file,
+    )  # fmt: skip
+    with Gateway(settings) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def in_step(service: Service) -> Iterator[list[str]]:
+    """The brokers' rules are ours, and stay that; what is told of it."""
+    told: list[str] = []
+    stopping = threading.Event()
+    watching = threading.Thread(target=keep_in_step, args=(service.settings, 5.0, told.append, stopping))
+    watching.start()
+    try:
+        wait_until(lambda: told, 120)
+        yield told
+    finally:
+        stopping.set()
+        watching.join()
+
+
+class Client:
+    """Somebody's connection, whose requests are whole messages of the protocol."""
+
+    def __init__(self, connection: socket.socket, user: str) -> None:
+        self._connection, self._number = connection, 0
+        mechanism = "SCRAM-SHA-256"
+        self.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
+        name = user.replace("=", "=3D").replace(",", "=2C")  # kafka-python says it as it is given
+        words = {"sasl_plain_username": name, "sasl_plain_password": USERS.get(user, user)}
+        client = get_sasl_mechanism(mechanism)(sasl_mechanism=mechanism, **words)
+        while not client.is_done():
+            told = self._call(SaslAuthenticateRequest(auth_bytes=client.auth_bytes()), 1)
+            assert told.error_code == 0, told
+            client.receive(told.auth_bytes)
+
+    def ask(self, request: Any, version: int) -> Any:
+        """Tell what is heard, but for what is different each time."""
+        return plain(self._call(request, version).to_dict())
+
+    def _call(self, request: Any, version: int) -> Any:
+        self._number += 1
+        request.with_header(correlation_id=self._number, client_id="tester")
+        frame = bytes(request.encode(version=version, header=True))
+        self._connection.sendall(len(frame).to_bytes(4) + frame)
+        with self._connection.makefile("rb") as frames:
+            answer = frames.read(int.from_bytes(frames.read(4)))
+        kind = type(request).__name__.replace("Request", "Response")
+        module = __import__(type(request).__module__, fromlist=[kind])
+        return getattr(module, kind).decode(answer, version=version, header=True)
+
+
+@contextmanager
+def connected(address: str, user: str) -> Iterator[Client]:
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        yield Client(connection, user)
+
+
+NOT_COMPARED = {"throttle_time_ms", "error_message", "host", "port", "member_id", "correlation_id"}
+
+
+def plain(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {name: plain(value) for name, value in told.items() if name not in NOT_COMPARED}
+    if isinstance(told, list | tuple | set | frozenset):
+        return sorted(map(plain, told), key=repr) if told and isinstance(next(iter(told)), dict | int) else list(told)
+    return told
+
+
+WHO = {"request_id": "", "reply_to": ""}
+PLACES = (asked.TopicPartitions("t", (0, 9)), asked.TopicPartitions("u", (0,)), asked.TopicPartitions("nowhere", (0,)))
+
+
+def commit(group_id: str, *topics: str) -> asked.OffsetCommit:
+    offsets = tuple(asked.OffsetToCommit(topic, partition, 5) for topic in topics for partition in (0, 9))
+    return asked.OffsetCommit(**WHO, group_id=group_id, offsets=offsets)
+
+
+def said_to(client: Client, group_id: str) -> dict[str, Any]:
+    """Ask everything that there is to ask about a group."""
+    join = asked.JoinGroup(
+        **WHO, group_id=group_id, session_timeout_ms=10_000, rebalance_timeout_ms=10_000, protocol_type="consumer",
+        protocols=(asked.Protocol("range"),),
+    )  # fmt: skip
+    questions: list[tuple[str, Any, int]] = [
+        ("find", FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id, "other"]), 4),
+        ("find one", FindCoordinatorRequest(key_type=0, key=group_id), 3),
+        ("join", message(join, 5), 5),
+        ("sync", message(asked.SyncGroup(**WHO, group_id=group_id, generation_id=1, member_id="m"), 3), 3),
+        ("beat", message(asked.Heartbeat(**WHO, group_id=group_id, generation_id=1, member_id="m"), 4), 4),
+        ("leave", message(asked.LeaveGroup(**WHO, group_id=group_id, members=(asked.Leaving("m"),)), 4), 4),
+        ("commit", message(commit(group_id, "u", "t", "nowhere"), 8), 8),
+        ("commit to another's topic", message(commit(group_id, "u"), 8), 8),
+        ("commit to none", message(commit(group_id, "nowhere"), 8), 8),
+        ("fetch", message(asked.OffsetFetch(**WHO, group_id=group_id, topics=PLACES), 7), 7),
+        ("fetch all", message(asked.OffsetFetch(**WHO, group_id=group_id), 7), 7),
+        ("fetch of many", message(asked.OffsetFetch(**WHO, group_id=group_id, topics=PLACES), 8), 8),
+        ("describe", DescribeGroupsRequest(groups=[group_id], include_authorized_operations=True), 5),
+        ("forget", message(asked.OffsetDelete(**WHO, group_id=group_id, topics=PLACES), 0), 0),
+        ("forget of none", message(asked.OffsetDelete(**WHO, group_id=group_id, topics=PLACES[2:]), 0), 0),
+        ("list", message(asked.ListGroups(**WHO), 4), 4),
+        ("delete", message(asked.DeleteGroup(**WHO, group_id=group_id), 2), 2),
+    ]
+    return {label: client.ask(question, version) for label, question, version in questions}
+
+
+def await_coordinators(*addresses: str) -> None:
+    for address in addresses:
+        with connected(address, ADMIN) as client:
+            question = message(asked.OffsetFetch(**WHO, group_id="g-a", topics=PLACES[:1]), 7)
+            wait_until(lambda client=client, q=question: client.ask(q, 7)["error_code"] == 0, 60)
+
+
+@pytest.mark.parametrize("user", [ANA, BO, ADMIN])
+@pytest.mark.parametrize("group_id", GROUPS)
+def test_everybody_hears_what_the_brokers_own_coordinator_says(
+    secured: SecuredBroker, gateway: Gateway, in_step: list[str], user: str, group_id: str
+) -> None:
+    """S61: each API, by its own rules; groups that are there, but for `nowhere`."""
+    addresses = secured.addresses["SASL_PLAINTEXT"], gateway.bootstrap_servers
+    await_coordinators(*addresses)
+    heard = []
+    for address in addresses:
+        if group_id != "nowhere":
+            with connected(address, ADMIN) as admin:
+                admin.ask(message(commit(group_id, "t", "u"), 8), 8)
+        with connected(address, user) as client:
+            heard.append(said_to(client, group_id))
+        with connected(address, ADMIN) as admin:
+            admin.ask(message(asked.DeleteGroup(**WHO, group_id=group_id), 2), 2)
+    theirs, ours = heard
+    assert ours == theirs
+
+
+def test_of_two_users_one_may_consume(secured: SecuredBroker, gateway: Gateway, in_step: list[str]) -> None:
+    """A stock consumer, at the brokers and through the gateway: one is assigned its partitions, one is told why not."""
+    for address in (secured.addresses["SASL_PLAINTEXT"], gateway.bootstrap_servers):
+        ends = {user: consumed(secured, address, user) for user in (ANA, BO)}
+        assert ends == {ANA: 3, BO: KafkaError.GROUP_AUTHORIZATION_FAILED}
+
+
+def consumed(secured: SecuredBroker, address: str, user: str) -> int:
+    """Be a member of a group; tell how many partitions are assigned, or the error."""
+    access = secured.access("SASL_PLAINTEXT", "SCRAM-SHA-256", user) | {"bootstrap_servers": address}
+    consumer = Consumer({**Settings.load(**access).librdkafka_arguments(), "group.id": "g-consumed"})
+    ended: list[int] = []
+    topic = "t"
+    consumer.subscribe([topic], on_assign=lambda _, partitions: ended.append(len(partitions)))
+
+    def poll() -> bool:
+        told = consumer.poll(0.2)
+        if told is not None and told.error() and told.error().code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            ended.append(told.error().code())
+        return bool(ended)
+
+    with closing(consumer):
+        wait_until(poll, 120, lambda: (user, address, ended))
+    return ended[0]
+
+
+def test_rules_that_change_at_the_brokers_change_here(
+    secured: SecuredBroker, service: Service, gateway: Gateway, in_step: list[str]
+) -> None:
+    admin = AdminClient({"bootstrap.servers": secured.addresses["PLAINTEXT"]})
+    question = message(asked.Heartbeat(**WHO, group_id="g-later", generation_id=1, member_id="m"), 4)
+    rule = binding(BO, "ALLOW", "READ", ResourceType.GROUP, "g-later", "LITERAL")
+    with connected(gateway.bootstrap_servers, BO) as bo:
+        assert bo.ask(question, 4) == {"error_code": 30}
+        for made in admin.create_acls([rule]).values():
+            made.result()
+        wait_until(lambda: bo.ask(question, 4) == {"error_code": 25}, 120, lambda: in_step)
+        deleted = [rule.restype, rule.name, rule.resource_pattern_type, rule.principal, rule.host, rule.operation]
+        from confluent_kafka.admin import AclBindingFilter
+
+        for gone in admin.delete_acls([AclBindingFilter(*deleted, rule.permission_type)]).values():
+            gone.result()
+        wait_until(lambda: bo.ask(question, 4) == {"error_code": 30}, 120, lambda: in_step)
+    assert len(in_step) >= 3
+    assert rules_of_brokers(service.settings)
+
+
+def test_who_cannot_sign_is_nobody(service: Service, in_step: list[str]) -> None:
+    """A record that anybody could write: refused, and told of on the events topic with what is wrong with it."""
+    kafka = service.settings.kafka_client_arguments()
+    with Transport(kafka, "guarded") as transport:
+        heartbeat = asked.Heartbeat(**WHO, group_id="g-a", generation_id=1, member_id="m")
+        said = transport.ask(asked.DescribeGroup(**WHO, group_id="g-a", principal=f"User:{ADMIN}"))
+        assert (said.error, said.error_message) == ("GROUP_AUTHORIZATION_FAILED", UNSIGNED)
+        assert transport.ask(heartbeat).error == "GROUP_AUTHORIZATION_FAILED"
+        assert transport.ask(asked.Heartbeat(**WHO, group_id="anybody's", generation_id=1, member_id="m")).code == 25
+    with closing(KafkaConsumer(service.settings.events_topic, **kafka, auto_offset_reset="earliest")) as reader:
+        denied: list[AccessDenied] = []
+
+        def read() -> bool:
+            events = [decode_event(r.value) for some in reader.poll(timeout_ms=200).values() for r in some]
+            denied.extend(event for event in events if isinstance(event, AccessDenied))
+            return any(event.why == UNSIGNED for event in denied)
+
+        wait_until(read, 30, lambda: denied)
+    assert {f"User:{ADMIN}", "User:ANONYMOUS"} <= {event.principal for event in denied}
+
+
+def test_rules_are_set_and_shown_by_hand(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Last, as the brokers' rules are over then. What is shown can be set again."""
+    (file := tmp_path / "rules.toml").write_text(
+        '[[rules]]\nprincipal = "User:ana"\noperation = "READ"\nresource = "GROUP"\nname = "by-hand"\n'
+    )
+    settings = service.settings
+    for name in ("bootstrap_servers", "topic_prefix", "access_key_file"):
+        monkeypatch.setenv(f"COORDINATOR_{name.upper()}", str(getattr(settings, name)))
+    monkeypatch.setenv("COORDINATOR_PRINCIPAL", "User:root")
+    done = CliRunner().invoke(app, ["access", "set", str(file)])
+    assert done.exit_code == 0, done.output
+    shown = CliRunner().invoke(app, ["access", "show"])
+    assert (shown.exit_code, shown.stdout) == (0, file.read_text())
+    monkeypatch.setenv("COORDINATOR_PRINCIPAL", "User:eve")
+    refused = CliRunner().invoke(app, ["access", "show"])
+    assert "does not let User:eve see or set rules" in str(refused.exception)
+    assert set_rules(settings, ()) == settings.request_partitions
+
+
+def test_the_key_is_nowhere_to_be_read(service: Service, gateway: Gateway) -> None:
+    """Not in the log, the plan, or the checkpoint: the last test, so that there is something to look through."""
+    readable = [service.log_file, service.ready_file, *(f for f in service.checkpoint.rglob("*") if f.is_file())]
+    assert not [file for file in readable if KEY.encode() in file.read_bytes()]

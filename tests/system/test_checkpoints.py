@@ -1,0 +1,139 @@
+"""`coordinator checkpoint inspect` and `verify` on a real checkpoint: whole, damaged in each way, and in use."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer.testing
+
+from streaming.cli.main import app
+from streaming.inspection import NoCheckpoint, examine
+from streaming.query import Coordinator
+from streaming.settings import Settings
+from tests.system.asking import Asker
+from tests.system.earlier import unpack
+from tests.system.replaying import SECRET
+from tests.system.test_refused_starts import DAMAGES, newest
+
+pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, which all share
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A checkpoint of its own, of seven groups in four shards."""
+    unpack(tmp_path / "state")
+    return Settings.load(checkpoint=str(tmp_path / "state"))
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Run the command line in this process, which has a Spark session: its exit code and what it prints."""
+    done = typer.testing.CliRunner().invoke(app, ["checkpoint", *arguments], catch_exceptions=False)
+    return done.exit_code, done.stdout
+
+
+def fingerprints(folder: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(file): (hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_mtime_ns)
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+def test_a_whole_checkpoint_is_shown_and_left_as_it_is(settings: Settings) -> None:
+    """Groups, members, offsets, deadlines and versions; never the secret; and not a byte of it is written."""
+    before = fingerprints(Path(settings.checkpoint))
+    code, told = run("verify", settings.checkpoint)
+    assert (code, told) == (0, "Nothing found: 7 groups in 4 shards, 36 is finished, of 2026-11-22T08:10:37Z.\n")
+    code, told = run("inspect", settings.checkpoint)
+    assert code == 0
+    rows = [line.split() for line in told.splitlines() if line[:1].isdigit()]
+    assert [sum(int(row[place]) for row in rows) for place in (1, 2, 3)] == [7, 8, 6], told
+    code, whole = run("inspect", settings.checkpoint, "-o", "json")
+    groups = {g["group_id"]: g for shard in json.loads(whole)["shards"] for g in shard["groups"]}
+    assert groups["waiting"]["state"] == "PreparingRebalance"
+    assert groups["waiting"]["deadline"] == "session"
+    assert {g["state"] for name, g in groups.items() if name != "waiting"} == {"Stable"}
+    assert SECRET not in told + whole
+    assert fingerprints(Path(settings.checkpoint)) == before
+
+
+def lose(name: str) -> Callable[[Path], None]:
+    return lambda query: (query / name).unlink()
+
+
+def flip_a_state(query: Path) -> None:
+    """Change one bit of the longest delta: the newest one holds nothing here."""
+    file = max((query / "state/0/0").glob("*.delta"), key=lambda delta: delta.stat().st_size)
+    found = bytearray(file.read_bytes())
+    found[60] ^= 1
+    file.write_bytes(found)
+
+
+def plan_of(query: Path, change: Callable[[dict[str, int]], None]) -> None:
+    """Change where the requests of the newest plan end."""
+    file = newest(query / "offsets")
+    version, planned, source = file.read_text().splitlines()
+    ends = json.loads(source)
+    change(ends["earlier.requests"])
+    file.write_text("\n".join((version, planned, json.dumps(ends))))
+
+
+MORE_DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a bit of a state": (flip_a_state, "The groups' state after batch 36 cannot be read"),
+    "a hole in the plans": (lose("offsets/20"), "offsets/20 is missing"),
+    "a hole in the commits": (lose("commits/20"), "commits/20 is missing"),
+    "no newest plan": (lose("offsets/36"), "offsets/36 is missing, and that batch is finished"),
+    "two batches not finished": (
+        lambda query: [lose(f"commits/{number}")(query) for number in (35, 36)],
+        "commits/35 is missing, and 36 is planned already",
+    ),
+    "a plan that goes back": (lambda query: plan_of(query, lambda ends: ends.update({"0": 1})), "goes back in request"),
+    "a plan of another topic's partitions": (
+        lambda query: plan_of(query, lambda ends: ends.update({"4": 1})),
+        "is of 5 request partitions, not 4",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", {**DAMAGES, **MORE_DAMAGES})
+def test_each_damage_is_found_and_told_in_a_sentence(name: str, settings: Settings) -> None:
+    """F8: all that a start refuses is found, and what a start need not look at as well."""
+    damage, told = MORE_DAMAGES.get(name) or (DAMAGES[name][0], "")
+    damage(Path(settings.checkpoint) / "query")
+    if name == "an identity that is none":
+        with pytest.raises(Exception, match=r"identity\.json cannot be read .*: restore it from a back-up"):
+            run("verify", settings.checkpoint)
+        return
+    code, findings = run("verify", settings.checkpoint)
+    assert code == 1
+    assert told in findings
+    for line in findings.splitlines():
+        assert line.endswith(": restore the checkpoint from a back-up."), findings
+    with pytest.raises(Exception, match="tells all that is wrong"):
+        run("inspect", settings.checkpoint)
+
+
+def test_a_batch_that_is_not_finished_is_no_damage(settings: Settings) -> None:
+    """A start begins with it."""
+    lose("commits/36")(Path(settings.checkpoint) / "query")
+    code, told = run("verify", settings.checkpoint)
+    assert (code, told.splitlines()[0].partition("shards, ")[2]) == (
+        0,
+        "35 is finished; 36 is planned, and the next start begins with it.",
+    )
+
+
+def test_a_folder_without_a_checkpoint_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NoCheckpoint, match="There is no checkpoint at"):
+        run("inspect", str(tmp_path))
+
+
+def test_a_checkpoint_in_use_is_read_without_harm(coordinator: Coordinator, asker: Asker) -> None:
+    """The query goes on with it."""
+    ana, generation = asker.alone()
+    contents = examine(coordinator.settings)
+    assert contents.findings == []
+    assert asker.group_id in {group.group_id for shard in contents.shards for group in shard.groups}
+    assert asker.heartbeat(generation, ana).error == "NONE"
