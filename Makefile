@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test simulate nightly chaos bench mutants format clean
+.PHONY: run test simulate nightly chaos bench cluster-test mutants format clean
 
 run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up
@@ -31,6 +31,10 @@ bench: $(READY)  ## every figure the README states, measured on this machine
 
 chaos: $(READY)  ## kill, pause and restart everything for MINUTES=20 while members consume; SEED=... repeats a plan
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),20) $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED))
+
+cluster-test: $(READY)  ## a standalone cluster whose executor, worker and driver are killed; then heartbeats/s on 1 and 2
+	@$(BIN)/python -m pytest tests/cluster -m 'cluster or not cluster' -s
+	@$(BIN)/python -m tests.benchmarks.scaling
 
 mutants: $(READY)  ## change the core in 1,800 small ways, and count what the tests notice: ten minutes
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'

@@ -1,0 +1,195 @@
+"""A standalone Spark cluster on this machine: master and workers as processes of pyspark's own classes, and a driver.
+
+What runs on it gets the project as users ship it: the wheel, as `--py-files`. Driver and executors run a Python that
+has the project's dependencies and not the project.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import psutil
+import pyspark
+
+from streaming.embedded import CONNECTOR, fetch
+from streaming.embedded.child import Child
+from streaming.settings import Settings
+from tests.system.conftest import Service
+from tests.system.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+SPARK = Path(pyspark.__file__).parent
+MASTER = "org.apache.spark.deploy.master.Master"
+WORKER = "org.apache.spark.deploy.worker.Worker"
+WITHIN_S = 120
+SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""For daemons, which do next to nothing."""
+
+EXECUTOR = {"spark.executor.cores": "1", "spark.executor.memory": "512m"}
+
+
+class Cluster:
+    """A master and some workers of one core each, on free ports of this machine: a `with` block.
+
+    Args:
+        folder: Where they keep logs and what their executors write.
+    """
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self._folder = folder
+        self._wanted = workers
+        self._children: list[Child] = []
+        self.workers: list[Child] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self.url = self._start_master()
+            self.workers = [self._begin_worker(number) for number in range(self._wanted)]
+            for number in range(self._wanted):
+                self._await(f"worker-{number}", r"Successfully registered with master")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        orphans = self.executors()
+        for child in reversed(self._children):
+            child.stop(wait_s=20)
+        psutil.wait_procs(orphans, timeout=20)
+
+    def executors(self) -> list[psutil.Process]:
+        """Find the executors that run now, on all workers."""
+        found = []
+        for worker in self.workers:
+            if worker.exit_code is None:
+                found += [p for p in _children(psutil.Process(worker.pid)) if _is_executor(p)]
+        return found
+
+    def at_work(self) -> list[psutil.Process]:
+        """Find the executors that have Python workers: those that were given tasks of the operator."""
+        return [each for each in self.executors() if any(_runs(p, "pyspark.daemon") for p in _children(each))]
+
+    def _start_master(self) -> str:
+        self._start("master", MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        return self._await("master", r"Starting Spark master at (spark://\S+)")
+
+    def _begin_worker(self, number: int) -> Child:
+        room = ("--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / f"work-{number}"))
+        return self._start(
+            f"worker-{number}", WORKER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *room, self.url
+        )
+
+    def _start(self, name: str, what: str, *arguments: str) -> Child:
+        daemon = {"SPARK_DAEMON_MEMORY": "128m", "SPARK_DAEMON_JAVA_OPTS": SMALL_JAVA}
+        settings = [f"{key}={value}" for key, value in {**daemon, **environment()}.items()]
+        command = [_program("env"), *settings, str(SPARK / "bin" / "spark-class"), what, *arguments]
+        child = Child(command, folder=self._folder, log_file=self._folder / f"{name}.log", die_with_parent=True)
+        self._children.append(child)
+        return child
+
+    def _await(self, name: str, pattern: str) -> str:
+        """Wait for a line of a daemon's log."""
+        file = self._folder / f"{name}.log"
+
+        def found() -> re.Match[str] | None:
+            return re.search(pattern, file.read_text(errors="replace")) if file.exists() else None
+
+        wait_until(found, WITHIN_S, lambda: file.read_text(errors="replace")[-3_000:])
+        match = found()
+        assert match is not None
+        return match[match.re.groups]
+
+
+def environment() -> dict[str, str]:
+    """Say what Spark's scripts find in their environment; nothing of a Spark that is installed elsewhere."""
+    return {"SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def submit(
+    folder: Path,
+    number: int,
+    settings: Settings,
+    master: str,
+    code: Path,
+    python: Path,
+    *,
+    conf: Mapping[str, str] = {},
+    arguments: tuple[str, ...] = (),
+) -> Service:
+    """Run the coordinator by spark-submit, in client mode, as the README says.
+
+    Args:
+        code: The project, as `wheel` makes it.
+        python: What runs driver and executors.
+        arguments: More for spark-submit.
+    """
+    ready_file, log_file = folder / f"ready-{number}", folder / f"log-{number}"
+    set_by_variables = {
+        f"COORDINATOR_{name.upper()}": str(value) for name, value in settings.model_dump(exclude_unset=True).items()
+    }
+    options = [word for name, value in {**EXECUTOR, **conf}.items() for word in ("--conf", f"{name}={value}")]
+    command = [
+        *(SPARK / "bin" / "spark-submit", "--master", master, *options, *arguments),
+        *("--jars", ",".join(map(str, fetch(CONNECTOR))), "--py-files", code),
+        *(ROOT / "streaming" / "cli" / "main.py", "-v", "run", "--ready-file", ready_file),
+    ]
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("COORDINATOR_", "PYTHON"))}
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=folder,
+            env={**inherited, **environment(), "PYSPARK_PYTHON": str(python), **set_by_variables},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    return Service(process, settings, Path(settings.checkpoint), ready_file, log_file)
+
+
+def wheel(folder: Path) -> Path:
+    """Build the project's wheel, and return it under the name that `--py-files` wants."""
+    built = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--quiet", "--wheel-dir", str(folder)]
+    subprocess.run(built, check=True, timeout=WITHIN_S)
+    (made,) = folder.glob("*.whl")
+    return made.rename(made.with_suffix(".zip"))
+
+
+def bare_python(folder: Path) -> Path:
+    """Make an environment that has what the project depends on, but not the project."""
+    venv.create(folder, symlinks=True)
+    own = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # whose own .pth files are not read
+    python = folder / "bin" / "python"
+    found = subprocess.run([python, "-c", "import msgspec, streaming"], cwd=folder, capture_output=True, text=True)
+    assert "No module named 'streaming'" in found.stderr, found
+    return python
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    return _runs(process, "CoarseGrainedExecutorBackend")
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return process.children()
+    return []
+
+
+def _runs(process: psutil.Process, what: str) -> bool:
+    with suppress(psutil.NoSuchProcess):  # it may end as we look
+        return any(what in word for word in process.cmdline())
+    return False
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    assert found, f"there is no {name}"
+    return found

@@ -1,0 +1,42 @@
+"""What spark-submit is told, and what the coordinator settles whatever it is told."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from streaming.embedded import CONNECTOR, fetch
+from tests.cluster.standalone import SPARK, WITHIN_S, environment
+
+DRIVER = """
+import json, sys
+from streaming.query import open_session
+from streaming.settings import Settings
+conf = open_session(Settings.load(shuffle_partitions=3)).sparkContext.getConf()
+open(sys.argv[1], "w").write(json.dumps(dict(conf.getAll())))
+"""
+
+
+def test_what_spark_submit_is_told_wins_but_for_what_a_checkpoint_fixes(tmp_path: Path) -> None:
+    """Sites have defaults for every job of theirs; of these the number of tasks must not reach a checkpoint."""
+    driver, found = tmp_path / "driver.py", tmp_path / "conf.json"
+    driver.write_text(DRIVER)
+    told = {"spark.locality.wait": "7s", "spark.sql.shuffle.partitions": "200"}
+    conf = [word for name, value in told.items() for word in ("--conf", f"{name}={value}")]
+    command = [SPARK / "bin" / "spark-submit", "--master", "local[1]", *conf]
+    command += ["--jars", ",".join(map(str, fetch(CONNECTOR))), driver, found]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COORDINATOR_")}
+    done = subprocess.run(
+        list(map(str, command)),
+        env={**inherited, **environment(), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=3 * WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    conf_found = json.loads(found.read_text())
+    assert conf_found["spark.locality.wait"] == "7s"
+    assert conf_found["spark.sql.shuffle.partitions"] == "3"
+    assert conf_found["spark.speculation"] == "false", "what is not told is ours"
