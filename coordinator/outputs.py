@@ -433,6 +433,18 @@ class Rejected(Event, frozen=True, kw_only=True, tag="rejected"):
     why: str
 
 
+class LogBroken(Event, frozen=True, kw_only=True, tag="log_broken"):
+    """A shard's requests do not go on where they ended before: the engine's plan of a batch was damaged, most likely.
+
+    Where `found` is above `expected`, what lies between was never handled, unless a producer's transactions left marks
+    there. Where it is below, requests came again that had been handled, and nothing was done.
+    """
+
+    partition: int
+    expected: int
+    found: int
+
+
 class AccessDenied(Event, frozen=True, kw_only=True, tag="access_denied"):
     """Somebody asked what it may not ask, and nothing was done. No group has done or lived through anything.
 
@@ -481,6 +493,7 @@ AnyEvent = (
     | GroupEmptied
     | GroupDeleted
     | Rejected
+    | LogBroken
     | AccessDenied
     | AccessChanged
     | Oversized

@@ -217,7 +217,10 @@ class _Examination:
         for key, stored, alarm_ms in sorted(found, key=lambda row: row[0] % shards):
             number = key % shards
             try:
-                shard = _shard(number, unpacked(stored), alarm_ms)
+                held = unpacked(stored)
+                if held.shard is None:
+                    continue
+                shard = _shard(number, held.shard, alarm_ms)
             except CorruptState as error:
                 yield f"Shard {number} cannot be read ({error}): {RESTORE}."
                 continue

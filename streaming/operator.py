@@ -4,13 +4,12 @@ Spark calls it with the rows of one request partition, in no promised order, and
 rows, when the processing-time timeout says that a deadline has passed.
 """
 
-import binascii
 import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pybase64
@@ -18,7 +17,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from coordinator.config import Config
 from coordinator.errors import CorruptState
-from coordinator.outputs import Reply
+from coordinator.outputs import LogBroken, Reply
 from coordinator.requests import Received
 from coordinator.shard import Shard
 from streaming import failpoints
@@ -32,10 +31,13 @@ OUTPUT_SCHEMA = (
 )
 """`Pack`s of records to write; and in each shard's last row no record but its `Tally` for the progress report."""
 
+Row = tuple[int, int, bytes | None]
+"""A record of the request topic: `offset`, `at_ms` and `value`."""
+
 OUTPUT_COLUMNS = ["topic", "partition", "keys", "values", "versions", "tally"]
 
 STATE_SCHEMA = "shard string"
-"""A shard's bytes in base 64. To hand it to Python Spark pickles it: a slow walk over `binary`, a copy of text."""
+"""What `packed` writes. To hand it to Python Spark pickles it: a slow walk over `binary`, a copy of text."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,16 @@ class ShardOperator:
         now_ms = state.getCurrentProcessingTimeMs()
         number = int(key[0]) % self.partitions
         _reach("called", number)
-        shard = Shard(number, self.partitions, self.secret, self.config, _stored(state))
-        log = _log(frames, self.signing)
-        outputs = shard.step(log, now_ms)
+        stored = state.getOption
+        held = Held() if stored is None else unpacked(stored[0])
+        shard = Shard(number, self.partitions, self.secret, self.config, held.shard)
+        rows_read = _rows(frames)
+        broken = _broken(number, held, rows_read)
+        fresh = [row for row in rows_read if row[0] >= (held.next_offset or 0)] if broken else rows_read
+        log = _log(fresh, self.signing)
+        outputs = [*broken, *shard.step(log, now_ms)]
         _reach("stepped", number)
-        due_ms = self._keep(shard, state, now_ms)
+        due_ms = self._keep(shard, fresh[-1][0] + 1 if fresh else held.next_offset, state, now_ms)
         rows: list[tuple[Any, ...]] = [(*packed, None) for packed in pack(outputs, self.topics, number)]
         tally = Tally(
             shard=number,
@@ -83,12 +90,12 @@ class ShardOperator:
         yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
         _reach("yielded", number)
 
-    def _keep(self, shard: Shard, state: GroupState, now_ms: int) -> int | None:
+    def _keep(self, shard: Shard, next_offset: int | None, state: GroupState, now_ms: int) -> int | None:
         """Write the shard down and set its timeout; say for when."""
-        if shard.is_blank:
+        if shard.is_blank and next_offset is None:
             state.remove()
             return None
-        state.update((pybase64.b64encode_as_string(shard.to_bytes()),))
+        state.update((packed(Held(None if shard.is_blank else shard.to_bytes(), next_offset)),))
         if (deadline_ms := shard.next_deadline_ms) is None:
             return None
         due_ms = max(now_ms + 1, deadline_ms + self.config.clock_slack_ms)
@@ -101,17 +108,35 @@ def _reach(point: str, shard: int) -> None:
         failpoints.reach(point, shard)
 
 
-def _stored(state: GroupState) -> bytes | None:
-    stored = state.getOption
-    return None if stored is None else unpacked(stored[0])
+class Held(NamedTuple):
+    """What the state holds.
+
+    Args:
+        shard: Its bytes; None where there is no group to speak of.
+        next_offset: Of the first record that was not handled; None where older code did not write it down.
+    """
+
+    shard: bytes | None = None
+    next_offset: int | None = None
 
 
-def unpacked(stored: str) -> bytes:
-    """Turn what the state holds into a shard's bytes."""
+def packed(held: Held) -> str:
+    """Write what the state is to hold as text: where the requests go on, a blank, and the shard in base 64."""
+    shard = pybase64.b64encode_as_string(held.shard or b"")
+    return shard if held.next_offset is None else f"{held.next_offset} {shard}"
+
+
+def unpacked(stored: str) -> Held:
+    """Read what `packed` has written, or wrote when it was the shard alone.
+
+    Raises:
+        CorruptState: it is not to be trusted.
+    """
+    offset, blank, shard = stored.rpartition(" ")
     try:
-        return pybase64.b64decode(stored, validate=True)
-    except binascii.Error as error:
-        raise CorruptState(f"a shard's state is not in base 64: {error}") from error
+        return Held(pybase64.b64decode(shard, validate=True) or None, int(offset) if blank else None)
+    except ValueError as error:
+        raise CorruptState(f"a shard's state is not an offset and base 64: {error}") from error
 
 
 @cache
@@ -126,14 +151,37 @@ def _spare_the_collector() -> None:
     gc.disable()
 
 
-def _log(frames: Iterable[pd.DataFrame], signing: Signing | None) -> list[Received]:
-    """Collect a shard's requests in the order of the log, which Spark does not keep. A record may ask nothing."""
+def _rows(frames: Iterable[pd.DataFrame]) -> list[Row]:
+    """Collect a shard's records in the order of the log, which Spark does not keep."""
     rows = [
         row
         for frame in frames
         for row in zip(frame["offset"].tolist(), frame["at_ms"].tolist(), frame["value"].tolist(), strict=True)
     ]
     rows.sort(key=itemgetter(0))
+    return rows
+
+
+def _broken(shard: int, held: Held, rows: list[Row]) -> list[LogBroken]:
+    """Tell of records that do not go on where those of the last batch ended."""
+    if not rows or held.next_offset in (None, rows[0][0]):
+        return []
+    assert held.next_offset is not None, "it is compared above"
+    return [
+        LogBroken(
+            group_id=None,
+            version=None,
+            at_ms=rows[0][1],
+            generation_id=None,
+            partition=shard,
+            expected=held.next_offset,
+            found=rows[0][0],
+        )
+    ]
+
+
+def _log(rows: Iterable[Row], signing: Signing | None) -> list[Received]:
+    """Read the requests; a record may ask nothing."""
     if signing is not None:
         return [signing.received(*row) for row in rows if row[2] != WAKE]
     return [Received(offset, at_ms, decode_request(value)) for offset, at_ms, value in rows if value != WAKE]

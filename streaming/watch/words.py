@@ -20,6 +20,7 @@ from coordinator.outputs import (
     GroupEmptied,
     GroupMember,
     GroupRecord,
+    LogBroken,
     MemberExpired,
     MemberFenced,
     MemberJoined,
@@ -198,6 +199,12 @@ def _commit_rejected(event: CommitRejected) -> str:
     return f"commit of {brief(event.member_id)} refused: {escape(event.error)} ({claimed})"
 
 
+def _log_broken(event: LogBroken) -> str:
+    first, last = sorted((event.expected, event.found))
+    what = "were never handled" if event.found > event.expected else "came again, and were left alone"
+    return f"requests {event.partition}@{first} to {last - 1} {what}: the checkpoint was damaged, most likely"
+
+
 def _access_denied(event: AccessDenied) -> str:
     names = ", ".join(map(escape, event.names[:NAMES_SHOWN])) + (", ..." if len(event.names) > NAMES_SHOWN else "")
     what = f"{escape(event.request)}: {escape(event.operation)} of {escape(event.resource).lower()} {names}"
@@ -236,6 +243,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     GroupEmptied: lambda e: "the last member is gone",
     GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
     Rejected: lambda e: f"request {e.partition}@{e.offset} is no request: {escape(e.why)}",
+    LogBroken: _log_broken,
     AccessDenied: _access_denied,
     AccessChanged: _access_changed,
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was left out",

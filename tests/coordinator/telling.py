@@ -269,5 +269,6 @@ EVENTS: dict[type, Callable[[Teller, Any], str]] = {
     out.OffsetsDeleted: Teller._offsets,
     out.GroupEmptied: _nothing,
     out.GroupDeleted: lambda teller, event: event.why,
+    out.LogBroken: lambda teller, event: f"offset {event.found}, not {event.expected}",
     out.Rejected: lambda teller, event: f"offset {event.offset}: {event.why}",
 }

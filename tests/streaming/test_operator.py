@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from coordinator.config import Config
 from coordinator.errors import CorruptState
 from coordinator.hashing import shard_of
-from coordinator.requests import Assignment, Heartbeat, JoinGroup, Protocol, Request, SyncGroup
-from streaming.operator import ShardOperator
+from coordinator.requests import Assignment, Heartbeat, JoinGroup, LeaveGroup, Leaving, Protocol, Request, SyncGroup
+from streaming.operator import Held, ShardOperator, packed, unpacked
 from streaming.records import WAKE, OutputTopics, encode_request
-from tests.streaming.fake_spark import FakeSpark, Record
+from tests.streaming.fake_spark import NO_TIMEOUT, FakeSpark, Record
 
 PARTITIONS = 4
 TOPICS = OutputTopics("replies", "groups", "events")
@@ -43,8 +44,13 @@ def join(request_id: str = "join", group_id: str = "g") -> JoinGroup:
     )
 
 
-def replies(rows: pd.DataFrame) -> list[dict[str, object]]:
-    return [json.loads(value) for value in rows[rows["topic"] == "replies"]["value"]]
+def published(rows: pd.DataFrame, topic: str) -> list[dict[str, Any]]:
+    """Read what went to one of the output topics."""
+    return [json.loads(value) for value in rows[rows["topic"] == topic]["value"]]
+
+
+def replies(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    return published(rows, "replies")
 
 
 def stable(spark: FakeSpark, at_ms: int) -> str:
@@ -137,9 +143,9 @@ ANSWERED = {
 def test_what_is_no_request_becomes_a_rejected_event_and_harms_no_neighbour(spark: FakeSpark, name: str) -> None:
     """S25, I6."""
     member_id = stable(spark, 0)
-    rows = spark.batch(10, [(HOME, 7, 10, BAD[name]), record(beat(member_id), 8, 10)])
-    (event,) = [json.loads(v) for v in rows[rows["topic"] == "events"]["value"]]
-    assert (event["event"], event["partition"], event["offset"], event["at_ms"]) == ("rejected", HOME, 7, 10)
+    rows = spark.batch(10, [(HOME, 2, 10, BAD[name]), record(beat(member_id), 3, 10)])
+    (event,) = published(rows, "events")
+    assert (event["event"], event["partition"], event["offset"], event["at_ms"]) == ("rejected", HOME, 2, 10)
     assert event["why"]
     assert [r["error"] for r in replies(rows)] == ["NONE"]
 
@@ -150,7 +156,7 @@ def test_a_bad_field_is_answered_42_with_its_name_and_harms_no_neighbour(spark: 
     member_id = stable(spark, 0)
     fields, named = ANSWERED[name]
     value = json.dumps({**fields, "request_id": "bad", "reply_to": "inbox"}).encode()
-    rows = spark.batch(10, [(HOME, 7, 10, value), record(beat(member_id), 8, 10)])
+    rows = spark.batch(10, [(HOME, 2, 10, value), record(beat(member_id), 3, 10)])
     bad, good = replies(rows)
     assert (bad["request_id"], bad["error"], bad["code"]) == ("bad", "INVALID_REQUEST", 42)
     assert named in str(bad["error_message"])
@@ -163,7 +169,9 @@ def test_a_group_in_the_wrong_shard_is_told_the_right_one(spark: FakeSpark) -> N
     (reply,) = replies(spark.batch(0, [record(join(), 0, 0, shard=wrong)]))
     assert (reply["error"], reply["code"]) == ("NOT_COORDINATOR", 16)
     assert str(HOME) in str(reply["error_message"])
-    assert not spark.store, "nothing is kept of it"
+    ((text, timeout),) = spark.store.values()
+    assert text is not None
+    assert (unpacked(text), timeout) == (Held(None, 1), NO_TIMEOUT), "nothing is kept of it but where the log goes on"
 
 
 @pytest.mark.parametrize(
@@ -171,6 +179,7 @@ def test_a_group_in_the_wrong_shard_is_told_the_right_one(spark: FakeSpark) -> N
     [
         (lambda text: text[:-8] + ("AAAAAAAA" if text[-8:] != "AAAAAAAA" else "BBBBBBBB"), "checksum"),
         (lambda text: text[:-1], "base 64"),
+        (lambda text: f"x{text}", "offset"),
     ],
 )
 def test_damaged_state_stops_the_batch(spark: FakeSpark, damage: Callable[[str], str], sentence: str) -> None:
@@ -180,12 +189,47 @@ def test_damaged_state_stops_the_batch(spark: FakeSpark, damage: Callable[[str],
     assert text is not None
     spark.store[HOME] = (damage(text), timeout)
     with pytest.raises(CorruptState, match=sentence):
-        spark.batch(1, [record(beat("m"), 9, 1)])
+        spark.batch(1, [record(beat("m"), 2, 1)])
+
+
+def test_requests_that_a_plan_passes_over_are_told_of(spark: FakeSpark) -> None:
+    """F8: Spark's plans have no checksum; a digit that changed there must not go unnoticed."""
+    member_id = stable(spark, 0)
+    rows = spark.batch(100, [record(beat(member_id), 12, 100)])
+    (event,) = published(rows, "events")
+    assert (event["event"], event["partition"], event["expected"], event["found"]) == ("log_broken", HOME, 2, 12)
+    assert [r["error"] for r in replies(rows)] == ["NONE"]
+    assert not published(spark.batch(200, [record(beat(member_id), 13, 200)]), "events"), "it goes on from there"
+
+
+def test_requests_that_a_plan_brings_again_are_told_of_and_change_nothing(spark: FakeSpark) -> None:
+    """F8, I14: they were answered; answered again they might hear something else."""
+    member_id = stable(spark, 0)
+    leave = LeaveGroup(request_id="go", reply_to="inbox", group_id="g", members=(Leaving(member_id=member_id),))
+    spark.batch(100, [record(beat(member_id, "before"), 2, 100), record(leave, 3, 101)])
+    rows = spark.batch(200, [record(leave, 3, 101), record(beat(member_id, "late"), 4, 200)])
+    (event,) = published(rows, "events")
+    assert (event["event"], event["expected"], event["found"]) == ("log_broken", 4, 3)
+    assert [(r["request_id"], r["error"]) for r in replies(rows)] == [("late", "UNKNOWN_MEMBER_ID")]
+    rows = spark.batch(300, [record(leave, 3, 101)])
+    assert not replies(rows)
+    assert [e["found"] for e in published(rows, "events")] == [3]
+    assert not published(spark.batch(400, [record(beat(member_id), 5, 400)]), "events")
+
+
+def test_a_state_from_before_says_nothing_of_where_the_log_goes_on(spark: FakeSpark) -> None:
+    member_id = stable(spark, 0)
+    text, timeout = spark.store[HOME]
+    assert text is not None
+    spark.store[HOME] = (packed(unpacked(text)._replace(next_offset=None)), timeout)
+    assert " " not in str(spark.store[HOME][0]), "as it was written then"
+    spark.batch(11_001, [])
+    assert not published(spark.batch(11_002, [record(beat(member_id), 12, 11_002)]), "events")
 
 
 def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:
     stable(spark, 0)
-    rows = spark.batch(500, [record(beat("stranger"), 5, 100), record(beat("stranger"), 6, 400)])
+    rows = spark.batch(500, [record(beat("stranger"), 2, 100), record(beat("stranger"), 3, 400)])
     assert rows.iloc[-1]["topic"] is None
     assert rows.iloc[-1]["tally"] == {
         "shard": HOME, "groups": 1, "members": 1, "requests": 2, "answered": 2, "oldest_ms": 400, "due_ms": 11_000
@@ -195,7 +239,7 @@ def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:
 def test_a_record_that_only_wakes_is_no_request_but_has_the_shard_looked_at(spark: FakeSpark) -> None:
     """S05: whatever has been due since is seen to."""
     stable(spark, 0)
-    rows = spark.batch(11_001, [(HOME, 5, 11_000, WAKE)])
-    events = [json.loads(v) for v in rows[rows["topic"] == "events"]["value"]]
+    rows = spark.batch(11_001, [(HOME, 2, 11_000, WAKE)])
+    events = published(rows, "events")
     assert [e["event"] for e in events] == ["member_expired", "rebalance_started", "group_emptied"]
     assert rows.iloc[-1]["tally"]["requests"] == 0

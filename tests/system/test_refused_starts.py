@@ -3,6 +3,7 @@
 Never does it go on with less than it should have.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -119,6 +120,29 @@ def test_the_same_checkpoint_without_damage_is_taken(good: Settings, starts: Sta
     """What is refused above is refused for its damage alone."""
     shutil.copytree(good.checkpoint, tmp_path / "state")
     assert starts.start(good.model_copy(update={"checkpoint": str(tmp_path / "state")})) == STARTED
+
+
+def test_a_digit_of_a_plan_is_told_of(broker: Broker, starts: Starter, tmp_path: Path) -> None:
+    """F8: a plan has no checksum; requests that it brings again change nothing, and those it passes over are named."""
+    settings = settings_of(broker, "digits", tmp_path)
+    claim(settings)
+    log = RequestLog(settings)
+    log.append()
+    assert starts.start(settings) == STARTED
+    plan = newest(Path(settings.checkpoint) / "query" / PLANS)
+    *before, line = plan.read_text().splitlines()
+    ends_of = json.loads(line)
+    planned = ends_of[settings.requests_topic]
+    (again, passed), was = ("0", "1"), dict(planned)
+    planned[again], planned[passed] = was[again] - 1, was[passed] + 1
+    plan.write_text("\n".join([*before, json.dumps(ends_of)]))
+    log.append()
+    assert starts.start(settings) == STARTED
+    told = [json.loads(value) for r in written(settings) if (value := r.value) and b'"event":"log_broken"' in value]
+    assert {(e["partition"], e["expected"], e["found"]) for e in told} == {
+        (int(again), was[again], planned[again]),
+        (int(passed), was[passed], planned[passed]),
+    }
 
 
 # -- the checkpoint cannot be used -------------------------------------------------------------------------------------
