@@ -42,12 +42,13 @@ READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESC
 CREATE, DESCRIBE_CONFIGS = AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS
 
 RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
-    # the query reads what is asked, and appends what wakes it; it looks at how its topics are configured at each start
+    # the query reads what is asked, and appends what wakes it; at each start it looks at how its topics are configured,
+    # and at what happened last
     Role.COORDINATOR: {
         "requests": (READ, WRITE, DESCRIBE_CONFIGS),
         "replies": (WRITE, DESCRIBE_CONFIGS),
         "groups": (WRITE, DESCRIBE_CONFIGS),
-        "events": (WRITE, DESCRIBE_CONFIGS),
+        "events": (READ, WRITE, DESCRIBE_CONFIGS),
     },
     # beside that its clients show rights of their own; to take offsets it must see that there is such a partition
     Role.GATEWAY: {"requests": (WRITE,), "replies": (READ,), ANY_TOPIC: (DESCRIBE,)},

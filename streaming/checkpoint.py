@@ -7,6 +7,7 @@ State that meets another topic or another number of shards would be wrong withou
 refused. The folder may be on any file system that Spark can reach.
 """
 
+import json
 import secrets
 from typing import Any
 
@@ -74,6 +75,19 @@ def claim(spark: SparkSession, settings: Settings, topic_ids: dict[str, str]) ->
 def query_folder(settings: Settings) -> str:
     """Say where Spark keeps its own part of the checkpoint."""
     return f"{settings.checkpoint}/query"
+
+
+def planned_at_ms(spark: SparkSession, settings: Settings) -> int | None:
+    """Say for which time the newest batch was planned; None where there is none, or its plan cannot be read."""
+    plans = f"{query_folder(settings)}/offsets"
+    numbers = [int(name) for name in names(spark, plans) if name.isdigit()]
+    if not numbers:
+        return None
+    try:
+        _, planned, *_ = read_file(spark, f"{plans}/{max(numbers)}").decode().splitlines()
+        return int(json.loads(planned)["batchTimestampMs"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _differences(found: Identity, wanted: Identity) -> list[str]:

@@ -29,6 +29,7 @@ from streaming.errors import Exit, UserError
 from streaming.failures import because, explained
 from streaming.logs import are_json
 from streaming.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
+from streaming.outdated import refuse_outdated
 from streaming.progress import ProgressLog, Tallies, observed
 from streaming.records import OutputTopics
 from streaming.settings import Settings
@@ -264,6 +265,7 @@ class Coordinator:
         ProgressLog(self.tallies).attach(spark)
         with explained(settings):
             identity = checkpoint.claim(spark, settings, {name: ids[name] for name in held})
+            refuse_outdated(spark, settings)
             self._query = (
                 build(spark, settings, identity)
                 .writeStream.queryName(QUERY_NAME)

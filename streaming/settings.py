@@ -73,6 +73,9 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         2, ge=1, le=1000, description="Tasks that serve shards side by side; about the cores. Fixed for a checkpoint."
     )
     checkpoint: str = Field("checkpoints/default", min_length=1, description="Folder of the query's state.")
+    checkpoint_may_be_outdated: bool = Field(
+        False, description="Start though events tell of a later time: a clock was ahead, or the newest one is lost."
+    )
     state_store: Literal["hdfs", "rocksdb"] = Field(
         "hdfs", description="Where Spark keeps state: in memory, or in RocksDB. Fixed for a checkpoint."
     )

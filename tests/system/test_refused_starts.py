@@ -4,6 +4,7 @@ Never does it go on with less than it should have.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.system.starting import STARTED, Starter, starter
 from tests.system.waiting import wait_until
 
 Damage = Callable[[Path], None]
+
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +146,23 @@ def test_a_digit_of_a_plan_is_told_of(broker: Broker, starts: Starter, tmp_path:
         (int(again), was[again], planned[again]),
         (int(passed), was[passed], planned[passed]),
     }
+
+
+def test_a_back_up_that_a_later_checkpoint_has_overtaken_is_refused(
+    good: Settings, starts: Starter, tmp_path: Path
+) -> None:
+    """F8: it would judge anew what has been told already. Its newest plan is of an hour before the newest event."""
+    shutil.copytree(good.checkpoint, tmp_path / "state")
+    plan = newest(tmp_path / "state" / "query" / PLANS)
+    version, planned, *rest = plan.read_text().splitlines()
+    noted = json.loads(planned)
+    noted["batchTimestampMs"] -= HOUR_MS
+    plan.write_text("\n".join([version, json.dumps(noted), *rest]))
+    overtaken = good.model_copy(update={"checkpoint": str(tmp_path / "state")})
+    ending = starts.start(overtaken)
+    assert ending.is_refused, ending.told
+    assert re.search(r"/state ends (59|60) min before things that good.events tells of", ending.told), ending.told
+    assert starts.start(overtaken.model_copy(update={"checkpoint_may_be_outdated": True})) == STARTED
 
 
 # -- the checkpoint cannot be used -------------------------------------------------------------------------------------

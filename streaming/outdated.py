@@ -1,0 +1,90 @@
+"""A checkpoint that a later one has overtaken: a back-up, put in place though the coordinator has gone on since.
+
+It would take all requests since then once more, and come to other conclusions wherever time had decided: a session that
+ended then would be spared now. Versions that are published would get other contents, and commits that were
+acknowledged be refused. What gives it away is the events topic, which tells of times that its plans have not seen.
+"""
+
+import time
+from contextlib import closing
+
+import msgspec
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+from pyspark.sql import SparkSession
+
+from coordinator.config import MINUTE_MS
+from streaming import checkpoint
+from streaming.errors import BrokerUnreachable, Exit, UserError
+from streaming.settings import Settings
+
+MARGIN_MS = MINUTE_MS
+"""A batch tells of nothing later than its plan, but for what clocks of brokers and driver differ."""
+
+LOOK_MS_MAX = 10_000
+RECORDS_MAX = 10_000
+"""How long is looked, and at how much. A batch that took minutes may have written much since its plan."""
+
+
+class CheckpointOutdated(UserError):
+    """Another checkpoint has been in use since."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+class _Told(msgspec.Struct):
+    at_ms: int
+
+
+def refuse_outdated(spark: SparkSession, settings: Settings) -> None:
+    """See that nothing has happened to these groups that the checkpoint does not know.
+
+    Raises:
+        CheckpointOutdated: it has.
+        BrokerUnreachable: no broker answers.
+    """
+    planned_ms = checkpoint.planned_at_ms(spark, settings)
+    if planned_ms is None or settings.checkpoint_may_be_outdated:
+        return
+    later_ms = _later(settings, planned_ms + MARGIN_MS + settings.clock_slack_ms)
+    if later_ms is not None:
+        raise CheckpointOutdated(
+            f"The checkpoint {settings.checkpoint} ends {(later_ms - planned_ms) // MINUTE_MS} min before things that"
+            f" {settings.events_topic} tells of: start with the newest one; if that is lost, see the README's runbook."
+        )
+
+
+def _later(settings: Settings, after_ms: int) -> int | None:
+    """Find an event of a later time, and say of which."""
+    try:
+        with closing(KafkaConsumer(**settings.kafka_client_arguments(), group_id=None)) as consumer:
+            numbers = consumer.partitions_for_topic(settings.events_topic) or ()
+            asked = {TopicPartition(settings.events_topic, number): after_ms for number in numbers}
+            begins = {place: found.offset for place, found in consumer.offsets_for_times(asked).items() if found}
+            consumer.assign(list(begins))
+            for place, offset in begins.items():
+                consumer.seek(place, offset)
+            return _read(consumer, consumer.end_offsets(list(begins)), after_ms) if begins else None
+    except KafkaError as error:
+        raise BrokerUnreachable.at(settings.bootstrap_servers, error) from error
+
+
+def _read(consumer: KafkaConsumer, ends: dict[TopicPartition, int], after_ms: int) -> int | None:
+    until_s, seen = time.monotonic() + LOOK_MS_MAX / 1000, 0
+    while time.monotonic() < until_s and seen < RECORDS_MAX:
+        for records in consumer.poll(timeout_ms=200).values():
+            for record in records:
+                seen += 1
+                at_ms = _time_of(record.value)
+                if at_ms is not None and at_ms > after_ms:
+                    return at_ms
+        if all(consumer.position(place) >= end for place, end in ends.items()):
+            return None
+    return None
+
+
+def _time_of(event: bytes | None) -> int | None:
+    try:
+        return msgspec.json.decode(event or b"", type=_Told).at_ms
+    except msgspec.MsgspecError:
+        return None
