@@ -37,7 +37,7 @@ AUTHORIZED = {
 }
 PREFIX, DATA = "strict", "data"
 COORDINATORS = [(topic, each) for topic, operations in RIGHTS[Role.COORDINATOR].items() for each in operations]
-WAIT_S = 30
+WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -145,13 +145,15 @@ def told_to(settings: Settings) -> str:
     return ""
 
 
-def test_with_just_these_rights_all_do_their_work(granted: SecuredBroker, run_service: Callable[..., Service]) -> None:
+def test_with_just_these_rights_all_do_their_work(
+    granted: SecuredBroker, run_service: Callable[..., Service], caplog: pytest.LogCaptureFixture
+) -> None:
     """The query, a member, a gateway and its client, the watch and the audit; and each stops where one is missing."""
     access = granted.access("SASL_PLAINTEXT", "SCRAM-SHA-512", "ana")
     service = run_service(PREFIX, **access)
     service.await_ready()
     settings = settings_of(granted, "bo")
-    assert is_served(settings)
+    wait_until(lambda: is_served(settings), WAIT_S)
     for topic, operation in (("requests", AclOperation.WRITE), ("replies", AclOperation.READ)):
         with without(granted, "bo", topic, operation):
             wait_until(lambda: not is_served(settings), WAIT_S)
@@ -159,7 +161,9 @@ def test_with_just_these_rights_all_do_their_work(granted: SecuredBroker, run_se
     serve_a_gateways_client(granted, settings)
     grant(granted, Role.AUDITOR, "bo")
     wait_until(lambda: verify(settings).records > 0, WAIT_S)
+    assert "FindCoordinator" not in caplog.text, "the gateway has no group at the brokers, and looks for none aloud"
     with without(granted, "ana", "requests", AclOperation.READ):
+        wait_until(lambda: not is_served(settings), WAIT_S)  # what is asked has to be read
         assert service.process.wait(120) == Exit.NEEDS_A_PERSON, service.log
         assert service.log.strip().splitlines()[-1].startswith("coordinator: Kafka refuses the coordinator's user")
 
@@ -168,7 +172,7 @@ def is_served(settings: Settings) -> bool:
     """Tell whether a member can be alone in a group."""
     try:
         with Transport(settings.kafka_client_arguments(), PREFIX) as transport:
-            Asker(transport, "g").ask(DescribeGroup(request_id="", reply_to="", group_id="g"), within_s=5)
+            Asker(transport, "g").ask(DescribeGroup(request_id="", reply_to="", group_id="g"), within_s=10)
     except (NoAnswer, NoCoordinator, UserError, KafkaError):
         return False
     return True

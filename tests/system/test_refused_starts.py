@@ -59,11 +59,18 @@ def newest(folder: Path) -> Path:
     return max((file for file in folder.iterdir() if file.stem.isdigit()), key=lambda file: int(file.stem))
 
 
+def chosen(query: Path, folder: str) -> Path:
+    """Find the file to damage: the newest one; of states the longest, since a batch may have nothing for a task."""
+    if folder == STATE:
+        return max((query / folder).glob("*.delta"), key=lambda file: file.stat().st_size)
+    return newest(query / folder)
+
+
 def flip(folder: str, after: bytes | int) -> Damage:
-    """Change one bit of the newest file: at a place, or behind some words."""
+    """Change one bit of a file: at a place, or behind some words."""
 
     def flipped(query: Path) -> None:
-        file = newest(query / folder)
+        file = chosen(query, folder)
         found = bytearray(file.read_bytes())
         found[after if isinstance(after, int) else found.index(after) + len(after)] ^= 1
         file.write_bytes(found)
@@ -72,10 +79,10 @@ def flip(folder: str, after: bytes | int) -> Damage:
 
 
 def cut(folder: str, length: int) -> Damage:
-    """Leave the beginning of the newest file, as a loss of power may (F8)."""
+    """Leave the beginning of a file, as a loss of power may (F8)."""
 
     def cut_short(query: Path) -> None:
-        file = newest(query / folder)
+        file = chosen(query, folder)
         file.write_bytes(file.read_bytes()[:length])
 
     return cut_short
