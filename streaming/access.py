@@ -13,8 +13,8 @@ from pydantic_settings import BaseSettings
 
 from coordinator import limits
 from coordinator.access import ANONYMOUS
-from streaming.security import File, Secret
 from streaming.signing import KEY_BYTES_MIN, Signing
+from streaming.values import File, Secret
 
 OPEN_SAID = (
     "Access is open: whoever can write to {topic} may do anything to any group, under any name. Set access = rules"

@@ -3,76 +3,66 @@
 All files are read when the settings are made, so a wrong one is told of at once, and not by a client that cannot
 connect. `spellings` says what each client library calls what is set here.
 
-A password in the clear is refused unless asked for by name: PLAIN without TLS, and a gateway without TLS, are for
-loopback addresses only.
+A password or token in the clear is refused unless asked for by name: PLAIN and OAUTHBEARER without TLS, and a gateway
+without TLS, are for loopback addresses only.
 """
 
 import ssl
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from ipaddress import ip_address
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Self, get_args
 
-from pydantic import AfterValidator, Field, PrivateAttr, SecretStr, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streaming import spellings
 from streaming.errors import Exit, UserError
+from streaming.oauth import Tokens
 from streaming.tls import BadCertificate, check_java_reads, client_context, server_context
+from streaming.values import File, Name, Secret, TokenUrl, given, is_loopback, revealed, secret_in, wrong
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-PROTOCOLS, MECHANISMS = get_args(Protocol), get_args(Mechanism)
+PasswordMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+Mechanism = PasswordMechanism | Literal["OAUTHBEARER"]
+PROTOCOLS, MECHANISMS = get_args(Protocol), get_args(PasswordMechanism)
+"""`MECHANISMS` are those a gateway's clients have. A token's name may be any claim of it: the brokers alone know."""
 
 _SERVER = r"(\[[0-9a-fA-F:.]+\]|[^,:\[\]\s]+):[0-9]{1,5}"
 _SERVERS = rf"^{_SERVER}(,{_SERVER})*$"
 
+
+class _Credentials(NamedTuple):
+    needed: tuple[str, ...]
+    one_of: tuple[str, str]
+    others: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.needed, *self.one_of, *self.others)
+
+
+_PASSWORD = _Credentials(("sasl_username",), ("sasl_password", "sasl_password_file"))
+_TOKEN = _Credentials(
+    ("sasl_oauth_token_url", "sasl_oauth_client_id"),
+    ("sasl_oauth_client_secret", "sasl_oauth_client_secret_file"),
+    ("sasl_oauth_scope", "sasl_oauth_cafile"),
+)
+_CREDENTIALS: Mapping[str, _Credentials] = {**dict.fromkeys(MECHANISMS, _PASSWORD), "OAUTHBEARER": _TOKEN}
+"""What each mechanism wants; what another one wants means nothing to it."""
+
 _LAYERS: Mapping[str, tuple[str, ...]] = {
-    "SASL": ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_password_file"),
+    "SASL": ("sasl_mechanism", *_PASSWORD.names, *_TOKEN.names),
     "SSL": ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password"),
 }
 """What means something only under a security protocol that has this in its name."""
 
-_UNSAYABLE = ("Cc", "Cs", "Zl", "Zp")
-"""Control characters, halves of characters and line ends: in no user's name, in no password (RFC 4013), in no log."""
+_IN_THE_CLEAR = {"PLAIN": "password", "OAUTHBEARER": "token"}
+"""What a mechanism says as it is."""
 
 
 class PlaintextRefused(UserError):
     """The gateway would serve plain text where others can listen."""
 
     exit_code = Exit.NEEDS_A_PERSON
-
-
-def _wrong(problem: str) -> PydanticCustomError:
-    return PydanticCustomError("security", "{problem}", {"problem": problem.removesuffix(".")})
-
-
-def _readable(file: str) -> str:
-    try:
-        with open(file, "rb") as opened:
-            opened.read(1)
-    except OSError as error:
-        raise _wrong(f"{file} cannot be read ({error.strerror})") from None
-    return file
-
-
-def _sayable(text: str) -> str:
-    if any(unicodedata.category(char) in _UNSAYABLE for char in text):
-        raise _wrong("control characters and line ends cannot be part of it")
-    return text
-
-
-def _sayable_secret(secret: SecretStr) -> SecretStr:
-    _sayable(secret.get_secret_value())
-    return secret
-
-
-File = Annotated[str, AfterValidator(_readable)]
-Name = Annotated[str, Field(min_length=1), AfterValidator(_sayable)]
-Secret = Annotated[SecretStr, Field(min_length=1), AfterValidator(_sayable_secret)]
 
 
 class BrokerAccess(BaseSettings):
@@ -90,65 +80,90 @@ class BrokerAccess(BaseSettings):
     sasl_username: Name | None = Field(None, description="Whom the brokers know the coordinator as.")
     sasl_password: Secret | None = Field(None, description="By environment or file; no flag shows it to other users.")
     sasl_password_file: File | None = Field(None, description="A file with the password in it, instead.")
+    sasl_oauth_token_url: TokenUrl | None = Field(None, description="Where OAUTHBEARER's tokens come from, https.")
+    sasl_oauth_client_id: Name | None = Field(
+        None, pattern="^[^:]*$", description="Whom the token endpoint knows the coordinator as."
+    )
+    sasl_oauth_client_secret: Secret | None = Field(None, description="By environment or file, as sasl_password.")
+    sasl_oauth_client_secret_file: File | None = Field(None, description="A file with that secret in it, instead.")
+    sasl_oauth_scope: Name | None = Field(None, description="What the tokens are to be for, if the endpoint asks.")
+    sasl_oauth_cafile: File | None = Field(
+        None, description="Whose certificate the token endpoint has, PEM; one the system believes if not set."
+    )
     ssl_cafile: File | None = Field(None, description="Whose certificates are believed, PEM; the system's if not set.")
     ssl_certfile: File | None = Field(None, description="The coordinator's own certificate with its chain, PEM.")
     ssl_keyfile: File | None = Field(None, description="Its key, PEM; in ssl_certfile if not set.")
     ssl_key_password: Secret | None = Field(None, description="What that key is encrypted under.")
     ssl_check_hostname: bool = Field(True, description="A broker's certificate must be for the name it is reached by.")
     allow_plaintext_passwords: bool = Field(
-        False, description="PLAIN may go unencrypted (SASL_PLAINTEXT) to brokers on other machines."
+        False, description="PLAIN and OAUTHBEARER may go unencrypted (SASL_PLAINTEXT) to brokers on other machines."
     )
 
-    _password: SecretStr | None = PrivateAttr(None)
+    _secrets: dict[str, SecretStr] = PrivateAttr(default_factory=dict)
+    _tokens: Tokens | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _access_is_of_one_piece(self) -> Self:
         if problem := next(self._contradictions(), None):
-            raise _wrong(problem)
-        self._password = self.sasl_password or self._password_from_file()
+            raise wrong(problem)
+        for credentials in (_PASSWORD, _TOKEN):
+            self._keep_secret(*credentials.one_of)
         try:
             self.broker_context()
+            if self.sasl_mechanism == "OAUTHBEARER":
+                self._tokens = Tokens(self._settings())
             if keyfile := self.ssl_keyfile or self.ssl_certfile:
                 check_java_reads(keyfile, is_encrypted=self.ssl_key_password is not None)
         except BadCertificate as error:
-            raise _wrong(str(error)) from None
+            raise wrong(str(error)) from None
         return self
 
     def _contradictions(self) -> Iterator[str]:
         protocol = self.security_protocol
         for layer, names in _LAYERS.items():
             if layer not in protocol:
-                for name in _given(self, names):
+                for name in given(self, names):
                     yield f"{name} means nothing under security_protocol {protocol}: choose one with {layer}"
         if "SASL" in protocol:
-            for name in ("sasl_mechanism", "sasl_username"):
-                if not _given(self, [name]):
-                    yield f"security_protocol {protocol} needs a {name}"
-            if len(_given(self, ["sasl_password", "sasl_password_file"])) != 1:
-                yield f"security_protocol {protocol} needs one of sasl_password and sasl_password_file"
+            yield from self._contradictions_of_credentials()
         if not self.ssl_certfile:
-            for name in _given(self, ["ssl_keyfile", "ssl_key_password"]):
+            for name in given(self, ["ssl_keyfile", "ssl_key_password"]):
                 yield f"{name} needs an ssl_certfile"
-        if self.sasl_mechanism == "PLAIN" and "PLAIN" not in self.client_mechanisms:
-            yield "PLAIN would send the password in the clear: choose SASL_SSL, or SCRAM, or allow_plaintext_passwords"
 
-    def _password_from_file(self) -> SecretStr | None:
-        if self.sasl_password_file is None:
-            return None
-        with suppress(UnicodeDecodeError):
-            password = Path(self.sasl_password_file).read_text("utf-8").rstrip("\r\n")
-            if password and _sayable(password):
-                return SecretStr(password)
-        raise _wrong(f"{self.sasl_password_file} holds no password in UTF-8")
+    def _contradictions_of_credentials(self) -> Iterator[str]:
+        mechanism = self.sasl_mechanism
+        if mechanism is None:
+            yield f"security_protocol {self.security_protocol} needs a sasl_mechanism"
+            return
+        wanted = _CREDENTIALS[mechanism]
+        for name in wanted.needed:
+            if not given(self, [name]):
+                yield f"sasl_mechanism {mechanism} needs a {name}"
+        if len(given(self, wanted.one_of)) != 1:
+            yield f"sasl_mechanism {mechanism} needs one of {' and '.join(wanted.one_of)}"
+        for name in given(self, _LAYERS["SASL"][1:]):
+            if name not in wanted.names:
+                yield f"{name} means nothing under sasl_mechanism {mechanism}"
+        if (what := _IN_THE_CLEAR.get(mechanism)) and not self._is_private:
+            advice = "choose SASL_SSL, or SCRAM, or allow_plaintext_passwords"
+            yield f"{mechanism} would send the {what} in the clear: {advice}"
+
+    def _keep_secret(self, name: str, file_name: str) -> None:
+        if secret := getattr(self, name) or secret_in(getattr(self, file_name)):
+            self._secrets[name] = secret
+
+    @property
+    def _is_private(self) -> bool:
+        """May what is said to the brokers as it is be said?"""
+        hosts = (server.rpartition(":")[0] for server in self.bootstrap_servers.split(","))
+        return self._has_tls or all(map(is_loopback, hosts)) or self.allow_plaintext_passwords
 
     @property
     def client_mechanisms(self) -> tuple[str, ...]:
         """The SASL mechanisms that a gateway's clients may authenticate by to these brokers; none without SASL."""
         if "SASL" not in self.security_protocol:
             return ()
-        hosts = (server.rpartition(":")[0] for server in self.bootstrap_servers.split(","))
-        is_private = self.security_protocol == "SASL_SSL" or all(map(is_loopback, hosts))
-        return tuple(each for each in MECHANISMS if each != "PLAIN" or is_private or self.allow_plaintext_passwords)
+        return tuple(each for each in MECHANISMS if each not in _IN_THE_CLEAR or self._is_private)
 
     def broker_context(self) -> ssl.SSLContext | None:
         """Say how a connection of our own to a broker is encrypted; None where it is not.
@@ -158,7 +173,7 @@ class BrokerAccess(BaseSettings):
         """
         if not self._has_tls:
             return None
-        own = (self.ssl_certfile, self.ssl_keyfile, _revealed(self.ssl_key_password))
+        own = (self.ssl_certfile, self.ssl_keyfile, revealed(self.ssl_key_password))
         return client_context(self.ssl_cafile, *own, check_hostname=self.ssl_check_hostname)
 
     def kafka_client_arguments(self) -> dict[str, Any]:
@@ -178,11 +193,19 @@ class BrokerAccess(BaseSettings):
         return self.security_protocol.endswith("SSL")
 
     def _way(self) -> dict[str, Any]:
+        """Put the way together; where tokens are wanted, see first that there are any."""
+        way = self._settings()
+        if self._tokens:
+            self._tokens.token()
+            way["tokens"] = self._tokens
+        return way
+
+    def _settings(self) -> dict[str, Any]:
         settings = {name: getattr(self, name) for name in BrokerAccess.model_fields}
-        settings |= {"sasl_password": self._password, "ssl_keyfile": self.ssl_keyfile or self.ssl_certfile}
+        settings |= {**self._secrets, "ssl_keyfile": self.ssl_keyfile or self.ssl_certfile}
         if not self._has_tls:
             settings["ssl_check_hostname"] = None
-        return {name: _revealed(value) for name, value in settings.items() if value is not None}
+        return {name: revealed(value) for name, value in settings.items() if value is not None}
 
 
 class GatewayAccess(BaseSettings):
@@ -201,12 +224,12 @@ class GatewayAccess(BaseSettings):
     @model_validator(mode="after")
     def _listener_is_of_one_piece(self) -> Self:
         if not self.gateway_ssl_certfile:
-            for name in _given(self, ["gateway_ssl_keyfile", "gateway_ssl_key_password", "gateway_ssl_cafile"]):
-                raise _wrong(f"{name} needs a gateway_ssl_certfile")
+            for name in given(self, ["gateway_ssl_keyfile", "gateway_ssl_key_password", "gateway_ssl_cafile"]):
+                raise wrong(f"{name} needs a gateway_ssl_certfile")
         try:
             self._listener_context()
         except BadCertificate as error:
-            raise _wrong(str(error)) from None
+            raise wrong(str(error)) from None
         return self
 
     def listener_context(self, host: str) -> ssl.SSLContext | None:
@@ -230,20 +253,5 @@ class GatewayAccess(BaseSettings):
     def _listener_context(self) -> ssl.SSLContext | None:
         if not self.gateway_ssl_certfile:
             return None
-        password = _revealed(self.gateway_ssl_key_password)
+        password = revealed(self.gateway_ssl_key_password)
         return server_context(self.gateway_ssl_certfile, self.gateway_ssl_keyfile, password, self.gateway_ssl_cafile)
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only processes of this machine can reach an address, or a name."""
-    with suppress(ValueError):
-        return ip_address(host.strip("[]")).is_loopback
-    return host == "localhost"
-
-
-def _given(settings: BaseSettings, names: Iterable[str]) -> list[str]:
-    return [name for name in names if getattr(settings, name) is not None]
-
-
-def _revealed(value: Any) -> Any:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value

@@ -12,9 +12,11 @@ Way = Mapping[str, Any]
 
 
 class _Spelling(NamedTuple):
-    kafka_python: str
+    """None where a library wants something else than another name for it, or does not want it at all."""
+
+    kafka_python: str | None
     librdkafka: str
-    java: str | None = None  # None where Java wants more than another name for it
+    java: str | None = None
 
 
 _SPELLINGS: Mapping[str, _Spelling] = {
@@ -27,14 +29,33 @@ _SPELLINGS: Mapping[str, _Spelling] = {
     "ssl_certfile":       _Spelling("ssl_certfile",        "ssl.certificate.location"),
     "ssl_keyfile":        _Spelling("ssl_keyfile",         "ssl.key.location"),
     "ssl_key_password":   _Spelling("ssl_password",        "ssl.key.password",         "ssl.key.password"),
+
+    "sasl_oauth_token_url":
+        _Spelling(None, "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.token.endpoint.url"),
+    "sasl_oauth_client_id":     _Spelling(None, "sasl.oauthbearer.client.id"),
+    "sasl_oauth_client_secret": _Spelling(None, "sasl.oauthbearer.client.secret"),
+    "sasl_oauth_scope":         _Spelling(None, "sasl.oauthbearer.scope"),
+    "sasl_oauth_cafile":        _Spelling(None, "https.ca.location"),
 }  # fmt: skip
 
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": _SCRAM,
     "SCRAM-SHA-512": _SCRAM,
+    "OAUTHBEARER": f"{_OAUTH}.OAuthBearerLoginModule",
 }
+
+_JAAS_OPTIONS = {
+    # here                      Kafka's login modules
+    "sasl_username":            "username",
+    "sasl_password":            "password",
+    "sasl_oauth_client_id":     "clientId",
+    "sasl_oauth_client_secret": "clientSecret",
+    "sasl_oauth_scope":         "scope",
+    "sasl_oauth_cafile":        "ssl.truststore.location",
+}  # fmt: skip
 
 _JAAS_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
 _SCRAM_ESCAPES = str.maketrans({"=": "=3D", ",": "=2C"})
@@ -42,7 +63,13 @@ _SCRAM_ESCAPES = str.maketrans({"=": "=3D", ",": "=2C"})
 
 def kafka_python(way: Way) -> dict[str, Any]:
     """Spell it as arguments of kafka-python's clients."""
-    spelt = {spelling.kafka_python: way[name] for name, spelling in _SPELLINGS.items() if name in way}
+    spelt = {
+        spelling.kafka_python: way[name]
+        for name, spelling in _SPELLINGS.items()
+        if name in way and spelling.kafka_python
+    }
+    if "tokens" in way:
+        spelt["sasl_oauth_token_provider"] = way["tokens"]
     if way.get("sasl_mechanism", "").startswith("SCRAM"):  # whose names kafka-python sends as they are
         spelt["sasl_plain_username"] = way["sasl_username"].translate(_SCRAM_ESCAPES)
     if "ssl_check_hostname" in way:
@@ -53,6 +80,9 @@ def kafka_python(way: Way) -> dict[str, Any]:
 def librdkafka(way: Way) -> dict[str, str]:
     """Spell it as a configuration of confluent-kafka's clients."""
     spelt = {spelling.librdkafka: way[name] for name, spelling in _SPELLINGS.items() if name in way}
+    if "tokens" in way:
+        spelt["sasl.oauthbearer.method"] = "oidc"
+        spelt.setdefault("https.ca.location", "probe")  # by itself its wheels find no authorities
     if "ssl_check_hostname" in way:
         spelt["ssl.endpoint.identification.algorithm"] = "https" if way["ssl_check_hostname"] else "none"
     return {"bootstrap.servers": way["bootstrap_servers"], **spelt}
@@ -66,7 +96,9 @@ def java(way: Way) -> dict[str, str]:
     """
     spelt = {spelling.java: way[name] for name, spelling in _SPELLINGS.items() if name in way and spelling.java}
     if "sasl_mechanism" in way:
-        spelt["sasl.jaas.config"] = jaas_config(way["sasl_mechanism"], way["sasl_username"], way["sasl_password"])
+        spelt["sasl.jaas.config"] = jaas_config(way["sasl_mechanism"], **_jaas_options(way))
+    if "tokens" in way:
+        spelt["sasl.login.callback.handler.class"] = f"{_OAUTH}.OAuthBearerLoginCallbackHandler"
     if "ssl_cafile" in way:
         spelt["ssl.truststore.type"] = "PEM"
     if "ssl_certfile" in way:
@@ -78,13 +110,19 @@ def java(way: Way) -> dict[str, str]:
     return {"bootstrap.servers": way["bootstrap_servers"], **spelt}
 
 
-def jaas_config(mechanism: str, username: str, password: str) -> str:
-    """Write what Kafka's Java clients log in with; no name and no password can end its quotes.
+def jaas_config(mechanism: str, **options: str) -> str:
+    """Write what Kafka's Java clients log in with; no option can end its quotes.
 
     Source: Kafka's JaasConfig, which reads with java.io.StreamTokenizer.
     """
-    return f"{_LOGIN_MODULES[mechanism]} required username={_quoted(username)} password={_quoted(password)};"
+    quoted = (f'{name}="{value.translate(_JAAS_ESCAPES)}"' for name, value in options.items())
+    return f"{' '.join((_LOGIN_MODULES[mechanism], 'required', *quoted))};"
 
 
-def _quoted(text: str) -> str:
-    return f'"{text.translate(_JAAS_ESCAPES)}"'
+def _jaas_options(way: Way) -> dict[str, str]:
+    options = {option: way[name] for name, option in _JAAS_OPTIONS.items() if name in way}
+    if "tokens" in way:  # Spark at debug logs what comes before a password; this one is nobody's
+        options = {"password": "", **options}
+    if "sasl_oauth_cafile" in way:
+        options["ssl.truststore.type"] = "PEM"
+    return options

@@ -12,6 +12,7 @@ from hypothesis import settings as bounds
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from streaming import spellings
 from streaming.client.config import WAY_NAMES
 from streaming.security import MECHANISMS, PlaintextRefused
 from streaming.settings import BadSettings, Settings
@@ -23,6 +24,13 @@ from tests.system.secured import KEY_PASSWORD, Certificates, certificates
 ANA = {"sasl_username": "ana", "sasl_password": 'a"b'}
 SCRAM = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", **ANA}
 PLAIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", **ANA}
+OAUTH = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauth_token_url": "https://id.example/token",
+    "sasl_oauth_client_id": "ana",
+    "sasl_oauth_client_secret": 'a"b',
+}
 CLEAR = "PLAIN would send the password in the clear: choose SASL_SSL, or SCRAM, or allow_plaintext_passwords."
 ELSEWHERE = "127.0.0.1:9092,kafka.example:9092"
 
@@ -111,6 +119,41 @@ def test_java_is_told_everything_and_so_is_spark(everything: Settings, files: Ce
         assert {f"kafka.{name}": value for name, value in told.items()}.items() <= options.items()
 
 
+def test_tokens_are_asked_for_by_each_library_in_its_own_words(files: Certificates) -> None:
+    """KIP-768, and librdkafka's CONFIGURATION.md; with a real endpoint in tests.system.test_oauth."""
+    tokens = object()
+    ours = {**OAUTH, "sasl_oauth_scope": "k g", "sasl_oauth_cafile": str(files.ca), "bootstrap_servers": "a:1"}
+    way = {**ours, "tokens": tokens}
+    common = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "bootstrap.servers": "a:1"}
+    url = {"sasl.oauthbearer.token.endpoint.url": "https://id.example/token"}
+    assert spellings.kafka_python(way) == {
+        "bootstrap_servers": ["a:1"],
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": tokens,
+    }
+    assert spellings.librdkafka(way) == {
+        **common,
+        **url,
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "ana",
+        "sasl.oauthbearer.client.secret": 'a"b',
+        "sasl.oauthbearer.scope": "k g",
+        "https.ca.location": str(files.ca),
+    }
+    without = {name: value for name, value in way.items() if name != "sasl_oauth_cafile"}
+    assert spellings.librdkafka(without)["https.ca.location"] == "probe"
+    package = "org.apache.kafka.common.security.oauthbearer"
+    assert spellings.java(way) == {
+        **common,
+        **url,
+        "sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
+        "sasl.jaas.config": f'{package}.OAuthBearerLoginModule required password="" clientId="ana"'
+        r' clientSecret="a\"b" scope="k g"'
+        f' ssl.truststore.location="{files.ca}" ssl.truststore.type="PEM";',
+    }
+
+
 ALWAYS = {"bootstrap_servers", "bootstrap.servers", "security_protocol", "security.protocol"}
 SASL_NAMES = {
     "sasl_mechanism", "sasl_plain_username", "sasl_plain_password",
@@ -176,7 +219,7 @@ TEXTS = st.lists(PITFALLS | st.characters(exclude_categories=["Cs"])).map("".joi
 @given(TEXTS, TEXTS)
 def test_no_name_and_no_password_breaks_out_of_its_quotes(kafka: Any, name: str, password: str) -> None:
     """As Kafka's own parser reads it."""
-    written = kafka.config.types.Password(jaas_config("PLAIN", name, password))
+    written = kafka.config.types.Password(jaas_config("PLAIN", username=name, password=password))
     (entry,) = kafka.security.JaasContext.loadClientContext({"sasl.jaas.config": written}).configurationEntries()
     assert entry.getLoginModuleName() == "org.apache.kafka.common.security.plain.PlainLoginModule"
     assert dict(entry.getOptions()) == {"username": name, "password": password}
@@ -192,15 +235,15 @@ def test_no_name_and_no_password_breaks_out_of_its_quotes(kafka: Any, name: str,
         ({"security_protocol": "SASL_SSL"}, "security_protocol SASL_SSL needs a sasl_mechanism."),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_password": "p"},
-            "security_protocol SASL_SSL needs a sasl_username.",
+            "sasl_mechanism PLAIN needs a sasl_username.",
         ),
         (
             SCRAM | {"sasl_password": None},
-            "security_protocol SASL_SSL needs one of sasl_password and sasl_password_file.",
+            "sasl_mechanism SCRAM-SHA-512 needs one of sasl_password and sasl_password_file.",
         ),
         (
             SCRAM | {"sasl_password_file": __file__},
-            "security_protocol SASL_SSL needs one of sasl_password and sasl_password_file.",
+            "sasl_mechanism SCRAM-SHA-512 needs one of sasl_password and sasl_password_file.",
         ),
         (SCRAM | {"sasl_username": "a\nb"}, "sasl_username: control characters and line ends cannot be part of it."),
         (SCRAM | {"sasl_password": "a\0b"}, "sasl_password: control characters and line ends cannot be part of it."),
@@ -215,6 +258,24 @@ def test_no_name_and_no_password_breaks_out_of_its_quotes(kafka: Any, name: str,
             f"{__file__} holds no PEM certificate to believe in.",
         ),
         (PLAIN | {"bootstrap_servers": ELSEWHERE}, CLEAR),
+        (OAUTH | {"sasl_oauth_token_url": None}, "sasl_mechanism OAUTHBEARER needs a sasl_oauth_token_url."),
+        (OAUTH | {"sasl_oauth_client_id": None}, "sasl_mechanism OAUTHBEARER needs a sasl_oauth_client_id."),
+        (
+            OAUTH | {"sasl_oauth_client_secret_file": __file__},
+            "sasl_mechanism OAUTHBEARER needs one of sasl_oauth_client_secret and sasl_oauth_client_secret_file.",
+        ),
+        (OAUTH | {"sasl_username": "ana"}, "sasl_username means nothing under sasl_mechanism OAUTHBEARER."),
+        (SCRAM | {"sasl_oauth_scope": "s"}, "sasl_oauth_scope means nothing under sasl_mechanism SCRAM-SHA-512."),
+        (
+            {"sasl_oauth_scope": "s"},
+            "sasl_oauth_scope means nothing under security_protocol PLAINTEXT: choose one with SASL.",
+        ),
+        (OAUTH | {"sasl_oauth_cafile": __file__}, f"{__file__} holds no PEM certificate to believe in."),
+        (OAUTH | {"sasl_oauth_client_id": "a:b"}, "sasl_oauth_client_id: String should match pattern '^[^:]*$'."),
+        (
+            OAUTH | {"security_protocol": "SASL_PLAINTEXT", "bootstrap_servers": ELSEWHERE},
+            CLEAR.replace("PLAIN would send the password", "OAUTHBEARER would send the token"),
+        ),
         ({"gateway_ssl_cafile": __file__}, "gateway_ssl_cafile needs a gateway_ssl_certfile."),
     ],
 )  # fmt: skip
@@ -222,6 +283,27 @@ def test_settings_that_contradict_each_other_end_in_a_sentence(given: dict[str, 
     with pytest.raises(BadSettings) as refused:
         Settings.load(**given)
     assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    "url", ["https://id.example/token", "https://[::1]:8/", "http://127.0.0.1:8080/token", "http://localhost/token"]
+)
+def test_a_secret_is_sent_under_tls_or_nowhere_else(url: str) -> None:
+    assert Settings.load(**OAUTH | {"sasl_oauth_token_url": url}).sasl_oauth_token_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://id.example/token", "http://127.0.0.1.example/token", "file:///etc/passwd", "id.example/token", "https://",
+        "https://geheim@id.example/", "https://ana:geheim@id.example/", "https://id.example/?k=geheim",
+        "https://id.example/#geheim", "https://id.exa\nmple/", "https://[geheim/",
+    ],
+)  # fmt: skip
+def test_what_is_no_endpoint_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(BadSettings, match=r"^sasl_oauth_token_url: ") as refused:
+        Settings.load(**OAUTH | {"sasl_oauth_token_url": url})
+    assert "geheim" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +341,27 @@ def test_a_file_without_a_password_is_refused(tmp_path: Path, content: bytes) ->
     file.write_bytes(content)
     with pytest.raises(BadSettings, match=r"password holds no password in UTF-8\.$"):
         Settings.load(**(SCRAM | {"sasl_password": None, "sasl_password_file": str(file)}))
+
+
+def test_a_clients_secret_may_be_in_a_file(tmp_path: Path) -> None:
+    (file := tmp_path / "secret").write_text("päss\n")
+    way = {name: value for name, value in OAUTH.items() if name != "sasl_oauth_client_secret"}
+    assert (
+        'clientSecret="päss"'
+        in spellings.java(Settings.load(**way, sasl_oauth_client_secret_file=str(file))._settings())["sasl.jaas.config"]
+    )
+
+
+def test_no_secret_of_tokens_or_of_access_is_shown() -> None:
+    """I23: by no object that settings make, in any of their forms."""
+    key = "geheim" * 6
+    settings = Settings.load(**OAUTH | {"sasl_oauth_client_secret": "geheim"}, access_key=key)
+    made = (settings, settings._tokens, settings.signing(), settings.signer())
+    told = " ".join(f"{each!r} {each}" for each in made) + f"{settings.model_dump()} {settings.model_dump_json()}"
+    assert "geheim" not in told + repr(vars(settings)) + repr(settings.__pydantic_private__)
+    with pytest.raises(ValidationError) as refused:
+        Settings(**OAUTH | {"sasl_oauth_client_secret": "geheim", "sasl_username": "ana"}, access_key=key)
+    assert "geheim" not in str(refused.value)
 
 
 def test_no_secret_is_shown(files: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,8 +125,8 @@ def _listeners(addresses: Mapping[str, str], controller_port: int) -> dict[str, 
 
 
 def _authentication() -> dict[str, str]:
-    plain, *_ = jaas_config("PLAIN", "", "").split()
-    scram, *_ = jaas_config("SCRAM-SHA-256", "", "").split()
+    plain, *_ = jaas_config("PLAIN").split()
+    scram, *_ = jaas_config("SCRAM-SHA-256").split()
     users = " ".join(f'user_{name}="{_escaped(password)}"' for name, password in USERS.items())
     settings = {"sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM))}
     for listener in ("sasl_plaintext", "sasl_ssl"):

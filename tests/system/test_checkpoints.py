@@ -15,7 +15,7 @@ from streaming.settings import Settings
 from tests.system.asking import Asker
 from tests.system.earlier import unpack
 from tests.system.replaying import SECRET
-from tests.system.test_refused_starts import DAMAGES, newest
+from tests.system.test_refused_starts import DAMAGES, flip_a_state, newest
 
 pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, which all share
 
@@ -61,14 +61,6 @@ def test_a_whole_checkpoint_is_shown_and_left_as_it_is(settings: Settings) -> No
 
 def lose(name: str) -> Callable[[Path], None]:
     return lambda query: (query / name).unlink()
-
-
-def flip_a_state(query: Path) -> None:
-    """Change one bit of the longest delta: the newest one holds nothing here."""
-    file = max((query / "state/0/0").glob("*.delta"), key=lambda delta: delta.stat().st_size)
-    found = bytearray(file.read_bytes())
-    found[60] ^= 1
-    file.write_bytes(found)
 
 
 def plan_of(query: Path, change: Callable[[dict[str, int]], None]) -> None:

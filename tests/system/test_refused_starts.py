@@ -59,18 +59,16 @@ def newest(folder: Path) -> Path:
     return max((file for file in folder.iterdir() if file.stem.isdigit()), key=lambda file: int(file.stem))
 
 
-def chosen(query: Path, folder: str) -> Path:
-    """Find the file to damage: the newest one; of states the longest, since a batch may have nothing for a task."""
-    if folder == STATE:
-        return max((query / folder).glob("*.delta"), key=lambda file: file.stat().st_size)
-    return newest(query / folder)
+def longest_state(query: Path) -> Path:
+    """Find a state to damage: the newest one may be of a batch that had nothing for its task."""
+    return max((query / STATE).glob("*.delta"), key=lambda file: file.stat().st_size)
 
 
 def flip(folder: str, after: bytes | int) -> Damage:
-    """Change one bit of a file: at a place, or behind some words."""
+    """Change one bit of the newest file: at a place, or behind some words."""
 
     def flipped(query: Path) -> None:
-        file = chosen(query, folder)
+        file = newest(query / folder)
         found = bytearray(file.read_bytes())
         found[after if isinstance(after, int) else found.index(after) + len(after)] ^= 1
         file.write_bytes(found)
@@ -79,13 +77,27 @@ def flip(folder: str, after: bytes | int) -> Damage:
 
 
 def cut(folder: str, length: int) -> Damage:
-    """Leave the beginning of a file, as a loss of power may (F8)."""
+    """Leave the beginning of the newest file, as a loss of power may (F8)."""
 
     def cut_short(query: Path) -> None:
-        file = chosen(query, folder)
+        file = newest(query / folder)
         file.write_bytes(file.read_bytes()[:length])
 
     return cut_short
+
+
+def flip_a_state(query: Path) -> None:
+    """Change one bit in the middle of a state, where a shard's text is; nearer its begin a bit may tell nothing."""
+    file = longest_state(query)
+    found = bytearray(file.read_bytes())
+    found[len(found) // 2] ^= 1
+    file.write_bytes(found)
+
+
+def halve_a_state(query: Path) -> None:
+    file = longest_state(query)
+    found = file.read_bytes()
+    file.write_bytes(found[: len(found) // 2])
 
 
 PLANS, COMMITS, STATE = "offsets", "commits", "state/0/0"
@@ -101,8 +113,8 @@ DAMAGES: Mapping[str, tuple[Damage, str]] = {
     "a bit of a commit's version": (flip(COMMITS, 1), NOTES),
     "a bit of a commit": (flip(COMMITS, 4), NOTES),
     "an empty commit": (cut(COMMITS, 0), NOTES),
-    "a bit of a state": (flip(STATE, 60), GROUPS),
-    "half a state": (cut(STATE, 60), GROUPS),
+    "a bit of a state": (flip_a_state, GROUPS),
+    "half a state": (halve_a_state, GROUPS),
     "an empty state": (cut(STATE, 0), GROUPS),
     "no newest state": (lambda query: newest(query / STATE).unlink(), GROUPS),
     "a hole in the states": (lambda query: (query / STATE / "2.delta").unlink(), GROUPS),

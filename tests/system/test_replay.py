@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from streaming.embedded import Broker
+from streaming.errors import Exit
 from streaming.failpoints import VARIABLE
 from streaming.settings import Settings
 from tests.system.conftest import Service
@@ -194,7 +195,7 @@ def failed_before_its_commit(run: Run, failpoints: Failpoints, number: int) -> N
     aside = commits.rename(commits.with_name("aside"))
     commits.write_text("no folder")
     os.kill(worker, signal.SIGCONT)
-    assert last_words(service).startswith(f"The checkpoint {service.checkpoint} cannot be written")
+    assert last_words(service, Exit.NEEDS_A_PERSON).startswith(f"The checkpoint {service.checkpoint} cannot be written")
     commits.unlink()
     aside.rename(commits)
     assert newest(service, "commits") < number
@@ -257,6 +258,7 @@ def test_of_two_drivers_on_one_checkpoint_the_later_one_stays(
 
     What it has written by then repeats what its successor wrote, byte for byte (I8, I16).
     """
+    another = f"Another coordinator runs on the checkpoint {settings.checkpoint}"
     log = RequestLog(settings)
     log.append()
     place = failpoints.plan("SIGSTOP", "called", "0")
@@ -269,7 +271,7 @@ def test_of_two_drivers_on_one_checkpoint_the_later_one_stays(
     await_taken(second)
     before = len(written(settings))
     os.kill(worker, signal.SIGCONT)
-    assert last_words(first).startswith(f"Another coordinator runs on the checkpoint {settings.checkpoint}")
+    assert last_words(first, Exit.NEEDS_A_PERSON).startswith(another)
     assert len(written(settings)) > before, "it has repeated its part of the batch"
 
     freeze_between_batches(second)
@@ -278,7 +280,7 @@ def test_of_two_drivers_on_one_checkpoint_the_later_one_stays(
     log.append()
     await_taken(third)
     thaw(second)
-    assert last_words(second).startswith(f"Another coordinator runs on the checkpoint {settings.checkpoint}")
+    assert last_words(second, Exit.NEEDS_A_PERSON).startswith(another)
     log.append()
     await_taken(third)
     assert third.stop() == 0, third.log

@@ -1,0 +1,85 @@
+"""Kinds of values that security settings have: each is checked when it is set, and told of without being shown."""
+
+import unicodedata
+from collections.abc import Iterable
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings
+
+_UNSAYABLE = ("Cc", "Cs", "Zl", "Zp")
+"""Control characters, halves of characters and line ends: in no user's name, in no password (RFC 4013), in no log."""
+
+
+def wrong(problem: str) -> PydanticCustomError:
+    """Make what a validator raises: the problem is all that is told."""
+    return PydanticCustomError("security", "{problem}", {"problem": problem.removesuffix(".")})
+
+
+def _readable(file: str) -> str:
+    try:
+        with open(file, "rb") as opened:
+            opened.read(1)
+    except OSError as error:
+        raise wrong(f"{file} cannot be read ({error.strerror})") from None
+    return file
+
+
+def _sayable(text: str) -> str:
+    if any(unicodedata.category(char) in _UNSAYABLE for char in text):
+        raise wrong("control characters and line ends cannot be part of it")
+    return text
+
+
+def _sayable_secret(secret: SecretStr) -> SecretStr:
+    _sayable(secret.get_secret_value())
+    return secret
+
+
+def _token_url(url: str) -> str:
+    """Take an endpoint that a secret may be sent to, and that may be shown."""
+    parts = urlsplit(url)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise wrong("write it without a user, a query and a fragment: it is shown")
+    if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))):
+        raise wrong("the secret goes there: write https://HOST/PATH")
+    return _sayable(url)
+
+
+File = Annotated[str, AfterValidator(_readable)]
+Name = Annotated[str, Field(min_length=1), AfterValidator(_sayable)]
+TokenUrl = Annotated[str, AfterValidator(_token_url)]
+Secret = Annotated[SecretStr, Field(min_length=1), AfterValidator(_sayable_secret)]
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only processes of this machine can reach an address, or a name."""
+    with suppress(ValueError):
+        return ip_address(host.strip("[]")).is_loopback
+    return host == "localhost"
+
+
+def secret_in(file: str | None) -> SecretStr | None:
+    """Read the one secret that a file holds, without the end of its line."""
+    if file is None:
+        return None
+    with suppress(UnicodeDecodeError):
+        secret = Path(file).read_text("utf-8").rstrip("\r\n")
+        if secret and _sayable(secret):
+            return SecretStr(secret)
+    raise wrong(f"{file} holds no password in UTF-8")
+
+
+def given(settings: BaseSettings, names: Iterable[str]) -> list[str]:
+    """Name those settings that have a value."""
+    return [name for name in names if getattr(settings, name) is not None]
+
+
+def revealed(value: Any) -> Any:
+    """Take a secret out of its wrapping, for a library that is to be told it."""
+    return value.get_secret_value() if isinstance(value, SecretStr) else value

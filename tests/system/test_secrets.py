@@ -1,0 +1,230 @@
+"""I23: no secret leaves. A run that keeps nothing to itself, and everything that it has said, looked through.
+
+Spark and Kafka log at debug; Spark's pages, its event log and its plans in full are on; the run ends in a failure that
+is logged in full. Secrets come by the environment and by files.
+"""
+
+import base64
+import hmac
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import unquote, urljoin
+
+import psutil
+import pyspark
+import pytest
+from kafka import KafkaAdminClient
+
+from streaming.client import Transport
+from streaming.embedded import CONNECTOR, fetch
+from streaming.embedded.broker import _free_port
+from streaming.errors import Exit
+from streaming.security import MECHANISMS
+from streaming.settings import Settings
+from streaming.signing import HASH
+from tests.system.asking import Asker
+from tests.system.conftest import Service
+from tests.system.secured import USERS, SecuredBroker
+from tests.system.token_endpoint import CLIENT_ID, SECRET, TokenEndpoint, broker_by_token
+
+PAGES = ("SQL", "StreamingQuery", "environment")
+PAGES_MAX = 300
+HEALTH_PAGES = ("metrics", "healthz", "readyz", "nowhere")
+LINK = re.compile(r"""href=["']([^"'#]+)""")
+CHATTY = """
+rootLogger.level = debug
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c: %m%n%ex
+"""
+ACCESS_KEY = "an_access_key,_with_/_and_+_and_=_in_it"
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[TokenEndpoint]:
+    with TokenEndpoint(tmp_path) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def secured(tmp_path: Path, endpoint: TokenEndpoint) -> Iterator[SecuredBroker]:
+    with broker_by_token(tmp_path / "secured", endpoint) as broker:
+        yield broker
+
+
+@contextmanager
+def chatty_service(folder: Path, settings: Settings, variables: Mapping[str, str]) -> Iterator[tuple[Service, str]]:
+    """Run the coordinator by spark-submit, with all that can be read about it on; say where Spark's pages are, too."""
+    (log4j := folder / "log4j2.properties").write_text(CHATTY)
+    (folder / "events").mkdir()
+    port = _free_port()
+    conf = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(port),
+        "spark.ui.killEnabled": "false",
+        "spark.sql.ui.explainMode": "extended",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+    }
+    ready_file, log_file = folder / "ready", folder / "log"
+    command = [
+        *(Path(pyspark.__file__).parent / "bin" / "spark-submit", "--verbose", "--master", "local[2]"),
+        *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
+        *("--jars", ",".join(map(str, fetch(CONNECTOR)))),
+        *(Path("streaming/cli/main.py").absolute(), "--verbose", "run", "--ready-file", ready_file),
+    ]
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=folder,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, **variables},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    service = Service(process, settings, Path(settings.checkpoint), ready_file, log_file)
+    try:
+        yield service, f"http://127.0.0.1:{port}"
+    finally:
+        if process.poll() is None:
+            service.kill()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
+def test_no_secret_is_anywhere_to_be_read(
+    secured: SecuredBroker, endpoint: TokenEndpoint, tmp_path: Path, mechanism: str
+) -> None:
+    """In no log, page, plan, figure, file or argument; and what is looked through is what it is taken for."""
+    (key_file := tmp_path / "access-key").write_text(ACCESS_KEY)
+    (folder := tmp_path / "run").mkdir()
+    by_token = secured.access("SASL_SSL") | endpoint.access() | {"principal": "User:ana"}
+    wanted = {
+        **(secured.access("SASL_SSL", mechanism) if mechanism in MECHANISMS else by_token),
+        "ssl_certfile": str(secured.clients.cert),
+        "ssl_keyfile": str(secured.clients.key),
+        "access": "rules",
+        "access_key_file": str(key_file),
+        "super_users": '["User:ana"]',
+        "topic_prefix": "secret",
+        "replication_factor": "1",
+        "request_partitions": "4",
+        "health_port": str(_free_port()),
+        "checkpoint": str(folder / "state"),
+    }
+    settings = Settings.load(**{**wanted, "super_users": ("User:ana",)})
+    variables = {f"COORDINATOR_{name.upper()}": value for name, value in wanted.items()}
+    with chatty_service(folder, settings, variables) as (service, spark):
+        service.await_ready(240)
+        with Transport(settings.kafka_client_arguments(), "secret", settings.signer()) as transport:
+            assert Asker(transport, "g").alone()[1] == 1
+        found = {"arguments": arguments_of(service), **dict(pages_of_spark(spark))}
+        found |= {page: read(f"http://127.0.0.1:{settings.health_port}/{page}") for page in HEALTH_PAGES}
+        with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
+            admin.delete_topics([settings.requests_topic])
+        assert service.process.wait(180) in (Exit.FAILED, Exit.NEEDS_A_PERSON), service.log
+    identity = service.checkpoint / "identity.json"
+    found |= {str(file): file.read_text(errors="replace") for file in folder.rglob("*") if file.is_file()}
+    assert not unseen(found, service), "this looks through less than it says"
+    secrets = secrets_of(settings, secured, endpoint) | {"id secret": json.loads(identity.read_text())["secret"]}
+    assert leaks(found, secrets) == [(str(identity), "id secret")]
+
+
+# -- what there is to be read ----------------------------------------------------------------------------------------
+
+
+def arguments_of(service: Service) -> str:
+    """Read what `ps` shows of all processes of a coordinator."""
+    submitted, arguments = psutil.Process(service.process.pid), []
+    for each in (submitted, *submitted.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # a worker may end meanwhile
+            arguments.append(" ".join(each.cmdline()))
+    return "\n".join(arguments)
+
+
+def pages_of_spark(address: str) -> Iterator[tuple[str, str]]:
+    """Follow every link from Spark's first page, and from where its figures are."""
+    application = json.loads(read(f"{address}/api/v1/applications"))[0]["id"]
+    figures = f"{address}/api/v1/applications/{application}"
+    waiting = [address, *(f"{figures}/{name}" for name in ("environment", "jobs", "stages", "sql?details=true"))]
+    seen = set(waiting)
+    while waiting and len(seen) < PAGES_MAX:
+        yield (page := waiting.pop()), (text := read(page))
+        links = {urljoin(page, html.unescape(link)).partition("#")[0] for link in LINK.findall(text)}
+        new = {link for link in links - seen if link.startswith(address) and "/static/" not in link}
+        seen |= new
+        waiting += sorted(new)
+
+
+def read(page: str) -> str:
+    """Read what a page says, whatever its status."""
+    try:
+        with urllib.request.urlopen(page, timeout=60) as answer:
+            return str(answer.read().decode(errors="replace"))
+    except HTTPError as error:
+        with error:
+            return error.read().decode(errors="replace")
+
+
+def unseen(found: Mapping[str, str], service: Service) -> list[str]:
+    """Name what should be among it and is not."""
+    events = "".join(text for where, text in found.items() if "/events/" in where)
+    pages = {name: "".join(text for where, text in found.items() if f"/{name}/" in where) for name in PAGES}
+    wanted = {
+        "arguments of Java and Python": "SparkSubmit" in found["arguments"] and "pyspark.daemon" in found["arguments"],
+        "plans among Spark's events": "Analyzed Logical Plan" in events and "ShardOperator" in events,
+        "plans on Spark's pages": "Analyzed Logical Plan" in pages["SQL"],
+        "Spark's environment": "spark.redaction.regex" in pages["environment"],
+        "Spark's page of the query": "group-coordinator" in pages["StreamingQuery"],
+        "figures": "groupcoord_" in found["metrics"],
+        "Kafka's clients in the log": "sasl.jaas.config = [hidden]" in service.log,
+        "what Spark tells Kafka's clients in the log": "(redacted)" in service.log,
+        "a failure in full in the log": "the query's failure in full" in service.log,
+    }
+    return [name for name, is_there in wanted.items() if not is_there]
+
+
+# -- what is to be read nowhere --------------------------------------------------------------------------------------
+
+
+def secrets_of(settings: Settings, secured: SecuredBroker, endpoint: TokenEndpoint) -> dict[str, str]:
+    """Give of each secret what no way of writing it changes, and what else would tell it."""
+    password = USERS["ana"]
+    topic_key = hmac.digest(ACCESS_KEY.encode(), settings.requests_topic.encode(), HASH)
+    return {
+        "password": password.rpartition(" ")[2],
+        "password in base64": base64.b64encode(password.encode()).decode().rstrip("="),
+        "client's secret": SECRET.rpartition(" ")[2].rstrip("é"),
+        "client's secret in base64": base64.b64encode(f"{CLIENT_ID}:{SECRET}".encode()).decode().rstrip("="),
+        **{f"token {number}": token.rpartition(".")[2] for number, token in enumerate(endpoint.given)},
+        "private key": secured.clients.key.read_text().splitlines()[2],
+        "access key": ACCESS_KEY,
+        "access key in base64": base64.b64encode(ACCESS_KEY.encode()).decode().rstrip("="),
+        "the topic's key": topic_key.hex(),
+        "the topic's key in base64": base64.b64encode(topic_key).decode(),
+        "the topic's key in Python": repr(topic_key),
+    }
+
+
+def leaks(found: Mapping[str, str], secrets: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Say where which secret is to be read: as it is, or as pages and addresses write it."""
+    readings = {where: (text, html.unescape(text), unquote(text)) for where, text in found.items()}
+    return [
+        (where, name)
+        for where, texts in readings.items()
+        for name, secret in secrets.items()
+        if any(secret in text for text in texts)
+    ]
