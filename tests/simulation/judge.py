@@ -6,7 +6,6 @@ Before batch N+1 all is forgotten but the bytes (I18, I21; F6). Checkers are sho
 they have seen the others as they are.
 """
 
-import zlib
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
@@ -156,15 +155,20 @@ def written_as(version: int, kept: Kept, state: bytes | None) -> bytes | None:
     """Write a state as an older version of the codec did; the first one could not write forgotten groups down."""
     if state is None or version not in OLDER or (version == 1 and kept.graves):
         return state
-    groups = {group_id: _with_whole_vitals(stored) for group_id, stored in kept.groups.items()}
-    body = _encode(OLDER[version](groups, kept))
-    return b"%c%b%b" % (version, zlib.crc32(body).to_bytes(4, "big"), body)
+    body = _encode(OLDER[version](kept))
+    return b"%c%b%b" % (version, codec._checksum(version, body), body)
 
 
-OLDER: dict[int, Callable[[dict[str, Stored], Kept], object]] = {
-    1: lambda groups, kept: groups,
-    2: lambda groups, kept: Kept(groups, kept.graves),
+def _with_vitals(kept: Kept) -> dict[str, Stored]:
+    return {group_id: _with_whole_vitals(stored) for group_id, stored in kept.groups.items()}
+
+
+OLDER: dict[int, Callable[[Kept], object]] = {
+    1: _with_vitals,
+    2: lambda kept: [_with_vitals(kept), kept.graves],
+    3: lambda kept: [kept.groups, kept.graves],
 }
+"""Nobody sets rules in a world, which the fourth version added."""
 
 
 def _with_whole_vitals(stored: Stored) -> Stored:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from coordinator import checks, membership, offsets
+from coordinator.codec import VERSION
 from coordinator.requests import JoinGroup
 from tests.coordinator.test_known_bugs import SEEDS
 from tests.simulation.audits import AUDITS, audit
-from tests.simulation.judge import Broken, Judge, damaged, replayed, written_as
+from tests.simulation.judge import OLDER, Broken, Judge, damaged, replayed, written_as
 from tests.simulation.runs import Outcome, Tally, keep, live, lives, trace_of
 from tests.simulation.script import Batch, Script, read, write
 from tests.simulation.shrink import broken_by, minimal
@@ -53,7 +54,7 @@ def test_a_world_sees_every_kind_of_trouble():
         world.run()
         scripts.append(world.script)
     batches = [batch for script in scripts for _, batch in script.batches()]
-    assert {batch.codec for batch in batches} == {None, 1, 2}
+    assert {batch.codec for batch in batches} == {None, *OLDER}
     assert any(0 < share < 1_000 for batch in batches for share in batch.killed)
     assert max(len(batch.killed) for batch in batches) == 3
     assert any(batch.damaged is not None for batch in batches)
@@ -239,10 +240,10 @@ def test_what_killed_attempts_had_out_comes_again(world: World):
 def test_states_of_older_versions_and_damaged_ones_are_what_they_say(world: World):
     """I18, F8."""
     judge = world.judge
-    states = [written_as(version, judge.kept, judge.state) for version in (1, 2, 3)]
-    assert [state[0] for state in states] == [1 if not judge.kept.graves else 3, 2, 3]
-    assert damaged(states[2], 999) != states[2]
-    assert len(damaged(states[2], 0)) == len(states[2])
+    states = [written_as(version, judge.kept, judge.state) for version in (*OLDER, VERSION)]
+    assert [state[0] for state in states] == [1 if not judge.kept.graves else VERSION, 2, 3, VERSION]
+    assert damaged(states[-1], 999) != states[-1]
+    assert len(damaged(states[-1], 0)) == len(states[-1])
 
 
 @pytest.mark.parametrize("name", AUDITS)

@@ -21,7 +21,7 @@ from coordinator.phases import Phase
 from coordinator.requests import Received, Request, Unreadable
 from tests.simulation.actors import OPERATORS, STRANGERS, TOOLS, Process, Stranger
 from tests.simulation.faults import Swarm
-from tests.simulation.judge import Broken, Judge
+from tests.simulation.judge import OLDER, Broken, Judge
 from tests.simulation.script import Batch, Script
 
 PACES_MS = (20, 1_000, 2_000, 3_000)
@@ -168,7 +168,7 @@ class World:
             attempts = range(chance.choice((1, 1, 1, 3)))
             wrongs["killed"] = tuple(chance.choice((0, 1_000, chance.randrange(1_000))) for _ in attempts)
         if "begins with a state of an older version" in faults:
-            wrongs["codec"] = chance.choice((1, 2))
+            wrongs["codec"] = chance.choice(list(OLDER))
         if "begins with a damaged state" in faults:
             wrongs["damaged"] = chance.randrange(1_000)
         return wrongs

@@ -52,7 +52,7 @@ class Service:
     def log(self) -> str:
         return self.log_file.read_text(errors="replace")
 
-    def await_ready(self, within_s: float = 90) -> None:
+    def await_ready(self, within_s: float = 180) -> None:
         wait_until(lambda: self.ready_file.exists() or self.process.poll() is not None, within_s, lambda: self.log)
         assert self.process.poll() is None, self.log
 
