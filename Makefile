@@ -33,7 +33,7 @@ chaos: $(READY)  ## kill, pause and restart everything for MINUTES=20 while memb
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),20) $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED))
 
 cluster-test: $(READY)  ## a standalone cluster whose executor, worker and driver are killed; then heartbeats/s on 1 and 2
-	@$(BIN)/python -m pytest tests/cluster -m 'cluster or not cluster' -s
+	@$(BIN)/python -m pytest tests/cluster -s
 	@$(BIN)/python -m tests.benchmarks.scaling
 
 mutants: $(READY)  ## change the core in 1,800 small ways, and count what the tests notice: ten minutes

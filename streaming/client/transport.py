@@ -101,6 +101,7 @@ class Transport:
 
     def _open(self, kafka: Mapping[str, object]) -> Any:
         clients: list[Any] = []
+        orphans: list[Any] = []  # whoever was to close them failed as it was made
 
         def acquainted(**config: Any) -> Any:
             """Make what kafka-python's clients talk through, so that connecting tells it of the topics as well.
@@ -109,6 +110,7 @@ class Transport:
             """
             clients.append(self._client_of(**config))
             clients[-1].cluster.need_all_topic_metadata = True
+            orphans.append(clients[-1])
             return clients[-1]
 
         shared = {"client_id": f"coordinator-client-{self.inbox[:8]}", "metrics_enabled": False,
@@ -116,11 +118,13 @@ class Transport:
                   "allow_auto_create_topics": False, "kafka_client": acquainted}  # fmt: skip
         try:
             with ExitStack() as opened:
-                opened.callback(lambda: [client.close() for client in clients])  # of one that fails as it is made, too
+                opened.callback(lambda: [client.close() for client in orphans])
                 reader = KafkaConsumer(group_id=None, enable_auto_commit=False, auto_offset_reset="earliest", **shared)
                 opened.callback(reader.close)
+                orphans.clear()
                 self._producer = KafkaProducer(acks="all", enable_idempotence=True, linger_ms=0, **shared)
                 opened.callback(self._producer.close, timeout=0)
+                orphans.clear()  # the producer's thread may be using its own still
                 self._stand_at_the_end(reader)
                 opened.pop_all()
         except (KafkaError, OSError) as error:

@@ -21,8 +21,6 @@ from tests.system.conftest import Service
 from tests.system.replaying import assert_as_if_undisturbed, claim, read
 from tests.system.waiting import wait_until
 
-pytestmark = pytest.mark.cluster
-
 GROUPS, EACH = 100, 10
 SESSION_MS, INTERVAL_S = 30_000, 3.0
 WITHIN_S = 600
