@@ -80,11 +80,11 @@ def query_folder(settings: Settings) -> str:
 def planned_at_ms(spark: SparkSession, settings: Settings) -> int | None:
     """Say for which time the newest batch was planned; None where there is none, or its plan cannot be read."""
     plans = f"{query_folder(settings)}/offsets"
-    numbers = [int(name) for name in names(spark, plans) if name.isdigit()]
-    if not numbers:
+    planned_batches = batches(spark, plans)
+    if not planned_batches:
         return None
     try:
-        _, planned, *_ = read_file(spark, f"{plans}/{max(numbers)}").decode().splitlines()
+        _, planned, *_ = read_file(spark, f"{plans}/{planned_batches[-1]}").decode().splitlines()
         return int(json.loads(planned)["batchTimestampMs"])
     except (ValueError, KeyError, TypeError):
         return None
@@ -146,6 +146,11 @@ def names(spark: SparkSession, folder: str) -> list[str]:
         return []
     files, hadoop_path = _file_system(spark, folder)
     return [str(status.getPath().getName()) for status in files.listStatus(hadoop_path)]
+
+
+def batches(spark: SparkSession, folder: str) -> list[int]:
+    """Name the batches that a folder of Spark's has a file of, the first one first."""
+    return sorted(int(name) for name in names(spark, folder) if name.isdigit())
 
 
 def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:

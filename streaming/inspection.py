@@ -141,7 +141,7 @@ class _Examination:
         return found
 
     def _numbers(self, kind: str) -> list[int]:
-        return sorted(int(n) for n in checkpoint.names(self._spark, f"{self._query}/{kind}") if n.isdigit())
+        return checkpoint.batches(self._spark, f"{self._query}/{kind}")
 
     # -- what Spark notes of its batches -------------------------------------------------------------------------------
 

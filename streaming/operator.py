@@ -164,9 +164,9 @@ def _rows(frames: Iterable[pd.DataFrame]) -> list[Row]:
 
 def _broken(shard: int, held: Held, rows: list[Row]) -> list[LogBroken]:
     """Tell of records that do not go on where those of the last batch ended."""
-    if not rows or held.next_offset in (None, rows[0][0]):
+    expected = held.next_offset
+    if expected is None or not rows or rows[0][0] == expected:
         return []
-    assert held.next_offset is not None, "it is compared above"
     return [
         LogBroken(
             group_id=None,
@@ -174,7 +174,7 @@ def _broken(shard: int, held: Held, rows: list[Row]) -> list[LogBroken]:
             at_ms=rows[0][1],
             generation_id=None,
             partition=shard,
-            expected=held.next_offset,
+            expected=expected,
             found=rows[0][0],
         )
     ]
