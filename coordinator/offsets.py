@@ -72,7 +72,7 @@ def _store(group: Group, request: OffsetCommit, asked: OffsetToCommit, now_ms: i
     expire_ms = None if asked.retention_ms < 0 else min(now_ms + asked.retention_ms, NEVER_MS)
     offset = Offset(asked.offset, asked.leader_epoch, asked.metadata or "", now_ms, expire_ms)
     group.offsets.setdefault(asked.topic, {})[asked.partition] = offset
-    group.look_at_offsets(expiry_ms(group, asked.topic, offset, config))
+    group.look_at_offsets(max(now_ms, expiry_ms(group, asked.topic, offset, config)))
     version = group.next_version()
     record = OffsetRecord(
         group_id=group.group_id,

@@ -95,15 +95,17 @@ class Run:
                 yield f"{commit[2]}: {commit[3]} was acknowledged to {commit[0]}, and is not published"
 
     def commits_ahead(self) -> Iterator[str]:
-        """A commit is never above what its member had read."""
+        """A commit is never above what its member had read; one that has read nothing may repeat where it began."""
         reach = defaultdict[tuple[str, int], int](int)
         for stint in self.stints:
             mine = stint.member_id, stint.partition
             reach[mine] = max(reach[mine], stint.reach or 0)
+        latest: dict[int, int] = {}
         for commit in self._commits:
             mine = commit.member_id, commit.partition
-            if commit.offset > reach[mine]:
+            if commit.offset > reach[mine] and commit.offset != latest.get(commit.partition):
                 yield f"{commit.partition}: {commit.offset} was committed by {mine[0]}, who had read to {reach[mine]}"
+            latest[commit.partition] = commit.offset
 
     def late_starts(self) -> Iterator[str]:
         """I13: an owner goes on from an offset that is committed, at or behind every one acknowledged before it came.

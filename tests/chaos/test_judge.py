@@ -78,3 +78,12 @@ def test_two_owners_in_one_generation_are_told(tmp_path: Path) -> None:
     ana = [(what, value, 2, who) for what, value, _, who in ANA]
     told = wrongs(tmp_path, ana=ana, commits=[(2, "ana", 4), (2, "bo", 10)])
     assert "0: 2 owners in generation 2" in told
+
+
+def test_who_has_read_nothing_may_commit_where_it_began(tmp_path: Path) -> None:
+    """A commit names all that its member owns, also a partition whose records all came before it."""
+    bo = [("assigned", [0], 2, "bo"), ("acknowledged", {0: 10}, 2, "bo")]
+    ana: list[Line] = [ANA[0], ("read", [0, 0, 9], 1, "ana"), ("acknowledged", {0: 10}, 1, "ana")]
+    assert wrongs(tmp_path, ana=ana, bo=bo, commits=[(1, "ana", 10), (2, "bo", 10)]) == []
+    (wrong,) = wrongs(tmp_path, ana=ana, bo=bo, commits=[(1, "ana", 10), (2, "bo", 10), (2, "bo", 11)])
+    assert wrong == "0: 11 was committed by bo, who had read to 0"

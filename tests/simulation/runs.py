@@ -111,5 +111,6 @@ def keep(trace: str, outcome: Outcome, folder: Path) -> Path:
     assert outcome.broken is not None, f"{outcome.name} broke nothing"
     promise = "".join(c if c.isalnum() else "_" for c in outcome.broken[0]).lower()
     path = folder / f"{promise}_{outcome.name.replace('/', '_')}.txt"
+    folder.mkdir(parents=True, exist_ok=True)
     path.write_text(trace)
     return path

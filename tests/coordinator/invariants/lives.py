@@ -63,6 +63,7 @@ class SessionsAreKept:
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
+        named_ms = self._named(step)
         counted: set[tuple[str | None, str]] = set()
         for output in step.outputs:
             if isinstance(output, Reply):
@@ -70,7 +71,8 @@ class SessionsAreKept:
             elif isinstance(output, MemberExpired) and output.why == "session_expired":
                 member = output.group_id, output.member_id
                 silence_ms = output.at_ms - self.alive_ms.get(member, -NEVER_MS)
-                assert silence_ms >= self.timeouts_ms.get(member, 0), f"after {silence_ms} ms only: {output}"
+                timeout_ms = min(self.timeouts_ms.get(member, 0), named_ms.get(member, NEVER_MS))
+                assert silence_ms >= timeout_ms, f"after {silence_ms} ms only: {output}"
             if isinstance(output, MemberLeft | MemberExpired | MemberFenced):
                 for memory in (self.timeouts_ms, self.alive_ms):
                     memory.pop((output.group_id, output.member_id), None)  # who joins anew begins anew
@@ -81,6 +83,16 @@ class SessionsAreKept:
                 member = group.group_id, member_id
                 known_ms = session.timeout_ms if member in counted else self.timeouts_ms.get(member, NEVER_MS)
                 self.timeouts_ms[member] = min(known_ms, session.timeout_ms)
+
+    @staticmethod
+    def _named(step: Step) -> dict[tuple[str | None, str], int]:
+        """Say which timeouts members' joins name: within the step, each may hold from some moment on."""
+        named_ms: dict[tuple[str | None, str], int] = {}
+        for _, request in step.requests:
+            if isinstance(request, JoinGroup):
+                member = request.group_id, request.member_id
+                named_ms[member] = min(request.session_timeout_ms, named_ms.get(member, NEVER_MS))
+        return named_ms
 
     def _heard(self, reply: Reply, counted: set[tuple[str | None, str]]) -> None:
         request, answer = self.asked.by(reply), reply.answer
