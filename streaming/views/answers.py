@@ -1,0 +1,350 @@
+"""What the views answer, as JSON: the same objects for `-o json`, for `GET /api/...` and for the page.
+
+Times are Unix milliseconds, lags are records; null is what is not known.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from coordinator.outputs import AnyEvent, GroupMember, RebalanceCompleted, RebalanceStarted
+from coordinator.phases import Phase
+from streaming.views.fold import Alarm, Views
+from streaming.views.group import GroupView
+from streaming.views.lag import Ends, lag
+from streaming.views.owners import Span, owner_at, spans_of_owners
+from streaming.views.rebalances import Rebalance, rebalances
+from streaming.views.why import Begun, Flapping, Why, explain, flapping, times_begun
+from streaming.watch.words import to_line
+
+HOUR_MS = 3_600_000
+
+
+class GroupSummary(Struct, kw_only=True):
+    """A line of the list of groups. `rebalances_1h` are those that began within the last hour."""
+
+    group_id: str
+    state: Phase
+    since_ms: int | None
+    generation_id: int
+    protocol_type: str
+    protocol_name: str
+    members: int
+    topics: int
+    partitions: int
+    total_lag: int | None
+    rebalances_1h: int
+    last_rebalance_ms: int | None
+    last_cause: str | None
+
+
+class MemberRow(Struct, kw_only=True):
+    """A member; `assigned` is by topic, null where the assignment is not Kafka's own format."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    is_leader: bool
+    partitions: int
+    assigned: dict[str, list[int]] | None
+
+
+class OffsetRow(Struct, kw_only=True):
+    """A partition that is owned or committed."""
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    end_offset: int | None
+    lag: int | None
+    leader_epoch: int | None
+    metadata: str | None
+    commit_timestamp_ms: int | None
+    expire_timestamp_ms: int | None
+    committed_by: str | None
+    commit_generation_id: int | None
+    member_id: str | None
+    client_id: str | None
+    client_host: str | None
+    group_instance_id: str | None
+
+
+class RebalanceRow(Struct, kw_only=True):
+    """One rebalance; `started` has every reason that came up before the plan was there."""
+
+    generation_id: int
+    started_ms: int
+    ended_ms: int | None
+    duration_ms: int | None
+    cause: str
+    why: Why
+    started: list[RebalanceStarted]
+    joined: list[str]
+    gone: list[str]
+    members: int | None
+    moved: int
+
+
+class EventRow(Struct, kw_only=True):
+    """An event, and what it says in words."""
+
+    at_ms: int
+    version: int
+    event: str
+    text: str
+    record: AnyEvent
+
+
+class Lane(Struct, kw_only=True):
+    """A partition and who owned it when."""
+
+    topic: str
+    partition: int
+    spans: list[Span]
+
+
+class Timeline(Struct, kw_only=True):
+    """A group's history; before `known_from_ms` nothing is known."""
+
+    group_id: str
+    known_from_ms: int
+    rebalances: list[RebalanceRow]
+    lanes: list[Lane]
+    events: list[EventRow]
+
+
+class GroupDetail(Struct, kw_only=True):
+    """A group, whole. `is_balanced` is false while a rebalance runs."""
+
+    summary: GroupSummary
+    leader: str | None
+    subscribed_topics: list[str] | None
+    members: list[MemberRow]
+    offsets: list[OffsetRow]
+    why: Why | None
+    flapping: list[Flapping]
+
+
+class Owner(Struct, kw_only=True):
+    """Whose a partition was at a moment: `owner` is null where it was nobody's, or where that is not known.
+
+    Args:
+        is_known: The history reaches back to that moment.
+        before, after: The owners on either side, where it was nobody's.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    at_ms: int
+    is_known: bool
+    owner: Span | None
+    before: Span | None
+    after: Span | None
+
+
+class Overview(Struct, kw_only=True):
+    """All groups at a time, and what is wrong."""
+
+    at_ms: int
+    groups: list[GroupSummary]
+    alarms: list[Alarm]
+
+
+def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
+    """Say a group in a line."""
+    record, owned = group.record, _owned(group)
+    places = owned.keys() | {(topic, p) for topic, each in group.offsets.items() for p in each}
+    lags = [lag(ends.get((topic, p)), each[p].offset) for topic, each in group.offsets.items() for p in each]
+    known = [each for each in lags if each is not None]
+    started = _begun(group, now_ms - HOUR_MS)
+    last = next((e for e in reversed(group.events) if isinstance(e, RebalanceStarted)), None)
+    return GroupSummary(
+        group_id=group.group_id,
+        state=group.state,
+        since_ms=record.since_ms if record else None,
+        generation_id=record.generation_id if record else 0,
+        protocol_type=(record.protocol_type if record else None) or "",
+        protocol_name=(record.protocol_name if record else None) or "",
+        members=len(group.members),
+        topics=len({topic for topic, _ in places}),
+        partitions=len(places),
+        total_lag=sum(known) if known else None,
+        rebalances_1h=started,
+        last_rebalance_ms=last.at_ms if last else None,
+        last_cause=last.cause if last else None,
+    )
+
+
+def overview(views: Views, ends: Ends, now_ms: int) -> Overview:
+    """Say all groups that there are, by id, and what is wrong."""
+    return Overview(at_ms=now_ms, groups=[summary(g, ends, now_ms) for g in views.present()], alarms=views.alarms)
+
+
+def members(group: GroupView) -> list[MemberRow]:
+    """Say who is in a group, in the order in which they joined."""
+    leader = group.record.leader if group.record else None
+    return [
+        MemberRow(
+            member_id=m.member_id,
+            group_instance_id=m.group_instance_id,
+            client_id=m.client_id,
+            client_host=m.client_host,
+            session_timeout_ms=m.session_timeout_ms,
+            rebalance_timeout_ms=m.rebalance_timeout_ms,
+            is_leader=m.member_id == leader,
+            partitions=sum(map(len, (m.assigned or {}).values())),
+            assigned=m.assigned,
+        )
+        for m in group.members
+    ]
+
+
+def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
+    """Say for each partition that is owned or committed how far the group is, by topic and partition."""
+    owned = _owned(group)
+    places = owned.keys() | {(topic, p) for topic, each in group.offsets.items() for p in each}
+    rows = []
+    for topic, partition in sorted(places):
+        committed, owner = group.offsets.get(topic, {}).get(partition), owned.get((topic, partition))
+        end = ends.get((topic, partition))
+        rows.append(
+            OffsetRow(
+                topic=topic,
+                partition=partition,
+                committed_offset=committed.offset if committed else None,
+                end_offset=end,
+                lag=lag(end, committed.offset if committed else None),
+                leader_epoch=committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
+                metadata=committed.metadata if committed else None,
+                commit_timestamp_ms=committed.commit_timestamp_ms if committed else None,
+                expire_timestamp_ms=committed.expire_timestamp_ms if committed else None,
+                committed_by=committed.member_id if committed else None,
+                commit_generation_id=committed.generation_id if committed else None,
+                member_id=owner.member_id if owner else None,
+                client_id=owner.client_id if owner else None,
+                client_host=owner.client_host if owner else None,
+                group_instance_id=owner.group_instance_id if owner else None,
+            )
+        )
+    return rows
+
+
+def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
+    """Say all of a group as it is now, and why it last rebalanced."""
+    record, told = group.record, rebalances(group.events)
+    topics = record.subscribed_topics if record else None
+    return GroupDetail(
+        summary=summary(group, ends, now_ms),
+        leader=record.leader if record else None,
+        subscribed_topics=list(topics) if topics is not None else None,
+        members=members(group),
+        offsets=offsets(group, ends),
+        why=explain(group, told[-1]) if told else None,
+        flapping=flapping(group, now_ms - HOUR_MS),
+    )
+
+
+def timeline(views: Views, group: GroupView, from_ms: int | None = None, to_ms: int | None = None) -> Timeline:
+    """Tell what a group has lived through, all of it or what touches a stretch of time."""
+    begin, end = from_ms if from_ms is not None else -1, to_ms if to_ms is not None else 1 << 62
+    begun = times_begun(group)
+    return Timeline(
+        group_id=group.group_id,
+        known_from_ms=views.known_from_ms(group),
+        rebalances=[
+            _rebalance(group, each, begun)
+            for each in rebalances(group.events)
+            if each.started_ms <= end and (each.ended_ms is None or each.ended_ms >= begin)
+        ],
+        lanes=[
+            Lane(topic=topic, partition=partition, spans=shown)
+            for (topic, partition), spans in spans_of_owners(group).items()
+            if (shown := [s for s in spans if (s.from_ms or 0) <= end and (s.to_ms is None or s.to_ms >= begin)])
+        ],
+        events=[event_row(e) for e in group.events if begin <= e.at_ms <= end],
+    )
+
+
+def event_row(event: AnyEvent) -> EventRow:
+    """Say an event in words as well."""
+    return EventRow(
+        at_ms=event.at_ms,
+        version=event.version or 0,
+        event=str(event.__struct_config__.tag),
+        text=to_line(event, event.at_ms).text,
+        record=event,
+    )
+
+
+def owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int) -> Owner:
+    """Say whose a partition was at a moment."""
+    spans = spans_of_owners(group).get((topic, partition), [])
+    found = owner_at(spans, at_ms)
+    return Owner(
+        group_id=group.group_id,
+        topic=topic,
+        partition=partition,
+        at_ms=at_ms,
+        is_known=at_ms >= views.known_from_ms(group) or found is not None,
+        owner=found,
+        before=None if found else next((s for s in reversed(spans) if s.to_ms is not None and s.to_ms <= at_ms), None),
+        after=None if found else next((s for s in spans if s.from_ms is not None and s.from_ms > at_ms), None),
+    )
+
+
+def to_json(answer: Any) -> bytes:
+    """Write an answer, or a list of them."""
+    return _encode(answer)
+
+
+def json_schema() -> dict[str, Any]:
+    """Describe every answer as JSON Schema 2020-12."""
+    _, components = msgspec.json.schema_components(ANSWERS, ref_template="#/$defs/{name}")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": components}
+
+
+ANSWERS = (Overview, GroupDetail, Timeline, Why, Owner, EventRow)
+"""What the API answers; each is a definition in the schema."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _owned(group: GroupView) -> dict[tuple[str, int], GroupMember]:
+    return {
+        (topic, partition): member
+        for member in group.members
+        for topic, partitions in (member.assigned or {}).items()
+        for partition in partitions
+    }
+
+
+def _begun(group: GroupView, since_ms: int) -> int:
+    """Count the rebalances that began since then; a second reason for a running one is no other."""
+    return sum(each.started_ms >= since_ms for each in rebalances(_recent(group, since_ms)))
+
+
+def _recent(group: GroupView, since_ms: int) -> Iterable[AnyEvent]:
+    return (e for e in group.since(since_ms) if isinstance(e, RebalanceStarted | RebalanceCompleted))
+
+
+def _rebalance(group: GroupView, told: Rebalance, begun: Begun) -> RebalanceRow:
+    completed = told.completed
+    return RebalanceRow(
+        generation_id=told.generation_id,
+        started_ms=told.started_ms,
+        ended_ms=told.ended_ms,
+        duration_ms=told.ended_ms - told.started_ms if told.ended_ms is not None else None,
+        cause=told.cause,
+        why=explain(group, told, begun),
+        started=told.started,
+        joined=list(completed.joined) if completed else [],
+        gone=list(completed.gone) if completed else [],
+        members=len(completed.members_after) if completed else None,
+        moved=len(told.handovers),
+    )

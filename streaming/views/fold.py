@@ -1,0 +1,254 @@
+"""All groups, folded from the records of the two output topics: each record once, in the order of its partition.
+
+What comes out does not depend on how the records are cut into pieces, nor on which of the two topics is read first.
+What is kept is bounded: of each group its latest events (`group.HISTORY_MAX`), of all together `WEIGHT_MAX`, and of
+groups that are forgotten the last `ENDED_MAX`.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct, field
+
+from coordinator.outputs import (
+    AnyEvent,
+    GroupDeleted,
+    GroupRecord,
+    LogBroken,
+    OffsetRecord,
+    Oversized,
+)
+from streaming.records import decode_event, decode_group_record
+from streaming.views.group import GroupView
+from streaming.views.numbering import EVENTS, GROUPS
+from streaming.watch.words import Gap, Tombstone, Unreadable, to_line
+
+WEIGHT_MAX = 400_000
+"""Of all histories together: some 200 MB at most."""
+
+_NOT_READ_YET = -1
+
+ENDED_MAX = 1_000
+ALARMS_MAX = 1_000
+
+TopicKind = Literal["groups", "events"]
+
+
+class Raw(NamedTuple):
+    """A Kafka record of one of the two topics.
+
+    Args:
+        version: Of a tombstone, from its header.
+    """
+
+    topic: TopicKind
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes | None
+    version: int | None = None
+
+
+Told = AnyEvent | GroupRecord | OffsetRecord | Tombstone
+
+
+class Alarm(Struct, frozen=True):
+    """Something that should not be, in words: records that are missing, unreadable or too large, a broken log."""
+
+    at_ms: int
+    group_id: str | None
+    kind: str
+    text: str
+
+
+class Views(Struct):
+    """All that the records read so far come to.
+
+    Args:
+        positions: By topic and partition, the offset to read on from.
+        from_ms: By shard, since when its events are there, where earlier ones have expired.
+        is_live: All that was there when the reading began is read: what follows is counted, and may have no gaps.
+        ended: Forgotten groups whose history is still kept, the longest ended first.
+    """
+
+    groups: dict[str, GroupView] = field(default_factory=dict)
+    positions: dict[str, dict[int, int]] = field(default_factory=lambda: {"groups": {}, "events": {}})
+    from_ms: dict[int, int] = field(default_factory=dict)
+    alarms: list[Alarm] = field(default_factory=list)
+    is_live: bool = False
+    ended: dict[str, None] = field(default_factory=dict)
+    weight: int = 0
+    records: int = 0
+
+    def take(self, raw: Raw, now_ms: int) -> Told | None:
+        """Fold one record; gives back what it says, or None where it is a repeat or cannot be read.
+
+        Args:
+            now_ms: The reader's time, from any clock that never goes back.
+        """
+        if raw.offset < self.positions[raw.topic].get(raw.partition, 0):
+            return None
+        self.positions[raw.topic][raw.partition] = raw.offset + 1
+        self.records += 1
+        try:
+            told = _decode(raw)
+        except ValueError as error:
+            self._alarm(Unreadable(f"{raw.topic}-{raw.partition}@{raw.offset}", str(error)), raw.timestamp_ms)
+            return None
+        if raw.topic == "events" and self.from_ms.get(raw.partition) == _NOT_READ_YET:
+            self.from_ms[raw.partition] = raw.timestamp_ms
+        version = told.version
+        if told.group_id is None or version is None:
+            self._note_shard(told, raw)
+            return told
+        group = self.groups.get(told.group_id)
+        if group is None:
+            group = self.groups[told.group_id] = GroupView(told.group_id, raw.partition)
+        is_new = self._number(group, told, version, now_ms)
+        self._note(group, told, is_new=is_new)
+        return told if is_new else None
+
+    def _number(self, group: GroupView, told: Told, version: int, now_ms: int) -> bool:
+        numbering, is_live = group.numbering, self.is_live
+        match told:
+            case Tombstone():
+                if is_live:
+                    numbering.take_tombstone(version, now_ms)
+                return True
+            case GroupRecord():
+                return numbering.take(GROUPS, version, told.since_ms, now_ms, is_live=is_live)
+            case OffsetRecord():
+                return numbering.take(GROUPS, version, told.commit_timestamp_ms, now_ms, is_live=is_live)
+        ends = isinstance(told, GroupDeleted)
+        return numbering.take(EVENTS, version, told.at_ms, now_ms, is_live=is_live, ends_life=ends)
+
+    def missing(self, now_ms: int) -> Iterator[Gap]:
+        """Tell which numbers have been missing for too long, once; to be asked when both topics are read to their ends.
+
+        Each is an alarm as well.
+        """
+        for group in self.groups.values():
+            if group.numbering.is_waiting:
+                for gone in group.numbering.give_up(now_ms):
+                    group.tallied.missing += len(gone)
+                    gap = Gap(group.group_id, gone.start, gone.stop - 1)
+                    self._alarm(gap, group.events[-1].at_ms if group.events else 0)
+                    yield gap
+
+    def begin(self) -> None:
+        """Count what comes, and miss what does not: all that was there is read."""
+        for group in self.groups.values():
+            group.numbering.begin()
+        self.is_live = True
+
+    def expired_before(self, shard: int) -> None:
+        """Note that events of a shard have expired before the next one to be read."""
+        self.from_ms[shard] = _NOT_READ_YET
+
+    def known_from_ms(self, group: GroupView) -> int:
+        """Say since when a group's history is whole, Unix milliseconds; 0 where nothing of it is gone."""
+        return max(group.known_from_ms, self.from_ms.get(group.shard, 0))
+
+    def present(self) -> list[GroupView]:
+        """Return the groups that there are, by id."""
+        return sorted((group for group in self.groups.values() if group.is_there), key=lambda group: group.group_id)
+
+    def dump(self) -> bytes:
+        """Write all of it down, so that another process may read on from here."""
+        return _encode(self)
+
+    @staticmethod
+    def load(dumped: bytes) -> "Views":
+        """Read what `dump` has written.
+
+        Raises:
+            ValueError: it has not, or another version of this program has.
+        """
+        return _decoder.decode(dumped)
+
+    # -- one record ----------------------------------------------------------------------------------------------------
+
+    def _note(self, group: GroupView, told: Told, *, is_new: bool) -> None:
+        """Take over what a record says. Of the compacted topic the latest of a key holds, be it a repeat or not."""
+        match told:
+            case OffsetRecord():
+                group.offsets.setdefault(told.topic, {})[told.partition] = told
+                group.tallied.commits += is_new and self.is_live
+                self.ended.pop(group.group_id, None)
+            case GroupRecord():
+                group.record = told
+                self.ended.pop(group.group_id, None)
+            case Tombstone(topic=None):
+                group.record = None
+                self._end(group)
+            case Tombstone():
+                of_topic = group.offsets.get(told.topic or "", {})
+                of_topic.pop(told.partition if told.partition is not None else -1, None)
+                if not of_topic:
+                    group.offsets.pop(told.topic or "", None)
+                self._end(group)
+            case _ if is_new:
+                self._keep(group, told)
+
+    def _keep(self, group: GroupView, event: AnyEvent) -> None:
+        before = group.weight
+        group.keep(event)
+        self.weight += group.weight - before
+        if self.is_live:
+            group.tallied.count(event)
+        if isinstance(event, Oversized):
+            self._alarm(event, event.at_ms)
+        if isinstance(event, GroupDeleted):
+            self._end(group)
+        if self.weight > WEIGHT_MAX:
+            self._make_room()
+
+    def _note_shard(self, told: Told, raw: Raw) -> None:
+        if isinstance(told, LogBroken):
+            self._alarm(told, raw.timestamp_ms)
+
+    def _end(self, group: GroupView) -> None:
+        if group.is_there:
+            return  # its end is on both topics: the other one is to come, or it is founded anew
+        self.ended.pop(group.group_id, None)
+        self.ended[group.group_id] = None
+        while len(self.ended) > ENDED_MAX:
+            longest = next(iter(self.ended))
+            del self.ended[longest]
+            self.weight -= self.groups.pop(longest).weight
+
+    def _make_room(self) -> None:
+        """Drop the older half of the longest histories, until a tenth is free."""
+        for group in sorted(self.groups.values(), key=lambda group: -group.weight):
+            before = group.weight
+            group.forget(group.weight // 2)
+            self.weight += group.weight - before
+            if self.weight <= WEIGHT_MAX * 9 // 10:
+                return
+
+    def _alarm(self, about: Gap | Unreadable | Oversized | LogBroken, at_ms: int) -> None:
+        line = to_line(about, at_ms)
+        self.alarms.append(Alarm(at_ms, line.group_id, type(about).__name__.lower(), line.text))
+        del self.alarms[:-ALARMS_MAX]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(Views)
+
+
+def _decode(raw: Raw) -> Told:
+    """Read a record.
+
+    Raises:
+        ValueError: it is none of that topic.
+    """
+    if raw.topic == "events":
+        return decode_event(raw.value or b"")
+    key, record = decode_group_record(raw.key, raw.value)
+    if record is not None:
+        return record
+    _, group_id, *which = key
+    topic, partition = which or (None, None)
+    return Tombstone(str(group_id), topic, partition, raw.version)  # type: ignore[arg-type]

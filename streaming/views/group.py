@@ -1,0 +1,146 @@
+"""One group as its records tell it: how it is, what it has committed, and its latest events, in their order."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct, field
+
+from coordinator.outputs import (
+    AnyEvent,
+    AssignmentChanged,
+    CommitRejected,
+    GroupMember,
+    GroupRecord,
+    MemberExpired,
+    MemberFenced,
+    OffsetRecord,
+    RebalanceCompleted,
+    RebalanceStarted,
+)
+from coordinator.phases import Phase
+from streaming.views.numbering import Numbering
+
+HISTORY_MAX = 20_000
+"""The weight of a group's history: events, and each partition that changed hands. Beyond it the oldest are dropped."""
+
+
+def weight(event: AnyEvent) -> int:
+    """Say how much of a history an event takes."""
+    if type(event) is AssignmentChanged:
+        return 1 + len(event.handovers)
+    if type(event) is RebalanceCompleted:
+        return 1 + (len(event.members_before) + len(event.members_after)) // 4
+    return 1
+
+
+DURATIONS_MS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
+"""Up to how long rebalances are told apart."""
+
+
+class Tallied(Struct):
+    """What has happened since the reading began; what was there before does not count.
+
+    Args:
+        rebalances: Started, by cause.
+        durations: Ended, by the bound of `DURATIONS_MS` that they kept, and behind the last bound the slower ones.
+        duration_ms: Of all that have ended.
+        dropped: Members that did not leave by themselves, by why.
+        refused: Commits, by error.
+        commits: Partitions committed.
+        missing: Numbers that never came.
+    """
+
+    rebalances: dict[str, int] = field(default_factory=dict)
+    durations: list[int] = field(default_factory=lambda: [0] * (len(DURATIONS_MS) + 1))
+    duration_ms: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    fenced: int = 0
+    commits: int = 0
+    missing: int = 0
+
+    def count(self, event: AnyEvent) -> None:
+        """Count what an event tells."""
+        match event:
+            case RebalanceStarted():
+                self.rebalances[event.cause] = self.rebalances.get(event.cause, 0) + 1
+            case RebalanceCompleted():
+                self.durations[bisect_left(DURATIONS_MS, event.duration_ms)] += 1
+                self.duration_ms += event.duration_ms
+            case MemberExpired():
+                self.dropped[event.why] = self.dropped.get(event.why, 0) + 1
+            case CommitRejected():
+                self.refused[event.error] = self.refused.get(event.error, 0) + 1
+            case MemberFenced():
+                self.fenced += 1
+
+
+class GroupView(Struct):
+    """A group.
+
+    Args:
+        record: As it is now; None once it is forgotten, or where only offsets of it have been read yet.
+        offsets: By topic and partition.
+        events: The latest ones, in order.
+        known_from_ms: Events before that were dropped; 0 where none was.
+    """
+
+    group_id: str
+    shard: int
+    record: GroupRecord | None = None
+    offsets: dict[str, dict[int, OffsetRecord]] = field(default_factory=dict)
+    events: list[AnyEvent] = field(default_factory=list)
+    weight: int = 0
+    known_from_ms: int = 0
+    tallied: Tallied = field(default_factory=Tallied)
+    numbering: Numbering = field(default_factory=Numbering)
+
+    @property
+    def state(self) -> Phase:
+        if self.record is not None:
+            return self.record.state
+        return Phase.EMPTY if self.offsets else Phase.DEAD
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a group; of one that is forgotten the history stays for a while."""
+        return self.state is not Phase.DEAD
+
+    @property
+    def members(self) -> tuple[GroupMember, ...]:
+        return self.record.members if self.record else ()
+
+    def member(self, member_id: str) -> GroupMember | None:
+        """Find a present member."""
+        return next((member for member in self.members if member.member_id == member_id), None)
+
+    def owner(self, topic: str, partition: int) -> GroupMember | None:
+        """Say who owns a partition now."""
+        for member in self.members:
+            if partition in (member.assigned or {}).get(topic, ()):
+                return member
+        return None
+
+    def since(self, at_ms: int, kind: Any = None) -> Iterator[AnyEvent]:
+        """Yield the events from that time on, of one kind or of all."""
+        for index in range(bisect_left(self.events, at_ms, key=lambda event: event.at_ms), len(self.events)):
+            if kind is None or isinstance(self.events[index], kind):
+                yield self.events[index]
+
+    def keep(self, event: AnyEvent) -> None:
+        """Add an event; the oldest go where there are too many."""
+        self.events.append(event)
+        self.weight += weight(event)
+        if self.weight > HISTORY_MAX:
+            self.forget(HISTORY_MAX * 3 // 4)
+
+    def forget(self, weight_max: int) -> None:
+        """Drop the oldest events, until the rest weighs no more than that; the newest one stays."""
+        dropped = 0
+        while self.weight > weight_max and dropped < len(self.events) - 1:
+            self.weight -= weight(self.events[dropped])
+            dropped += 1
+        if dropped:
+            self.known_from_ms = self.events[dropped - 1].at_ms + 1
+            del self.events[:dropped]

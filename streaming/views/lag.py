@@ -1,0 +1,102 @@
+"""Where the partitions of groups' topics end, as the brokers tell it; the lag is what lies behind a commit."""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from streaming.errors import BrokerUnreachable
+from streaming.settings import Settings
+from streaming.views.group import GroupView
+from streaming.views.owners import Place
+
+kafka_log = logging.getLogger("kafka.librdkafka")
+
+ANSWER_WAIT_S = 15.0
+AT_ONCE = 5_000
+"""Partitions that are asked about at a time."""
+
+Ends = Mapping[Place, int]
+
+
+def places(groups: Iterable[GroupView]) -> set[Place]:
+    """Say which partitions groups have committed or own."""
+    committed = {(topic, p) for group in groups for topic, each in group.offsets.items() for p in each}
+    owned = {
+        (topic, partition)
+        for group in groups
+        for member in group.members
+        for topic, partitions in (member.assigned or {}).items()
+        for partition in partitions
+    }
+    return committed | owned
+
+
+def lag(end: int | None, committed: int | None) -> int | None:
+    """Say how many records a group has not committed; None where either is not known, and never below 0."""
+    return None if end is None or committed is None or committed < 0 else max(0, end - committed)
+
+
+class EndOffsets:
+    """Asks the brokers."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._servers = settings.bootstrap_servers
+        reaching: dict[str, Any] = {**settings.librdkafka_arguments(), "client.id": "coordinator-lag"}
+        self._admin: Any = AdminClient(reaching, logger=kafka_log)
+
+    def of(self, wanted: Iterable[Place], when: Any = None) -> dict[Place, int]:
+        """Return the end of each partition, or its offset at another time; those that there are not are left out.
+
+        Args:
+            when: Another `OffsetSpec` than the latest.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+        """
+        when = when or OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = [TopicPartition(topic, partition) for topic, partition in sorted(wanted)]
+        ends: dict[Place, int] = {}
+        for begin in range(0, len(asked), AT_ONCE):
+            of_these = dict.fromkeys(asked[begin : begin + AT_ONCE], when)
+            try:
+                answers = self._admin.list_offsets(of_these, request_timeout=ANSWER_WAIT_S)
+                for place, answer in answers.items():
+                    if (end := self._offset(answer)) is not None:
+                        ends[place.topic, place.partition] = end
+            except (KafkaException, TimeoutError) as error:
+                raise BrokerUnreachable.at(self._servers, error) from error
+        return ends
+
+    def partitions(self, topics: Collection[str]) -> dict[str, list[int]]:
+        """Return each topic's partitions; topics that there are not are left out.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+        """
+        try:
+            known = self._admin.list_topics(timeout=ANSWER_WAIT_S).topics  # of one topic alone it would make it
+        except KafkaException as error:
+            raise BrokerUnreachable.at(self._servers, error) from error
+        return {topic: sorted(known[topic].partitions) for topic in topics if topic in known and not known[topic].error}
+
+    @staticmethod
+    def _offset(answer: Any) -> int | None:
+        try:
+            return int(answer.result(2 * ANSWER_WAIT_S).offset)
+        except KafkaException as error:
+            if error.args[0].code() in _NOT_THERE:
+                return None
+            raise
+
+
+_NOT_THERE = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    }
+)

@@ -1,0 +1,139 @@
+"""Who owned which partition when, from a group's events.
+
+`assignment_changed` says from whom to whom; and whoever leaves, is dropped or is fenced owns nothing from that moment
+on, though the plan that says so comes later.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from msgspec import Struct
+
+from coordinator.outputs import AssignmentChanged, GroupDeleted, MemberExpired, MemberFenced, MemberJoined, MemberLeft
+from streaming.views.group import GroupView
+
+Place = tuple[str, int]
+
+
+class Span(Struct):
+    """A partition's time with one owner.
+
+    Args:
+        from_ms: None where it began before the history does.
+        to_ms: None while it lasts.
+        because: What ended it: `assigned elsewhere`, `left`, `expired`, `fenced`, `group deleted`.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    from_ms: int | None
+    to_ms: int | None = None
+    because: str | None = None
+    generation_id: int | None = None
+
+
+def spans_of_owners(group: GroupView) -> dict[Place, list[Span]]:
+    """Say by topic and partition who has owned it, in order, as far back as the events go."""
+    return dict(sorted(_Walk(group).walk().items()))
+
+
+def owner_at(spans: list[Span], at_ms: int) -> Span | None:
+    """Say whose a partition was at a moment; nobody's between one owner and the next."""
+    for span in reversed(spans):
+        if (span.from_ms is None or span.from_ms <= at_ms) and (span.to_ms is None or at_ms < span.to_ms):
+            return span
+    return None
+
+
+def without_owner_ms(spans: list[Span]) -> int:
+    """Say how long a partition was between two owners, all times together."""
+    return sum(
+        max(0, (after.from_ms or 0) - before.to_ms) for before, after in pairwise(spans) if before.to_ms is not None
+    )
+
+
+class _Walk:
+    """Goes through the events once."""
+
+    def __init__(self, group: GroupView) -> None:
+        self._group = group
+        self._open: dict[Place, Span] = {}
+        self._owned: dict[str, set[Place]] = {}
+        self._spans: dict[Place, list[Span]] = {}
+        self._who: dict[str, tuple[str, str]] = {m.member_id: (m.client_id, m.client_host) for m in group.members}
+        self._came_ms: dict[str, int] = {}
+        self._gone: dict[str, tuple[int, str]] = {}
+
+    def walk(self) -> dict[Place, list[Span]]:
+        for event in self._group.events:
+            match event:
+                case MemberJoined():
+                    self._who[event.member_id] = event.client_id, event.client_host
+                    self._came_ms[event.member_id] = event.at_ms
+                case AssignmentChanged():
+                    self._hand_over(event)
+                case MemberLeft():
+                    self._let_go(event, "left")
+                case MemberExpired():
+                    self._let_go(event, "expired")
+                case MemberFenced():
+                    self._let_go(event, "fenced")
+                    self._replace(event)
+                case GroupDeleted():
+                    for place in list(self._open):
+                        self._close(place, event.at_ms, "group deleted")
+        self._add_what_never_moved()
+        return self._spans
+
+    def _hand_over(self, event: AssignmentChanged) -> None:
+        for handover in event.handovers:
+            place = handover.topic, handover.partition
+            if handover.before is not None and place not in self._spans:
+                self._add_the_first(place, handover.before, event.at_ms)
+            self._close(place, event.at_ms, "assigned elsewhere")
+            if handover.after is not None:
+                self._begin(place, handover.after, event.at_ms, event.generation_id)
+
+    def _add_the_first(self, place: Place, member_id: str, until_ms: int) -> None:
+        """An owner of whom only the end is told."""
+        gone_ms, because = self._gone.get(member_id, (until_ms, "assigned elsewhere"))
+        client_id, host = self._who.get(member_id, ("", ""))
+        self._spans[place] = [Span(member_id, client_id, host, self._came_ms.get(member_id), gone_ms, because)]
+
+    def _begin(self, place: Place, member_id: str, at_ms: int | None, generation_id: int | None) -> None:
+        client_id, host = self._who.get(member_id, ("", ""))
+        self._open[place] = Span(member_id, client_id, host, at_ms, generation_id=generation_id)
+        self._spans.setdefault(place, []).append(self._open[place])
+        self._owned.setdefault(member_id, set()).add(place)
+
+    def _close(self, place: Place, at_ms: int, because: str) -> None:
+        if span := self._open.pop(place, None):
+            span.to_ms, span.because = at_ms, because
+            self._owned.get(span.member_id, set()).discard(place)
+
+    def _let_go(self, event: MemberLeft | MemberExpired | MemberFenced, because: str) -> None:
+        self._who[event.member_id] = event.client_id, event.client_host
+        self._gone[event.member_id] = event.at_ms, because
+        for place in sorted(self._owned.get(event.member_id, ())):
+            self._close(place, event.at_ms, because)
+
+    def _replace(self, event: MemberFenced) -> None:
+        """A static member's new process goes on with what the old one had."""
+        self._who[event.replaced_by] = event.replaced_by_client_id, event.replaced_by_client_host
+        self._came_ms[event.replaced_by] = event.at_ms
+        for place, spans in self._spans.items():
+            if (spans[-1].member_id, spans[-1].to_ms) == (event.member_id, event.at_ms) and place not in self._open:
+                self._begin(place, event.replaced_by, event.at_ms, event.generation_id)
+
+    def _add_what_never_moved(self) -> None:
+        for place, member_id in _owned_now(self._group):
+            if place not in self._spans:
+                self._begin(place, member_id, self._came_ms.get(member_id), None)
+
+
+def _owned_now(group: GroupView) -> Iterator[tuple[Place, str]]:
+    for member in group.members:
+        for topic, partitions in (member.assigned or {}).items():
+            for partition in partitions:
+                yield (topic, partition), member.member_id

@@ -1,0 +1,347 @@
+"""The views, without Kafka: folded in one go, in pieces, and by either topic first; what is missing; who owned what."""
+
+import random
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from coordinator.outputs import (
+    AssignmentChanged,
+    Handover,
+    MemberExpired,
+    RebalanceCompleted,
+    Reply,
+)
+from coordinator.phases import Phase
+from coordinator.requests import DeleteGroup, LeaveGroup, Leaving
+from streaming.records import OutputTopics, decode_event, decode_group_record, to_row
+from streaming.views import GroupView, Raw, Views, answers, fold, group
+from streaming.views.numbering import PATIENCE_MS
+from streaming.views.owners import owner_at, spans_of_owners, without_owner_ms
+from streaming.views.rebalances import rebalances
+from tests.simulation.world import World as WholeWorld
+from tests.streaming.written import World, Written, converse
+
+SEEDS = range(40)
+GROUP_IDS = ["a", "b", "c"]
+LATER_MS = 10 * PATIENCE_MS
+
+
+def raw(record: Written) -> Raw:
+    version = next((int(value) for name, value in record.headers if name == "version"), None)
+    return Raw(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value,  # type: ignore[arg-type]
+               version)  # fmt: skip
+
+
+def raws(world: World) -> list[Raw]:
+    """All records of both topics by the time at which they were written."""
+    records = [*world.topics["groups"], *world.topics["events"]]
+    return [raw(record) for record in sorted(records, key=lambda r: r.timestamp)]
+
+
+def folded(records: Iterable[Raw], views: Views | None = None) -> Views:
+    """Fold records; all of them live, unless the views are given and are not."""
+    views = views or Views(is_live=True)
+    for record in records:
+        views.take(record, now_ms=0)
+    return views
+
+
+def known(views: Views) -> Any:
+    """Say all that views hold, whichever order their groups were met in."""
+    views = Views.load(views.dump())
+    views.groups = dict(sorted(views.groups.items()))
+    views.ended = dict.fromkeys(sorted(views.ended))
+    told = msgspec.to_builtins(views)
+    for each in told["groups"].values():
+        del each["numbering"]
+    return told
+
+
+@pytest.fixture(params=SEEDS)
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    return random.Random(request.param)
+
+
+@pytest.fixture
+def world(chance: random.Random) -> World:
+    world = World(GROUP_IDS)
+    converse(world, chance, 40)
+    return world
+
+
+# -- folding -----------------------------------------------------------------------------------------------------------
+
+
+def test_pieces_come_to_the_same_as_one_go(world: World, chance: random.Random) -> None:
+    """However the reading is cut, and written down and taken up again in between."""
+    records = raws(world)
+    views = Views(is_live=True)
+    while records:
+        piece, records = records[: (cut := chance.randrange(1, 50))], records[cut:]
+        views = folded(piece, views)
+        if chance.random() < 0.3:
+            views = Views.load(views.dump())
+    assert known(views) == known(folded(raws(world)))
+
+
+def test_either_topic_may_be_read_first(world: World) -> None:
+    records = raws(world)
+    groups, events = ([r for r in records if r.topic == topic] for topic in ("groups", "events"))
+    assert known(folded(groups + events)) == known(folded(events + groups)) == known(folded(records))
+
+
+def test_each_event_is_kept_once_and_in_order(world: World) -> None:
+    """Batches of this world are cut short and written again; groups are deleted and founded anew."""
+    views = folded(raws(world))
+    for group_id, view in views.groups.items():
+        written = [decode_event(r.value or b"") for r in world.topics["events"] if r.key == group_id.encode()]
+        once = {msgspec.json.encode(event): event for event in written}
+        assert view.events == list(once.values())
+
+
+def test_a_group_is_what_its_latest_records_say(world: World) -> None:
+    latest = {record.key: record.value for record in world.topics["groups"]}
+    read = [decode_group_record(key, value) for key, value in latest.items()]
+    views = folded(raws(world))
+    assert {g.group_id: g.record for g in views.present()} == {k[1]: r for k, r in read if r and k[0] == "group"}
+    offsets = {(g.group_id, t, p): o for g in views.present() for t, each in g.offsets.items() for p, o in each.items()}
+    assert offsets == {tuple(k[1:]): r for k, r in read if r and k[0] == "offset"}
+
+
+def test_compaction_does_not_show(world: World, chance: random.Random) -> None:
+    whole = folded(raws(world))
+    world.compact(chance.randrange(len(world.topics["groups"])), tombstones_too=chance.random() < 0.5)
+    left = folded(raws(world), Views())
+    left.begin()
+    assert [(g.group_id, g.record, g.offsets, g.events) for g in left.present()] == [
+        (g.group_id, g.record, g.offsets, g.events) for g in whole.present()
+    ]
+    assert not list(left.missing(LATER_MS))
+
+
+# -- what is missing ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_missing_where_all_was_written(world: World) -> None:
+    """I8."""
+    views = folded(raws(world))
+    assert not list(views.missing(LATER_MS))
+    assert not views.alarms
+
+
+def test_what_is_lost_is_told_once(chance: random.Random) -> None:
+    """I8: a gap is an alarm, and the reading goes on."""
+    world = World(["a"])
+    world.join("a")
+    world.batch()
+    for _ in range(12):
+        world.join("a")
+        world.batch()
+    topic = chance.choice(("groups", "events"))
+    lost = world.lose(topic, chance.randrange(len(world.topics[topic]) - 1))
+    version = _version(lost)
+    views = folded(raws(world))
+    assert not list(views.missing(PATIENCE_MS - 1))
+    assert [(gap.group_id, gap.first, gap.last) for gap in views.missing(PATIENCE_MS)] == [("a", version, version)]
+    assert not list(views.missing(LATER_MS))
+    assert [(alarm.kind, alarm.group_id) for alarm in views.alarms] == [("gap", "a")]
+    assert views.groups["a"].tallied.missing == 1
+
+
+def _version(record: Written) -> int:
+    return int(msgspec.json.decode(record.value or b"")["version"])
+
+
+def test_what_was_there_before_may_have_holes(world: World, chance: random.Random) -> None:
+    """Compaction and retention leave them; what follows is judged all the same."""
+    world.compact(len(world.topics["groups"]))
+    world.expire("events", chance.randrange(len(world.topics["events"])))
+    views = folded(raws(world), Views())
+    views.begin()
+    assert not list(views.missing(LATER_MS))
+
+
+def test_what_follows_may_have_none(world: World, chance: random.Random) -> None:
+    """I8: wherever the history ends, be it in the middle of a batch, or of a group's end."""
+    kept = [len(world.topics[topic]) for topic in ("groups", "events")]
+    until_ms = chance.choice(raws(world)).timestamp_ms
+    history = [r for r in raws(world) if r.timestamp_ms < until_ms]
+    views = folded(history, Views())
+    views.begin()
+    folded(raws(world)[len(history) :], views)
+    assert not list(views.missing(LATER_MS))
+    assert kept == [views.positions[topic][0] for topic in ("groups", "events")]
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b'{"event": "unheard of"}', b"[" * 100_000])
+def test_what_cannot_be_read_is_an_alarm(value: bytes) -> None:
+    views = Views()
+    assert views.take(Raw("events", 3, 7, 1, b"g", value), 0) is None
+    assert views.take(Raw("groups", 3, 7, 1, b'["group","g"]', value), 0) is None
+    assert [alarm.kind for alarm in views.alarms] == ["unreadable"] * 2
+    assert views.positions == {"groups": {3: 8}, "events": {3: 8}}
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_histories_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest events stay; since when the history is whole is told."""
+    whole = folded(raws(world))
+    monkeypatch.setattr(group, "HISTORY_MAX", 40)
+    monkeypatch.setattr(fold, "WEIGHT_MAX", 90)
+    views = folded(raws(world))
+    assert sum(g.weight for g in views.groups.values()) == views.weight <= 90
+    for group_id, view in views.groups.items():
+        before = whole.groups[group_id].events
+        assert view.weight <= 40
+        assert view.events == before[len(before) - len(view.events) :]
+        if len(view.events) < len(before):
+            assert view.known_from_ms > before[-len(view.events) - 1].at_ms
+
+
+def test_forgotten_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "ENDED_MAX", 3)
+    world = World([f"g{n}" for n in range(8)])
+    for group_id in world.group_ids:
+        who = _joined(world, group_id)
+        world.ask(LeaveGroup, group_id, members=(Leaving(who),))
+        world.ask(DeleteGroup, group_id)
+        world.batch()
+    views = folded(raws(world))
+    assert list(views.groups) == ["g5", "g6", "g7"]
+    assert views.present() == []
+    assert views.weight == sum(g.weight for g in views.groups.values())
+
+
+# -- owners ------------------------------------------------------------------------------------------------------------
+
+
+def all_spans(views: Views) -> Iterator[tuple[Any, Any]]:
+    for view in views.groups.values():
+        yield from ((view, spans) for spans in spans_of_owners(view).items())
+
+
+def test_a_partition_has_one_owner_at_most_at_any_time(world: World, chance: random.Random) -> None:
+    """S10, I5: whatever part of the history is left."""
+    if chance.random() < 0.5:
+        world.expire("events", chance.randrange(len(world.topics["events"])))
+    for _, (_, spans) in all_spans(folded(raws(world))):
+        for before, after in pairwise(spans):
+            assert before.to_ms is not None
+            assert after.from_ms is not None
+            assert before.to_ms <= after.from_ms
+        assert all(s.from_ms is None or s.to_ms is None or s.from_ms <= s.to_ms for s in spans)
+
+
+def test_owners_are_those_of_the_assignment(world: World, chance: random.Random) -> None:
+    """S10: at every `assignment_changed`, and now."""
+    if chance.random() < 0.5:
+        world.expire("events", chance.randrange(len(world.topics["events"])))
+    for view in folded(raws(world)).groups.values():
+        owners = spans_of_owners(view)
+        for event in view.events:
+            for h in event.handovers if isinstance(event, AssignmentChanged) else ():
+                owner = owner_at(owners[h.topic, h.partition], event.at_ms)
+                later = [e for e in view.events if e.at_ms == event.at_ms and (e.version or 0) > (event.version or 0)]
+                assert (owner.member_id if owner else None) == h.after or later
+        if view.state is Phase.STABLE:
+            now = {place: spans[-1].member_id for place, spans in owners.items() if spans[-1].to_ms is None}
+            assert now == {
+                (t, p): m.member_id for m in view.members for t, ps in (m.assigned or {}).items() for p in ps
+            }
+
+
+def test_who_is_gone_owns_nothing_any_more() -> None:
+    """S10: between an expulsion and the next plan a partition is nobody's."""
+    world = World(["a"])
+    ana = _joined(world, "a")
+    world.sync("a", 1, ana, {ana: [0, 1]})
+    world.batch()
+    owned_ms = world.now_ms
+    world.now_ms += 6_000
+    world.batch()
+    views = folded(raws(world))
+    expired = next(e for e in views.groups["a"].events if isinstance(e, MemberExpired))
+    told = answers.owner(views, views.groups["a"], "t", 0, owned_ms)
+    assert told.owner is not None
+    assert (told.owner.member_id, told.owner.to_ms, told.owner.because) == (ana, expired.at_ms, "expired")
+    nobody = answers.owner(views, views.groups["a"], "t", 0, expired.at_ms)
+    assert (nobody.owner, nobody.is_known) == (None, True)
+    assert nobody.before is not None
+    assert nobody.before.member_id == ana
+    earlier = answers.owner(views, views.groups["a"], "t", 0, owned_ms - 1)
+    assert earlier.owner is None
+    assert earlier.after is not None
+
+
+def test_of_an_owner_from_before_the_history_the_end_is_known() -> None:
+    """S10: its time ends when it is gone, not when the next plan says so."""
+    common: dict[str, Any] = {"group_id": "a", "generation_id": 7}
+    gone = MemberExpired(**common, version=10, at_ms=1_000, member_id="ana", group_instance_id=None, client_id="c",
+                         client_host="h", why="session_expired", silence_ms=9, reason=None)  # fmt: skip
+    moved = AssignmentChanged(**common, version=12, at_ms=1_400, handovers=(Handover("t", 0, "ana", "bo"),))
+    (spans,) = spans_of_owners(GroupView("a", 0, events=[gone, moved])).values()
+    assert [(s.member_id, s.from_ms, s.to_ms, s.because) for s in spans] == [
+        ("ana", None, 1_000, "expired"),
+        ("bo", 1_400, None, None),
+    ]
+    assert without_owner_ms(spans) == 400
+
+
+# -- rebalances --------------------------------------------------------------------------------------------------------
+
+
+def test_rebalances_are_told_whole(world: World) -> None:
+    """S12: each has its causes, its end, and how long it took."""
+    for view in folded(raws(world)).groups.values():
+        told = rebalances(view.events)
+        assert [r.completed for r in told if r.completed] == [
+            e for e in view.events if isinstance(e, RebalanceCompleted)
+        ]
+        for each in told:
+            assert each.started
+            if each.completed and each.ended_ms is not None:
+                assert each.ended_ms - each.started_ms == each.completed.duration_ms
+        for before, after in pairwise(told):
+            assert before.ended_ms is not None
+            assert before.ended_ms <= after.started_ms
+
+
+# -- whole worlds ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_worlds_of_the_simulation(seed: int) -> None:
+    """Members, strangers, operators and faults: views agree with what the coordinator keeps, and nothing is missing."""
+    whole = WholeWorld(f"views/{seed}", 2_000)
+    whole.run()
+    views, offsets = Views(is_live=True), {"groups": 0, "events": 0}
+    topics = OutputTopics("replies", "groups", "events")
+    for outputs in whole.judge.outputs:
+        for output in outputs:
+            if isinstance(output, Reply):
+                continue
+            row = to_row(output, topics, 0)
+            header = next((int(v) for _, v in row.headers or ()), None)
+            views.take(Raw(row.topic, 0, offsets[row.topic], 0, row.key or b"", row.value, header), 0)  # type: ignore[arg-type]
+            offsets[row.topic] += 1
+    assert not list(views.missing(LATER_MS))
+    assert not views.alarms
+    there = {group_id: group for group_id, group in whole.judge.groups.items() if group.phase is not Phase.DEAD}
+    assert {g.group_id: (g.state, [m.member_id for m in g.members]) for g in views.present()} == {
+        group_id: (group.phase, list(group.members)) for group_id, group in there.items()
+    }
+    for view in views.present():
+        answers.to_json(answers.detail(view, {}, 0))
+        answers.to_json(answers.timeline(views, view))
+
+
+def _joined(world: World, group_id: str) -> str:
+    world.join(group_id)
+    answer = next(o.answer for o in world.batch() if isinstance(o, Reply) and hasattr(o.answer, "member_id"))
+    return str(answer.member_id)

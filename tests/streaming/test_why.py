@@ -1,0 +1,152 @@
+"""Why a group rebalanced, as three sentences: each cause, who was behind it, and what to change."""
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from coordinator import leaving, membership, rebalance
+from coordinator.outputs import (
+    AnyEvent,
+    AssignmentChanged,
+    Handover,
+    MemberExpired,
+    MemberJoined,
+    RebalanceCompleted,
+    RebalanceStarted,
+)
+from streaming.views import GroupView
+from streaming.views.why import ADVICE, Why, flapping, why
+
+ANA = "ana-2a84c1d0-1111-2222-3333-444455556666"
+ANA_2 = "ana-99998888-1111-2222-3333-444455556666"
+BO = "bo-cbcd0000-1111-2222-3333-444455556666"
+T = 1_700_000_000_000
+POLL, INSTANCE = "max.poll.interval.ms", "group.instance.id"
+
+
+def event(kind: Any, at_ms: int, version: int = 1, **fields: Any) -> AnyEvent:
+    return kind(**{"group_id": "g", "version": version, "at_ms": at_ms, "generation_id": 7} | fields)  # type: ignore[no-any-return]
+
+
+def started(at_ms: int, cause: str, member_id: str = ANA, reason: str | None = None, **fields: Any) -> AnyEvent:
+    who = {"member_id": member_id, "client_id": member_id.split("-")[0], "client_host": "/10.0.0.1", "reason": reason}
+    return event(RebalanceStarted, at_ms, cause=cause, members=2, joins_until_ms=at_ms, **who, **fields)
+
+
+def completed(at_ms: int, took_ms: int) -> AnyEvent:
+    return event(RebalanceCompleted, at_ms, duration_ms=took_ms, joins_ms=took_ms, syncs_ms=0, protocol_name="range",
+                 leader=BO, members_before=(ANA, BO), members_after=(BO,), joined=(), gone=(ANA,))  # fmt: skip
+
+
+def joined(at_ms: int, member_id: str) -> AnyEvent:
+    return event(MemberJoined, at_ms, member_id=member_id, group_instance_id=None, client_id=member_id.split("-")[0],
+                 client_host="/10.0.0.1", reason=None)  # fmt: skip
+
+
+def expired(at_ms: int, silence_ms: int | None) -> AnyEvent:
+    return event(MemberExpired, at_ms, member_id=ANA, group_instance_id=None, client_id="ana", client_host="/10.0.0.1",
+                 why="session_expired", silence_ms=silence_ms, reason=None)  # fmt: skip
+
+
+MOVED = AssignmentChanged(group_id="g", version=9, at_ms=T + 400, generation_id=7,
+                          handovers=(Handover("t", 0, ANA, BO), Handover("t", 1, ANA, BO)))  # fmt: skip
+
+
+def told(*events: AnyEvent, at_ms: int | None = None) -> Why:
+    answer = why(GroupView("g", 0, events=list(events)), at_ms)
+    assert answer is not None
+    return answer
+
+
+def test_a_member_that_fell_silent() -> None:
+    """S09, S14: it was avoidable, whose session it was, and the timeout to look at."""
+    answer = told(expired(T, 10_000), started(T, "session_expired"), completed(T + 400, 400), MOVED)
+    assert (answer.cause, answer.is_avoidable, answer.setting) == ("session_expired", True, "session.timeout.ms")
+    assert re.fullmatch(r"g rebalanced at \S+ for 400 ms, to generation 7: 2 partitions changed hands among 1 member\.",
+                        answer.what)  # fmt: skip
+    assert answer.who == "ana-2a84 at /10.0.0.1 was silent for 10.0 s and was dropped."
+    assert "session.timeout.ms (10.0 s)" in answer.advice
+
+
+CASES = [
+    # cause                    its own reason                        told as                   avoidable  setting
+    ("member_joined",          "subscribed",                         "member_joined",          False, None),
+    ("member_left",            "the consumer is being closed",       "member_left",            False, None),
+    ("member_left",            "consumer poll timeout has expired.", "poll_overdue",           True, POLL),
+    ("member_left",            "max poll interval exceeded",         "poll_overdue",           True, POLL),
+    ("metadata_changed",       None,                                 "metadata_changed",       False, None),
+    ("leader_rejoined",        "partitions were added",              "leader_rejoined",        False, None),
+    ("sync_overdue",           None,                                 "sync_overdue",           True, POLL),
+    ("static_member_replaced", None,                                 "static_member_replaced", True, INSTANCE),
+    ("operator",               "a drill",                            "operator",               False, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "reason", "as_", "is_avoidable", "setting"), CASES)
+def test_each_cause(cause: str, reason: str | None, as_: str, is_avoidable: bool, setting: str | None) -> None:
+    """S09: unavoidable ones are told from avoidable ones, and these name the setting."""
+    answer = told(started(T, cause, reason=reason), completed(T + 10, 10))
+    assert (answer.cause, answer.is_avoidable, answer.setting) == (as_, is_avoidable, setting)
+    assert answer.advice.startswith("Avoidable" if is_avoidable else "Unavoidable")
+    assert (setting or "") in answer.advice
+    assert all(sentence.endswith(".") and "{" not in sentence for sentence in (answer.what, answer.who, answer.advice))
+
+
+def test_a_client_that_comes_back_was_restarted() -> None:
+    """S09: with an instance id nobody would have noticed."""
+    answer = told(started(T, "member_left"), joined(T + 9_000, ANA_2), completed(T + 9_500, 9_500))
+    assert (answer.cause, answer.setting) == ("restarted", "group.instance.id")
+    assert "came back after 9.0 s" in answer.who
+    late = told(started(T, "member_left"), joined(T + 120_001, ANA_2), completed(T + 130_000, 130_000))
+    assert late.cause == "member_left"
+    assert told(started(T, "member_left"), joined(T + 9_000, BO), completed(T + 9_500, 9_500)).cause == "member_left"
+
+
+def test_every_cause_of_the_core_has_advice() -> None:
+    """S09: whatever cause the coordinator publishes stands in the table."""
+    source = "".join(map(inspect.getsource, (leaving, membership, rebalance)))
+    named = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = )"([a-z_]+)"', source))
+    named |= set(re.findall(r'"([a-z_]+)" if is_leader and asks_as_before else "([a-z_]+)"', source)[0])
+    assert {"session_expired", "member_left", "sync_overdue", "operator", "metadata_changed"} <= named
+    assert named <= ADVICE.keys()
+
+
+def test_of_two_reasons_for_one_rebalance_the_first_counts() -> None:
+    answer = told(started(T, "member_joined", BO), started(T + 50, "session_expired"), completed(T + 400, 400))
+    assert (answer.cause, answer.at_ms) == ("member_joined", T)
+
+
+def test_one_may_ask_about_an_earlier_one() -> None:
+    events = [started(T, "member_joined"), completed(T + 10, 10), started(T + 60_000, "operator")]
+    assert told(*events).cause == "operator"
+    assert told(*events).what.endswith("and still does.")
+    assert told(*events, at_ms=T + 59_999).cause == "member_joined"
+    assert why(GroupView("g", 0, events=events), T - 1) is None
+
+
+def test_who_flaps_is_named() -> None:
+    """S14: how often a client was behind a rebalance within the hour, and who is the worst."""
+    events: list[AnyEvent] = []
+    for n in range(3):
+        at_ms = T + n * 60_000
+        events += [expired(at_ms, 6_000), started(at_ms, "session_expired"), completed(at_ms + 10, 10)]
+    events += [started(T + 200_000, "member_joined", BO), completed(T + 200_010, 10)]
+    group = GroupView("g", 0, events=events)
+    answer = why(group, T + 130_000)
+    assert answer is not None
+    assert answer.flapping
+    assert "behind 3 rebalances of the last hour" in answer.who
+    assert [(f.client_id, f.rebalances, f.dropped) for f in flapping(group, T)] == [("ana", 3, 3), ("bo", 1, 0)]
+
+
+def test_what_is_no_longer_known_is_not_made_up() -> None:
+    answer = told(completed(T, 300))
+    assert (answer.cause, answer.is_avoidable, answer.at_ms) == ("unknown", False, T - 300)
+    assert answer.who == "Who was behind it is not known any more."
+
+
+def test_strangers_names_do_not_reach_a_terminal() -> None:
+    answer = told(started(T, "member_joined", "\x1b[2Jevil", reason="\n\x1b]0;x"), completed(T + 1, 1))
+    assert all((answer.what + answer.who + answer.advice).isprintable() for _ in "x")
