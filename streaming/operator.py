@@ -18,7 +18,7 @@ from pyspark.sql.streaming.state import GroupState
 from coordinator.config import Config
 from coordinator.errors import CorruptState
 from coordinator.outputs import LogBroken, Reply
-from coordinator.requests import Received
+from coordinator.requests import Heartbeat, Received
 from coordinator.shard import Shard
 from streaming import failpoints
 from streaming.records import WAKE, OutputTopics, Tally, decode_request, pack
@@ -82,6 +82,7 @@ class ShardOperator:
             groups=len(shard.group_ids),
             members=shard.members,
             requests=len(log),
+            heartbeats=sum(type(received.request) is Heartbeat for received in log),
             answered=sum(isinstance(output, Reply) for output in outputs),
             oldest_ms=now_ms - log[0].at_ms if log else 0,
             due_ms=due_ms,

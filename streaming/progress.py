@@ -2,6 +2,8 @@
 
 import logging
 import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +24,9 @@ class Batch(NamedTuple):
     Args:
         answered: Replies written.
         oldest_ms: How long the oldest request had waited when the batch was planned; 0 without requests.
+        heartbeats: Of the requests.
+        parts_ms: What Spark says the batch's time went into, by its own names.
+        state_bytes: What the shards' states take in the executors' memory.
     """
 
     batch_id: int
@@ -31,6 +36,9 @@ class Batch(NamedTuple):
     oldest_ms: int
     groups: int
     members: int
+    heartbeats: int
+    parts_ms: dict[str, int]
+    state_bytes: int
 
 
 class Totals(NamedTuple):
@@ -40,6 +48,8 @@ class Totals(NamedTuple):
     duration_ms: int = 0
     requests: int = 0
     answered: int = 0
+    heartbeats: int = 0
+    parts_ms: Mapping[str, int] = MappingProxyType({})
 
     def with_batch(self, batch: Batch) -> "Totals":
         """Count one more."""
@@ -48,6 +58,8 @@ class Totals(NamedTuple):
             self.duration_ms + batch.duration_ms,
             self.requests + batch.requests,
             self.answered + batch.answered,
+            self.heartbeats + batch.heartbeats,
+            {**self.parts_ms, **{part: self.parts_ms.get(part, 0) + ms for part, ms in batch.parts_ms.items()}},
         )
 
 
@@ -107,6 +119,9 @@ class Tallies:
                 oldest_ms=max((s.oldest_ms for s in shards), default=0),
                 groups=sum(s.groups for s in self._shards.values()),
                 members=sum(s.members for s in self._shards.values()),
+                heartbeats=sum(s.heartbeats for s in shards),
+                parts_ms={part: took for part, took in progress["durationMs"].items() if part != "triggerExecution"},
+                state_bytes=sum(operator["memoryUsedBytes"] for operator in progress.get("stateOperators", [])),
             )
             self._totals = self._totals.with_batch(self._latest)
             self._read_to = _read_to(progress)
@@ -151,7 +166,7 @@ class ProgressLog:
         log.log(
             level,
             "batch=%d duration_ms=%d requests=%d answered=%d oldest_ms=%d groups=%d members=%d",
-            *batch,
+            *batch[:7],
         )
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802

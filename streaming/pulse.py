@@ -179,7 +179,12 @@ class _Figures(Collector):
         yield CounterMetricFamily("groupcoord_batches", "Batches ended.", totals.batches)
         yield CounterMetricFamily("groupcoord_batch_seconds", "What they took.", totals.duration_ms / 1_000)
         yield CounterMetricFamily("groupcoord_requests", "Requests handled.", totals.requests)
+        yield CounterMetricFamily("groupcoord_heartbeats", "Heartbeats among them.", totals.heartbeats)
         yield CounterMetricFamily("groupcoord_answers", "Replies written.", totals.answered)
+        parts = CounterMetricFamily("groupcoord_batch_part_seconds", "Spark's own parts of them.", labels=["part"])
+        for part, took_ms in totals.parts_ms.items():
+            parts.add_metric([part], took_ms / 1_000)
+        yield parts
         if latest:
             yield GaugeMetricFamily("groupcoord_groups", "Groups, in shards called since the start.", latest.groups)
             yield GaugeMetricFamily("groupcoord_members", "Members of these groups.", latest.members)
@@ -188,6 +193,7 @@ class _Figures(Collector):
                 "How long the oldest request of the last batch had waited for it.",
                 latest.oldest_ms / 1_000,
             )
+            yield GaugeMetricFamily("groupcoord_state_bytes", "What the states take in memory.", latest.state_bytes)
         if self._pulse.waiting is not None:
             yield GaugeMetricFamily(
                 "groupcoord_requests_waiting",

@@ -87,7 +87,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         groups, members: What it holds.
-        requests: What it was asked in this batch; `answered` is what it replied.
+        requests: What it was asked in this batch, of that `heartbeats`; `answered` is what it replied.
         oldest_ms: How long the first of these had waited when the batch was planned; 0 without requests.
         due_ms: When time alone is to change it next, Unix milliseconds; None where it waits for nothing.
     """
@@ -96,6 +96,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     groups: int
     members: int
     requests: int
+    heartbeats: int
     answered: int
     oldest_ms: int
     due_ms: int | None

@@ -10,10 +10,13 @@ from coordinator.outputs import (
     AnyEvent,
     AssignmentChanged,
     CommitRejected,
+    GroupEmptied,
     GroupMember,
     GroupRecord,
     MemberExpired,
     MemberFenced,
+    MemberJoined,
+    MemberLeft,
     OffsetRecord,
     RebalanceCompleted,
     RebalanceStarted,
@@ -42,9 +45,10 @@ class Tallied(Struct):
     """What has happened since the reading began; what was there before does not count.
 
     Args:
-        rebalances: Started, by cause.
-        durations: Ended, by the bound of `DURATIONS_MS` that they kept, and behind the last bound the slower ones.
-        duration_ms: Of all that have ended.
+        rebalances: Begun, by cause.
+        begun_anew: Times that a rebalance was overtaken by another reason before its plan was there.
+        durations: Of rebalances that have ended, by the bound of `DURATIONS_MS` that they kept, and behind the last
+            bound the slower ones; `duration_ms`, `joins_ms` and `syncs_ms` are of all of them together.
         dropped: Members that did not leave by themselves, by why.
         refused: Commits, by error.
         commits: Partitions committed.
@@ -52,28 +56,50 @@ class Tallied(Struct):
     """
 
     rebalances: dict[str, int] = field(default_factory=dict)
+    begun_anew: int = 0
     durations: list[int] = field(default_factory=lambda: [0] * (len(DURATIONS_MS) + 1))
     duration_ms: int = 0
+    joins_ms: int = 0
+    syncs_ms: int = 0
+    joined: int = 0
+    left: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
-    refused: dict[str, int] = field(default_factory=dict)
     fenced: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
     commits: int = 0
     missing: int = 0
+    is_rebalancing: bool = False
 
     def count(self, event: AnyEvent) -> None:
         """Count what an event tells."""
         match event:
+            case RebalanceStarted() if self.is_rebalancing:
+                self.begun_anew += 1
             case RebalanceStarted():
-                self.rebalances[event.cause] = self.rebalances.get(event.cause, 0) + 1
+                _add(self.rebalances, event.cause)
+                self.is_rebalancing = True
             case RebalanceCompleted():
                 self.durations[bisect_left(DURATIONS_MS, event.duration_ms)] += 1
                 self.duration_ms += event.duration_ms
+                self.joins_ms += event.joins_ms
+                self.syncs_ms += event.syncs_ms
+                self.is_rebalancing = False
+            case GroupEmptied():
+                self.is_rebalancing = False
+            case MemberJoined():
+                self.joined += 1
+            case MemberLeft():
+                self.left += 1
             case MemberExpired():
-                self.dropped[event.why] = self.dropped.get(event.why, 0) + 1
-            case CommitRejected():
-                self.refused[event.error] = self.refused.get(event.error, 0) + 1
+                _add(self.dropped, event.why)
             case MemberFenced():
                 self.fenced += 1
+            case CommitRejected():
+                _add(self.refused, event.error)
+
+
+def _add(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
 
 
 class GroupView(Struct):

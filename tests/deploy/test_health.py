@@ -163,11 +163,12 @@ def test_who_sends_byte_by_byte_is_hung_up_on(port: int, monkeypatch: pytest.Mon
 
 def progress(batch: int, read_to: int) -> dict[str, object]:
     """A batch's progress, as Spark writes it."""
-    shard = Tally(shard=0, groups=2, members=5, requests=4, answered=3, oldest_ms=1_500, due_ms=None).to_json()
+    shard = Tally(shard=0, groups=2, members=5, requests=4, heartbeats=3, answered=3, oldest_ms=1_500, due_ms=None)
     return {
         "batchId": batch,
-        "durationMs": {"triggerExecution": 250},
-        "observedMetrics": {"coordinator": {"shards": [shard]}},
+        "durationMs": {"triggerExecution": 250, "addBatch": 200} | ({} if batch else {"queryPlanning": 30}),
+        "stateOperators": [{"memoryUsedBytes": 7_000}],
+        "observedMetrics": {"coordinator": {"shards": [shard.to_json()]}},
         "sources": [{"endOffset": {"coordinator.requests": {"0": read_to, "1": 0}}}],
     }
 
@@ -240,7 +241,7 @@ def test_a_query_that_does_not_say_whether_it_is_active_ails(monkeypatch: pytest
 
 
 def test_the_querys_figures() -> None:
-    """All of a batch's progress that a dashboard wants; no label that a stranger could choose."""
+    """All of a batch's progress that a dashboard wants; no label but Spark's own words."""
     coordinator = Coordinator(Settings())
     brokers = Brokers()
     watched = Pulse(brokers, coordinator.tallies)
@@ -249,18 +250,22 @@ def test_the_querys_figures() -> None:
         coordinator.tallies.take(progress(number, read_to))
     watched.look()
     told = QueryHealth(coordinator, watched).registry
-    figures = {sample.name: sample.value for metric in told.collect() for sample in metric.samples}
+    samples = [sample for metric in told.collect() for sample in metric.samples]
+    figures = {(sample.name, *sample.labels.values()): sample.value for sample in samples}
     assert figures == {
-        "groupcoord_batches_total": 2,
-        "groupcoord_batch_seconds_total": 0.5,
-        "groupcoord_requests_total": 8,
-        "groupcoord_answers_total": 6,
-        "groupcoord_groups": 2,
-        "groupcoord_members": 5,
-        "groupcoord_oldest_request_seconds": 1.5,
-        "groupcoord_requests_waiting": 10,
+        ("groupcoord_batches_total",): 2,
+        ("groupcoord_batch_seconds_total",): 0.5,
+        ("groupcoord_requests_total",): 8,
+        ("groupcoord_heartbeats_total",): 6,
+        ("groupcoord_batch_part_seconds_total", "addBatch"): 0.4,
+        ("groupcoord_batch_part_seconds_total", "queryPlanning"): 0.03,
+        ("groupcoord_state_bytes",): 7_000,
+        ("groupcoord_answers_total",): 6,
+        ("groupcoord_groups",): 2,
+        ("groupcoord_members",): 5,
+        ("groupcoord_oldest_request_seconds",): 1.5,
+        ("groupcoord_requests_waiting",): 10,
     }
-    assert not any(sample.labels for metric in told.collect() for sample in metric.samples)
 
 
 def test_progress_without_sources_reads_nothing() -> None:

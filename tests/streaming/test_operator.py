@@ -232,7 +232,8 @@ def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:
     rows = spark.batch(500, [record(beat("stranger"), 2, 100), record(beat("stranger"), 3, 400)])
     assert rows.iloc[-1]["topic"] is None
     assert rows.iloc[-1]["tally"] == {
-        "shard": HOME, "groups": 1, "members": 1, "requests": 2, "answered": 2, "oldest_ms": 400, "due_ms": 11_000
+        "shard": HOME, "groups": 1, "members": 1, "requests": 2, "heartbeats": 2, "answered": 2, "oldest_ms": 400,
+        "due_ms": 11_000,
     }  # fmt: skip
 
 

@@ -1,0 +1,246 @@
+"""What Prometheus is told of groups: how each is, and what has happened to it since this process began to look.
+
+Names begin with `groupcoord_`, and `kminion_` where a board for KMinion is to go on working. Groups are named by
+strangers, so only `groups_max` of them have figures of their own, the first by id; how many have none is told. Figures
+of single partitions are given on request only.
+
+Source: the list in redpanda's issue 7392; KMinion's docs/metrics.md for its names.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from coordinator.phases import Phase
+from streaming.views.fold import Views
+from streaming.views.group import DURATIONS_MS, GroupView
+from streaming.views.lag import Ends, lag
+
+GROUPS_MAX = 1_000
+
+Labels = tuple[str, ...]
+Sample = tuple[Labels, float]
+Figure = Callable[[GroupView, Ends], Iterable[Sample]]
+
+
+class Family(NamedTuple):
+    """A figure: its name, what it says, its labels beside the group, and where it is read off."""
+
+    name: str
+    help: str
+    labels: Labels
+    of: Figure
+
+
+def _one(figure: Callable[[GroupView], float | None]) -> Figure:
+    def of(group: GroupView, ends: Ends) -> Iterable[Sample]:
+        value = figure(group)
+        return () if value is None else (((), value),)
+
+    return of
+
+
+def _each(figure: Callable[[GroupView], Mapping[str, float]]) -> Figure:
+    def of(group: GroupView, ends: Ends) -> Iterable[Sample]:
+        return (((name,), value) for name, value in figure(group).items())
+
+    return of
+
+
+def _last_commit_s(group: GroupView) -> float | None:
+    times_ms = [offset.commit_timestamp_ms for each in group.offsets.values() for offset in each.values()]
+    return max(times_ms) / 1_000 if times_ms else None
+
+
+def _lags(group: GroupView, ends: Ends) -> Iterator[tuple[str, int, int]]:
+    for topic, each in group.offsets.items():
+        for partition, offset in each.items():
+            if (behind := lag(ends.get((topic, partition)), offset.offset)) is not None:
+                yield topic, partition, behind
+
+
+def _lag(group: GroupView, ends: Ends) -> Iterable[Sample]:
+    return [((), sum(behind for *_, behind in _lags(group, ends)))] if group.offsets else ()
+
+
+def _lag_max(group: GroupView, ends: Ends) -> Iterable[Sample]:
+    return [((), max(behind))] if (behind := [each for *_, each in _lags(group, ends)]) else ()
+
+
+def _topic_lags(group: GroupView, ends: Ends) -> Iterable[Sample]:
+    sums: dict[str, int] = {}
+    for topic, _, behind in _lags(group, ends):
+        sums[topic] = sums.get(topic, 0) + behind
+    return (((topic,), behind) for topic, behind in sums.items())
+
+
+def _topic_offsets(group: GroupView, ends: Ends) -> Iterable[Sample]:
+    return (((topic,), sum(o.offset for o in each.values())) for topic, each in group.offsets.items())
+
+
+def _by_topic(group: GroupView) -> dict[str, list[int]]:
+    """Say for each topic that members own partitions of how many each of these members owns."""
+    owned: dict[str, list[int]] = {}
+    for member in group.members:
+        for topic, partitions in (member.assigned or {}).items():
+            owned.setdefault(topic, []).append(len(partitions))
+    return owned
+
+
+def _topic_members(group: GroupView) -> Mapping[str, float]:
+    return {topic: len(each) for topic, each in _by_topic(group).items()}
+
+
+def _topic_partitions(group: GroupView) -> Mapping[str, float]:
+    return {topic: sum(each) for topic, each in _by_topic(group).items()}
+
+
+def _assigned(group: GroupView) -> float:
+    return sum(map(sum, _by_topic(group).values()))
+
+
+def _idle_members(group: GroupView) -> float:
+    return sum(not any((member.assigned or {}).values()) for member in group.members)
+
+
+def _info(group: GroupView, ends: Ends) -> Iterable[Sample]:
+    record = group.record
+    protocol, protocol_type = (record.protocol_name, record.protocol_type) if record else (None, None)
+    return [((protocol or "", protocol_type or "", group.state.value), float(group.state is Phase.STABLE))]
+
+
+GAUGES: tuple[Family, ...] = (
+    Family("groupcoord_group_state", "1: the state that the group is in.", ("state",),
+           _each(lambda g: {g.state.value: 1})),
+    Family("groupcoord_group_state_since_timestamp_seconds", "Since when it is in that state.", (),
+           _one(lambda g: g.record.since_ms / 1_000 if g.record else None)),
+    Family("groupcoord_group_generation", "The group's generation.", (),
+           _one(lambda g: g.record.generation_id if g.record else None)),
+    Family("groupcoord_group_members", "Members.", (), _one(lambda g: len(g.members))),
+    Family("groupcoord_group_idle_members", "Members that own no partition.", (), _one(_idle_members)),
+    Family("groupcoord_group_assigned_partitions", "Partitions that members own.", (), _one(_assigned)),
+    Family("groupcoord_group_lag", "Records that are not committed, of all partitions with a commit.", (), _lag),
+    Family("groupcoord_group_lag_max", "The same of the partition that is furthest behind.", (), _lag_max),
+    Family("groupcoord_group_last_commit_timestamp_seconds", "When the group last committed.", (),
+           _one(_last_commit_s)),
+)  # fmt: skip
+
+COUNTERS: tuple[Family, ...] = (
+    Family("groupcoord_rebalances", "Rebalances begun, by cause.", ("cause",), _each(lambda g: g.tallied.rebalances)),
+    Family("groupcoord_rebalances_begun_anew", "Rebalances overtaken by another reason before their plan.", (),
+           _one(lambda g: g.tallied.begun_anew)),
+    Family("groupcoord_rebalance_join_seconds", "What rebalances took until all had joined.", (),
+           _one(lambda g: g.tallied.joins_ms / 1_000)),
+    Family("groupcoord_rebalance_sync_seconds", "What they took from there to the plan.", (),
+           _one(lambda g: g.tallied.syncs_ms / 1_000)),
+    Family("groupcoord_members_joined", "Members that came.", (), _one(lambda g: g.tallied.joined)),
+    Family("groupcoord_members_left", "Members that left by themselves.", (), _one(lambda g: g.tallied.left)),
+    Family("groupcoord_members_dropped", "Members that were dropped, by why.", ("why",),
+           _each(lambda g: g.tallied.dropped)),
+    Family("groupcoord_members_fenced", "Members that another process has replaced.", (),
+           _one(lambda g: g.tallied.fenced)),
+    Family("groupcoord_commits", "Partitions committed.", (), _one(lambda g: g.tallied.commits)),
+    Family("groupcoord_commits_refused", "Commits refused, by error.", ("error",), _each(lambda g: g.tallied.refused)),
+    Family("groupcoord_records_missing", "Records that the group published and no topic shows.", (),
+           _one(lambda g: g.tallied.missing)),
+)  # fmt: skip
+
+OF_KMINION: tuple[Family, ...] = (
+    Family("kminion_kafka_consumer_group_info", "1 if Stable.", ("protocol", "protocol_type", "state"), _info),
+    Family("kminion_kafka_consumer_group_members", "Members.", (), _one(lambda g: len(g.members))),
+    Family("kminion_kafka_consumer_group_empty_members", "Members without partitions.", (), _one(_idle_members)),
+    Family("kminion_kafka_consumer_group_topic_members", "Members by topic.", ("topic_name",), _each(_topic_members)),
+    Family("kminion_kafka_consumer_group_topic_assigned_partitions", "Owned partitions by topic.", ("topic_name",),
+           _each(_topic_partitions)),
+    Family("kminion_kafka_consumer_group_topic_offset_sum", "Committed offsets by topic.", ("topic_name",),
+           _topic_offsets),
+    Family("kminion_kafka_consumer_group_topic_lag", "Lag by topic.", ("topic_name",), _topic_lags),
+)  # fmt: skip
+
+OF_PARTITIONS: tuple[Family, ...] = (
+    Family("groupcoord_last_commit_timestamp_seconds", "When the partition was last committed.", ("topic", "partition"),
+           lambda g, ends: (((topic, str(p)), offset.commit_timestamp_ms / 1_000)
+                            for topic, each in g.offsets.items() for p, offset in each.items())),
+    Family("kminion_kafka_consumer_group_topic_partition_lag", "Lag by partition.", ("topic_name", "partition_id"),
+           lambda g, ends: (((topic, str(p)), behind) for topic, p, behind in _lags(g, ends))),
+)  # fmt: skip
+
+_COMMITS_OF_KMINION = Family(
+    "kminion_kafka_consumer_group_offset_commits", "Partitions committed.", (), _one(lambda g: g.tallied.commits)
+)
+
+
+class GroupFigures(Collector):
+    """Reads the figures off the views when Prometheus asks.
+
+    Args:
+        look: Gives views and ends that stand still within its `with`.
+        groups_max: How many groups have figures of their own.
+        of_partitions: Give figures of single partitions as well.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], AbstractContextManager[tuple[Views, Ends]]],
+        *,
+        groups_max: int = GROUPS_MAX,
+        of_partitions: bool = False,
+    ) -> None:
+        self._look, self._groups_max, self._of_partitions = look, groups_max, of_partitions
+
+    def describe(self) -> Iterable[Metric]:
+        """Say nothing beforehand: there may be no views yet."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Give all figures; they are made at once, so that the views are not held up by a slow reader."""
+        with self._look() as (views, ends):
+            return list(self._collect(views, ends))
+
+    def _collect(self, views: Views, ends: Ends) -> Iterator[Metric]:
+        groups = views.present()
+        shown = groups[: self._groups_max]
+        yield GaugeMetricFamily("groupcoord_views_groups", "Groups that there are.", len(groups))
+        yield GaugeMetricFamily(
+            "groupcoord_views_groups_left_out", "Of these, without figures of their own.", len(groups) - len(shown)
+        )
+        yield GaugeMetricFamily("groupcoord_views_alarms", "Alarms, the last thousand at most.", len(views.alarms))
+        yield CounterMetricFamily("groupcoord_views_records", "Records read of both topics.", views.records)
+        for family in GAUGES + (OF_PARTITIONS[:1] if self._of_partitions else ()):
+            yield _filled(GaugeMetricFamily, family, "group", shown, ends)
+        for family in COUNTERS:
+            yield _filled(CounterMetricFamily, family, "group", shown, ends)
+        yield _durations(shown)
+        for family in OF_KMINION + (OF_PARTITIONS[1:] if self._of_partitions else ()):
+            yield _filled(GaugeMetricFamily, family, "group_id", shown, ends)
+        yield _filled(CounterMetricFamily, _COMMITS_OF_KMINION, "group_id", shown, ends)
+
+
+def _filled(
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily],
+    family: Family,
+    group_label: str,
+    groups: Iterable[GroupView],
+    ends: Ends,
+) -> Metric:
+    metric = kind(family.name, family.help, labels=(group_label, *family.labels))
+    for group in groups:
+        for labels, value in family.of(group, ends):
+            metric.add_metric((group.group_id, *labels), value)
+    return metric
+
+
+def _durations(groups: Iterable[GroupView]) -> Metric:
+    metric = HistogramMetricFamily(
+        "groupcoord_rebalance_duration_seconds", "How long rebalances took, from the first reason.", labels=("group",)
+    )
+    for group in groups:
+        reached, buckets = 0, []
+        for bound_ms, count in zip((*DURATIONS_MS, None), group.tallied.durations, strict=True):
+            reached += count
+            buckets.append(("+Inf" if bound_ms is None else str(bound_ms / 1_000), reached))
+        metric.add_metric((group.group_id,), buckets, group.tallied.duration_ms / 1_000)
+    return metric
