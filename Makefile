@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test simulate nightly chaos bench cluster-test mutants format clean
+.PHONY: run test simulate nightly chaos bench cluster-test mutants pictures format clean
 
 run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up
@@ -40,6 +40,9 @@ mutants: $(READY)  ## change the core in 1,800 small ways, and count what the te
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
 	@$(BIN)/mutmut run
 	@$(BIN)/mutmut results
+
+pictures: $(READY)  ## the README's pictures, taken of the demo in a browser (Chromium) and a terminal
+	@$(BIN)/python -m tests.pictures
 
 format: $(READY)
 	@$(BIN)/ruff check --fix .

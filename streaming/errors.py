@@ -8,7 +8,8 @@
     ├── BrokerUnreachable    nobody answers at the bootstrap servers
     ├── TopicRefused         the brokers would not create or show a topic
     ├── RightMissing         the brokers do not let us do what we have to
-    └── TopicMismatch        a topic is there, but not as the coordinator needs it
+    ├── TopicMismatch        a topic is there, but not as the coordinator needs it
+    └── NotFound             no such group, member or partition
 
 The text of each is one sentence that says what is wrong and what to do; the command line prints it and exits with its
 `exit_code`.
@@ -24,6 +25,7 @@ class Exit(IntEnum):
     DONE = 0
     FAILED = 1  # another start may go better: brokers are away, a process of Spark's has ended, a port is taken
     USAGE = 2  # no such command or flag; Click's own number
+    NOT_FOUND = 3  # what was asked about is not there: a script may tell that from a failure
     NEEDS_A_PERSON = 78  # every start would end so, or do harm; the number is EX_CONFIG of sysexits.h
     INTERRUPTED = 130  # Ctrl-C before there was anything to stop; the shells' number
 
@@ -78,3 +80,9 @@ class RightMissing(UserError):
     """The brokers do not let our user do with our topics what it has to."""
 
     exit_code = Exit.NEEDS_A_PERSON
+
+
+class NotFound(UserError):
+    """There is no such group, member or partition."""
+
+    exit_code = Exit.NOT_FOUND

@@ -67,6 +67,14 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         None, ge=0, le=65_535, description="Port of /healthz, /readyz and /metrics; nowhere when not set."
     )
 
+    # the page
+    dashboard_host: str = Field("127.0.0.1", min_length=1, description="Where the page listens; anybody there sees it.")
+    dashboard_port: int = Field(9494, ge=0, le=65_535, description="The page's port; with 0 any that is free.")
+    dashboard_metrics_groups_max: int = Field(
+        1_000, ge=0, le=1_000_000, description="How many groups have figures of their own at the page's /metrics."
+    )
+    dashboard_metrics_of_partitions: bool = Field(False, description="Give figures of single partitions as well.")
+
     # Spark
     master: str | None = Field(None, description="Spark master; local[2] unless spark-submit names one.")
     shuffle_partitions: int = Field(

@@ -13,6 +13,8 @@ import typer
 
 from streaming.acls import Role, commands
 from streaming.cli.access import app as access
+from streaming.cli.export import export
+from streaming.cli.groups import app as groups
 from streaming.cli.options import (
     BootstrapServers,
     Checkpoint,
@@ -39,6 +41,8 @@ app = typer.Typer(
 
 
 app.add_typer(access)
+app.add_typer(groups)
+app.command()(export)
 
 
 def main() -> None:
@@ -71,13 +75,16 @@ def up(
         int,
         typer.Option(min=0, max=65535, help="The gateway's port; broker 1 is at 2 more. With 0 they are free ones."),
     ] = 0,
+    dashboard_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The page's port. With 0 it is a free one.")
+    ] = 0,
     demo: Annotated[bool, typer.Option(help="Show members joining, leaving and dying.")] = True,
     ready_file: ReadyFile = None,
 ) -> None:
-    """Run everything on this machine: a broker, the topics, the query, a gateway and a demo, until Ctrl-C."""
+    """Run everything on this machine: a broker, the topics, the query, a gateway, a page and a demo, until Ctrl-C."""
     from streaming.cli.service import run_embedded
 
-    run_embedded(data, port, gateway_port, demo=demo, ready_file=ready_file, tell=tell)
+    run_embedded(data, port, gateway_port, dashboard_port, demo=demo, ready_file=ready_file, tell=tell)
 
 
 @app.command()
@@ -151,6 +158,33 @@ def gateway(
         health_port=health_port,
     )
     run_gateway(settings, ready_file=ready_file, tell=tell)
+
+
+@app.command()
+def dashboard(
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on; 127.0.0.1 when not given.", show_default=False)
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="The page's port, 9494 when not given. With 0 it is a free one.", show_default=False
+        ),
+    ] = None,
+    ready_file: ReadyFile = None,
+) -> None:
+    """Show all groups in a browser: members, lag, who owned what when, and why it changed. Until Ctrl-C or SIGTERM.
+
+    It reads the output topics, and writes nothing. Whoever reaches the port sees everything: it asks for no password.
+    """
+    from streaming.cli.service import run_dashboard
+
+    settings = Settings.load(
+        bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix, dashboard_host=host, dashboard_port=port
+    )
+    run_dashboard(settings, ready_file=ready_file, tell=tell)
 
 
 @app.command()

@@ -14,6 +14,8 @@ from types import FrameType
 from rich.console import Console
 
 from streaming.access import OPEN_SAID
+from streaming.dashboard import Dashboard
+from streaming.dashboard.guard import is_loopback
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.health import Listener
@@ -26,6 +28,10 @@ Tell = Callable[[str], None]
 GARBAGE_AFTER = 50_000
 """Objects more than before that have Python look for garbage. A gateway makes many that live while a request is on its
 way, and next to none that have to be looked for: with the default of 700 it does little else under load."""
+
+ANYBODY_SEES = (
+    "It listens on {host} and asks nobody who they are: whoever reaches it sees all groups, members and offsets."
+)
 
 
 def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
@@ -73,15 +79,41 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
             pass
 
 
+def run_dashboard(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
+    """Show the page until a signal ends it.
+
+    Raises:
+        UserError: it could not start.
+    """
+    stopping = threading.Event()
+    with Dashboard(settings, tell) as dashboard:
+        _stop_on_signals(stopping.set)
+        _write_ready_file(ready_file, settings, dashboard=dashboard)
+        tell(f"The page is at {dashboard.url}. Ctrl-C stops.")
+        if not is_loopback(settings.dashboard_host):
+            tell(ANYBODY_SEES.format(host=settings.dashboard_host))
+        while not stopping.wait(1):
+            pass
+
+
 def run_embedded(
-    data: Path | None, port: int | None, gateway_port: int, *, demo: bool, ready_file: Path | None, tell: Tell
+    data: Path | None,
+    port: int | None,
+    gateway_port: int,
+    dashboard_port: int,
+    *,
+    demo: bool,
+    ready_file: Path | None,
+    tell: Tell,
 ) -> None:
-    """Run broker, topics, query, gateway and, if asked for, the demo until a signal ends them."""
+    """Run broker, topics, query, gateway, page and, if asked for, the demo until a signal ends them."""
     with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
-        settings = settings_of(broker, checkpoint=str(folder / "checkpoint"), gateway_port=gateway_port)
-        with _running(settings, tell) as coordinator, Gateway(settings) as gateway:
-            _write_ready_file(ready_file, settings, gateway)
-            _show_addresses(settings, gateway, tell)
+        settings = settings_of(
+            broker, checkpoint=str(folder / "checkpoint"), gateway_port=gateway_port, dashboard_port=dashboard_port
+        )
+        with _running(settings, tell) as coordinator, Gateway(settings) as gateway, Dashboard(settings) as dashboard:
+            _write_ready_file(ready_file, settings, gateway, dashboard)
+            _show_addresses(settings, gateway, dashboard, tell)
             _stop_on_signals(coordinator.ask_to_stop)
             showing = _Demo(settings, coordinator) if demo else contextlib.nullcontext()
             with showing:
@@ -148,9 +180,10 @@ class _Demo:
             self._coordinator.ask_to_stop()
 
 
-def _show_addresses(settings: Settings, gateway: Gateway, tell: Tell) -> None:
+def _show_addresses(settings: Settings, gateway: Gateway, dashboard: Dashboard, tell: Tell) -> None:
     tell(
         f"Ready. Kafka runs at {settings.bootstrap_servers}; requests go to {settings.requests_topic}.\n"
+        f"  see it in a browser:             {dashboard.url}\n"
         f"  have any Kafka client use it:    bootstrap.servers={gateway.bootstrap_servers}\n"
         f"  watch it from another terminal:  coordinator watch -b {settings.bootstrap_servers}\n"
         f"  ask it something:                coordinator request describe_group -g demo -b "
@@ -169,7 +202,9 @@ def _folder(data: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _write_ready_file(ready_file: Path | None, settings: Settings, gateway: Gateway | None = None) -> None:
+def _write_ready_file(
+    ready_file: Path | None, settings: Settings, gateway: Gateway | None = None, dashboard: Dashboard | None = None
+) -> None:
     """Write the file whole or not at all: whoever waits for it may read it the moment it is there."""
     if ready_file is None:
         return
@@ -185,6 +220,8 @@ def _write_ready_file(ready_file: Path | None, settings: Settings, gateway: Gate
     }
     if gateway:
         ready["gateway"] = gateway.bootstrap_servers
+    if dashboard:
+        ready["dashboard"] = dashboard.url
     beside = ready_file.with_name(f"{ready_file.name}.new")
     beside.write_text(json.dumps(ready) + "\n")
     beside.replace(ready_file)

@@ -1,6 +1,7 @@
 """Where the partitions of groups' topics end, as the brokers tell it; the lag is what lies behind a commit."""
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ kafka_log = logging.getLogger("kafka.librdkafka")
 ANSWER_WAIT_S = 15.0
 AT_ONCE = 5_000
 """Partitions that are asked about at a time."""
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""What Kafka lets a topic be named. Groups may commit any name: asked about another, librdkafka waits its time out."""
 
 Ends = Mapping[Place, int]
 
@@ -57,7 +61,7 @@ class EndOffsets:
             BrokerUnreachable: no broker answers.
         """
         when = when or OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = [TopicPartition(topic, partition) for topic, partition in sorted(wanted)]
+        asked = [TopicPartition(topic, partition) for topic, partition in sorted(wanted) if _LEGAL.fullmatch(topic)]
         ends: dict[Place, int] = {}
         for begin in range(0, len(asked), AT_ONCE):
             of_these = dict.fromkeys(asked[begin : begin + AT_ONCE], when)
@@ -98,5 +102,6 @@ _NOT_THERE = frozenset(
         KafkaError._UNKNOWN_PARTITION,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._NOENT,  # none of all that were asked about
     }
 )

@@ -19,8 +19,6 @@ from streaming.views.fold import Views
 from streaming.views.group import DURATIONS_MS, GroupView
 from streaming.views.lag import Ends, lag
 
-GROUPS_MAX = 1_000
-
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float]
 Figure = Callable[[GroupView, Ends], Iterable[Sample]]
@@ -186,8 +184,8 @@ class GroupFigures(Collector):
         self,
         look: Callable[[], AbstractContextManager[tuple[Views, Ends]]],
         *,
-        groups_max: int = GROUPS_MAX,
-        of_partitions: bool = False,
+        groups_max: int,
+        of_partitions: bool,
     ) -> None:
         self._look, self._groups_max, self._of_partitions = look, groups_max, of_partitions
 

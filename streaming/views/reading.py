@@ -23,6 +23,8 @@ kafka_log = logging.getLogger("kafka.librdkafka")
 
 ANSWER_WAIT_S = 15.0
 AT_ONCE = 2_000
+CATCH_UP_WAIT_S = 0.1
+"""librdkafka waits so long for `AT_ONCE` records, though all that there are have come."""
 
 
 class Reading:
@@ -85,11 +87,16 @@ class Reading:
         """Read no more."""
         self._consumer.close()
 
-    def catch_up(self, tell: Callable[[int, int], None] = lambda read, of: None) -> Views:
+    def catch_up(
+        self,
+        tell: Callable[[int, int], None] = lambda read, of: None,
+        take: Callable[[Told], object] = lambda told: None,
+    ) -> Views:
         """Read all that was there when this began.
 
         Args:
             tell: Told now and then how many records are read, of about how many.
+            take: Given each record that is new.
 
         Raises:
             BrokerUnreachable: the brokers went away under way.
@@ -97,8 +104,8 @@ class Reading:
         begun, of = self.views.records, sum(end - self._position(place) for place, end in self._ends.items())
         while not self.is_caught_up:
             before = self.views.records
-            for _ in self.poll(0.5):
-                pass
+            for told in self.poll(CATCH_UP_WAIT_S):
+                take(told)
             if self.views.records != before:
                 tell(self.views.records - begun, of)
             elif self._is_at_the_ends():

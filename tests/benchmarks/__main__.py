@@ -13,12 +13,14 @@ from tests.benchmarks import (
     recovery,
     rest,
     silent,
+    views,
 )
 
 if __name__ == "__main__":
     bench.main(
         operator.measure,
         assignors.measure,
+        views.measure,
         rest.measure,
         idle.measure,
         silent.measure,

@@ -51,6 +51,11 @@ MEANINGS: Mapping[str, Meaning] = {
         for kind in ("alike", "differing")
         for case in ("fresh", "left", "joined")
     },
+    # what is seen of it
+    "views_records_per_s": Meaning("records of the output topics that the views fold, a second", goal_min=50_000),
+    "views_records": Meaning("... how many of them"),
+    "groups_list_s": Meaning("`coordinator groups list` of 1,000 groups, start and all, median, s", 1.5),
+    "groups_list_longest_s": Meaning("... the longest, s"),
     # at rest
     "reply_rest_p50_ms": Meaning("request to reply at rest, median, ms", 170),
     "reply_rest_p99_ms": Meaning("request to reply at rest, 99 of 100, ms", 400),

@@ -50,12 +50,15 @@ def test_what_is_told_to_restore_or_to_stop_another_is_for_a_person() -> None:
             assert exit_code is Exit.FAILED, sentence
 
 
-def test_every_error_has_one_of_the_two() -> None:
+def test_every_error_says_what_its_process_ends_with() -> None:
+    """A supervisor's processes know two endings; commands that look something up have two more."""
     for module in pkgutil.walk_packages(streaming.__path__, "streaming."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     kinds = {kind.__name__: kind.exit_code for kind in family(UserError)}
-    assert set(kinds.values()) == {Exit.FAILED, Exit.NEEDS_A_PERSON}
+    of_commands = {name for name, code in kinds.items() if code not in (Exit.FAILED, Exit.NEEDS_A_PERSON)}
+    assert {kinds[name] for name in of_commands} <= {Exit.USAGE, Exit.NOT_FOUND}
+    assert "NotFound" in of_commands
     for name in ("BadSettings", "JavaMissing", "TopicMismatch", "CheckpointMismatch", "PlaintextRefused"):
         assert kinds[name] is Exit.NEEDS_A_PERSON, name
     for name in ("BrokerUnreachable", "NoCoordinator", "PortTaken", "TopicRefused"):

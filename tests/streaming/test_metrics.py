@@ -74,14 +74,14 @@ class Told:
             commit_timestamp_ms=6_000 + partition, expire_timestamp_ms=None, generation_id=3, member_id="ana",
             version=self._next(group_id)))  # fmt: skip
 
-    def scraped(self, **options: Any) -> dict[tuple[str, ...], float]:
+    def scraped(self, groups_max: int = 1_000, *, of_partitions: bool = False) -> dict[tuple[str, ...], float]:
         @contextlib.contextmanager
         def look() -> Any:
             with self.lock:
                 yield self.views, self.ends
 
         registry = CollectorRegistry()
-        registry.register(GroupFigures(look, **options))
+        registry.register(GroupFigures(look, groups_max=groups_max, of_partitions=of_partitions))
         text = generate_latest(registry).decode()
         return {
             (sample.name, *(sample.labels[label] for label in _in_order(sample.labels))): sample.value
@@ -197,7 +197,7 @@ def test_figures_are_bounded() -> None:
     told = Told()
     for n in range(30):
         told.group(f"g{n:02}")
-    few, all_ = told.scraped(groups_max=10), told.scraped()
+    few, all_ = told.scraped(10), told.scraped()
     assert few["groupcoord_views_groups",] == all_["groupcoord_views_groups",] == 30
     assert few["groupcoord_views_groups_left_out",] == 20
     assert sum(name[0] == "groupcoord_group_members" for name in few) == 10

@@ -1,0 +1,163 @@
+"""`coordinator-consumer-groups`: the flags, the columns and the messages of kafka-consumer-groups.sh.
+
+For scripts and for fingers that know them. Reading needs no coordinator, and writing no gateway. What is not copied is
+that Kafka's tool ends with 0 after most errors: this one ends as `streaming.errors.Exit` says.
+
+Source: Kafka 4.3.1, ConsumerGroupCommand and ConsumerGroupCommandOptions.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
+
+from streaming.errors import Exit, UserError
+from streaming.logs import LogFormat, set_up, tell_failure
+
+ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
+SCENARIOS = (
+    "to_offset",
+    "shift_by",
+    "to_datetime",
+    "by_duration",
+    "to_earliest",
+    "to_latest",
+    "to_current",
+    "from_file",
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the flags."""
+    it = argparse.ArgumentParser(
+        prog="coordinator-consumer-groups",
+        description="List, describe and delete groups, and reset their offsets, as kafka-consumer-groups.sh does.",
+        allow_abbrev=False,
+    )
+    flag = it.add_argument
+    for action, text in (
+        ("--list", "List all consumer groups."),
+        ("--describe", "Show a group's partitions with their lag, its members or its state."),
+        ("--delete", "Forget groups that have no members."),
+        ("--reset-offsets", "Set the offsets of a group that has no members."),
+        ("--delete-offsets", "Forget offsets of topics."),
+    ):
+        flag(action, action="store_true", help=text)
+    flag("--bootstrap-server", metavar="HOST:PORT,...", help="The Kafka brokers.")
+    flag("--topic-prefix", metavar="PREFIX", help="The coordinator's topics are PREFIX.groups and so on.")
+    flag("--command-config", metavar="FILE", help="A properties file: security.protocol, sasl.*, ssl.* with PEM files.")
+    flag("--group", action="append", metavar="GROUP", help="The group; may be repeated.")
+    flag("--all-groups", action="store_true", help="All groups.")
+    flag("--members", action="store_true", help="Describe the members.")
+    flag("--offsets", action="store_true", help="Describe the partitions; so without any of the three.")
+    flag("--state", nargs="?", const="", metavar="STATES", help="Show the state; list only groups in these states.")
+    flag(
+        "--type",
+        nargs="?",
+        const="",
+        metavar="TYPES",
+        help="List groups with their type, or only those of these types.",
+    )
+    flag("--verbose", action="store_true", help="Describe more.")
+    flag("--timeout", type=int, default=5_000, metavar="MS", help="How long an answer may take, %(default)s ms.")
+    flag(
+        "--topic", action="append", metavar="TOPIC[:0,1]", help="The topic, or some of its partitions; may be repeated."
+    )
+    flag("--all-topics", action="store_true", help="All topics that a group has committed.")
+    flag("--to-offset", type=int, metavar="OFFSET", help="Reset to an offset.")
+    flag("--shift-by", type=int, metavar="RECORDS", help="Reset by so many records, up or down.")
+    flag(
+        "--to-datetime",
+        metavar="TIME",
+        help="Reset to the first record since YYYY-MM-DDTHH:mm:SS.sss; UTC without a zone.",
+    )
+    flag("--by-duration", metavar="PnDTnHnMnS", help="Reset to the first record since so long ago.")
+    flag("--to-earliest", action="store_true", default=None, help="Reset to the first record.")
+    flag("--to-latest", action="store_true", default=None, help="Reset behind the last record.")
+    flag("--to-current", action="store_true", default=None, help="Reset to what is committed.")
+    flag("--from-file", metavar="CSV", help="Reset to what --export wrote.")
+    flag("--dry-run", action="store_true", help="Show what a reset comes to, and change nothing.")
+    flag("--execute", action="store_true", help="Make the reset.")
+    flag("--export", action="store_true", help="Print the reset as CSV.")
+    flag("--version", action="version", version=version("kafka-group-coordinator"))
+    return it
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the tool."""
+    asked = _parsed(arguments)
+    set_up(LogFormat.text, is_verbose=False)
+    from streaming.cli.kafka_tool import run
+
+    try:
+        sys.exit(run(asked))
+    except UserError as error:
+        tell_failure(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the flags; `action` and `scenario` say which of theirs was chosen."""
+    it = parser()
+    asked = it.parse_args(arguments)
+    for is_wrong, why in _RULES:
+        if is_wrong(asked):
+            it.error(why)
+    (asked.action,) = _given(asked, ACTIONS)
+    asked.scenario = next(iter(_given(asked, SCENARIOS)), None)
+    return asked
+
+
+def _given(asked: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    return [name for name in names if (value := getattr(asked, name)) is not None and value is not False]
+
+
+def _flags(names: Iterable[str]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names)
+
+
+_DESCRIBED = ("members", "offsets")
+
+_RULES: tuple[tuple[Callable[[argparse.Namespace], object], str], ...] = (
+    (lambda a: len(_given(a, ACTIONS)) != 1, f"Command must include exactly one action: {_flags(ACTIONS)}"),
+    (lambda a: not a.bootstrap_server, 'Missing required argument "[bootstrap-server]"'),
+    (lambda a: a.timeout <= 0, "--timeout is not above 0"),
+    (
+        lambda a: not (a.list or a.delete_offsets) and not (a.group or a.all_groups),
+        "Say --group or --all-groups",
+    ),
+    (lambda a: a.group and a.all_groups, "Say --group or --all-groups, and not both"),
+    (
+        lambda a: _given(a, (*_DESCRIBED, "verbose")) and not a.describe,
+        "--members, --offsets and --verbose go with --describe",
+    ),
+    (lambda a: a.state is not None and not (a.describe or a.list), "--state goes with --describe or --list"),
+    (lambda a: a.type is not None and not a.list, "--type goes with --list"),
+    (
+        lambda a: a.describe and len(_given(a, _DESCRIBED)) + (a.state is not None) > 1,
+        "--describe takes at most one of these options: --members, --offsets, --state",
+    ),
+    (lambda a: a.describe and a.state, "--describe does not take a value for --state"),
+    (lambda a: a.delete and a.topic, "--delete deletes whole groups: for topics there is --delete-offsets"),
+    (
+        lambda a: a.delete_offsets and not (a.group and len(a.group) == 1 and a.topic),
+        "--delete-offsets takes one --group, and --topic",
+    ),
+    (lambda a: a.execute and a.dry_run, "--reset-offsets only accepts one of --execute and --dry-run"),
+    (
+        lambda a: a.reset_offsets and len(_given(a, SCENARIOS)) != 1,
+        f"--reset-offsets takes exactly one of: {_flags(SCENARIOS)}",
+    ),
+    (
+        lambda a: a.reset_offsets and not a.from_file and not (a.topic or a.all_topics),
+        "One of the reset scopes should be defined: --all-topics, --topic.",
+    ),
+    (lambda a: a.topic and a.all_topics, "Say --topic or --all-topics, and not both"),
+)
+"""What flags do not go together, and what is said then."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""`coordinator export`: the history as files."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streaming.cli.options import BootstrapServers, TopicPrefix
+from streaming.logs import tell
+from streaming.settings import Settings
+
+
+class Kind(StrEnum):
+    """What files may be."""
+
+    parquet = "parquet"
+
+
+def export(
+    groups: Annotated[list[str] | None, typer.Argument(help="Only these groups.", show_default=False)] = None,
+    to: Annotated[Kind, typer.Option(help="What the files are.")] = Kind.parquet,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder; made where it is not there.")] = Path(),
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Write the history to events.parquet, groups.parquet and offsets.parquet, as far back as the topics go."""
+    from streaming.history.export import export as exported
+
+    settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
+    for file, rows in exported(settings, output, groups or None, _progress()).items():
+        typer.echo(f"{file}  rows={rows}")
+
+
+def _progress() -> Callable[[int, int], None]:
+    told = 0
+
+    def progress(read: int, of: int) -> None:
+        nonlocal told
+        if of and (tenth := 10 * read // of) > told:
+            told = tenth
+            tell(f"{read} of about {of} records are read.")
+
+    return progress

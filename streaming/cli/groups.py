@@ -1,0 +1,350 @@
+"""`coordinator groups`: how groups are, what they have lived through, and what an operator may do about it.
+
+Only flags are here; what a command does is imported when it runs, so that `--help` need not wait for it.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from streaming.cli.options import BootstrapServers, TopicPrefix
+from streaming.cli.output import Output, OutputFormat
+from streaming.cli.times import FORMS, read_ago, read_time
+from streaming.errors import UserError
+from streaming.settings import Settings
+
+COMPLETION_WAIT_S = 2.0
+
+app = typer.Typer(
+    name="groups",
+    help="Show groups and their history, reset offsets, take members out. Reading works while the coordinator is away."
+    " Exits 3 where there is no such group, member or partition.",
+    no_args_is_help=True,
+)
+
+
+def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete a group id from what the topic holds; silently nothing where that takes too long."""
+    from threading import Thread
+
+    found: list[str] = []
+
+    def look() -> None:
+        from streaming.cli.showing import complete
+
+        try:
+            flags = {name: ctx.params.get(name) for name in ("bootstrap_servers", "topic_prefix")}
+            found.extend(complete(Settings.load(**flags), incomplete))
+        except UserError:
+            return
+
+    looking = Thread(target=look, daemon=True)
+    looking.start()
+    looking.join(COMPLETION_WAIT_S)
+    return found
+
+
+class Words(StrEnum):
+    """How sentences are written."""
+
+    text = "text"
+    json = "json"
+
+
+GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=complete_group)]
+GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids.", autocompletion=complete_group)]
+SomeGroupIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[GROUP...]", help="Ids; all groups when none is given.", autocompletion=complete_group),
+]
+Regex = Annotated[bool, typer.Option("--regex", "-r", help="Arguments are regular expressions that match whole ids.")]
+Form = Annotated[OutputFormat, typer.Option("--output", "-o", help="A table, one with all columns, JSON, or CSV.")]
+Sentences = Annotated[Words, typer.Option("--output", "-o", help="Sentences, or one JSON object.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Reason = Annotated[str | None, typer.Option(help="Why; it becomes part of the history.", show_default=False)]
+At = Annotated[str, typer.Option(metavar="TIME", help=f"When: {FORMS}.")]
+
+
+def _settings(bootstrap_servers: str | None, topic_prefix: str | None) -> Settings:
+    return Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
+
+
+def _wanted(names: list[str] | None, is_regex: bool) -> Any:
+    from streaming.cli.showing import Wanted
+
+    return Wanted(tuple(names or ()), is_regex)
+
+
+def _sentences(form: Words) -> Output:
+    return Output.to_stdout(OutputFormat.json if form is Words.json else OutputFormat.table)
+
+
+def _at(text: str | None) -> int | None:
+    from streaming.cli.showing import now_ms
+
+    return None if text is None else read_time(text, now_ms())
+
+
+def _agree(*, is_agreed: bool) -> Callable[[str], None]:
+    from streaming.cli.changing import confirm
+
+    return lambda question: confirm(question, is_agreed=is_agreed, ask=lambda text: typer.confirm(text, err=True))
+
+
+# -- how they are ------------------------------------------------------------------------------------------------------
+
+
+@app.command("list")
+def list_(
+    groups: SomeGroupIds = None,
+    regex: Regex = False,
+    output: Form = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """List groups: state, generation, members, lag. All but `table` also tell of rebalances, which takes longer."""
+    from streaming.cli.showing import list_groups
+
+    list_groups(_settings(bootstrap_servers, topic_prefix), _wanted(groups, regex), Output.to_stdout(output))
+
+
+@app.command()
+def describe(
+    groups: GroupIds,
+    regex: Regex = False,
+    output: Form = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Show all of a group: what it is, who owns which partition, offsets and lag."""
+    from streaming.cli import showing
+
+    showing.describe(_settings(bootstrap_servers, topic_prefix), _wanted(groups, regex), Output.to_stdout(output))
+
+
+@app.command()
+def members(
+    groups: GroupIds,
+    regex: Regex = False,
+    output: Form = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Show who is in a group, and what each member owns."""
+    from streaming.cli import showing
+
+    showing.members(_settings(bootstrap_servers, topic_prefix), _wanted(groups, regex), Output.to_stdout(output))
+
+
+@app.command()
+def offsets(
+    groups: GroupIds,
+    regex: Regex = False,
+    output: Form = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Show how far a group is, partition by partition."""
+    from streaming.cli import showing
+
+    showing.offsets(_settings(bootstrap_servers, topic_prefix), _wanted(groups, regex), Output.to_stdout(output))
+
+
+@app.command()
+def watch(
+    groups: SomeGroupIds = None,
+    from_beginning: Annotated[bool, typer.Option(help="Start with all that the topics hold.")] = False,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Follow groups as they change, a line for each record, until Ctrl-C."""
+    from streaming.watch import follow
+
+    settings = _settings(bootstrap_servers, topic_prefix)
+    for line in follow(settings, groups=groups or None, from_beginning=from_beginning):
+        typer.echo(str(line))
+
+
+# -- how they came to be so --------------------------------------------------------------------------------------------
+
+
+@app.command()
+def timeline(
+    group: GroupId,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="From then on.", show_default=False)] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to then.", show_default=False)] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The last N lines only.", show_default=False)] = None,
+    output: Form = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Tell what a group has lived through: each rebalance with its cause and duration, and all else, in order."""
+    from streaming.cli import telling
+
+    settings = _settings(bootstrap_servers, topic_prefix)
+    telling.timeline(settings, group, _at(since), _at(until), limit, Output.to_stdout(output))
+
+
+@app.command()
+def why(
+    group: GroupId,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The last rebalance by then, not of all.", show_default=False)
+    ] = None,
+    output: Sentences = Words.text,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Say in three sentences why a group rebalanced last: what happened, who was behind it, and what to change."""
+    from streaming.cli import telling
+
+    telling.why(_settings(bootstrap_servers, topic_prefix), group, _at(at), _sentences(output))
+
+
+@app.command()
+def owner(
+    group: GroupId,
+    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="As in orders-3.")],
+    at: At = "now",
+    output: Sentences = Words.text,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Say who owned a partition at a time: nobody or one member, with the moments before and after."""
+    from streaming.cli import telling
+
+    at_ms = _at(at)
+    assert at_ms is not None
+    telling.owner(_settings(bootstrap_servers, topic_prefix), group, partition, at_ms, _sentences(output))
+
+
+# -- what to do about it -----------------------------------------------------------------------------------------------
+
+
+@app.command()
+def delete(
+    groups: GroupIds,
+    regex: Regex = False,
+    yes: Yes = False,
+    output: Form = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Forget groups that have no members, and their offsets."""
+    from streaming.cli import changing
+
+    settings, agree = _settings(bootstrap_servers, topic_prefix), _agree(is_agreed=yes)
+    changing.delete(settings, _wanted(groups, regex), Output.to_stdout(output), agree)
+
+
+@app.command()
+def delete_offsets(
+    group: GroupId,
+    topic: Annotated[list[str], typer.Option(metavar="TOPIC[:0,1]", help="Which; may be repeated.")],
+    yes: Yes = False,
+    output: Form = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Forget committed offsets of topics that no member subscribes to."""
+    from streaming.cli import changing
+
+    settings, agree = _settings(bootstrap_servers, topic_prefix), _agree(is_agreed=yes)
+    changing.delete_offsets(settings, group, topic, Output.to_stdout(output), agree)
+
+
+@app.command()
+def rebalance(
+    group: GroupId,
+    reason: Reason = None,
+    output: Sentences = Words.text,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Have all members of a group join again, now."""
+    from streaming.cli import changing
+
+    changing.rebalance(_settings(bootstrap_servers, topic_prefix), group, reason, _sentences(output))
+
+
+@app.command()
+def expel(
+    group: GroupId,
+    member: Annotated[str, typer.Argument(help="Its id, its instance id, or its short name as in `timeline`.")],
+    reason: Reason = None,
+    yes: Yes = False,
+    output: Sentences = Words.text,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Take a member out of its group. One that runs will join again."""
+    from streaming.cli import changing
+
+    settings, agree = _settings(bootstrap_servers, topic_prefix), _agree(is_agreed=yes)
+    changing.expel(settings, group, member, reason, _sentences(output), agree)
+
+
+@app.command()
+def reset_offsets(
+    group: GroupId,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC[:0,1]", help="Which; may be repeated.", show_default=False)
+    ] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To what is committed now.")] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.", show_default=False)] = None,
+    shift_by: Annotated[int | None, typer.Option(help="By so many records.", show_default=False)] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option(metavar="TIME", help="To the first record since then.", show_default=False)
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option(metavar="PT1H30M", help="Likewise, so long ago.", show_default=False)
+    ] = None,
+    from_file: Annotated[
+        str | None, typer.Option(metavar="CSV", help="To what --export wrote.", show_default=False)
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="TIME", help="To what was committed then.", show_default=False)
+    ] = None,
+    uncertain: Annotated[
+        bool, typer.Option("--uncertain", help="With --as-of: also where compaction may have taken what counted.")
+    ] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute/--dry-run", help="Commit the offsets, or only show them.")
+    ] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print a plan for --from-file.")] = False,
+    output: Form = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Set committed offsets of a group without members; shows them, and changes nothing without --execute."""
+    from streaming.cli import resets, showing
+
+    given: dict[str, Any] = {
+        "to-earliest": to_earliest or None,
+        "to-latest": to_latest or None,
+        "to-current": to_current or None,
+        "to-offset": to_offset,
+        "shift-by": shift_by,
+        "to-datetime": _at(to_datetime),
+        "by-duration": read_ago(by_duration, showing.now_ms()) if by_duration is not None else None,
+        "from-file": from_file,
+        "as-of": _at(as_of),
+    }
+    chosen = {scenario: value for scenario, value in given.items() if value is not None}
+    if len(chosen) != 1:
+        raise typer.BadParameter(f"Say one of {', '.join(f'--{scenario}' for scenario in given)}.")
+    ((scenario, value),) = chosen.items()
+    if scenario != "from-file" and bool(topic) == all_topics:
+        raise typer.BadParameter("Say either --topic or --all-topics.")
+    if scenario == "from-file" and (topic or all_topics):
+        raise typer.BadParameter("The file of --from-file names the partitions: leave --topic and --all-topics out.")
+    if uncertain and scenario != "as-of":
+        raise typer.BadParameter("--uncertain means something with --as-of only.")
+    asked = resets.Asked(scenario, value, tuple(topic) if topic else None, uncertain)
+    settings = _settings(bootstrap_servers, topic_prefix)
+    resets.reset_offsets(settings, group, asked, Output.to_stdout(output), execute=execute, export=export)

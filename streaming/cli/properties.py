@@ -1,0 +1,132 @@
+"""What `--command-config` names: a Java properties file, and what of it our own settings call otherwise.
+
+Stores of keys and certificates are taken as PEM files, which Kafka's clients read as well (KIP-651).
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from streaming.errors import Exit, UserError
+from streaming.logs import tell
+
+
+class BadProperties(UserError):
+    """The file cannot be read, or asks for something that we cannot do."""
+
+    exit_code = Exit.USAGE
+
+
+_NAMES = {
+    # Kafka's                                            ours
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.oauthbearer.token.endpoint.url": "sasl_oauth_token_url",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl_oauth_client_id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl_oauth_client_secret",
+    "sasl.oauthbearer.scope": "sasl_oauth_scope",
+    "ssl.truststore.location": "ssl_cafile",
+    "ssl.keystore.location": "ssl_certfile",
+    "ssl.key.password": "ssl_key_password",
+}
+
+_JAAS_OPTIONS = {
+    # a login module's        ours
+    "username": "sasl_username",
+    "password": "sasl_password",
+    "clientId": "sasl_oauth_client_id",
+    "clientSecret": "sasl_oauth_client_secret",
+    "scope": "sasl_oauth_scope",
+    "ssl.truststore.location": "sasl_oauth_cafile",
+}
+
+_IN_A_FILE = {
+    "ssl.truststore.certificates": "ssl.truststore.location",
+    "ssl.keystore.certificate.chain": "ssl.keystore.location",
+    "ssl.keystore.key": "ssl.keystore.location",
+}
+"""What may not be in the properties themselves, and where the name of a PEM file goes instead."""
+
+_UNDERSTOOD = {"ssl.truststore.type", "ssl.keystore.type", "sasl.jaas.config", "ssl.endpoint.identification.algorithm"}
+_OF_SECURITY = re.compile(r"(sasl|ssl|security)\.")
+
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
+_LINE = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_JAAS_OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;"]+))')
+
+
+def settings_in(file: str) -> dict[str, object]:
+    """Read a properties file; returns settings by our own names.
+
+    Raises:
+        BadProperties: it cannot be read, or what it asks for cannot be done here.
+    """
+    try:
+        return to_settings(read_properties(Path(file).read_text("utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadProperties(f"The properties in {file} cannot be read ({error}).") from None
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Read properties as java.util.Properties does: the last of several of one name counts."""
+    return {_plain(name): _plain(value) for name, value in map(_parted, _logical_lines(text))}
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    begun = ""
+    for line in text.splitlines():
+        stripped = line.lstrip(" \t\f")
+        if not begun and (not stripped or stripped[0] in "#!"):
+            continue
+        begun += stripped
+        if _CONTINUED.search(begun):
+            begun = begun[:-1]
+            continue
+        yield begun
+        begun = ""
+    if begun:
+        yield begun
+
+
+def _parted(line: str) -> tuple[str, str]:
+    found = _LINE.fullmatch(line)
+    assert found, "any line has a name, if an empty one"
+    return found[1], found[2]
+
+
+def _plain(text: str) -> str:
+    def letter(found: re.Match[str]) -> str:
+        what = found[1]
+        return chr(int(what[1:], 16)) if len(what) > 1 else _LETTERS.get(what, what)
+
+    return _ESCAPED.sub(letter, text)
+
+
+def to_settings(properties: Mapping[str, str]) -> dict[str, object]:
+    """Say in our own names what the properties of Kafka's clients say; what is not about security means nothing here.
+
+    Raises:
+        BadProperties: a store is no PEM file, or is in the properties themselves.
+    """
+    for name, better in _IN_A_FILE.items():
+        if name in properties:
+            raise BadProperties(f"{name} is not understood: write it into a PEM file, and name that in {better}.")
+    for store in ("truststore", "keystore"):
+        if f"ssl.{store}.location" in properties and properties.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
+            raise BadProperties(f"ssl.{store}.location must be a PEM file here: set ssl.{store}.type=PEM.")
+    settings: dict[str, object] = {ours: properties[name] for name, ours in _NAMES.items() if name in properties}
+    settings |= _logged_in(properties.get("sasl.jaas.config", ""))
+    if properties.get("ssl.endpoint.identification.algorithm") == "":
+        settings["ssl_check_hostname"] = False
+    unknown = sorted(n for n in properties if _OF_SECURITY.match(n) and n not in _UNDERSTOOD and n not in _NAMES)
+    if unknown:
+        tell(f"Not understood, and left out: {', '.join(unknown)}.")
+    return settings
+
+
+def _logged_in(jaas: str) -> dict[str, object]:
+    unescape: Callable[[str], str] = _plain
+    options = {name: unescape(quoted) if quoted else bare for name, quoted, bare in _JAAS_OPTION.findall(jaas)}
+    return {ours: options[name] for name, ours in _JAAS_OPTIONS.items() if name in options}

@@ -1,0 +1,167 @@
+"""`coordinator groups reset-offsets`: the reset that was asked for, worked out, shown, and committed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coordinator.phases import Phase
+from streaming.cli.administration import NONE, Administration, BrokerLog, Refused, message
+from streaming.cli.output import Column, Output, OutputFormat
+from streaming.cli.showing import folded, now_ms
+from streaming.cli.times import moment
+from streaming.committed import read_past
+from streaming.errors import UserError
+from streaming.logs import tell
+from streaming.resetting import (
+    SCENARIOS,
+    BadReset,
+    Log,
+    NewOffset,
+    Reset,
+    clip,
+    exported,
+    named,
+    read_plan,
+    read_topics,
+)
+from streaming.settings import Settings
+from streaming.views import GroupView
+from streaming.views.owners import Place
+from streaming.watch.words import escape
+
+
+class Uncertain(UserError):
+    """What was committed at that time is no longer certain."""
+
+
+class Asked(NamedTuple):
+    """What a reset was asked to be.
+
+    Args:
+        scenario: A key of `SCENARIOS`, or `as-of`.
+        value: What the scenario takes: an offset, a shift, Unix milliseconds, or a plan's file.
+        topics: Which partitions; all that are committed where None.
+        is_uncertain: As-of may be answered by what there is.
+    """
+
+    scenario: str
+    value: Any = None
+    topics: tuple[str, ...] | None = None
+    is_uncertain: bool = False
+
+
+RESET = (
+    Column("GROUP", lambda line: line[0], is_chosen=True),
+    Column("TOPIC", lambda line: line[1][0], is_chosen=True),
+    Column("PARTITION", lambda line: line[1][1], is_number=True),
+    Column("NEW-OFFSET", lambda line: line[2].offset, is_number=True),
+)
+
+_RESETTABLE = {Phase.EMPTY, Phase.DEAD}
+
+
+def reset_offsets(
+    settings: Settings, group_id: str, asked: Asked, output: Output, *, execute: bool, export: bool
+) -> None:
+    """Show what a reset comes to, and commit it where it is to be executed.
+
+    Raises:
+        Refused: the group has members.
+        Uncertain: what was committed at that time cannot be told.
+        NotFound: there is no such partition.
+    """
+    group = folded(settings, [group_id], events=False).groups.get(group_id)
+    reset = planned(settings, group_id, group, asked)
+    for note in reset.notes:
+        tell(f"Warning: {note}")
+    if execute:
+        commit(settings, group_id, reset.offsets)
+    if export:
+        output.line(exported(reset.offsets).rstrip("\n"))
+    elif output.form is OutputFormat.json:
+        output.answer(
+            [
+                {"group_id": group_id, "topic": topic, "partition": partition, "new_offset": new.offset}
+                for (topic, partition), new in sorted(reset.offsets.items())
+            ]
+        )
+    else:
+        output.rows(RESET, [(group_id, place, new) for place, new in sorted(reset.offsets.items())])
+    if not execute:
+        tell("Nothing was changed: with --execute these offsets are committed.")
+
+
+def planned(settings: Settings, group_id: str, group: GroupView | None, asked: Asked, log: Log | None = None) -> Reset:
+    """Work out what a reset comes to.
+
+    Raises:
+        Refused: the group has members.
+        Uncertain, BadReset, NotFound: as `reset_offsets`.
+    """
+    state = group.state if group else Phase.DEAD
+    if state not in _RESETTABLE:
+        raise Refused(
+            f"Assignments can only be reset if the group '{escape(group_id)}' is inactive,"
+            f" but the current state is {state.value}."
+        )
+    log = log or BrokerLog(settings)
+    committed = {
+        (topic, p): each.offset for topic, of in (group.offsets if group else {}).items() for p, each in of.items()
+    }
+    if asked.scenario == "as-of":
+        return _as_of(settings, group_id, asked, log)
+    if asked.scenario == "from-file":
+        return SCENARIOS[asked.scenario]([], read_plan(_text_of(asked.value), group_id), log, committed)
+    places = sorted(committed) if asked.topics is None else read_topics(asked.topics, log.partitions)
+    return SCENARIOS[asked.scenario](places, asked.value, log, committed)
+
+
+def _text_of(file: str) -> str:
+    try:
+        return Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadReset(f"The plan {escape(file)} cannot be read ({error}).") from None
+
+
+def _as_of(settings: Settings, group_id: str, asked: Asked, log: Log) -> Reset:
+    past, at_ms, of_all = read_past(settings, group_id, now_ms()), asked.value, asked.topics is None
+    places = sorted(past.places) if asked.topics is None else read_topics(asked.topics, log.partitions)
+    if not asked.is_uncertain and not past.is_certain(places, at_ms, of_all=of_all):
+        raise Uncertain(
+            f"What {escape(group_id)} had committed at {moment(at_ms)} is not certain, as {settings.groups_topic} has"
+            f" been compacted: it is from {moment(past.certain_from_ms(places, of_all=of_all))} on;"
+            " --uncertain takes what there is."
+        )
+    found = {place: past.at(place, at_ms) for place in places}
+    there = log.bounds(places)
+    reset = clip(
+        {
+            place: NewOffset(record.offset, record.leader_epoch, record.metadata)
+            for place, record in found.items()
+            if record is not None and place in there
+        },
+        log,
+    )
+    notes = [
+        f"{named(place)} is left out: nothing was committed for it then." for place in places if found[place] is None
+    ]
+    gone = [
+        f"{named(p)} is left out: there is no such partition any more." for p in places if found[p] and p not in there
+    ]
+    return Reset(reset.offsets, [*notes, *gone, *reset.notes])
+
+
+def commit(settings: Settings, group_id: str, offsets: Mapping[Place, NewOffset]) -> None:
+    """Commit offsets for a group without members.
+
+    Raises:
+        Refused: the coordinator would not, for one of them.
+    """
+    if not offsets:
+        return
+    with Administration(settings) as administration:
+        errors = administration.commit(group_id, offsets)
+    if wrong := {place: error for place, error in errors.items() if error != NONE}:
+        place, error = next(iter(sorted(wrong.items())))
+        why = "The group has members." if error == "UNKNOWN_MEMBER_ID" else message(error)
+        raise Refused(f"{len(wrong)} of {len(offsets)} offsets were not committed, such as {named(place)}: {why}")

@@ -1,0 +1,331 @@
+"""What the reading commands of `coordinator groups` show: the output topics, folded, and put into rows.
+
+Nobody is asked but the brokers, so all of it works while the coordinator is away.
+"""
+
+import re
+import time
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from coordinator.phases import Phase
+from streaming.cli.output import Column, Output, OutputFormat
+from streaming.cli.times import moment
+from streaming.errors import BrokerUnreachable, Exit, NotFound, UserError
+from streaming.logs import tell
+from streaming.settings import Settings
+from streaming.views import GroupView, Views, answers
+from streaming.views.answers import GroupSummary, MemberRow, OffsetRow
+from streaming.views.fold import TopicKind
+from streaming.views.lag import EndOffsets, Ends, places
+from streaming.views.reading import Reading
+from streaming.watch.words import escape, spans
+
+
+class BadPattern(UserError):
+    """What was given is no regular expression."""
+
+    exit_code = Exit.USAGE
+
+
+class Wanted(NamedTuple):
+    """The groups that a command is about: by id, or all whose whole id a regular expression matches."""
+
+    names: tuple[str, ...] = ()
+    is_regex: bool = False
+
+    @property
+    def ids(self) -> tuple[str, ...] | None:
+        """The ids, where they are known without reading."""
+        return None if self.is_regex or not self.names else self.names
+
+    def of(self, views: Views) -> list[GroupView]:
+        """Find them; all there are where none is named.
+
+        Raises:
+            NotFound: one of them is not there, or nothing matches.
+        """
+        if not self.names:
+            return views.present()
+        if self.is_regex:
+            patterns = [_pattern(name) for name in self.names]
+            found = [g for g in views.present() if any(pattern.fullmatch(g.group_id) for pattern in patterns)]
+            if not found:
+                raise NotFound(f"No group matches {escape(' '.join(self.names))}.")
+            return found
+        return [present(views, group_id) for group_id in dict.fromkeys(self.names)]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise BadPattern(f"{escape(text)} is no regular expression: {error}.") from None
+
+
+def now_ms() -> int:
+    """Return the time, Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def folded(settings: Settings, group_ids: Collection[str] | None = None, *, events: bool = True) -> Views:
+    """Read what the topics hold now: of some groups' shards or of all, with their history or without.
+
+    Raises:
+        BrokerUnreachable: no broker answers.
+        NoCoordinator: the topics are not there.
+    """
+    topics: tuple[TopicKind, ...] = ("groups", "events") if events else ("groups",)
+    with Reading(settings, groups=group_ids, topics=topics) as reading:
+        return reading.catch_up()
+
+
+def present(views: Views, group_id: str) -> GroupView:
+    """Find a group that there is.
+
+    Raises:
+        NotFound: there is none.
+    """
+    group = views.groups.get(group_id)
+    if group is None or not group.is_there:
+        raise NotFound(f"Consumer group '{escape(group_id)}' does not exist.")
+    return group
+
+
+def remembered(views: Views, group_id: str) -> GroupView:
+    """Find a group that there is or of which there is a history.
+
+    Raises:
+        NotFound: neither.
+    """
+    group = views.groups.get(group_id)
+    if group is None or not (group.is_there or group.events):
+        raise NotFound(f"Consumer group '{escape(group_id)}' does not exist.")
+    return group
+
+
+def ends_of(settings: Settings, groups: Iterable[GroupView]) -> Ends:
+    """Ask the brokers how far the groups' partitions go; nothing where they do not tell."""
+    wanted = places(groups)
+    if not wanted:
+        return {}
+    try:
+        return EndOffsets(settings).of(wanted)
+    except BrokerUnreachable as error:
+        tell(f"No lag: {error}")
+        return {}
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def _protocol(summary: GroupSummary) -> str | None:
+    return summary.protocol_name or None
+
+
+GROUPS = (
+    Column("GROUP", lambda s: s.group_id, is_chosen=True),
+    Column("STATE", lambda s: s.state),
+    Column("GENERATION", lambda s: s.generation_id, is_number=True),
+    Column("PROTOCOL", _protocol, is_chosen=True),
+    Column("MEMBERS", lambda s: s.members, is_number=True),
+    Column("TOPICS", lambda s: s.topics, is_number=True),
+    Column("PARTITIONS", lambda s: s.partitions, is_number=True),
+    Column("TOTAL-LAG", lambda s: s.total_lag, is_number=True),
+    Column("TYPE", lambda s: s.protocol_type or None, is_chosen=True, is_wide=True),
+    Column("SINCE", lambda s: moment(s.since_ms), is_wide=True),
+    Column("REBALANCES-1H", lambda s: s.rebalances_1h, is_number=True, is_wide=True),
+    Column("LAST-REBALANCE", lambda s: moment(s.last_rebalance_ms), is_wide=True),
+    Column("LAST-CAUSE", lambda s: s.last_cause, is_wide=True),
+)
+
+
+def list_groups(settings: Settings, wanted: Wanted, output: Output) -> None:
+    """Show a line for each group. Only what tells of rebalances takes the events, which are many."""
+    views = folded(settings, wanted.ids, events=output.form is not OutputFormat.table)
+    groups, now = wanted.of(views), now_ms()
+    ends = ends_of(settings, groups)
+    show_groups([answers.summary(group, ends, now) for group in groups], output)
+
+
+def show_groups(summaries: list[GroupSummary], output: Output) -> None:
+    """Write a line for each group."""
+    if output.form is OutputFormat.json:
+        output.answer(summaries)
+    else:
+        output.rows(GROUPS, summaries)
+
+
+# -- partitions and members --------------------------------------------------------------------------------------------
+
+
+class PartitionLine(NamedTuple):
+    """A partition of a group; or a member that owns none, which has no row."""
+
+    group_id: str
+    row: OffsetRow | None
+    idle: MemberRow | None = None
+
+
+def _of_partition(name: str) -> Any:
+    return lambda line: getattr(line.row, name, None)
+
+
+def _of_member(name: str) -> Any:
+    return lambda line: getattr(line.idle or line.row, name, None)
+
+
+PARTITIONS = (
+    Column("GROUP", lambda line: line.group_id, is_chosen=True),
+    Column("TOPIC", _of_partition("topic"), is_chosen=True),
+    Column("PARTITION", _of_partition("partition"), is_number=True),
+    Column("CURRENT-OFFSET", _of_partition("committed_offset"), is_number=True),
+    Column("LOG-END-OFFSET", _of_partition("end_offset"), is_number=True),
+    Column("LAG", _of_partition("lag"), is_number=True),
+    Column("CONSUMER-ID", _of_member("member_id"), is_chosen=True),
+    Column("HOST", _of_member("client_host"), is_chosen=True),
+    Column("CLIENT-ID", _of_member("client_id"), is_chosen=True),
+    Column("INSTANCE-ID", _of_member("group_instance_id"), is_chosen=True, is_optional=True),
+    Column("LEADER-EPOCH", _of_partition("leader_epoch"), is_number=True, is_wide=True),
+    Column("COMMITTED-AT", lambda line: moment(getattr(line.row, "commit_timestamp_ms", None)), is_wide=True),
+    Column("COMMITTED-BY", _of_partition("committed_by"), is_chosen=True, is_wide=True),
+    Column("COMMIT-GENERATION", _of_partition("commit_generation_id"), is_number=True, is_wide=True),
+    Column("EXPIRES-AT", lambda line: moment(getattr(line.row, "expire_timestamp_ms", None)), is_wide=True),
+    Column("METADATA", _of_partition("metadata"), is_chosen=True, is_wide=True),
+)
+
+
+def partition_lines(group: GroupView, ends: Ends) -> list[PartitionLine]:
+    """Make a line of each partition that is owned or committed, and behind them one of each member that owns none."""
+    lines = [PartitionLine(group.group_id, row) for row in answers.offsets(group, ends)]
+    return lines + [PartitionLine(group.group_id, None, m) for m in answers.members(group) if not m.partitions]
+
+
+def assignment(assigned: dict[str, list[int]] | None) -> str | None:
+    """Write what a member owns: `orders 0-2 5, payments 1`."""
+    owned = sorted((topic, each) for topic, each in (assigned or {}).items() if each)
+    return ", ".join(f"{topic} {spans(each)}" for topic, each in owned) or None
+
+
+class MemberLine(NamedTuple):
+    """A member of a group."""
+
+    group_id: str
+    row: MemberRow
+
+
+MEMBERS = (
+    Column("GROUP", lambda line: line.group_id, is_chosen=True),
+    Column("CONSUMER-ID", lambda line: line.row.member_id, is_chosen=True),
+    Column("GROUP-INSTANCE-ID", lambda line: line.row.group_instance_id, is_chosen=True, is_optional=True),
+    Column("HOST", lambda line: line.row.client_host, is_chosen=True),
+    Column("CLIENT-ID", lambda line: line.row.client_id, is_chosen=True),
+    Column("#PARTITIONS", lambda line: line.row.partitions, is_number=True),
+    Column("ASSIGNMENT", lambda line: assignment(line.row.assigned), is_chosen=True),
+    Column("LEADER", lambda line: "yes" if line.row.is_leader else "no", is_wide=True),
+    Column("SESSION-TIMEOUT-MS", lambda line: line.row.session_timeout_ms, is_number=True, is_wide=True),
+    Column("REBALANCE-TIMEOUT-MS", lambda line: line.row.rebalance_timeout_ms, is_number=True, is_wide=True),
+)
+
+
+def member_lines(groups: Iterable[GroupView]) -> list[MemberLine]:
+    """Make a line of each member."""
+    return [MemberLine(group.group_id, row) for group in groups for row in answers.members(group)]
+
+
+_REBALANCING = {Phase.PREPARING, Phase.COMPLETING}
+
+
+def say_state(group: GroupView) -> None:
+    """Say on standard error what makes a description incomplete, as Kafka's tool does."""
+    if group.state is Phase.EMPTY:
+        tell(f"Consumer group '{escape(group.group_id)}' has no active members.")
+    elif group.state in _REBALANCING:
+        tell(f"Warning: Consumer group '{escape(group.group_id)}' is rebalancing.")
+
+
+def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
+    """Show groups whole: a block of what they are, and all partitions and members."""
+    views = folded(settings, wanted.ids)
+    groups, now = wanted.of(views), now_ms()
+    ends = ends_of(settings, groups)
+    if output.form is OutputFormat.json:
+        details = [answers.detail(group, ends, now) for group in groups]
+        output.answer(details if wanted.is_regex or len(groups) > 1 else details[0])
+    elif output.form is OutputFormat.csv:
+        output.rows(PARTITIONS, [line for group in groups for line in partition_lines(group, ends)])
+    else:
+        for number, group in enumerate(groups):
+            if number:
+                output.line()
+            show_group(group, ends, now, output)
+    for group in groups:
+        say_state(group)
+
+
+def show_group(group: GroupView, ends: Ends, now: int, output: Output) -> None:
+    """Write one group for people."""
+    output.pairs(_facts(group, ends, now))
+    if lines := partition_lines(group, ends):
+        output.line()
+        output.rows(PARTITIONS, lines)
+
+
+def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[tuple[str, object]]:
+    detail = answers.detail(group, ends, now)
+    summary = detail.summary
+    yield "GROUP", summary.group_id
+    yield "STATE", summary.state
+    yield "SINCE", moment(summary.since_ms)
+    yield "GENERATION", summary.generation_id
+    yield "PROTOCOL", " ".join(filter(None, (summary.protocol_type, summary.protocol_name))) or None
+    yield "LEADER", detail.leader
+    yield "MEMBERS", summary.members
+    yield "SUBSCRIBED", ", ".join(detail.subscribed_topics) if detail.subscribed_topics else None
+    yield "PARTITIONS", summary.partitions
+    yield "TOTAL-LAG", summary.total_lag
+    yield "REBALANCES-1H", summary.rebalances_1h
+    if detail.why:
+        yield "LAST-REBALANCE", f"{moment(detail.why.at_ms)}, {detail.why.cause.replace('_', ' ')}"
+    for who in detail.flapping:
+        if who.rebalances >= FLAPPING_SHOWN:
+            yield (
+                "FLAPPING",
+                f"{who.client_id} at {who.client_host}, behind {who.rebalances} rebalances of the last hour",
+            )
+
+
+FLAPPING_SHOWN = 3
+
+
+def members(settings: Settings, wanted: Wanted, output: Output) -> None:
+    """Show who is in groups, and what each one owns."""
+    groups = wanted.of(folded(settings, wanted.ids, events=False))
+    if output.form is OutputFormat.json:
+        output.answer(_by_group({group.group_id: answers.members(group) for group in groups}, wanted))
+    else:
+        output.rows(MEMBERS, member_lines(groups))
+    for group in groups:
+        say_state(group)
+
+
+def offsets(settings: Settings, wanted: Wanted, output: Output) -> None:
+    """Show how far groups are, partition by partition."""
+    groups = wanted.of(folded(settings, wanted.ids, events=False))
+    ends = ends_of(settings, groups)
+    if output.form is OutputFormat.json:
+        output.answer(_by_group({group.group_id: answers.offsets(group, ends) for group in groups}, wanted))
+    else:
+        rows = [PartitionLine(g.group_id, row) for g in groups for row in answers.offsets(g, ends)]
+        output.rows(PARTITIONS, rows)
+
+
+def _by_group(of: dict[str, Any], wanted: Wanted) -> Any:
+    """Rows do not name their group: those of several are put under their groups' ids."""
+    return of if wanted.is_regex or len(of) != 1 else next(iter(of.values()))
+
+
+def complete(settings: Settings, begun: str) -> list[str]:
+    """Return the ids that begin so, for a shell to complete."""
+    present_ids = (group.group_id for group in folded(settings, events=False).present())
+    return [group_id for group_id in present_ids if group_id.startswith(begun) and group_id.isprintable()]

@@ -1,0 +1,172 @@
+"""What groups have lived through, as `coordinator groups timeline`, `why` and `owner` tell it."""
+
+from typing import NamedTuple
+
+from streaming.cli.output import MISSING, Column, Output, OutputFormat, to_cell
+from streaming.cli.showing import folded, remembered
+from streaming.cli.times import moment
+from streaming.errors import Exit, NotFound, UserError
+from streaming.logs import tell
+from streaming.settings import Settings
+from streaming.views import GroupView, Views, answers
+from streaming.views.answers import RebalanceRow, Timeline
+from streaming.views.owners import Span, spans_of_owners
+from streaming.views.why import why as explained
+from streaming.watch.words import brief, duration, escape
+
+
+class BadPlace(UserError):
+    """What was given names no partition."""
+
+    exit_code = Exit.USAGE
+
+
+class TimelineLine(NamedTuple):
+    """Something that happened, in words that are fit for a terminal."""
+
+    at_ms: int
+    generation_id: int | None
+    event: str
+    text: str
+
+
+HISTORY = (
+    Column("TIME", lambda line: moment(line.at_ms)),
+    Column("GENERATION", lambda line: line.generation_id, is_number=True),
+    Column("EVENT", lambda line: line.event),
+    Column("WHAT", lambda line: line.text, is_chosen=True),
+)
+
+_TOLD_BY_THE_REBALANCE = {"rebalance_started", "rebalance_completed"}
+
+
+def timeline_lines(told: Timeline) -> list[TimelineLine]:
+    """Make a line of each rebalance, where it began, and one of each other event."""
+    begun = {id(row.started[0]): row for row in told.rebalances if row.started}
+    ended = {(row.ended_ms, row.generation_id): row for row in told.rebalances if not row.started}
+    lines = []
+    for row in told.events:
+        rebalance = begun.get(id(row.record))
+        if rebalance is None and row.event == "rebalance_completed":
+            rebalance = ended.get((row.at_ms, row.record.generation_id or 0))
+        if rebalance is not None:
+            lines.append(
+                TimelineLine(rebalance.started_ms, rebalance.generation_id, "rebalance", _rebalance(rebalance))
+            )
+        elif row.event not in _TOLD_BY_THE_REBALANCE:
+            lines.append(TimelineLine(row.at_ms, row.record.generation_id, row.event, row.text))
+    return lines
+
+
+def _rebalance(row: RebalanceRow) -> str:
+    cause = escape(row.cause).replace("_", " ")
+    first = row.started[0] if row.started else None
+    if first is not None and first.member_id:
+        cause += f", {brief(first.member_id)} at {escape(first.client_host) or '?'}"
+    if first is not None and first.reason:
+        cause += f' ("{escape(first.reason)}")'
+    more = [escape(each.cause).replace("_", " ") for each in row.started[1:]]
+    parts = [cause]
+    if more:
+        parts.append(f"then {', '.join(more)}")
+    parts.append("still running" if row.duration_ms is None else f"took {duration(row.duration_ms)}")
+    if row.members is not None:
+        parts.append(f"{row.members} member{'s' * (row.members != 1)}")
+    parts += [
+        f"{verb} {', '.join(map(brief, ids))}" for verb, ids in (("joined", row.joined), ("gone", row.gone)) if ids
+    ]
+    if row.moved:
+        parts.append(f"{row.moved} partition{'s' * (row.moved != 1)} changed hands")
+    return "; ".join(parts)
+
+
+def timeline(
+    settings: Settings, group_id: str, since_ms: int | None, until_ms: int | None, limit: int | None, output: Output
+) -> None:
+    """Show what a group has lived through, the oldest first; the last ones only where there is a limit."""
+    views = folded(settings, [group_id])
+    show_timeline(answers.timeline(views, remembered(views, group_id), since_ms, until_ms), limit, output)
+
+
+def show_timeline(told: Timeline, limit: int | None, output: Output) -> None:
+    """Write a history."""
+    if output.form is OutputFormat.json:
+        output.answer(told)
+        return
+    lines = timeline_lines(told)
+    output.rows(HISTORY, lines if limit is None else lines[-limit:])
+    if told.known_from_ms:
+        tell(
+            f"The history of {escape(told.group_id)} begins at {moment(told.known_from_ms)}:"
+            " what was before has expired."
+        )
+
+
+def why(settings: Settings, group_id: str, at_ms: int | None, output: Output) -> None:
+    """Say why a group rebalanced last, or last before a moment: what, who, and what to change."""
+    views = folded(settings, [group_id])
+    show_why(views, remembered(views, group_id), at_ms, output)
+
+
+def show_why(views: Views, group: GroupView, at_ms: int | None, output: Output) -> None:
+    """Write three sentences, or one where there was no rebalance."""
+    answer = explained(group, at_ms)
+    if output.form is OutputFormat.json:
+        output.answer(answer)
+    elif answer is None:
+        by = f" by {moment(at_ms)}" if at_ms is not None else ""
+        known_from_ms = views.known_from_ms(group)
+        since = f" since {moment(known_from_ms)}, when its history begins" if known_from_ms else ""
+        output.line(f"{escape(group.group_id)} has not rebalanced{by}{since}.")
+    else:
+        for sentence in (answer.what, answer.who, answer.advice):
+            output.line(sentence)
+
+
+def read_place(text: str) -> tuple[str, int]:
+    """Read TOPIC-PARTITION.
+
+    Raises:
+        BadPlace: it is none.
+    """
+    topic, _, number = text.rpartition("-")
+    if not topic or not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise BadPlace(f"{escape(text)} is not TOPIC-PARTITION.")
+    return topic, int(number)
+
+
+def owner(settings: Settings, group_id: str, place: str, at_ms: int, output: Output) -> None:
+    """Say who owned a partition at a moment."""
+    topic, partition = read_place(place)
+    views = folded(settings, [group_id])
+    show_owner(views, remembered(views, group_id), topic, partition, at_ms, output)
+
+
+def show_owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int, output: Output) -> None:
+    """Write one line: the owner and from when to when, or whose it was before and after.
+
+    Raises:
+        NotFound: nobody has ever owned it.
+    """
+    answer = answers.owner(views, group, topic, partition, at_ms)
+    name = f"{escape(topic)}-{partition}"
+    if (topic, partition) not in spans_of_owners(group):
+        raise NotFound(f"Nobody has ever owned {name} in {escape(group.group_id)}, as far as its history goes.")
+    if output.form is OutputFormat.json:
+        output.answer(answer)
+        return
+    if answer.owner:
+        text = _span(answer.owner)
+    elif not answer.is_known:
+        text = f"not known: the history begins at {moment(views.known_from_ms(group))}"
+    else:
+        sides = [f"{side} {_span(s)}" for side, s in (("before:", answer.before), ("after:", answer.after)) if s]
+        text = "; ".join(["nobody", *sides])
+    output.line(f"{name} at {moment(at_ms)}: {text}")
+
+
+def _span(span: Span) -> str:
+    begin = moment(span.from_ms) or "before the history begins"
+    end = f"{moment(span.to_ms)} ({span.because})" if span.to_ms is not None else "now"
+    client, host = to_cell(span.client_id), to_cell(span.client_host)
+    return f"{escape(span.member_id) or MISSING}, client {client} at {host}, from {begin} to {end}"

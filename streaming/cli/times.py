@@ -1,0 +1,114 @@
+"""Points in time and durations as people write them on a command line, and a time as it is printed back."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, time, timedelta, tzinfo
+
+from streaming.errors import Exit, UserError
+
+AT_MS_MAX = 253_402_214_400_000
+"""The last day that every time zone can write in four digits of a year."""
+
+FORMS = "ISO 8601 (local time without a zone), HH:MM[:SS[.mmm]] today, Unix milliseconds, 10m ago, -10m, or now"
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PARTS = re.compile(r"(\d{1,15})(ms|[smhdw])", re.ASCII)
+_SPAN = rf"(?:{_PARTS.pattern})+"
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,3}))?)?")
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d{1,6})D)?(?:T(?=\d)(?:(?P<hours>\d{1,8})H)?(?:(?P<minutes>\d{1,9})M)?"
+    r"(?:(?P<seconds>\d{1,11}(?:\.\d{1,9})?)S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+class BadTime(UserError):
+    """What was given is no time, or no duration."""
+
+    exit_code = Exit.USAGE
+
+
+def read_time(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
+    """Read a TIME, Unix milliseconds.
+
+    Args:
+        zone: Where a time is that does not say; None for here.
+
+    Raises:
+        BadTime: it is none.
+    """
+    wanted = text.strip()
+    reader = next((reader for form, reader in _FORMS.items() if re.fullmatch(form, wanted, re.ASCII)), _iso)
+    try:
+        at_ms = reader(wanted, now_ms, zone)
+    except (ValueError, OverflowError, OSError):
+        raise BadTime(f"{text!r} is no time: write {FORMS}.") from None
+    if not 0 <= at_ms <= AT_MS_MAX:
+        raise BadTime(f"{text!r} is before 1970 or after 9999.")
+    return at_ms
+
+
+def read_duration(text: str) -> int:
+    """Read a duration as Java's tools take it, `PnDTnHnMnS`, or as `90m`; milliseconds.
+
+    Raises:
+        BadTime: it is none.
+    """
+    wanted = text.strip()
+    if re.fullmatch(_SPAN, wanted, re.ASCII):
+        return _span_ms(wanted)
+    found = _DURATION.fullmatch(wanted)
+    if found is None or not any(found.groupdict().values()):
+        raise BadTime(f"{text!r} is no duration: write it as PT1H30M, P2D or 90m.")
+    return int(
+        timedelta(**{unit: float(number) for unit, number in found.groupdict("0").items()}) / timedelta(milliseconds=1)
+    )
+
+
+def read_ago(text: str, now_ms: int) -> int:
+    """Read a duration, and say when that long ago was, Unix milliseconds.
+
+    Raises:
+        BadTime: it is none, or that was before 1970.
+    """
+    if (at_ms := now_ms - read_duration(text)) < 0:
+        raise BadTime(f"{text!r} ago was before 1970.")
+    return at_ms
+
+
+def moment(at_ms: int | None, zone: tzinfo | None = None) -> str | None:
+    """Write a time as `read_time` takes it, to the millisecond; here, unless another zone is given."""
+    if at_ms is None:
+        return None
+    seconds, ms = divmod(at_ms, 1_000)
+    return f"{datetime.fromtimestamp(seconds, UTC).astimezone(zone):%Y-%m-%dT%H:%M:%S}.{ms:03}"
+
+
+def _iso(text: str, _: int, zone: tzinfo | None) -> int:
+    return _to_ms(datetime.fromisoformat(text), zone)
+
+
+def _today(text: str, now_ms: int, zone: tzinfo | None) -> int:
+    hours, minutes, seconds, fraction = re.fullmatch(_CLOCK, text).groups(default="0")  # type: ignore[union-attr]
+    today = datetime.fromtimestamp(now_ms / 1_000, UTC).astimezone(zone).date()
+    clock = time(int(hours), int(minutes), int(seconds), int(fraction.ljust(3, "0")) * 1_000)
+    return _to_ms(datetime.combine(today, clock), zone)
+
+
+def _to_ms(at: datetime, zone: tzinfo | None) -> int:
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=zone) if zone else at.astimezone()
+    return (at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+
+
+def _span_ms(text: str) -> int:
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in _PARTS.findall(text))
+
+
+_FORMS: dict[str, Callable[[str, int, tzinfo | None], int]] = {
+    r"now": lambda _, now_ms, __: now_ms,
+    r"\d{1,18}": lambda text, _, __: int(text),
+    _CLOCK.pattern: _today,
+    rf"-{_SPAN}|{_SPAN} +ago": lambda text, now_ms, _: now_ms - _span_ms(text),
+}
+"""Whatever matches none of these is ISO 8601, or no time."""

@@ -1,0 +1,161 @@
+"""What is answered under which path.
+
+    GET /                     the page; /static/NAME its files
+    GET /api/groups           all groups, and alarms
+    GET /api/group?id=        one group
+    GET /api/timeline?id=     its history; from= and to= bound it
+    GET /api/why?id=          its latest rebalance explained, or the latest by at=
+    GET /api/owner?id=        whose topic= partition= is, or was at=
+    GET /api/stream           what changes, as server-sent events; of one group with id=
+    GET /api/schema           JSON Schema of the answers
+    GET /healthz              200 while it lives, and how the reading is
+    GET /metrics              figures, where there are any
+
+Times are Unix milliseconds. An error is `{"error": "..."}`: 400 for a parameter, 404 for what is not there, 503 while
+it catches up or has too many streams.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from sse_starlette import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from streaming.dashboard.files import File, read_all
+from streaming.dashboard.guard import Guard
+from streaming.dashboard.live import Live, NoSuchGroup, NotYet
+from streaming.dashboard.streams import Stream
+from streaming.views.answers import json_schema, to_json
+
+log = logging.getLogger(__name__)
+
+STREAMS_MAX = 64
+SEND_TIMEOUT_S = 30
+"""A browser that takes nothing for so long is hung up on; it comes back and resumes."""
+
+JAVASCRIPT_INTEGER_MAX = 2**53 - 1
+
+
+class App:
+    """The routes.
+
+    Args:
+        registry: Figures for /metrics.
+    """
+
+    def __init__(self, live: Live, registry: CollectorRegistry | None = None) -> None:
+        self._live, self._registry = live, registry
+        self._streams = 0
+        self._files = read_all()
+        self._schema = to_json(json_schema())
+
+    def asgi(self, names: Collection[str] | None) -> ASGIApp:
+        """Put it together; `names` are those that it may be asked for by."""
+        api: dict[str, Callable[[Request], bytes]] = {
+            "/api/groups": lambda request: self._live.overview(),
+            "/api/group": lambda request: self._live.detail(_id(request)),
+            "/api/timeline": lambda request: self._live.timeline(
+                _id(request), _number(request, "from"), _number(request, "to")
+            ),
+            "/api/why": lambda request: self._live.why(_id(request), _number(request, "at")),
+            "/api/owner": self._owner,
+            "/api/schema": lambda request: self._schema,
+            "/healthz": lambda request: to_json(self._live.status),
+        }
+        routes = [Route(path, _json(answer)) for path, answer in api.items()]
+        routes += [
+            Route("/", self._index),
+            Route("/static/{name}", self._static),
+            Route("/api/stream", self._stream),
+        ]
+        if self._registry is not None:
+            routes.append(Route("/metrics", self._metrics))
+        refusals: dict[Any, Any] = {
+            HTTPException: lambda request, error: _error(error.status_code, error.detail),
+            NoSuchGroup: lambda request, error: _error(404, "No such group is known."),
+            NotYet: lambda request, error: _error(503, self._not_yet()),
+            Exception: lambda request, error: _error(500, "The page has a bug; its log says which."),
+        }
+        return Guard(Starlette(routes=routes, exception_handlers=refusals), names)
+
+    def _owner(self, request: Request) -> bytes:
+        topic, partition = request.query_params.get("topic"), _number(request, "partition")
+        if topic is None or partition is None:
+            raise HTTPException(400, "topic and partition are wanted.")
+        return self._live.owner(_id(request), topic, partition, _number(request, "at"))
+
+    def _index(self, request: Request) -> Response:
+        return _file(request, self._files["index.html"])
+
+    def _static(self, request: Request) -> Response:
+        if (file := self._files.get(request.path_params["name"])) is None:
+            raise HTTPException(404, "There is no such file.")
+        return _file(request, file)
+
+    def _metrics(self, request: Request) -> Response:
+        assert self._registry is not None
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def _stream(self, request: Request) -> Response:
+        if self._streams >= STREAMS_MAX:
+            raise HTTPException(503, f"{STREAMS_MAX} browsers follow already.")
+        cursor = request.headers.get("last-event-id") or request.query_params.get("last")
+        stream = Stream(self._live, request.query_params.get("id"), cursor)
+
+        async def counted() -> Any:
+            self._streams += 1
+            try:
+                async for event in stream.events():
+                    yield event
+            finally:
+                self._streams -= 1
+
+        return EventSourceResponse(counted(), send_timeout=SEND_TIMEOUT_S, ping=15)
+
+    def _not_yet(self) -> str:
+        status = self._live.status
+        if status.why:
+            return status.why
+        return f"Catching up: {status.read} of about {status.of} records are read."
+
+
+def _json(answer: Callable[[Request], bytes]) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        return Response(answer(request), media_type="application/json")
+
+    return endpoint
+
+
+def _file(request: Request, file: File) -> Response:
+    headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == file.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(file.body, media_type=file.kind, headers=headers)
+
+
+def _error(status: int, text: str) -> JSONResponse:
+    return JSONResponse({"error": text}, status)
+
+
+def _id(request: Request) -> str:
+    group_id = request.query_params.get("id")
+    if group_id is None:
+        raise HTTPException(400, "id is wanted: a group's.")
+    return group_id
+
+
+def _number(request: Request, name: str) -> int | None:
+    """Read a parameter that is a whole number from 0 on."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= JAVASCRIPT_INTEGER_MAX):
+        raise HTTPException(400, f"{name} is to be a whole number from 0 on.")
+    return int(text)

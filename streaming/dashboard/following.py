@@ -1,0 +1,102 @@
+"""Brings the output topics to the page for as long as it is there: the records, and where groups' partitions end.
+
+Where brokers are away, the page goes on showing what it has, says so, and reads on when they are back.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Self
+
+from streaming.client.errors import NoCoordinator
+from streaming.dashboard.live import Live, Phase, Status
+from streaming.errors import BrokerUnreachable
+from streaming.settings import Settings
+from streaming.views.lag import EndOffsets
+from streaming.views.reading import Reading
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.05
+"""How long records are gathered: librdkafka gives them out when the time is over."""
+
+GAPS_EVERY_S = 5.0
+LAG_EVERY_S = 5.0
+AGAIN_AFTER_S = 2.0
+LEAVES_WITHIN_S = 5.0
+
+
+class Following:
+    """Two threads, from `start` to `stop`.
+
+    Args:
+        tell: Told once when the brokers are away, and once when they are back.
+    """
+
+    def __init__(self, settings: Settings, live: Live, tell: Callable[[str], None]) -> None:
+        self._settings, self._live, self._tell = settings, live, tell
+        self._stopping = threading.Event()
+        self._is_reading = False
+        self._threads = [
+            threading.Thread(target=self._read, name="page-reading", daemon=True),
+            threading.Thread(target=self._ask_for_ends, name="page-lag", daemon=True),
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(LEAVES_WITHIN_S)  # one that waits for brokers that are away ends with the process
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with Reading(self._settings, self._live.views, lock=self._live.lock) as reading:
+                    self._live.say(Status(Phase.CATCHING_UP))
+                    reading.catch_up(lambda read, of: self._live.say(Status(Phase.CATCHING_UP, read, of)))
+                    self._live.say(Status(Phase.LIVE))
+                    self._is_reading = True
+                    self._follow(reading)
+            except (BrokerUnreachable, NoCoordinator) as error:
+                self._are_away(error)
+            self._is_reading = False
+            self._stopping.wait(AGAIN_AFTER_S)
+
+    def _follow(self, reading: Reading) -> None:
+        polls = 0
+        while not self._stopping.is_set():
+            for told in reading.poll(POLL_S):
+                self._live.note(told)
+            polls += 1
+            if polls % round(GAPS_EVERY_S / POLL_S) == 0:
+                reading.look_for_gaps()
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def _ask_for_ends(self) -> None:
+        ends = EndOffsets(self._settings)
+        ours = self._settings.groups_topic, 0  # so that brokers which are away are noticed, whatever groups do
+        while not self._stopping.is_set():
+            try:
+                self._live.look_for_changes_of_lag(ends.of(self._live.wanted_ends() | {ours}))
+                self._are_back()
+            except BrokerUnreachable as error:
+                self._are_away(error)
+            self._stopping.wait(LAG_EVERY_S if self._live.status.phase is Phase.LIVE else POLL_S * 10)
+
+    # -- whether anybody answers ---------------------------------------------------------------------------------------
+
+    def _are_away(self, error: Exception) -> None:
+        if self._live.status.phase is not Phase.AWAY:
+            self._tell(str(error))
+        self._live.say(Status(Phase.AWAY, why=str(error)))
+
+    def _are_back(self) -> None:
+        if self._is_reading and self._live.status.phase is Phase.AWAY:
+            self._live.say(Status(Phase.LIVE))

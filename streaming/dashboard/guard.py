@@ -1,0 +1,75 @@
+"""What every answer says and every request is held to, so that no other page can look in through somebody's browser.
+
+The page needs nothing from elsewhere and may be put into no frame. Where it listens on the loopback interface alone, a
+request has to name it by that: a name that a stranger's name server leads here is refused (DNS rebinding).
+"""
+
+import ipaddress
+from collections.abc import Collection
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'; object-src 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+METHODS = ("GET", "HEAD")
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def names_of(host: str) -> frozenset[str] | None:
+    """Say by which names a page that listens there may be asked for; None for any."""
+    if not is_loopback(host):
+        return None
+    return LOOPBACK_NAMES | {f"[{host}]" if ":" in host else host}
+
+
+class Guard:
+    """Stands before an application.
+
+    Args:
+        names: The hosts that a request may name; None for any.
+    """
+
+    def __init__(self, app: ASGIApp, names: Collection[str] | None) -> None:
+        self._app, self._names = app, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or have the application answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refused = self._refused(scope)
+        await (refused or self._app)(scope, receive, send_with_headers)
+
+    def _refused(self, scope: Scope) -> JSONResponse | None:
+        if scope["method"] not in METHODS:
+            return JSONResponse({"error": "This page is only read."}, 405, {"Allow": ", ".join(METHODS)})
+        host = Headers(scope=scope).get("host", "")
+        name = host[: host.index("]") + 1] if "]" in host else host.partition(":")[0]
+        if self._names is not None and name.lower() not in self._names:
+            return JSONResponse({"error": "This page is not served under that name."}, 400)
+        return None

@@ -1,0 +1,204 @@
+// One group: how it is, why it last rebalanced, and four ways to look into it.
+
+import { hrefOf } from "./list.js";
+import { fetched, Soon, Stream } from "./live.js";
+import { Table } from "./table.js";
+import { Timeline } from "./timeline.js";
+import { EVENTS, Verdict } from "./told.js";
+import { Component, html, Owners, Problem, State, Swatch, Time } from "./ui.js";
+import { ago, brief, count, duration, many, NOTHING, shown, spans } from "./words.js";
+
+const TABS = { members: "Members", partitions: "Partitions", timeline: "Timeline", commits: "Commits & refusals" };
+const TICK_MS = 1000;
+const TOLD_AFTER_MS = 150;
+const STALE_MS = 300_000; // a commit that is older, with records waiting, is worth a look
+const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", "offsets_expired", "offsets_deleted", "oversized"]);
+
+const placeOf = (row) => `${row.partition} ${row.topic}`;
+
+const Strip = ({ summary: s, leader, nowMs }) => {
+  const facts = [
+    ["State", html`<${State} state=${s.state} />`],
+    ["Members", count(s.members)],
+    ["Topics", count(s.topics)],
+    ["Partitions", count(s.partitions)],
+    ["Generation", count(s.generation_id)],
+    ["Leader", leader ? html`<span title=${shown(leader, 300)}>${brief(leader, 30)}</span>` : NOTHING],
+    ["Protocol", s.protocol_type ? `${shown(s.protocol_type, 30)} / ${s.protocol_name ? shown(s.protocol_name, 30) : NOTHING}` : NOTHING],
+    ["Total lag", count(s.total_lag)],
+    ["In this state", s.since_ms == null ? NOTHING : html`<${Time} at=${s.since_ms} text=${ago(s.since_ms, nowMs).replace(" ago", "")} />`],
+    ["Rebalances/h", count(s.rebalances_1h)],
+  ];
+  return html`<dl class="strip">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+};
+
+const Why = ({ why, flapping }) => html`<section class="why" aria-label="Why it last rebalanced">
+  <h2>Why it last rebalanced ${why && html`<${Verdict} why=${why} />`}</h2>
+  ${why ? html`<p>${why.what} ${why.who} ${why.advice}</p>` : html`<p>It has not, as far as its history goes back.</p>`}
+  ${flapping.length > 0 && html`<p class="behind"><b>Behind rebalances of the last hour:</b> ${flapping.slice(0, 4).map(
+    (f, index) => html`${index > 0 && "; "}${shown(f.client_id, 40)} at ${shown(f.client_host, 40)}: ${
+      [many(f.rebalances, "rebalance"), f.dropped && `dropped ${f.dropped}×`, f.fenced && `fenced ${f.fenced}×`].filter(Boolean).join(", ")}`,
+  )}${flapping.length > 4 && `; and ${flapping.length - 4} more`}</p>`}
+</section>`;
+
+const assignment = (m) =>
+  m.assigned === null
+    ? "not in Kafka's format"
+    : Object.entries(m.assigned).filter(([, each]) => each.length).map(([topic, each]) => `${shown(topic, 60)} ${spans(each)}`).join(", ") || "nothing";
+
+const Who = ({ owners, id }) =>
+  id == null ? "nobody" : html`<span class="who" title=${shown(id, 300)}><${Swatch} owners=${owners} id=${id} /> ${brief(id)}</span>`;
+
+const MEMBERS = (owners) => [
+  {
+    label: "Member", by: (m) => m.member_id, kind: "id",
+    cell: (m) => html`<${Who} owners=${owners} id=${m.member_id} />${m.is_leader && html` <span class="tag">leader</span>`}`,
+  },
+  { label: "Instance id", by: (m) => m.group_instance_id, cell: (m) => shown(m.group_instance_id, 40) },
+  { label: "Client id", by: (m) => m.client_id, cell: (m) => shown(m.client_id, 40) },
+  { label: "Host", by: (m) => m.client_host, cell: (m) => shown(m.client_host, 40) },
+  { label: "Owns", by: (m) => m.partitions, kind: "num", isDownFirst: true, cell: (m) => count(m.partitions) },
+  { label: "Assignment", kind: "wide", cell: (m) => html`<span class=${m.partitions ? "" : "faded"}>${assignment(m)}</span>` },
+  { label: "Session", by: (m) => m.session_timeout_ms, kind: "num", cell: (m) => duration(m.session_timeout_ms) },
+  { label: "Rebalance", by: (m) => m.rebalance_timeout_ms, kind: "num", cell: (m) => duration(m.rebalance_timeout_ms) },
+];
+
+const place = [
+  { label: "Topic", by: (o) => o.topic, kind: "id", cell: (o) => shown(o.topic) },
+  { label: "Partition", by: (o) => o.partition, kind: "num", cell: (o) => o.partition },
+];
+
+const age = (o, nowMs) => {
+  const isStale = o.lag > 0 && o.commit_timestamp_ms != null && nowMs - o.commit_timestamp_ms > STALE_MS;
+  return html`<span class=${isStale ? "warm" : ""}><${Time} at=${o.commit_timestamp_ms} text=${ago(o.commit_timestamp_ms, nowMs)} />${isStale && " (stale)"}</span>`;
+};
+
+const PARTITIONS = (owners, nowMs) => [
+  ...place,
+  { label: "Committed", by: (o) => o.committed_offset, kind: "num minor", cell: (o) => count(o.committed_offset) },
+  { label: "End", by: (o) => o.end_offset, kind: "num minor", cell: (o) => count(o.end_offset) },
+  { label: "Lag", by: (o) => o.lag, kind: "num", isDownFirst: true, cell: (o) => html`<b>${count(o.lag)}</b>` },
+  { label: "Owner", by: (o) => o.member_id, cell: (o) => html`<${Who} owners=${owners} id=${o.member_id} />` },
+  { label: "Host", by: (o) => o.client_host, cell: (o) => shown(o.client_host, 40) },
+  { label: "Last commit", by: (o) => o.commit_timestamp_ms, cell: (o) => age(o, nowMs()) },
+];
+
+const COMMITS = (nowMs) => [
+  ...place,
+  { label: "Offset", by: (o) => o.committed_offset, kind: "num", cell: (o) => count(o.committed_offset) },
+  { label: "Generation", by: (o) => o.commit_generation_id, kind: "num", cell: (o) => (o.commit_generation_id < 0 ? "none" : count(o.commit_generation_id)) },
+  { label: "By", by: (o) => o.committed_by, cell: (o) => (o.committed_by ? html`<span title=${shown(o.committed_by, 300)}>${brief(o.committed_by)}</span>` : "no member") },
+  { label: "When", by: (o) => o.commit_timestamp_ms, isDownFirst: true, cell: (o) => age(o, nowMs()) },
+  { label: "Epoch", by: (o) => o.leader_epoch, kind: "num", cell: (o) => count(o.leader_epoch) },
+  { label: "Expires", by: (o) => o.expire_timestamp_ms, cell: (o) => html`<${Time} at=${o.expire_timestamp_ms} />` },
+  { label: "Metadata", kind: "wide", cell: (o) => (o.metadata ? shown(o.metadata, 200) : NOTHING) },
+];
+
+export class Group extends Component {
+  constructor(props) {
+    super(props);
+    this.owners = new Owners();
+    this.state = { detail: null, told: null, problem: null };
+    const nowMs = () => Date.now();
+    this.columns = { members: MEMBERS(this.owners), partitions: PARTITIONS(this.owners, nowMs), commits: COMMITS(nowMs) };
+    this.fromMs = undefined; // of the history that is wanted; null for all of it
+    this.anew = new Soon(() => this.fetchDetail(), 0);
+    this.history = new Soon(() => this.fetchHistory(), TOLD_AFTER_MS);
+    this.wantFrom = (fromMs) => {
+      this.fromMs = fromMs;
+      this.history.ask(0);
+    };
+  }
+  componentDidMount() {
+    document.title = `${shown(this.props.id, 60)} – consumer group`;
+    this.stream = new Stream(this.props.id, {
+      ...this.props.told,
+      reset: () => {
+        this.anew.ask();
+        this.history.ask(0);
+      },
+      detail: (detail) => this.take(detail),
+      event: () => this.history.ask(),
+    });
+    this.tick = setInterval(() => this.setState({}), TICK_MS);
+  }
+  componentDidUpdate(before) {
+    if (before.tab !== this.props.tab) this.history.ask(0);
+  }
+  componentWillUnmount() {
+    this.stream.close();
+    this.anew.stop();
+    this.history.stop();
+    clearInterval(this.tick);
+  }
+  take(detail) {
+    for (const member of detail.members) this.owners.number(member.member_id);
+    this.detail = detail;
+    this.drawing ??= requestAnimationFrame(() => {
+      this.drawing = null;
+      this.setState({ detail: this.detail, problem: null });
+    });
+  }
+  async fetchDetail() {
+    try {
+      this.take(await fetched("/api/group", { id: this.props.id }));
+    } catch (error) {
+      this.setState({ problem: error.message });
+    }
+  }
+  async fetchHistory() {
+    const isTimeline = this.props.tab === "timeline";
+    if (!isTimeline && this.props.tab !== "commits") return;
+    if (isTimeline && this.fromMs === undefined) return; // it will say from when on
+    try {
+      const told = await fetched("/api/timeline", { id: this.props.id, from: isTimeline ? this.fromMs : null });
+      for (const lane of told.lanes) for (const span of lane.spans) this.owners.number(span.member_id);
+      this.setState({ told });
+    } catch (error) {
+      this.setState({ problem: error.message });
+    }
+  }
+  tab(detail, told) {
+    const nowMs = Date.now();
+    switch (this.props.tab) {
+      case "partitions":
+        return html`<${Table} key="partitions" caption="Partitions" columns=${this.columns.partitions} rows=${detail.offsets} keyOf=${placeOf}
+          by="Lag" isDown stamp=${(o) => ago(o.commit_timestamp_ms, nowMs)} empty="No partition is owned or committed." />`;
+      case "timeline":
+        return html`<${Timeline} told=${told} owners=${this.owners} wantFrom=${this.wantFrom} />`;
+      case "commits":
+        return html`
+          <${Table} key="commits" caption="Commits" columns=${this.columns.commits} rows=${detail.offsets.filter((o) => o.committed_offset != null)}
+            keyOf=${placeOf} by="Topic" stamp=${(o) => ago(o.commit_timestamp_ms, nowMs)} empty="Nothing is committed." />
+          <h2>Refused, fenced, dropped, expired</h2>
+          <${Table} key="refusals" caption="Refusals" columns=${EVENTS} rows=${(told?.events ?? []).filter((e) => REFUSALS.has(e.event))}
+            keyOf=${(e) => `${e.at_ms} ${e.version}`} by="Time" isDown empty="Nothing was, as far as its history goes back." />`;
+      default:
+        return html`<${Table} key="members" caption="Members" columns=${this.columns.members} rows=${detail.members} keyOf=${(m) => m.member_id}
+          stamp=${(m) => this.owners.number(m.member_id)} empty="It has no members." />`;
+    }
+  }
+  turn(event) {
+    const names = Object.keys(TABS);
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const to = names[(names.indexOf(this.props.tab) + step + names.length) % names.length];
+    location.replace(hrefOf(this.props.id, to));
+    document.getElementById(`tab-${to}`).focus();
+  }
+  render({ id, tab }, { detail, told, problem }) {
+    return html`
+      <nav class="crumbs" aria-label="Where this is"><a href="#/">All groups</a></nav>
+      <h1 class="groupname" title=${shown(id, 300)}>${shown(id, 1000)}</h1>
+      ${problem && html`<${Problem} text=${problem} />`}
+      ${detail && html`
+        <${Strip} summary=${detail.summary} leader=${detail.leader} nowMs=${Date.now()} />
+        <${Why} why=${detail.why} flapping=${detail.flapping} />
+        <div role="tablist" class="tabs" aria-label="What to look into" onKeyDown=${(event) => this.turn(event)}>${Object.entries(TABS).map(
+          ([name, label]) => html`<a role="tab" id="tab-${name}" href=${hrefOf(id, name)} aria-selected=${name === tab ? "true" : "false"}
+            tabindex=${name === tab ? 0 : -1} aria-controls="panel">${label}</a>`,
+        )}</div>
+        <section role="tabpanel" id="panel" aria-labelledby="tab-${tab}">${this.tab(detail, told)}</section>`}`;
+  }
+}

@@ -1,0 +1,14 @@
+// How events and rebalances are told, wherever they are.
+
+import { html, Time } from "./ui.js";
+import { causeInWords } from "./words.js";
+
+export const Verdict = ({ why }) => html`
+  <span class="verdict ${why.is_avoidable ? "warm" : "calm"}">${why.is_avoidable ? "Avoidable" : "Unavoidable"}</span>
+  ${why.setting && html`<code class="setting">${why.setting}</code>`}`;
+
+export const EVENTS = [
+  { label: "Time", by: (e) => e.version, isDownFirst: true, kind: "when", cell: (e) => html`<${Time} at=${e.at_ms} withMs />` },
+  { label: "Event", by: (e) => e.event, cell: (e) => causeInWords(e.event) },
+  { label: "What happened", kind: "wide", cell: (e) => e.text },
+];

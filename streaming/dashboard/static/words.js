@@ -1,0 +1,57 @@
+// How ids, numbers and times are written. Ids are chosen by strangers: what would not be seen, or would turn text
+// around, is shown as its code. The rest is safe as it is, because everything reaches the page as a text node.
+
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
+const SUFFIX = /-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+export const NOTHING = "–";
+
+const code = (c) => `\\u{${c.codePointAt(0).toString(16)}}`;
+
+export const cut = (text, max) => (text.length > max ? `${text.slice(0, max - 1)}…` : text);
+export const shown = (id, max = 80) => (id == null ? NOTHING : id === "" ? "(empty)" : cut(id.replace(UNSEEN, code), max));
+export const brief = (memberId, max = 40) =>
+  memberId == null ? "nobody" : shown(memberId.replace(SUFFIX, "-$1"), max);
+
+const counted = new Intl.NumberFormat("en");
+export const count = (number) => (number == null ? NOTHING : counted.format(number));
+export const many = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+
+export const duration = (ms) => {
+  if (ms == null) return NOTHING;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 3_600_000) return `${(ms / 60_000).toFixed(1)} min`;
+  return ms < 86_400_000 ? `${(ms / 3_600_000).toFixed(1)} h` : `${(ms / 86_400_000).toFixed(1)} d`;
+};
+export const ago = (atMs, nowMs) => {
+  if (atMs == null) return NOTHING;
+  const s = Math.max(0, Math.floor((nowMs - atMs) / 1000));
+  if (s < 60) return `${s} s ago`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
+  return s < 86_400 ? `${Math.floor(s / 3600)} h ago` : `${Math.floor(s / 86_400)} d ago`;
+};
+
+const pad = (number, size = 2) => String(number).padStart(size, "0");
+export const iso = (ms) => (Math.abs(ms) > 8.64e15 ? String(ms) : new Date(ms).toISOString());
+export const clock = (ms, withMs = false) => {
+  const t = new Date(ms);
+  const text = `${pad(t.getHours())}:${pad(t.getMinutes())}:${pad(t.getSeconds())}`;
+  return withMs ? `${text}.${pad(t.getMilliseconds(), 3)}` : text;
+};
+export const dayAndClock = (ms, withMs = false) => {
+  const t = new Date(ms);
+  const isToday = t.toDateString() === new Date().toDateString();
+  return isToday ? clock(ms, withMs) : `${pad(t.getMonth() + 1)}-${pad(t.getDate())} ${clock(ms, withMs)}`;
+};
+
+// Numbers as a person would write them: 0-2 5.
+export const spans = (numbers) => {
+  const runs = [];
+  for (const n of [...numbers].sort((a, b) => a - b)) {
+    const run = runs[runs.length - 1];
+    if (run && n === run[1] + 1) run[1] = n;
+    else runs.push([n, n]);
+  }
+  return runs.map(([a, b]) => (a === b ? `${a}` : `${a}-${b}`)).join(" ");
+};
+export const causeInWords = (cause) => (cause == null ? NOTHING : shown(cause).replaceAll("_", " "));

@@ -1,0 +1,93 @@
+"""Writes the history to Parquet files, one a table, as far back as the topics go.
+
+A file is written beside its name and put there when it is whole. Only records of the compacted topic that are still
+there can be in `groups` and `offsets`: of each key the latest, and as many earlier ones as have not been compacted.
+"""
+
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming.errors import UserError
+from streaming.history.tables import TABLES, table_of, to_row
+from streaming.settings import Settings
+from streaming.views.fold import Told
+from streaming.views.reading import Reading
+from streaming.watch.words import Tombstone
+
+ROWS_AT_ONCE = 20_000
+
+
+class ExportFailed(UserError):
+    """The files cannot be written."""
+
+
+def export(
+    settings: Settings,
+    folder: Path,
+    groups: Collection[str] | None = None,
+    tell: Callable[[int, int], None] = lambda read, of: None,
+) -> dict[Path, int]:
+    """Write `events.parquet`, `groups.parquet` and `offsets.parquet`; returns how many rows each has.
+
+    Args:
+        folder: Made where it is not there; files of these names are replaced.
+        groups: Whose history; None for everybody's.
+        tell: Told now and then how many records are read, of about how many.
+
+    Raises:
+        BrokerUnreachable, NoCoordinator: the topics cannot be read.
+        ExportFailed: the files cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as opened:
+            tables = {name: opened.enter_context(_Table(folder / f"{name}.parquet", TABLES[name])) for name in TABLES}
+
+            def take(told: Told) -> None:
+                if not isinstance(told, Tombstone) and (groups is None or told.group_id in groups):
+                    tables[table_of(told)].add(to_row(told))
+
+            with Reading(settings, groups=groups) as reading:
+                reading.catch_up(tell, take)
+            return {table.file: table.finish() for table in tables.values()}
+    except (OSError, pa.ArrowException) as error:
+        raise ExportFailed(f"{folder} cannot be written to: {error}.") from error
+
+
+class _Table:
+    """A Parquet file that grows."""
+
+    def __init__(self, file: Path, schema: pa.Schema) -> None:
+        self.file, self._schema = file, schema
+        self._beside = file.with_name(f"{file.name}.new")
+        self._rows: list[dict[str, Any]] = []
+        self._written = 0
+
+    def __enter__(self) -> "_Table":
+        self._writer = pq.ParquetWriter(self._beside, self._schema, compression="zstd")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+        self._beside.unlink(missing_ok=True)
+
+    def add(self, row: dict[str, Any]) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= ROWS_AT_ONCE:
+            self._flush()
+
+    def finish(self) -> int:
+        self._flush()
+        self._writer.close()
+        self._beside.replace(self.file)
+        return self._written
+
+    def _flush(self) -> None:
+        self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
+        self._written += len(self._rows)
+        self._rows = []

@@ -1,0 +1,32 @@
+-- How long each partition was nobody's, between one owner and the next: an owner's time ends when it leaves or is
+-- dropped, and not first when the next plan says so.
+WITH moves AS (
+  SELECT group_id, at_ms, version, inline(handovers)
+  FROM events
+  WHERE event = 'assignment_changed'
+), owned AS (
+  SELECT *, lead(at_ms) OVER (PARTITION BY group_id, topic, partition ORDER BY at_ms, version) AS moved_on_ms
+  FROM moves
+), ended AS (
+  SELECT group_id, member_id, at_ms AS gone_ms
+  FROM events
+  WHERE event IN ('member_left', 'member_expired')
+), spans AS (
+  SELECT owned.group_id, topic, partition, at_ms AS from_ms, least(moved_on_ms, min(gone_ms)) AS to_ms
+  FROM owned LEFT JOIN ended
+    ON ended.group_id = owned.group_id AND ended.member_id = owned.after AND gone_ms >= at_ms
+  WHERE after IS NOT NULL
+  GROUP BY owned.group_id, topic, partition, at_ms, version, moved_on_ms
+), waits AS (
+  SELECT *, lead(from_ms) OVER (PARTITION BY group_id, topic, partition ORDER BY from_ms) - to_ms AS wait_ms
+  FROM spans
+)
+SELECT group_id,
+       topic,
+       partition,
+       sum(wait_ms)          AS without_owner_ms,
+       count_if(wait_ms > 0) AS times
+FROM waits
+WHERE wait_ms IS NOT NULL
+GROUP BY group_id, topic, partition
+ORDER BY without_owner_ms DESC, group_id, topic, partition

@@ -1,0 +1,75 @@
+"""Three tables, `events`, `groups` and `offsets`: their columns, and how records become rows.
+
+A table of events has the columns of all kinds of event; a row has null in those that its kind has not. What kinds fill
+with different things, `partitions`, is JSON text. `at` is `at_ms`, `since_ms` or `commit_timestamp_ms` as a timestamp.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from coordinator.outputs import AnyEvent, GroupRecord, OffsetRecord
+
+_TEXT, _INT, _LONG = pa.string(), pa.int32(), pa.int64()
+_TEXTS = pa.list_(_TEXT)
+_AT = ("at", pa.timestamp("ms", tz="UTC"))
+_ASSIGNED = pa.map_(_TEXT, pa.list_(_INT))
+
+EVENTS = pa.schema([
+    ("event", _TEXT), ("group_id", _TEXT), ("version", _LONG), ("at_ms", _LONG), _AT, ("generation_id", _INT),
+    # who, and what it said
+    ("member_id", _TEXT), ("group_instance_id", _TEXT), ("client_id", _TEXT), ("client_host", _TEXT),
+    ("reason", _TEXT), ("why", _TEXT),
+    # rebalance_started, rebalance_completed
+    ("cause", _TEXT), ("members", _INT), ("joins_until_ms", _LONG), ("duration_ms", _LONG), ("joins_ms", _LONG),
+    ("syncs_ms", _LONG), ("protocol_name", _TEXT), ("leader", _TEXT), ("members_before", _TEXTS),
+    ("members_after", _TEXTS), ("joined", _TEXTS), ("gone", _TEXTS),
+    # assignment_changed
+    ("handovers", pa.list_(pa.struct(
+        [("topic", _TEXT), ("partition", _INT), ("before", _TEXT), ("after", _TEXT)]))),
+    # member_expired, member_fenced, commit_rejected
+    ("silence_ms", _LONG), ("replaced_by", _TEXT), ("replaced_by_client_id", _TEXT),
+    ("replaced_by_client_host", _TEXT), ("claimed_generation_id", _INT), ("error", _TEXT), ("partitions", _TEXT),
+    # of a shard: rejected, log_broken, access_denied, access_changed, oversized
+    ("partition", _INT), ("offset", _LONG), ("expected", _LONG), ("found", _LONG), ("principal", _TEXT),
+    ("request", _TEXT), ("operation", _TEXT), ("resource", _TEXT), ("names", _TEXTS), ("made_ms", _LONG),
+    ("rules", _INT), ("what", _TEXT), ("bytes", _LONG),
+])  # fmt: skip
+
+GROUPS = pa.schema([
+    ("group_id", _TEXT), ("version", _LONG), ("since_ms", _LONG), _AT, ("state", _TEXT), ("generation_id", _INT),
+    ("protocol_type", _TEXT), ("protocol_name", _TEXT), ("leader", _TEXT), ("subscribed_topics", _TEXTS),
+    ("members", pa.list_(pa.struct([
+        ("member_id", _TEXT), ("group_instance_id", _TEXT), ("client_id", _TEXT), ("client_host", _TEXT),
+        ("session_timeout_ms", _INT), ("rebalance_timeout_ms", _INT), ("assigned", _ASSIGNED)]))),
+])  # fmt: skip
+
+OFFSETS = pa.schema([
+    ("group_id", _TEXT), ("topic", _TEXT), ("partition", _INT), ("offset", _LONG), ("leader_epoch", _INT),
+    ("metadata", _TEXT), ("commit_timestamp_ms", _LONG), _AT, ("expire_timestamp_ms", _LONG), ("generation_id", _INT),
+    ("member_id", _TEXT), ("version", _LONG),
+])  # fmt: skip
+
+TABLES = {"events": EVENTS, "groups": GROUPS, "offsets": OFFSETS}
+
+AT_MS = {"events": "at_ms", "groups": "since_ms", "offsets": "commit_timestamp_ms"}
+"""Which of a table's columns `at` is made of."""
+
+
+def table_of(record: AnyEvent | GroupRecord | OffsetRecord) -> str:
+    """Say which table a record is a row of."""
+    return {GroupRecord: "groups", OffsetRecord: "offsets"}.get(type(record), "events")
+
+
+def to_row(record: AnyEvent | GroupRecord | OffsetRecord) -> dict[str, Any]:
+    """Make the row that a record is."""
+    row: dict[str, Any] = msgspec.to_builtins(record)
+    row["at"] = row[AT_MS[table_of(record)]]
+    if "partitions" in row:
+        row["partitions"] = json.dumps(row["partitions"])
+    for member in row["members"] if isinstance(record, GroupRecord) else ():
+        if member["assigned"] is not None:
+            member["assigned"] = list(member["assigned"].items())
+    return row

@@ -1,0 +1,64 @@
+"""The tables of the history: they have all that records have, and rows fit them."""
+
+import json
+import random
+from types import UnionType
+from typing import Any, get_args
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from coordinator.outputs import AnyEvent, GroupRecord, OffsetRecord
+from streaming.history.sql import queries, query
+from streaming.history.tables import AT_MS, TABLES, table_of, to_row
+from streaming.views import Views
+from streaming.watch.words import Tombstone
+from tests.streaming.test_views import raws
+from tests.streaming.written import World, converse
+
+
+def events_by_kind() -> tuple[type[Any], ...]:
+    assert isinstance(AnyEvent, UnionType)
+    return get_args(AnyEvent)
+
+
+@pytest.mark.parametrize("kind", events_by_kind(), ids=lambda kind: kind.__name__)
+def test_the_table_of_events_has_every_field_of_every_event(kind: type[Any]) -> None:
+    fields = {field.encode_name for field in msgspec.structs.fields(kind)}
+    assert fields <= set(TABLES["events"].names)
+
+
+@pytest.mark.parametrize(("kind", "table"), [(GroupRecord, "groups"), (OffsetRecord, "offsets")])
+def test_the_other_tables_have_every_field_as_well(kind: type[Any], table: str) -> None:
+    fields = {field.encode_name for field in msgspec.structs.fields(kind)}
+    assert fields | {"at"} == set(TABLES[table].names)
+
+
+def test_rows_are_as_the_tables_say() -> None:
+    """Whatever a shard publishes: no value is lost, none has another type."""
+    world, views = World(["a", "b"]), Views()
+    converse(world, random.Random(3), 60)
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+    for record in raws(world):
+        told = views.take(record, 0)
+        if told is not None and not isinstance(told, Tombstone):
+            rows[table_of(told)].append(to_row(told))
+    for name, each in rows.items():
+        assert each
+        read = pa.Table.from_pylist(each, schema=TABLES[name]).to_pylist()
+        for row, back in zip(each, read, strict=True):
+            assert round(back.pop("at").timestamp() * 1_000) == row[AT_MS[name]]
+            for member in row["members"] if name == "groups" else ():
+                del member["assignment"]
+            assert _there(back) == _there({column: value for column, value in row.items() if column != "at"})
+
+
+def _there(row: dict[str, Any]) -> dict[str, Any]:
+    """What a row holds, with lists for tuples."""
+    return {column: value for column, value in json.loads(json.dumps(row)).items() if value is not None}
+
+
+def test_the_queries_of_the_product_are_there() -> None:
+    assert queries() == ["flapping_members", "rebalances_by_cause", "time_without_owner"]
+    assert all(query(name).startswith("--") for name in queries())

@@ -1,0 +1,62 @@
+"""One Chromium for the whole run, and pages that may not complain."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+CHROMIUM = shutil.which("chromium")
+WITHIN_MS = 20_000
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A browser; where there is none, tests are skipped, unless they run for everybody (`CI`)."""
+    if CHROMIUM is None:
+        if os.environ.get("CI"):
+            pytest.fail("There is no chromium: install it.")
+        pytest.skip("There is no chromium.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A page of a desktop's size; the test fails where it says anything on the console or breaks the policy."""
+    with_complaints: list[str] = []
+    context = chromium.new_context(viewport={"width": 1_360, "height": 900})
+    context.set_default_timeout(WITHIN_MS)
+    page = context.new_page()
+
+    def hear(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            with_complaints.append(message.text)
+
+    page.on("console", hear)
+    page.on("pageerror", lambda error: with_complaints.append(str(error)))
+    page.on("dialog", lambda dialog: with_complaints.append(f"a dialog: {dialog.message}"))
+    yield page
+    context.close()
+    assert not with_complaints
+
+
+def texts(page: Page, selector: str) -> list[str]:
+    """Say what the elements show."""
+    found: list[str] = page.locator(selector).all_inner_texts()
+    return found
+
+
+def scrolls_sideways(page: Page) -> bool:
+    """Tell whether the page as a whole is wider than the window."""
+    return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+def shot(page: Page, name: str, folder: Any) -> None:
+    """Keep a picture where somebody asked for pictures."""
+    if folder:
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
