@@ -5,13 +5,25 @@ from collections.abc import Iterator
 
 from coordinator.errors import ErrorCode
 from coordinator.group import Member
-from coordinator.outputs import ErrorAnswer, JoinGroupAnswer, Published, RebalanceNotice, Reply
+from coordinator.outputs import (
+    ErrorAnswer,
+    JoinGroupAnswer,
+    MemberExpired,
+    MemberFenced,
+    MemberLeft,
+    Published,
+    RebalanceNotice,
+    Reply,
+)
 from coordinator.requests import Unreadable
 from tests.coordinator.invariants.step import NONE, Asked, Asker, Step, forgotten
 
 
 class RepliesFitTheirRequests:
-    """I5: a reply answers a request that was asked, in its kind, and goes to where that request came from."""
+    """I5: a reply answers a request that was asked, in its kind, and goes to where that request came from.
+
+    A notice goes to where a member last joined from. A first join that comes again is answered, and changes nothing.
+    """
 
     def __init__(self, asked: Asked | None = None) -> None:
         self.asked = asked or Asked()
@@ -20,16 +32,18 @@ class RepliesFitTheirRequests:
     def watch(self, step: Step) -> None:
         self.asked.note(step)
         for output in step.outputs:
+            if isinstance(output, MemberLeft | MemberExpired | MemberFenced):
+                self.members.pop(output.member_id, None)
             if not isinstance(output, Reply):
                 continue
-            answer = output.answer
+            answer, request = output.answer, self.asked.by(output)
             if isinstance(answer, JoinGroupAnswer) and answer.code == NONE:
-                self.members[answer.member_id] = output.to
+                is_again = not getattr(request, "member_id", "") and answer.member_id in self.members
+                self.members[answer.member_id] = self.members[answer.member_id] if is_again else output.to
             if isinstance(answer, RebalanceNotice):
                 assert answer.request_id is None, "a notice answers nobody"
                 assert self.members.get(answer.member_id, output.to) == output.to, f"not {output.to}'s: {answer}"
                 continue
-            request = self.asked.by(output)
             assert request is not None, f"nobody at {output.to} asked {answer.request_id}"
             kind = ErrorAnswer if isinstance(request, Unreadable) else None
             assert type(answer) is kind or type(answer).__name__ == type(request).__name__ + "Answer"
