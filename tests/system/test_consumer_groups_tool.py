@@ -1,0 +1,192 @@
+"""`coordinator-consumer-groups` prints what kafka-consumer-groups.sh prints, column by column and blank by blank.
+
+Each command is run with both, in the same situation: Kafka's own tool reaches the groups by way of the gateway. What is
+compared is standard output, but for where the coordinator is, and the order of lines, which Kafka leaves to chance.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from streaming.cli.consumer_groups import main
+from streaming.gateway import Gateway
+from streaming.query import Coordinator
+from tests.clients import java
+from tests.clients.kinds import LIBRDKAFKA
+from tests.clients.play import Play, Venue, playing
+from tests.system.asking import Asker
+from tests.system.waiting import wait_until
+
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+COMMAND_WAIT_S = 120.0
+
+READING: list[tuple[str, int, str]] = [
+    # what is typed                                              ends  and among other things prints
+    ("--list --state", 0, "like-busy                 Stable              \n"),
+    ("--list --state stable,empty --type classic", 0, "like-idle                 Classic              Empty"),
+    ("--describe --group like-busy", 0, "like-busy       like            0          10              13              3"),
+    ("--describe --group like-busy --offsets --verbose", 0, "LEADER-EPOCH"),
+    ("--describe --group like-busy --members", 0, "GROUP-INSTANCE-ID"),
+    ("--describe --group like-busy --members --verbose", 0, "like:2,3"),
+    ("--describe --group like-busy --state", 0, "range"),
+    ("--describe --group like-idle --group like-busy", 0, "like-idle"),
+    ("--describe --group like-idle --members", 0, "CONSUMER-ID"),
+    ("--describe --group like-nobody", 3, "Group like-nobody not found."),
+    ("--reset-offsets --group like-busy --topic like --to-earliest --dry-run", 1, "current state is Stable"),
+    ("--reset-offsets --group like-idle --topic like:0,2 --shift-by -4 --dry-run", 0, "like            2          6"),
+    ("--reset-offsets --group like-idle --all-topics --to-current --dry-run --export", 0, "like,0,10\n"),
+    ("--reset-offsets --group like-idle --group like-x --topic like:1 --to-offset 0 --dry-run --export", 0, "like-x,"),
+    ("--reset-offsets --group like-new --topic like --to-offset 999 --dry-run", 0, "like            0          13"),
+    ("--reset-offsets --group like-new --topic like --to-datetime 2020-01-01T00:00:00.000 --dry-run", 0, "0"),
+    ("--delete-offsets --group like-busy --topic like:1", 1, "GroupSubscribedToTopicException"),
+    ("--delete-offsets --group like-idle --topic like-nowhere", 1, "UnknownTopicOrPartitionException"),
+    ("--delete --group like-busy", 1, "The group is not empty."),
+    ("--delete --group like-nobody", 3, "The group id does not exist."),
+]  # fmt: skip
+
+WRITING: list[tuple[str, str]] = [
+    # what is typed, GROUP being one for each side                   what it prints
+    ("--reset-offsets --group GROUP --topic like --to-latest --execute", "13"),
+    ("--reset-offsets --group GROUP --topic like:0,1 --shift-by -3 --execute", "10"),
+    ("--delete-offsets --group GROUP --topic like:1", "Successful"),
+    ("--describe --group GROUP", "like            0          10              13              3"),
+    ("--delete --group GROUP", "was successful"),
+]
+
+
+class Said(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def theirs(address: str, typed: str) -> Said:
+    return _run(java.run(CONSUMER_GROUPS, "--bootstrap-server", address, *typed.split()))
+
+
+def ours(coordinator: Coordinator, typed: str) -> Said:
+    settings = coordinator.settings
+    which = ("--bootstrap-server", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix)
+    tool = (sys.executable, "-m", "streaming.cli.consumer_groups", *which, "--timeout", "30000")
+    return _run([*tool, *typed.split()])
+
+
+def _run(command: list[str]) -> Said:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_WAIT_S, check=False)
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+def neutral(printed: str) -> list[str]:
+    """Leave out where the coordinator is, other groups, and the order of lines; widths and blanks stay."""
+    printed = re.sub(r"127\.0\.0\.1:\d+ +\(1\) +", "ADDRESS ", printed)
+    kept = [line for line in printed.splitlines() if "like" in line or not line or line[0].isupper()]
+    return sorted(kept)
+
+
+@pytest.fixture(scope="module")
+def scene(coordinator: Coordinator, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Both groups are there; returns the gateway's address."""
+    venue = Venue(coordinator.settings.bootstrap_servers, "", tmp_path_factory.mktemp("tool"))
+    with playing(venue, "like") as play:
+        play.topic(partitions=4, records=10)
+        _set_up(play, gateway.bootstrap_servers)
+        play.produce("like", 3)
+        wait_until(lambda: "like-idle" in ours(coordinator, "--list --state Empty").out, 60)
+        yield gateway.bootstrap_servers
+
+
+def both(coordinator: Coordinator, address: str, typed: str) -> tuple[Said, Said]:
+    """Run a command with both tools, each on a group of its own where it says GROUP."""
+    with ThreadPoolExecutor(1) as pool:
+        their = pool.submit(theirs, address, typed.replace("GROUP", "like-they"))
+        our = ours(coordinator, typed.replace("GROUP", "like-ours"))
+        return their.result(), our
+
+
+def _set_up(play: Play, address: str) -> None:
+    """Have two members in `busy` that have read and committed all, and somebody who did so in `idle` and left."""
+    idle = play.start(LIBRDKAFKA, bootstrap=address, group="like-idle", client_id="cy")
+    ana = play.start(LIBRDKAFKA, bootstrap=address, group="like-busy", client_id="ana", instance="desk-1")
+    bo = play.start(LIBRDKAFKA, bootstrap=address, group="like-busy", client_id="bo")
+    play.until_shared("like", idle)
+    play.until_shared("like", ana, bo)
+    for worker in (idle, ana, bo):
+        play.until_read(worker)
+        worker.order("commit")
+        play.until(lambda worker=worker: worker.committed == dict.fromkeys(worker.owned, 10))
+    idle.close()
+
+
+@pytest.mark.parametrize(("typed", "code", "expected"), READING, ids=[typed for typed, *_ in READING])
+def test_it_prints_what_kafkas_tool_prints(
+    coordinator: Coordinator, scene: str, typed: str, code: int, expected: str
+) -> None:
+    """S16, S28."""
+    their, our = both(coordinator, scene, typed)
+    assert expected in their.out, their
+    assert neutral(our.out) == neutral(their.out), our.err
+    assert our.code == code, "Kafka's tool ends with 0 or 1 whatever happened"
+    for line in their.err.splitlines():
+        if line.startswith(("Consumer group", "Warning: Consumer group")):
+            assert line in our.err
+
+
+def test_it_does_what_kafkas_tool_does(coordinator: Coordinator, scene: str) -> None:
+    """S16, S28: each side does all of it, in order, to a group of its own."""
+    for typed, expected in WRITING:
+        their, our = both(coordinator, scene, typed)
+        assert expected in their.out, their
+        assert neutral(our.out.replace("like-ours", "like-they")) == neutral(their.out), our.err
+        assert our.code == 0
+
+
+def test_a_plan_goes_round(coordinator: Coordinator, scene: str, asker: Asker, tmp_path: Path) -> None:
+    """What --export printed, --from-file takes; out of range is moved to the end, and said."""
+    assert asker.commit(-1, "", 5, "like").partitions[0].error == "NONE"
+    group = f"--group {asker.group_id}"
+    exporting = f"--reset-offsets {group} --all-topics --to-current --dry-run --export"
+    wait_until(lambda: ours(coordinator, exporting).out == "like,0,5\n\n", 60)
+    (plan := tmp_path / "plan.csv").write_text("like,0,2\nlike,1,99\n")
+    done = ours(coordinator, f"--reset-offsets {group} --from-file {plan} --execute")
+    assert done.code == 0, done
+    assert asker.fetch() == {("like", 0): 2, ("like", 1): 13}
+    assert "WARN New offset (99) is higher than latest offset for topic partition like-1" in done.err
+
+
+WRONG = [
+    "",
+    "--list --describe",
+    "--describe",
+    "--describe --group g --members --offsets",
+    "--describe --group g --state Stable",
+    "--list --members",
+    "--list --verbose",
+    "--delete",
+    "--delete --group g --topic t",
+    "--delete-offsets --group g",
+    "--delete-offsets --group g --group h --topic t",
+    "--reset-offsets --group g --all-topics",
+    "--reset-offsets --group g --to-latest",
+    "--reset-offsets --group g --all-topics --to-latest --to-earliest",
+    "--reset-offsets --group g --all-topics --to-latest --dry-run --execute",
+    "--reset-offsets --group g --all-topics --topic t --to-latest",
+    "--describe --group g --all-groups",
+    "--describe --all-groups --type classic",
+    "--list --timeout 0",
+]
+
+
+@pytest.mark.parametrize("typed", WRONG)
+def test_wrong_usage_ends_with_2(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--bootstrap-server", "127.0.0.1:1", *typed.split()])
+    assert ended.value.code == 2
+    assert "usage: coordinator-consumer-groups" in capsys.readouterr().err
