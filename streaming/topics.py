@@ -4,7 +4,7 @@
 | --- | --- | --- | --- |
 | `requests` | what clients ask, by group; the broker's clock dates each one | a shard each | 1 day |
 | `replies` | what the coordinator answers, by the asker's inbox | a setting | 10 minutes |
-| `groups` | each group's assignment and offsets | as requests | all for a day, the last of each key for ever |
+| `groups` | each group's assignment and offsets | as requests | the last of each key |
 | `events` | why each group is as it is | as requests | 7 days |
 
 `_NEEDED` is what a topic must be for the coordinator to be right, and is checked at every start, as is that each takes
@@ -66,13 +66,7 @@ _ROOM = {"max.message.bytes": str(MESSAGE_BYTES_MAX)}
 _CHOSEN: Mapping[str, Mapping[str, str]] = {
     "requests": {"retention.ms": str(_DAY_MS), "segment.ms": str(_HOUR_MS), **_ROOM},
     "replies": {"retention.ms": str(10 * _MINUTE_MS), "segment.ms": str(10 * _MINUTE_MS), **_ROOM},
-    # Within the lag nothing is compacted, so that one can tell what was committed at any time of the last day.
-    "groups": {
-        "segment.bytes": str(100 * 2**20),
-        "segment.ms": str(_DAY_MS),
-        "min.compaction.lag.ms": str(_DAY_MS),
-        **_ROOM,
-    },
+    "groups": {"segment.bytes": str(100 * 2**20), "segment.ms": str(_DAY_MS), **_ROOM},
     "events": {"retention.ms": str(7 * _DAY_MS), "segment.ms": str(_DAY_MS), **_ROOM},
 }
 

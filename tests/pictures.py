@@ -3,19 +3,25 @@
 Everything is started as a user starts it; when the demo has told its story, a browser and a terminal are looked at.
 """
 
+import contextlib
 import io
 import json
 import os
+import pty
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import urllib.request
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
@@ -24,17 +30,14 @@ from streaming.embedded.child import Child
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 ROOT = PICTURES.parents[1]
 GROUP = "demo"
-REBALANCES = 4
-"""They join, one leaves, one dies, and both come back."""
+REBALANCES = 9
+"""Twice, they join, one leaves, one dies, and both come back."""
 
 WITHIN_S = 300.0
-WIDE, HIGH, COLUMNS = 1_200, 760, 118
+WIDE, HIGH, COLUMNS, LINES = 1_200, 760, 150, 40
 
-COMMANDS = {
-    "terminal-describe": ("groups", "describe", GROUP),
-    "terminal-why": ("groups", "why", GROUP),
-    "terminal-timeline": ("groups", "timeline", GROUP, "--limit", "12"),
-}
+FETCHES_FONTS = re.compile(r"@font-face \{\{.*?\}\}\s*|<!--.*?-->\s*", re.DOTALL)
+"""What Rich's pictures would fetch from elsewhere."""
 
 
 def main() -> int:
@@ -49,7 +52,7 @@ def main() -> int:
             ready = _await_ready(ready_file, running)
             _await_story(ready["dashboard"], running)
             _photograph(ready["dashboard"])
-            for picture, arguments in COMMANDS.items():
+            for picture, arguments in _commands(ready["dashboard"]).items():
                 _copy_terminal(picture, arguments, ready["bootstrap_servers"])
         finally:
             running.stop(90)
@@ -73,11 +76,27 @@ def _await_story(page: str, running: Child) -> None:
 
 def _is_told(page: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{page}/api/timeline?id={GROUP}", timeout=10) as answer:
-            told = json.load(answer)["rebalances"]
+        told = _rebalances(page)
     except OSError:
         return False
     return len(told) >= REBALANCES and all(each["ended_ms"] for each in told)
+
+
+def _rebalances(page: str) -> list[dict[str, Any]]:
+    with urllib.request.urlopen(f"{page}/api/timeline?id={GROUP}", timeout=10) as answer:
+        return list(json.load(answer)["rebalances"])
+
+
+def _commands(page: str) -> dict[str, tuple[str, ...]]:
+    """Say what is asked: how the group is, why it rebalanced when one died, and whose a partition was just then."""
+    died_ms = next(each["started_ms"] for each in reversed(_rebalances(page)) if each["cause"] == "session_expired")
+    at = datetime.fromtimestamp(died_ms / 1_000 + 0.1).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    return {
+        "terminal-describe": ("groups", "describe", GROUP),
+        "terminal-why": ("groups", "why", GROUP, "--at", at),
+        "terminal-owner": ("groups", "owner", GROUP, "demo.orders-4", "--at", at),
+        "terminal-timeline": ("groups", "timeline", GROUP, "--limit", "12"),
+    }
 
 
 def _photograph(page: str) -> None:
@@ -92,20 +111,35 @@ def _shoot(browser: Browser, page: str, scheme: Any) -> None:
     tab = browser.new_page(viewport={"width": WIDE, "height": HIGH}, color_scheme=scheme)
     tab.goto(f"{page}/#/g/{GROUP}")
     tab.get_by_role("tab", name="Timeline").click()
-    tab.get_by_role("button", name="15 m").click()
-    tab.locator("svg").first.wait_for()
+    tab.get_by_role("button", name="All").click()
+    tab.locator(".lane .span").first.wait_for()
     tab.screenshot(path=PICTURES / f"timeline-{scheme}.png")
     tab.close()
 
 
 def _copy_terminal(picture: str, arguments: tuple[str, ...], bootstrap_servers: str) -> None:
-    command = [sys.executable, "-m", "streaming", *arguments, "-b", bootstrap_servers]
-    environment = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(Text(f"$ coordinator {' '.join(arguments)}", style="bold"))
-    console.print(Text.from_ansi(told))
-    console.save_svg(str(PICTURES / f"{picture}.svg"), title="coordinator")
+    console.print(Text.from_ansi(_as_on_a_terminal([*arguments, "-b", bootstrap_servers])))
+    told = console.export_svg(title="coordinator", code_format=FETCHES_FONTS.sub("", CONSOLE_SVG_FORMAT))
+    (PICTURES / f"{picture}.svg").write_text(told)
+
+
+def _as_on_a_terminal(arguments: list[str]) -> str:
+    """Run a command and give what it writes to a terminal."""
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (LINES, COLUMNS))
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
+    running = subprocess.Popen([sys.executable, "-m", "streaming", *arguments], env=environment, stdout=its, stdin=its)
+    os.close(its)
+    told = b""
+    with contextlib.suppress(OSError):  # which is how the end of a terminal reads
+        while piece := os.read(ours, 65_536):
+            told += piece
+    os.close(ours)
+    if running.wait(60):
+        sys.exit(f"coordinator {' '.join(arguments)} failed.")
+    return told.decode().replace("\r\n", "\n")
 
 
 if __name__ == "__main__":

@@ -67,9 +67,10 @@ class EndOffsets:
             of_these = dict.fromkeys(asked[begin : begin + AT_ONCE], when)
             try:
                 answers = self._admin.list_offsets(of_these, request_timeout=ANSWER_WAIT_S)
-                for place, answer in answers.items():
-                    if (end := self._offset(answer)) is not None:
-                        ends[place.topic, place.partition] = end
+                told = {place: self._offset(answer) for place, answer in answers.items()}
+                if told and all(end is None for end in told.values()):
+                    self._admin.list_topics(timeout=ANSWER_WAIT_S)  # brokers that are away read like absent topics
+                ends |= {(place.topic, place.partition): end for place, end in told.items() if end is not None}
             except (KafkaException, TimeoutError) as error:
                 raise BrokerUnreachable.at(self._servers, error) from error
         return ends

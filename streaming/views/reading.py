@@ -54,6 +54,7 @@ class Reading:
         self._lock = lock or nullcontext()
         self._settings = settings
         self._kinds: dict[str, TopicKind] = {}
+        self._positions: dict[tuple[str, int], int] = {}
         if "groups" in topics:
             self._kinds[settings.groups_topic] = "groups"
         if "events" in topics:
@@ -90,26 +91,35 @@ class Reading:
     def catch_up(
         self,
         tell: Callable[[int, int], None] = lambda read, of: None,
-        take: Callable[[Told], object] = lambda told: None,
+        take: Callable[[Told], object] | None = None,
     ) -> Views:
         """Read all that was there when this began.
 
+        Of the compacted topic only the latest record of each key is looked at, as if it had just been compacted.
+
         Args:
             tell: Told now and then how many records are read, of about how many.
-            take: Given each record that is new.
+            take: Given each record that is new; then all of them are looked at.
 
         Raises:
             BrokerUnreachable: the brokers went away under way.
         """
-        begun, of = self.views.records, sum(end - self._position(place) for place, end in self._ends.items())
+        read, of = 0, sum(end - self._positions[place] for place, end in self._ends.items())
+        latest: dict[bytes, Raw] | None = {} if take is None else None
         while not self.is_caught_up:
-            before = self.views.records
-            for told in self.poll(CATCH_UP_WAIT_S):
-                take(told)
-            if self.views.records != before:
-                tell(self.views.records - begun, of)
+            before = read
+            for raw in self._consume(CATCH_UP_WAIT_S):
+                read += 1
+                if latest is not None and raw.topic == "groups":
+                    latest[raw.key] = raw
+                elif (told := self._take(raw)) is not None and take is not None:
+                    take(told)
+            if read != before:
+                tell(read, of)
             elif self._is_at_the_ends():
                 break  # what is left of the offsets are holes, which a producer's transactions have left
+        for raw in sorted((latest or {}).values(), key=lambda raw: (raw.partition, raw.offset)):
+            self._take(raw)
         self.views.begin()
         return self.views
 
@@ -121,7 +131,7 @@ class Reading:
     @property
     def is_caught_up(self) -> bool:
         """Whether all is read that was there when this began."""
-        return all(self._position(place) >= end for place, end in self._ends.items())
+        return all(self._positions[place] >= end for place, end in self._ends.items())
 
     def poll(self, wait_s: float) -> Iterator[Told]:
         """Read what has come, or wait for it so long; yields what is new.
@@ -129,17 +139,22 @@ class Reading:
         Raises:
             BrokerUnreachable: what was to be read on from here has expired, or may not be read.
         """
-        messages = self._consumer.consume(AT_ONCE, wait_s)
-        now_ms = time.monotonic_ns() // 1_000_000
-        for message in messages:
-            if (error := message.error()) is not None:
-                self._see(error)
-            elif (told := self._take(self._raw(message), now_ms)) is not None:
+        for raw in self._consume(wait_s):
+            if (told := self._take(raw)) is not None:
                 yield told
 
-    def _take(self, raw: Raw, now_ms: int) -> Told | None:
+    def _consume(self, wait_s: float) -> Iterator[Raw]:
+        for message in self._consumer.consume(AT_ONCE, wait_s):
+            if (error := message.error()) is not None:
+                self._see(error)
+            else:
+                raw = self._raw(message)
+                self._positions[str(message.topic()), raw.partition] = raw.offset + 1
+                yield raw
+
+    def _take(self, raw: Raw) -> Told | None:
         with self._lock:
-            return self.views.take(raw, now_ms)
+            return self.views.take(raw, time.monotonic_ns() // 1_000_000)
 
     def look_for_gaps(self) -> None:
         """Have the views tell what is missing, if both topics are read to their ends."""
@@ -166,6 +181,7 @@ class Reading:
                     position = self.views.positions[kind][partition] = low
                     if kind == "events" and low:
                         self.views.expired_before(partition)
+                self._positions[topic, partition] = position
                 starts.append(TopicPartition(topic, partition, position if high else OFFSET_BEGINNING))
                 ends[topic, partition] = high
         self._consumer.assign(starts)
@@ -188,10 +204,6 @@ class Reading:
         except KafkaException as error:
             raise BrokerUnreachable.at(self._settings.bootstrap_servers, error.args[0].str()) from error
         return low, high
-
-    def _position(self, place: tuple[str, int]) -> int:
-        topic, partition = place
-        return self.views.positions[self._kinds[topic]].get(partition, 0)
 
     def _is_at_the_ends(self) -> bool:
         for place in self._consumer.position([TopicPartition(*place) for place in self._ends]):

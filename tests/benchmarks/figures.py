@@ -56,6 +56,10 @@ MEANINGS: Mapping[str, Meaning] = {
     "views_records": Meaning("... how many of them"),
     "groups_list_s": Meaning("`coordinator groups list` of 1,000 groups, start and all, median, s", 1.5),
     "groups_list_longest_s": Meaning("... the longest, s"),
+    "page_lag_ms": Meaning("a record's time to its being shown in a browser, one of 1,001 groups, median, ms", 300),
+    "page_lag_p99_ms": Meaning("... 99 of 100, ms"),
+    "page_lag_samples": Meaning("... records"),
+    "page_kb": Meaning("all files of the page, kB", 200),
     # at rest
     "reply_rest_p50_ms": Meaning("request to reply at rest, median, ms", 170),
     "reply_rest_p99_ms": Meaning("request to reply at rest, 99 of 100, ms", 400),

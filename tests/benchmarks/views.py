@@ -89,7 +89,7 @@ def _fold_s(records: Iterable[Raw]) -> float:
 
 
 def _publish(settings: Settings, records: Iterable[Written]) -> None:
-    producer = Producer(settings.librdkafka_arguments())
+    producer = Producer({**settings.librdkafka_arguments(), "queue.buffering.max.messages": 1_000_000})
     for record in records:
         group_id = str(record.key, "utf-8") if record.topic == "events" else str(record.key).split('"')[3]
         topic = f"{settings.topic_prefix}.{record.topic}"

@@ -1,0 +1,119 @@
+"""The page: how long after a record was written a browser shows what it says.
+
+A real broker, the page's own process and Chromium; the records are written as the coordinator would, without Spark.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from statistics import median, quantiles
+
+from confluent_kafka import Producer
+from playwright.sync_api import Page, expect, sync_playwright
+
+from coordinator.hashing import shard_of
+from coordinator.outputs import GroupRecord, Published
+from coordinator.phases import Phase
+from streaming.records import OutputTopics, to_row
+from streaming.settings import Settings
+from streaming.topics import ensure
+from tests.benchmarks import bench
+from tests.benchmarks.bench import BenchFailed, say
+from tests.benchmarks.figures import Figures
+from tests.system.waiting import wait_until
+
+STATIC = bench.ROOT / "streaming" / "dashboard" / "static"
+GROUP = "measured"
+OTHERS = 1_000
+EVERY_S = 0.25
+APPEARS_S = 30.0
+
+WATCH = """() => {
+  window.shown = {};
+  const look = () => {
+    const row = [...document.querySelectorAll("tr")].find((each) => each.textContent.startsWith("measured"));
+    if (!row) return;
+    for (const cell of row.cells) {
+      const text = cell.textContent.replaceAll(",", "");
+      if (/^7\\d{5}$/.test(text)) window.shown[text] ??= Date.now();
+    }
+  };
+  new MutationObserver(look).observe(document.body, {subtree: true, childList: true, characterData: true});
+}"""
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    """Write records of one group, of 1,001, and have the browser note when each is shown."""
+    with bench.broker() as broker, tempfile.TemporaryDirectory(prefix="bench-page-") as name:
+        settings = Settings(bootstrap_servers=broker.bootstrap_servers, replication_factor=1)
+        ensure(settings)
+        writer = _Writer(settings)
+        for number in range(OTHERS):
+            writer.write(f"other-{number:04}", 1)
+        writer.write(GROUP, 1)
+        arguments = ("dashboard", "-b", settings.bootstrap_servers, "--port", "0")
+        with bench.child("streaming", *arguments, folder=Path(name)), sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            page = browser.new_page()
+            page.goto(_address(Path(name) / "ready"))
+            page.get_by_placeholder("Filter").fill(GROUP)
+            expect(page.get_by_role("link", name=GROUP)).to_be_visible(timeout=APPEARS_S * 1_000)
+            lags_ms = _lags_ms(page, writer, options.samples)
+            browser.close()
+    return {
+        "page_lag_ms": median(lags_ms),
+        "page_lag_p99_ms": quantiles(lags_ms, n=100)[98],
+        "page_lag_samples": len(lags_ms),
+        "page_kb": sum(file.stat().st_size for file in STATIC.iterdir()) / 1_000,
+    }
+
+
+def _lags_ms(page: Page, writer: "_Writer", samples: int) -> list[float]:
+    page.evaluate(WATCH)
+    say(f"{samples} records are written, and looked for on the page.")
+    written_ms: dict[str, int] = {}
+    for number in range(700_000, 700_000 + samples):
+        written_ms[str(number)] = writer.write(GROUP, number)
+        time.sleep(EVERY_S)
+    wait_until(lambda: str(700_000 + samples - 1) in page.evaluate("window.shown"), APPEARS_S)
+    shown_ms = page.evaluate("window.shown")
+    if len(shown_ms) < samples * 0.99:
+        raise BenchFailed(f"the page has shown {len(shown_ms)} of {samples} records")
+    return [shown_ms[number] - written_ms[number] for number in shown_ms]
+
+
+def _address(ready_file: Path) -> str:
+    return str(json.loads(ready_file.read_text())["dashboard"])
+
+
+class _Writer:
+    """Writes group records as the coordinator does, one at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._topics = OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic)
+        self._producer = Producer({**settings.librdkafka_arguments(), "linger.ms": 0})
+        self._partitions = settings.request_partitions
+        self._versions: dict[str, int] = {}
+
+    def write(self, group_id: str, generation_id: int) -> int:
+        """Write a record; tells the time that it bears."""
+        version = self._versions[group_id] = self._versions.get(group_id, 0) + 1
+        now_ms = time.time_ns() // 1_000_000
+        record = GroupRecord(
+            group_id=group_id, state=Phase.STABLE, since_ms=now_ms, generation_id=generation_id,
+            protocol_type="consumer", protocol_name="range", leader=None, subscribed_topics=(), members=(),
+            version=version,
+        )  # fmt: skip
+        row = to_row(Published(group_id, ("group", group_id), record, version), self._topics, 0)
+        partition = shard_of(group_id, self._partitions)
+        self._producer.produce(row.topic, row.value, row.key, partition, timestamp=now_ms)
+        if generation_id > 1:
+            self._producer.flush(10)
+        return now_ms
+
+
+if __name__ == "__main__":
+    bench.main(measure)
