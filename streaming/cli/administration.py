@@ -11,6 +11,7 @@ from coordinator.errors import ErrorCode
 from coordinator.outputs import OffsetCommitAnswer, OffsetDeleteAnswer
 from coordinator.requests import (
     DeleteGroup,
+    DescribeGroup,
     ExpelMember,
     OffsetCommit,
     OffsetDelete,
@@ -101,6 +102,10 @@ class Administration:
         answer = self._ask(RebalanceGroup, group_id, reason=reason)
         refuse(answer.error, f"The group {escape(group_id)} was not asked to rebalance")
         return answer
+
+    def describe(self, group_id: str) -> Any:
+        """Return how the coordinator describes a group: also for whom a rebalance waits, and until when."""
+        return self._ask(DescribeGroup, group_id)
 
     def expel(self, group_id: str, member_id: str, instance_id: str | None, reason: str | None) -> str:
         """Take a member out; returns its id."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from coordinator.outputs import DescribeGroupAnswer
 from coordinator.phases import Phase
 from streaming.cli.output import Column, Output, OutputFormat
 from streaming.cli.times import moment
@@ -233,6 +234,10 @@ def member_lines(groups: Iterable[GroupView]) -> list[MemberLine]:
     return [MemberLine(group.group_id, row) for group in groups for row in answers.members(group)]
 
 
+Fact = tuple[str, object]
+
+AWAITED_WAIT_S = 3.0
+
 _REBALANCING = {Phase.PREPARING, Phase.COMPLETING}
 
 
@@ -258,20 +263,36 @@ def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
         for number, group in enumerate(groups):
             if number:
                 output.line()
-            show_group(group, ends, now, output)
+            show_group(group, ends, now, output, _awaited(settings, group))
     for group in groups:
         say_state(group)
 
 
-def show_group(group: GroupView, ends: Ends, now: int, output: Output) -> None:
+def show_group(group: GroupView, ends: Ends, now: int, output: Output, awaited: Iterable[Fact] = ()) -> None:
     """Write one group for people."""
-    output.pairs(_facts(group, ends, now))
+    output.pairs([*_facts(group, ends, now), *awaited])
     if lines := partition_lines(group, ends):
         output.line()
         output.rows(PARTITIONS, lines)
 
 
-def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[tuple[str, object]]:
+def _awaited(settings: Settings, group: GroupView) -> Iterator[Fact]:
+    """Say for whom a rebalance waits, and until when, which no topic has: the coordinator is asked, if it is there."""
+    if group.state not in _REBALANCING:
+        return
+    from streaming.cli.administration import Administration  # which nothing else here needs, and takes its time
+
+    try:
+        with Administration(settings, AWAITED_WAIT_S) as administration:
+            told = administration.describe(group.group_id)
+    except UserError:
+        return
+    if isinstance(told, DescribeGroupAnswer) and told.deadline_ms is not None:
+        yield "WAITS-FOR", ", ".join(told.awaited) or None
+        yield "UNTIL", moment(told.deadline_ms)
+
+
+def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
     detail = answers.detail(group, ends, now)
     summary = detail.summary
     yield "GROUP", summary.group_id

@@ -58,6 +58,11 @@ def _members(views: Views, to: Output) -> None:
     to.rows(showing.MEMBERS, showing.member_lines(views.present()))
 
 
+def _offsets(views: Views, to: Output) -> None:
+    rows = [line for group in views.present() for line in showing.partition_lines(group, ENDS) if line.row]
+    to.rows(showing.PARTITIONS, rows)
+
+
 def _timeline(views: Views, to: Output) -> None:
     telling.show_timeline(answers.timeline(views, views.groups["orders"]), None, to)
 
@@ -71,6 +76,7 @@ COMMANDS: dict[str, Callable[[Views, Output], None]] = {
     "describe": _describe("orders"),
     "describe-hostile": _describe(EVIL),
     "members": _members,
+    "offsets": _offsets,
     "timeline": _timeline,
     "why": _why,
 }
@@ -93,6 +99,7 @@ FORMS = [
     ("list", OutputFormat.wide, False),
     ("describe", OutputFormat.wide, False),
     ("members", OutputFormat.wide, False),
+    ("offsets", OutputFormat.wide, False),
     ("list", OutputFormat.csv, False),
     ("members", OutputFormat.csv, False),
     ("list", OutputFormat.json, False),
@@ -105,7 +112,7 @@ FORMS = [
 def test_what_is_printed(
     command: str, form: OutputFormat, is_terminal: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S01, S09, S10, S11, S129: generation, winner, owners, members without a partition; S12: how long."""
+    """S01, S09, S10, S11, S28, S29, S30, S31, S32, S34, S35, S129: as a user sees it; S12: how long."""
     file = GOLDEN / f"{command}-{form}{'-terminal' if is_terminal else ''}.txt"
     text = printed(command, form, is_terminal=is_terminal, capsys=capsys)
     if os.environ.get("UPDATE_GOLDEN"):

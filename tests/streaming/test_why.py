@@ -86,7 +86,7 @@ CASES = [
 
 @pytest.mark.parametrize(("cause", "reason", "as_", "is_avoidable", "setting"), CASES)
 def test_each_cause(cause: str, reason: str | None, as_: str, is_avoidable: bool, setting: str | None) -> None:
-    """S09: unavoidable ones are told from avoidable ones, and these name the setting."""
+    """S09, S107: unavoidable ones are told from avoidable ones, and these name the setting."""
     answer = told(started(T, cause, reason=reason), completed(T + 10, 10))
     assert (answer.cause, answer.is_avoidable, answer.setting) == (as_, is_avoidable, setting)
     assert answer.advice.startswith("Avoidable" if is_avoidable else "Unavoidable")

@@ -187,10 +187,26 @@ def test_a_life_as_the_commands_tell_it(run: Run, topic: str, asker: Asker, cons
     assert run("list", group_id, "-o", "json").json[0]["rebalances_1h"] == 3
 
 
+def test_a_rebalance_is_described_with_who_is_awaited(run: Run, topic: str, asker: Asker, consumers: Consumers) -> None:
+    """S43, S47, S48: by whom, and until when; then the leader's plan is."""
+    ana = consumers.come("ana")
+    consumers.gather({ana: "ana"}, {ana: [0, 1, 2]})
+    bo = consumers.come("bo")
+    bo_joins = asker.begin(consumers.joining(bo, "bo"))
+    until(run, "describe", asker.group_id, shows=lambda d: d["summary"]["state"] == "PreparingRebalance")
+    told = run("describe", asker.group_id)
+    assert re.search(rf"^WAITS-FOR +{ana}$", told.out, re.MULTILINE)
+    assert re.search(r"^UNTIL +20\d\d-", told.out, re.MULTILINE)
+    assert asker.ask(consumers.joining(ana, "ana")).error == "NONE"
+    bo_joins.result(60)
+    until(run, "describe", asker.group_id, shows=lambda d: d["summary"]["state"] == "CompletingRebalance")
+    assert re.search(rf"^WAITS-FOR .*{ana}", run("describe", asker.group_id).out, re.MULTILINE)
+
+
 def test_a_crash_is_explained(run: Run, topic: str, asker: Asker, consumers: Consumers) -> None:
     """S05, S09, S14: an avoidable one, the member that fell silent, and the timeout to look at."""
-    ana = consumers.come("ana", session_timeout_ms=3_000)
-    consumers.gather({ana: "ana"}, {ana: [0, 1, 2]}, session_timeout_ms=3_000)
+    ana = consumers.come("ana", session_timeout_ms=6_000)
+    consumers.gather({ana: "ana"}, {ana: [0, 1, 2]}, session_timeout_ms=6_000)
     said = until(run, "why", asker.group_id, shows=lambda w: w["cause"] == "session_expired")
     assert (said["is_avoidable"], said["setting"], said["member_id"]) == (True, "session.timeout.ms", ana)
     what, who, advice = run("why", asker.group_id).out.splitlines()
