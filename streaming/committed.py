@@ -23,7 +23,7 @@ from coordinator.outputs import OffsetRecord
 from streaming.records import decode_group_record
 from streaming.settings import Settings
 from streaming.views.fold import Raw, Told, Views
-from streaming.views.owners import Place
+from streaming.views.group import Place
 from streaming.views.reading import Reading, kafka_log
 
 ANSWER_WAIT_S = 15.0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from streaming.errors import Exit, NotFound, UserError
-from streaming.views.owners import Place
+from streaming.views.group import Place
 from streaming.watch.words import escape
 
 OFFSET_MAX = 2**63 - 1

@@ -23,8 +23,8 @@ from streaming.client.transport import Transport
 from streaming.errors import NotFound, UserError
 from streaming.resetting import Bounds, NewOffset
 from streaming.settings import Settings
+from streaming.views.group import Place
 from streaming.views.lag import EndOffsets
-from streaming.views.owners import Place
 from streaming.watch.words import escape
 
 CLIENT_ID = "coordinator-cli"

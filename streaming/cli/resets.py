@@ -26,7 +26,7 @@ from streaming.resetting import (
 )
 from streaming.settings import Settings
 from streaming.views import GroupView
-from streaming.views.owners import Place
+from streaming.views.group import Place
 from streaming.watch.words import escape
 
 

@@ -18,8 +18,8 @@ from streaming.dashboard.feed import Change, Feed
 from streaming.views import GroupView, Raw, Views
 from streaming.views import answers as say
 from streaming.views.fold import Told
+from streaming.views.group import Place
 from streaming.views.lag import Ends, places
-from streaming.views.owners import Place
 from streaming.views.why import why
 
 OVERVIEW_KEPT_S = 0.2

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from coordinator.outputs import AnyEvent, GroupMember, RebalanceCompleted, RebalanceStarted
+from coordinator.outputs import AnyEvent, RebalanceCompleted, RebalanceStarted
 from coordinator.phases import Phase
 from streaming.views.fold import Alarm, Views
 from streaming.views.group import GroupView
@@ -158,9 +158,9 @@ class Overview(Struct, kw_only=True):
 
 def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
     """Say a group in a line."""
-    record, owned = group.record, _owned(group)
-    places = owned.keys() | {(topic, p) for topic, each in group.offsets.items() for p in each}
-    lags = [lag(ends.get((topic, p)), each[p].offset) for topic, each in group.offsets.items() for p in each]
+    record, committed = group.record, group.committed()
+    places = group.owned().keys() | committed.keys()
+    lags = [lag(ends.get(place), offset.offset) for place, offset in committed.items()]
     known = [each for each in lags if each is not None]
     started = _begun(group, now_ms - HOUR_MS)
     last = next((e for e in reversed(group.events) if isinstance(e, RebalanceStarted)), None)
@@ -207,11 +207,10 @@ def members(group: GroupView) -> list[MemberRow]:
 
 def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
     """Say for each partition that is owned or committed how far the group is, by topic and partition."""
-    owned = _owned(group)
-    places = owned.keys() | {(topic, p) for topic, each in group.offsets.items() for p in each}
+    owned, of_all = group.owned(), group.committed()
     rows = []
-    for topic, partition in sorted(places):
-        committed, owner = group.offsets.get(topic, {}).get(partition), owned.get((topic, partition))
+    for topic, partition in sorted(owned.keys() | of_all.keys()):
+        committed, owner = of_all.get((topic, partition)), owned.get((topic, partition))
         end = ends.get((topic, partition))
         rows.append(
             OffsetRow(
@@ -313,15 +312,6 @@ ANSWERS = (Overview, GroupDetail, Timeline, Why, Owner, EventRow)
 """What the API answers; each is a definition in the schema."""
 
 _encode = msgspec.json.Encoder().encode
-
-
-def _owned(group: GroupView) -> dict[tuple[str, int], GroupMember]:
-    return {
-        (topic, partition): member
-        for member in group.members
-        for topic, partitions in (member.assigned or {}).items()
-        for partition in partitions
-    }
 
 
 def _begun(group: GroupView, since_ms: int) -> int:

@@ -24,6 +24,9 @@ from coordinator.outputs import (
 from coordinator.phases import Phase
 from streaming.views.numbering import Numbering
 
+Place = tuple[str, int]
+"""A topic and a partition."""
+
 HISTORY_MAX = 20_000
 """The weight of a group's history: events, and each partition that changed hands. Beyond it the oldest are dropped."""
 
@@ -137,16 +140,18 @@ class GroupView(Struct):
     def members(self) -> tuple[GroupMember, ...]:
         return self.record.members if self.record else ()
 
-    def member(self, member_id: str) -> GroupMember | None:
-        """Find a present member."""
-        return next((member for member in self.members if member.member_id == member_id), None)
+    def owned(self) -> dict[Place, GroupMember]:
+        """Say who owns which partition now."""
+        return {
+            (topic, partition): member
+            for member in self.members
+            for topic, partitions in (member.assigned or {}).items()
+            for partition in partitions
+        }
 
-    def owner(self, topic: str, partition: int) -> GroupMember | None:
-        """Say who owns a partition now."""
-        for member in self.members:
-            if partition in (member.assigned or {}).get(topic, ()):
-                return member
-        return None
+    def committed(self) -> dict[Place, OffsetRecord]:
+        """Say what is committed for which partition."""
+        return {(topic, p): offset for topic, each in self.offsets.items() for p, offset in each.items()}
 
     def since(self, at_ms: int, kind: Any = None) -> Iterator[AnyEvent]:
         """Yield the events from that time on, of one kind or of all."""

@@ -10,8 +10,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from streaming.errors import BrokerUnreachable
 from streaming.settings import Settings
-from streaming.views.group import GroupView
-from streaming.views.owners import Place
+from streaming.views.group import GroupView, Place
 
 kafka_log = logging.getLogger("kafka.librdkafka")
 
@@ -27,15 +26,7 @@ Ends = Mapping[Place, int]
 
 def places(groups: Iterable[GroupView]) -> set[Place]:
     """Say which partitions groups have committed or own."""
-    committed = {(topic, p) for group in groups for topic, each in group.offsets.items() for p in each}
-    owned = {
-        (topic, partition)
-        for group in groups
-        for member in group.members
-        for topic, partitions in (member.assigned or {}).items()
-        for partition in partitions
-    }
-    return committed | owned
+    return {place for group in groups for place in (*group.committed(), *group.owned())}
 
 
 def lag(end: int | None, committed: int | None) -> int | None:

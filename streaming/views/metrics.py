@@ -49,15 +49,14 @@ def _each(figure: Callable[[GroupView], Mapping[str, float]]) -> Figure:
 
 
 def _last_commit_s(group: GroupView) -> float | None:
-    times_ms = [offset.commit_timestamp_ms for each in group.offsets.values() for offset in each.values()]
+    times_ms = [offset.commit_timestamp_ms for offset in group.committed().values()]
     return max(times_ms) / 1_000 if times_ms else None
 
 
 def _lags(group: GroupView, ends: Ends) -> Iterator[tuple[str, int, int]]:
-    for topic, each in group.offsets.items():
-        for partition, offset in each.items():
-            if (behind := lag(ends.get((topic, partition)), offset.offset)) is not None:
-                yield topic, partition, behind
+    for (topic, partition), offset in group.committed().items():
+        if (behind := lag(ends.get((topic, partition)), offset.offset)) is not None:
+            yield topic, partition, behind
 
 
 def _lag(group: GroupView, ends: Ends) -> Iterable[Sample]:
@@ -160,8 +159,8 @@ OF_KMINION: tuple[Family, ...] = (
 
 OF_PARTITIONS: tuple[Family, ...] = (
     Family("groupcoord_last_commit_timestamp_seconds", "When the partition was last committed.", ("topic", "partition"),
-           lambda g, ends: (((topic, str(p)), offset.commit_timestamp_ms / 1_000)
-                            for topic, each in g.offsets.items() for p, offset in each.items())),
+           lambda g, ends: (((topic, str(partition)), offset.commit_timestamp_ms / 1_000)
+                            for (topic, partition), offset in g.committed().items())),
     Family("kminion_kafka_consumer_group_topic_partition_lag", "Lag by partition.", ("topic_name", "partition_id"),
            lambda g, ends: (((topic, str(p)), behind) for topic, p, behind in _lags(g, ends))),
 )  # fmt: skip

@@ -4,15 +4,12 @@
 on, though the plan that says so comes later.
 """
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 from msgspec import Struct
 
 from coordinator.outputs import AssignmentChanged, GroupDeleted, MemberExpired, MemberFenced, MemberJoined, MemberLeft
-from streaming.views.group import GroupView
-
-Place = tuple[str, int]
+from streaming.views.group import GroupView, Place
 
 
 class Span(Struct):
@@ -127,13 +124,6 @@ class _Walk:
                 self._begin(place, event.replaced_by, event.at_ms, event.generation_id)
 
     def _add_what_never_moved(self) -> None:
-        for place, member_id in _owned_now(self._group):
+        for place, member in self._group.owned().items():
             if place not in self._spans:
-                self._begin(place, member_id, self._came_ms.get(member_id), None)
-
-
-def _owned_now(group: GroupView) -> Iterator[tuple[Place, str]]:
-    for member in group.members:
-        for topic, partitions in (member.assigned or {}).items():
-            for partition in partitions:
-                yield (topic, partition), member.member_id
+                self._begin(place, member.member_id, self._came_ms.get(member.member_id), None)
