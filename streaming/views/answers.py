@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from coordinator.outputs import AnyEvent, RebalanceCompleted, RebalanceStarted
-from coordinator.phases import Phase
+from coordinator.phases import MOVES, Phase
 from streaming.views.fold import Alarm, Views
 from streaming.views.group import GroupView
 from streaming.views.lag import Ends, lag
@@ -118,10 +118,24 @@ class Timeline(Struct, kw_only=True):
     events: list[EventRow]
 
 
+class Move(Struct):
+    """What may become of a group: a row of the table that the coordinator runs by."""
+
+    when: str
+    becomes: Phase
+
+
 class GroupDetail(Struct, kw_only=True):
-    """A group, whole. `is_balanced` is false while a rebalance runs."""
+    """A group, whole.
+
+    Args:
+        joins_until_ms: Until when joins are waited for, where they are.
+        moves: What may become of it from here.
+    """
 
     summary: GroupSummary
+    joins_until_ms: int | None
+    moves: list[Move]
     leader: str | None
     subscribed_topics: list[str] | None
     members: list[MemberRow]
@@ -240,6 +254,8 @@ def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
     topics = record.subscribed_topics if record else None
     return GroupDetail(
         summary=summary(group, ends, now_ms),
+        joins_until_ms=_joins_until_ms(group),
+        moves=[Move(cause.value, after) for (before, cause), after in MOVES.items() if before is group.state],
         leader=record.leader if record else None,
         subscribed_topics=list(topics) if topics is not None else None,
         members=members(group),
@@ -312,6 +328,13 @@ ANSWERS = (Overview, GroupDetail, Timeline, Why, Owner, EventRow)
 """What the API answers; each is a definition in the schema."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+def _joins_until_ms(group: GroupView) -> int | None:
+    if group.state is not Phase.PREPARING:
+        return None
+    started = (e for e in reversed(group.events) if isinstance(e, RebalanceStarted))
+    return next((event.joins_until_ms for event in started), None)
 
 
 def _begun(group: GroupView, since_ms: int) -> int:

@@ -8,7 +8,6 @@ groups that are forgotten the last `ENDED_MAX`.
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-import msgspec
 from msgspec import Struct, field
 
 from coordinator.outputs import (
@@ -64,7 +63,7 @@ class Alarm(Struct, frozen=True):
 
 
 class Views(Struct):
-    """All that the records read so far come to.
+    """All that the records read so far come to; whoever reads on from `positions` goes on with it.
 
     Args:
         positions: By topic and partition, the offset to read on from.
@@ -155,19 +154,6 @@ class Views(Struct):
         """Return the groups that there are, by id."""
         return sorted((group for group in self.groups.values() if group.is_there), key=lambda group: group.group_id)
 
-    def dump(self) -> bytes:
-        """Write all of it down, so that another process may read on from here."""
-        return _encode(self)
-
-    @staticmethod
-    def load(dumped: bytes) -> "Views":
-        """Read what `dump` has written.
-
-        Raises:
-            ValueError: it has not, or another version of this program has.
-        """
-        return _decoder.decode(dumped)
-
     # -- one record ----------------------------------------------------------------------------------------------------
 
     def _note(self, group: GroupView, told: Told, *, is_new: bool) -> None:
@@ -232,10 +218,6 @@ class Views(Struct):
         line = to_line(about, at_ms)
         self.alarms.append(Alarm(at_ms, line.group_id, type(about).__name__.lower(), line.text))
         del self.alarms[:-ALARMS_MAX]
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(Views)
 
 
 def _decode(raw: Raw) -> Told:

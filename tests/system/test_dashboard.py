@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from coordinator.consumer_protocol import CONSUMERS, Subscription, write_assignment, write_subscription
+from coordinator.phases import Cause
 from coordinator.requests import Protocol
 from streaming.dashboard import Dashboard, Live
 from streaming.dashboard.server import WebServer
@@ -208,6 +209,19 @@ def test_the_list_is_walked_by_keyboard(stage: Stage, url: str, page: Page) -> N
     page.keyboard.press("Enter")
     expect(header).to_have_attribute("aria-sort", "descending")
     assert [each.split("\t")[0].strip() for each in texts(page, ROW)] == ["cider", "beer", "apple"]
+
+
+def test_a_rebalance_says_until_when_it_waits_and_what_comes_next(stage: Stage, url: str, page: Page) -> None:
+    """S47, S51, S86: the deadline, and the moves of the table that the coordinator runs by."""
+    stage.joins("pay", "ana")
+    stage.shares("pay", [("orders", 0)])
+    opened(page, url, "pay", "members")
+    moves = page.locator(".moves")
+    expect(moves).to_have_text(f"From here it becomes PreparingRebalance when {Cause.MEMBERS_CHANGED.value}.")
+    stage.world.join("pay", client_id="bo")
+    stage.passes(10)
+    expect(page.locator(".strip")).to_contain_text("Waits for joins until")
+    expect(moves).to_contain_text(f"CompletingRebalance when {Cause.JOINS_COMPLETE.value}, or Empty when ")
 
 
 def test_the_timeline_is_walked_by_keyboard(stage: Stage, url: str, page: Page) -> None:

@@ -16,7 +16,7 @@ const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", 
 
 const placeOf = (row) => `${row.partition} ${row.topic}`;
 
-const Strip = ({ summary: s, leader, nowMs }) => {
+const Strip = ({ detail: { summary: s, leader, joins_until_ms: untilMs, moves }, nowMs }) => {
   const facts = [
     ["State", html`<${State} state=${s.state} />`],
     ["Members", count(s.members)],
@@ -28,8 +28,10 @@ const Strip = ({ summary: s, leader, nowMs }) => {
     ["Total lag", count(s.total_lag)],
     ["In this state", s.since_ms == null ? NOTHING : html`<${Time} at=${s.since_ms} text=${ago(s.since_ms, nowMs).replace(" ago", "")} />`],
     ["Rebalances/h", count(s.rebalances_1h)],
+    ...(untilMs == null ? [] : [["Waits for joins until", html`<${Time} at=${untilMs} />`]]),
   ];
-  return html`<dl class="strip">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+  return html`<dl class="strip">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
+    ${moves.length > 0 && html`<p class="moves note">From here it becomes ${moves.map((m) => `${m.becomes} when ${m.when}`).join(", or ")}.</p>`}`;
 };
 
 const Why = ({ why, flapping }) => html`<section class="why" aria-label="Why it last rebalanced">
@@ -193,7 +195,7 @@ export class Group extends Component {
       <h1 class="groupname" title=${shown(id, 300)}>${shown(id, 1000)}</h1>
       ${problem && html`<${Problem} text=${problem} />`}
       ${detail && html`
-        <${Strip} summary=${detail.summary} leader=${detail.leader} nowMs=${Date.now()} />
+        <${Strip} detail=${detail} nowMs=${Date.now()} />
         <${Why} why=${detail.why} flapping=${detail.flapping} />
         <div role="tablist" class="tabs" aria-label="What to look into" onKeyDown=${(event) => this.turn(event)}>${Object.entries(TABS).map(
           ([name, label]) => html`<a role="tab" id="tab-${name}" href=${hrefOf(id, name)} aria-selected=${name === tab ? "true" : "false"}
