@@ -27,7 +27,7 @@ BEYOND_MAX = 4_096
 _NEVER_REACHED = 1 << 62
 
 
-class _Life(Struct, array_like=True):
+class _Life(Struct):
     """The numbers of one life: all up to `settled` have come or been told; `beyond` says when higher ones were read.
 
     Args:
@@ -69,7 +69,7 @@ class _Life(Struct, array_like=True):
             self.settled = version
 
 
-class _Place(Struct, array_like=True):
+class _Place(Struct):
     """Where one topic is: in which life, since when, and at which number and time of it.
 
     Args:
@@ -104,7 +104,7 @@ class _Place(Struct, array_like=True):
             self.at_latest.append(version)
 
 
-class Numbering(Struct, array_like=True):
+class Numbering(Struct):
     """What has been seen of one group's numbers; of what is missing, only since `begin`."""
 
     places: tuple[_Place, _Place] = field(default_factory=lambda: (_Place(), _Place()))
