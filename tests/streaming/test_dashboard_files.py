@@ -44,3 +44,34 @@ def test_every_file_that_a_module_imports_is_served() -> None:
     for file in OURS:
         for name in re.findall(r"""(?:from "\./|"/static/)([\w.]+)\"""", file.read_text()):
             assert name in served, f"{file.name} wants {name}"
+
+
+# -- colours -----------------------------------------------------------------------------------------------------------
+
+TEXTS = ("ink", "soft", "accent", "good", "busy", "bad", "warm")
+GROUNDS = ("page", "panel", "row", "shade")
+AA = 4.5
+"""What text of that size wants (WCAG 2.2, 1.4.3)."""
+
+
+def colours() -> dict[str, tuple[str, str]]:
+    """Read the style sheet's names, each with its light and its dark colour."""
+    css = (STATIC / "page.css").read_text()
+    return {name: (light, dark) for name, light, dark in re.findall(r"--(\w+): light-dark\((#\w+), (#\w+)\)", css)}
+
+
+def luminance(colour: str) -> float:
+    """Compute the relative luminance of `#rgb` or `#rrggbb`, 0 to 1."""
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ground", GROUNDS)
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_can_be_read_in_both_themes(text: str, ground: str, theme: int) -> None:
+    named = colours()
+    dark, bright = sorted((luminance(named[text][theme]), luminance(named[ground][theme])))
+    assert (bright + 0.05) / (dark + 0.05) >= AA
