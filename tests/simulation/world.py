@@ -273,10 +273,13 @@ class World:
         heapq.heapify(self._to_inbox)
 
     def _over_ms(self) -> int:
-        """Say when the last wait is over that is armed now, but for offsets."""
+        """Say when the last wait is over that is armed now, but for offsets, and no group's time is ahead any more.
+
+        After a clock was, the next wait of a group that had to do with it begins there: its time never goes back (I12).
+        """
         groups = [group.vitals for group in self.judge.groups.values()]
         waits = [s.deadline_ms for v in groups for s in (*v.sessions.values(), *v.pending.values())]
-        waits += [at_ms for v in groups for at_ms in (v.joins_ms, v.syncs_ms)]
+        waits += [at_ms for v in groups for at_ms in (v.joins_ms, v.syncs_ms, v.now_ms)]
         return max((at_ms for at_ms in waits if at_ms < NEVER_MS), default=self.now_ms)
 
     def _restless(self) -> str | None:
