@@ -152,7 +152,7 @@ def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
     lag_ms = compaction_lag_ms(settings)
     past = Past(group_id, now_ms - lag_ms + settings.clock_slack_ms if lag_ms else NEVER_MS)
     with Reading(settings, _Tape(past=past), groups=[group_id], topics=["groups"]) as reading:
-        reading.catch_up()
+        reading.catch_up(take=lambda told: None)  # so that it reads all, and not only the latest of each key
         past.end(max(reading.ends.values()), now_ms)
     return past
 
