@@ -46,6 +46,8 @@ from tests.coordinator.test_access import allow, deny
 
 ROOT, ANA, EVE = "User:root", "User:ana", "User:eve"
 CONFIG = Config(group_initial_rebalance_delay_ms=0, access="rules", super_users=(ROOT,))
+UNHURRIED = msgspec.structs.replace(CONFIG, late_notice_ms=2**40)
+"""Nothing is noticed late, however much time one batch spans."""
 ASKED = {"request_id": "1", "reply_to": "inbox", "client_id": "c", "client_host": "/10.0.0.1"}
 RULES = (allow(ANA, "ALL"), allow(ANA, "READ", "t", of="TOPIC"), allow(ANA, "DESCRIBE", "seen", of="TOPIC"))
 
@@ -351,10 +353,13 @@ def received(log: list[tuple[Request, int]]) -> list[Received]:
 @settings(max_examples=150, deadline=None)
 @given(logs, st.lists(st.booleans(), min_size=14, max_size=14))
 def test_the_same_log_with_rules_in_mid_log_gives_the_same_however_it_is_cut(log: Any, cuts: list[bool]):
-    """I16, I17, I18: in one batch, in many, and by a shard that is written down and read back between them."""
+    """I16, I17, I18: in one batch, in many, and by a shard that is written down and read back between them.
+
+    But for what is noticed late, which is judged by when a batch looks.
+    """
     asked = received(log)
     end_ms = asked[-1].at_ms if asked else 0
-    whole = Shard(0, 1, SECRET, CONFIG)
+    whole = Shard(0, 1, SECRET, UNHURRIED)
     at_once = whole.step(asked, end_ms)
     state: bytes | None = None
     one_by_one: list[Output] = []
@@ -362,12 +367,12 @@ def test_the_same_log_with_rules_in_mid_log_gives_the_same_however_it_is_cut(log
     for each, is_cut in zip(asked, [*cuts[: len(asked) - 1], True], strict=False):
         batch.append(each)
         if is_cut:
-            shard = Shard(0, 1, SECRET, CONFIG, state)
+            shard = Shard(0, 1, SECRET, UNHURRIED, state)
             one_by_one += shard.step(batch, each.at_ms)
             state, batch = shard.to_bytes(), []
     if asked:
         assert sorted(map(repr, one_by_one)) == sorted(map(repr, at_once))
-        assert Shard(0, 1, SECRET, CONFIG, state).to_bytes() == whole.to_bytes()
+        assert Shard(0, 1, SECRET, UNHURRIED, state).to_bytes() == whole.to_bytes()
 
 
 @settings(max_examples=150, deadline=None)

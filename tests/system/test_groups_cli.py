@@ -355,7 +355,8 @@ def test_reading_needs_no_coordinator(run_on: Callable[[Settings], Run], left_be
     assert ANA in run("owner", "orders", "t-2").out
     assert [m["member_id"] for m in run("members", "moving", "-o", "json").json] == [ANA]
     assert run("offsets", "idle|orders", "-r", "-o", "json").json.keys() == {"idle", "orders"}
-    assert [row["end_offset"] for row in run("offsets", "idle", "-o", "json").json] == [None, None], "no such topics"
+    idle = run("offsets", "idle", "-o", "json").json
+    assert [row["end_offset"] for row in idle if row["topic"] == "gone"] == [None], "there is no such topic"
     assert "No lag" not in run("offsets", "idle").err, "that there are none is no failure"
     assert run("members", "nobody").code == run("describe", "orders", "nobody").code == run("why", "nobody").code == 3
     assert "is rebalancing" in run("describe", "moving").err
