@@ -66,6 +66,7 @@ class Process:
         self.asleep_until_ms = self.idle_until_ms = self.due_ms = 0
         self.comes_back = chance.random() < 0.8  # after it has left
         self._poll_ms = self._deadline_ms = self.position = 0
+        self._owed: tuple[int, tuple[JoinedMember, ...], bool] | None = None
         self.member.subscribe()
 
     def hear(self, answer: AnyAnswer, now_ms: int) -> list[Request]:
@@ -126,9 +127,15 @@ class Process:
             if fault == "fails":
                 return self.member.fail_to_plan(generation_id, now_ms)
             if fault == "never comes":
+                self._owed = generation_id, members, is_planned
                 return []
             parts = [*parts[1:], *parts[:2], Assignment("a stranger", b"anything")]
         return self.member.plan(generation_id, () if is_planned else parts, now_ms)
+
+    def make_up(self, now_ms: int) -> list[Request]:
+        """Bring the plan that never came."""
+        owed, self._owed = self._owed, None
+        return self._do(self._plan(*owed, now_ms), now_ms) if owed else []
 
 
 # -- others ------------------------------------------------------------------------------------------------------------

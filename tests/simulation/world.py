@@ -267,6 +267,9 @@ class World:
             process.asleep_until_ms = process.idle_until_ms = process.due_ms = 0
             if sum(other.config == process.config for other in self.processes) > 1:
                 self._kill(process)
+        for process in self.processes:
+            for request in process.make_up(self.now_ms):
+                self._send(request)
         self._to_log = [(min(at_ms, self.now_ms), *rest) for at_ms, *rest in sorted(self._to_log)]
         self._to_inbox = [(min(at_ms, self.now_ms), *rest) for at_ms, *rest in sorted(self._to_inbox)]
         heapq.heapify(self._to_log)
