@@ -15,8 +15,6 @@ from streaming.errors import Exit, NotFound, UserError
 from streaming.views.group import Place
 from streaming.watch.words import escape
 
-OFFSET_MAX = 2**63 - 1
-
 
 class BadReset(UserError):
     """What was asked makes no reset."""

@@ -82,11 +82,6 @@ class Output:
 
         return cls(form, Console(highlight=False, markup=False, emoji=False))
 
-    @property
-    def is_for_people(self) -> bool:
-        """Whether there may be more than the rows."""
-        return self.form in (OutputFormat.table, OutputFormat.wide)
-
     def line(self, text: str = "") -> None:
         """Write a line that is fit to be printed."""
         print(text)  # noqa: T201

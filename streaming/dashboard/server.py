@@ -24,7 +24,6 @@ CONNECTIONS_MAX = 256
 HEADER_BYTES_MAX = 262_144
 """A group's id may be long, and each of its characters may take twelve in an address."""
 
-STARTS_WITHIN_S = 10.0
 ENDS_WITHIN_S = 5.0
 
 

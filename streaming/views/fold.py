@@ -229,8 +229,4 @@ def _decode(raw: Raw) -> Told:
     if raw.topic == "events":
         return decode_event(raw.value or b"")
     key, record = decode_group_record(raw.key, raw.value)
-    if record is not None:
-        return record
-    _, group_id, *which = key
-    topic, partition = which or (None, None)
-    return Tombstone(str(group_id), topic, partition, raw.version)  # type: ignore[arg-type]
+    return Tombstone.of(key, raw.version) if record is None else record

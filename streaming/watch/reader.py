@@ -95,10 +95,7 @@ def decode_group(record: Any) -> GroupRecord | OffsetRecord | Tombstone:
     key, read = decode_group_record(record.key or b"", record.value)
     if read is not None:
         return read
-    version = next((int(value) for name, value in record.headers if name == "version"), None)
-    _, group_id, *which = key
-    topic, partition = which or (None, None)
-    return Tombstone(str(group_id), topic, partition, version)  # type: ignore[arg-type]
+    return Tombstone.of(key, next((int(value) for name, value in record.headers if name == "version"), None))
 
 
 def _at_ms(read: Record, timestamp_ms: int) -> int:

@@ -6,7 +6,7 @@ Ids are chosen by strangers: whatever could move a cursor or hide text is shown 
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from coordinator.outputs import (
     CommitRejected,
     GroupDeleted,
     GroupEmptied,
+    GroupKey,
     GroupMember,
     GroupRecord,
     LogBroken,
@@ -25,6 +26,7 @@ from coordinator.outputs import (
     MemberFenced,
     MemberJoined,
     MemberLeft,
+    OffsetKey,
     OffsetRecord,
     OffsetsDeleted,
     OffsetsExpired,
@@ -43,6 +45,13 @@ class Tombstone(Struct, frozen=True):
     topic: str | None
     partition: int | None
     version: int | None
+
+    @classmethod
+    def of(cls, key: GroupKey | OffsetKey, version: int | None) -> Self:
+        """Say which key it is that ends; the version is from the record's header."""
+        _, group_id, *which = key
+        topic, partition = which or (None, None)
+        return cls(str(group_id), topic, partition, version)  # type: ignore[arg-type]
 
 
 class Gap(Struct, frozen=True):
