@@ -27,10 +27,10 @@ CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 COMMAND_WAIT_S = 120.0
 
 READING: list[tuple[str, int, str]] = [
-    # what is typed                                              ends  and among other things prints
-    ("--list --state", 0, "like-busy                 Stable              \n"),
-    ("--list --state stable,empty --type classic", 0, "like-idle                 Classic              Empty"),
-    ("--describe --group like-busy", 0, "like-busy       like            0          10              13              3"),
+    # what is typed                                              ends  and among other things prints, blanks aside
+    ("--list --state", 0, "like-busy Stable"),
+    ("--list --state stable,empty --type classic", 0, "like-idle Classic Empty"),
+    ("--describe --group like-busy", 0, "like-busy like 0 10 13 3"),
     ("--describe --group like-busy --offsets --verbose", 0, "LEADER-EPOCH"),
     ("--describe --group like-busy --members", 0, "GROUP-INSTANCE-ID"),
     ("--describe --group like-busy --members --verbose", 0, "like:2,3"),
@@ -39,11 +39,11 @@ READING: list[tuple[str, int, str]] = [
     ("--describe --group like-idle --members", 0, "CONSUMER-ID"),
     ("--describe --group like-nobody", 3, "Group like-nobody not found."),
     ("--reset-offsets --group like-busy --topic like --to-earliest --dry-run", 1, "current state is Stable"),
-    ("--reset-offsets --group like-idle --topic like:0,2 --shift-by -4 --dry-run", 0, "like            2          6"),
+    ("--reset-offsets --group like-idle --topic like:0,2 --shift-by -4 --dry-run", 0, "like 2 6"),
     ("--reset-offsets --group like-idle --all-topics --to-current --dry-run --export", 0, "like,0,10\n"),
     ("--reset-offsets --group like-idle --group like-x --topic like:1 --to-offset 0 --dry-run --export", 0, "like-x,"),
-    ("--reset-offsets --group like-new --topic like --to-offset 999 --dry-run", 0, "like            0          13"),
-    ("--reset-offsets --group like-new --topic like --to-datetime 2020-01-01T00:00:00.000 --dry-run", 0, "0"),
+    ("--reset-offsets --group like-new --topic like --to-offset 999 --dry-run", 0, "like 0 13"),
+    ("--reset-offsets --group like-new --topic like --to-datetime 2020-01-01T00:00:00.000 --dry-run", 0, "like 0 0"),
     ("--delete-offsets --group like-busy --topic like:1", 1, "GroupSubscribedToTopicException"),
     ("--delete-offsets --group like-idle --topic like-nowhere", 1, "UnknownTopicOrPartitionException"),
     ("--delete --group like-busy", 1, "The group is not empty."),
@@ -51,11 +51,11 @@ READING: list[tuple[str, int, str]] = [
 ]  # fmt: skip
 
 WRITING: list[tuple[str, str]] = [
-    # what is typed, GROUP being one for each side                   what it prints
+    # what is typed, GROUP being one for each side                   what it prints, blanks aside
     ("--reset-offsets --group GROUP --topic like --to-latest --execute", "13"),
     ("--reset-offsets --group GROUP --topic like:0,1 --shift-by -3 --execute", "10"),
     ("--delete-offsets --group GROUP --topic like:1", "Successful"),
-    ("--describe --group GROUP", "like            0          10              13              3"),
+    ("--describe --group GROUP", "like 0 10 13 3"),
     ("--delete --group GROUP", "was successful"),
 ]
 
@@ -89,6 +89,11 @@ def neutral(printed: str) -> list[str]:
     printed = re.sub(r"127\.0\.0\.1:\d+ +\(1\) +", "ADDRESS ", printed)
     kept = [line for line in printed.splitlines() if "like" in line or not line or line[0].isupper()]
     return sorted(kept)
+
+
+def single_spaced(printed: str) -> str:
+    """Without the widths of columns, which follow the longest name on the broker."""
+    return re.sub(" +", " ", printed)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +136,7 @@ def test_it_prints_what_kafkas_tool_prints(
 ) -> None:
     """S16, S28."""
     their, our = both(coordinator, scene, typed)
-    assert expected in their.out, their
+    assert expected in single_spaced(their.out), their
     assert neutral(our.out) == neutral(their.out), our.err
     assert our.code == code, "Kafka's tool ends with 0 or 1 whatever happened"
     for line in their.err.splitlines():
@@ -143,7 +148,7 @@ def test_it_does_what_kafkas_tool_does(coordinator: Coordinator, scene: str) -> 
     """S16, S28: each side does all of it, in order, to a group of its own."""
     for typed, expected in WRITING:
         their, our = both(coordinator, scene, typed)
-        assert expected in their.out, their
+        assert expected in single_spaced(their.out), their
         assert neutral(our.out.replace("like-ours", "like-they")) == neutral(their.out), our.err
         assert our.code == 0
 
