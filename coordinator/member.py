@@ -255,8 +255,8 @@ class Member:
     @property
     def deadline_ms(self) -> int:
         """When `advance` has something to do next."""
-        due_ms = min((call.due_ms for call in self._calls.values()), default=NEVER_MS)
-        return min(due_ms, self._heartbeat_ms, self._silent_ms, self._poll_overdue_ms)
+        calls_ms = (call.due_ms for call in self._calls.values())
+        return min(self._heartbeat_ms, self._silent_ms, self._poll_overdue_ms, *calls_ms)
 
     @property
     def _poll_overdue_ms(self) -> int:

@@ -1,6 +1,6 @@
 """Who asks: processes that are members as clients are, and others who keep no rules."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from random import Random
 
@@ -148,7 +148,7 @@ class Stranger:
         seen: Groups as they were when somebody looked last.
     """
 
-    def __init__(self, chance: Random, group_ids: tuple[str, ...], seen: Callable[[], dict[str, Group]]) -> None:
+    def __init__(self, chance: Random, group_ids: tuple[str, ...], seen: Mapping[str, Group]) -> None:
         self.chance, self.group_ids, self.seen = chance, group_ids, seen
         self.count = 0
         self.ids = ["", "made up"]
@@ -159,7 +159,7 @@ class Stranger:
         group_id = self.chance.choice(self.group_ids)
         make = self.chance.choice(kinds)
         inbox = {"request_id": f"stranger.{self.count}", "reply_to": "stranger", "client_id": "stranger"}
-        return KINDS[make](**{"group_id": group_id, **inbox, **make(self, self.seen().get(group_id))})  # type: ignore[arg-type]
+        return KINDS[make](**{"group_id": group_id, **inbox, **make(self, self.seen.get(group_id))})  # type: ignore[arg-type]
 
     def no_request(self) -> Unreadable:
         """Make a record that is none."""

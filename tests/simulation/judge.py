@@ -117,8 +117,8 @@ class Judge:
             for group_id, stored in kept.groups.items()
             if stored != before.get(group_id)
         }
-        if before.keys() - kept.groups.keys():
-            self.groups = {group_id: group for group_id, group in self.groups.items() if group_id in kept.groups}
+        for group_id in before.keys() - kept.groups.keys():
+            del self.groups[group_id]
         self.groups.update(changed)
         return changed
 

@@ -59,7 +59,7 @@ class World:
         self.pace_ms = chance.choice(PACES_MS)
         self.steps = steps // 4 if self.pace_ms < 1_000 else steps  # batches of one or two requests take their time
         self.group_ids = tuple(f"group {n}" for n in range(chance.choice((1, 2, 4, 4))))
-        self.stranger = Stranger(chance, (*self.group_ids, "nobody's"), lambda: self.judge.groups)
+        self.stranger = Stranger(chance, (*self.group_ids, "nobody's"), self.judge.groups)
         self.processes: list[Process] = []
         self._started = 0
         self._inboxes: dict[str, list[Process]] = {}

@@ -1,6 +1,6 @@
 """I5 to I8: each request is answered once, where it came from; what is published has no gap."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 
 from coordinator.errors import ErrorCode
@@ -8,15 +8,12 @@ from coordinator.group import Member
 from coordinator.outputs import (
     ErrorAnswer,
     JoinGroupAnswer,
-    MemberExpired,
-    MemberFenced,
-    MemberLeft,
     Published,
     RebalanceNotice,
     Reply,
 )
 from coordinator.requests import Unreadable
-from tests.coordinator.invariants.step import NONE, Asked, Asker, Step, forgotten
+from tests.coordinator.invariants.step import GONE, NONE, Asked, Asker, Step, forgotten
 
 
 class RepliesFitTheirRequests:
@@ -32,7 +29,7 @@ class RepliesFitTheirRequests:
     def watch(self, step: Step) -> None:
         self.asked.note(step)
         for output in step.outputs:
-            if isinstance(output, MemberLeft | MemberExpired | MemberFenced):
+            if isinstance(output, GONE):
                 self.members.pop(output.member_id, None)
             if not isinstance(output, Reply):
                 continue
@@ -54,8 +51,8 @@ class EachRequestIsAnsweredOnce:
     """I6: each request gets exactly one reply, at once or when what it is parked for happens. None is forgotten."""
 
     def __init__(self) -> None:
-        self.asked: Counter[Asker] = Counter()
-        self.answered: Counter[Asker] = Counter()
+        self.asked: defaultdict[Asker, int] = defaultdict(int)
+        self.answered: defaultdict[Asker, int] = defaultdict(int)
         self.open: set[Asker] = set()
         self.parked: dict[str, set[Asker]] = {}
 

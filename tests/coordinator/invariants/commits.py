@@ -7,10 +7,8 @@ from coordinator.config import Config
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.outputs import (
     GroupRecord,
-    MemberExpired,
     MemberFenced,
     MemberJoined,
-    MemberLeft,
     OffsetCommitAnswer,
     OffsetFetchAnswer,
     OffsetRecord,
@@ -22,7 +20,7 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import OffsetCommit, OffsetFetch
-from tests.coordinator.invariants.step import NONE, Asked, Step, forgotten
+from tests.coordinator.invariants.step import GONE, NONE, Asked, Step, forgotten
 
 
 class CommitsAreKept:
@@ -89,7 +87,7 @@ class Roll:
             self.members = {m.member_id: m.group_instance_id for m in output.record.members}
         elif isinstance(output, MemberJoined):
             self.members[output.member_id] = output.group_instance_id
-        elif isinstance(output, MemberLeft | MemberExpired | MemberFenced):
+        elif isinstance(output, GONE):
             del self.members[output.member_id]
             if isinstance(output, MemberFenced):
                 self.members[output.replaced_by] = output.group_instance_id

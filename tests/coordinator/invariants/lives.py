@@ -10,16 +10,14 @@ from coordinator.outputs import (
     Event,
     HeartbeatAnswer,
     MemberExpired,
-    MemberFenced,
     MemberJoined,
-    MemberLeft,
     OffsetCommitAnswer,
     Reply,
     SyncGroupAnswer,
 )
 from coordinator.phases import Phase
 from coordinator.requests import Heartbeat, JoinGroup, OffsetCommit, SyncGroup
-from tests.coordinator.invariants.step import NONE, REBALANCE_IN_PROGRESS, Asked, Step, forgotten
+from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, Asked, Step, forgotten
 
 
 class TheGoneStayOut:
@@ -35,7 +33,7 @@ class TheGoneStayOut:
     def watch(self, step: Step) -> None:
         self.asked.note(step)
         for output in step.outputs:
-            if isinstance(output, MemberLeft | MemberExpired | MemberFenced):
+            if isinstance(output, GONE):
                 self.gone.add(output.member_id)
             elif isinstance(output, MemberJoined):
                 self.gone.discard(output.member_id)
@@ -73,11 +71,10 @@ class SessionsAreKept:
                 silence_ms = output.at_ms - self.alive_ms.get(member, -NEVER_MS)
                 timeout_ms = min(self.timeouts_ms.get(member, 0), named_ms.get(member, NEVER_MS))
                 assert silence_ms >= timeout_ms, f"after {silence_ms} ms only: {output}"
-            if isinstance(output, MemberLeft | MemberExpired | MemberFenced):
+            if isinstance(output, GONE):
                 for memory in (self.timeouts_ms, self.alive_ms):
                     memory.pop((output.group_id, output.member_id), None)  # who joins anew begins anew
-        joined = {(r.group_id, r.member_id) for _, r in step.requests if isinstance(r, JoinGroup)}
-        counted -= joined
+        counted -= named_ms.keys()
         for group in (step.groups or {}).values():
             for member_id, session in group.vitals.sessions.items():
                 member = group.group_id, member_id

@@ -1,16 +1,20 @@
 """What checkers are shown, and what they share: a step, and the memory of who asked what."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
-from coordinator.outputs import HeartbeatAnswer, Output, Published, Reply
+from coordinator.outputs import HeartbeatAnswer, MemberExpired, MemberFenced, MemberLeft, Output, Published, Reply
 from coordinator.requests import Received, Request, Unreadable
 
 NONE, REBALANCE_IN_PROGRESS = ErrorCode.NONE.number, ErrorCode.REBALANCE_IN_PROGRESS.number
+
+GONE = (MemberLeft, MemberExpired, MemberFenced)
+"""Events after which their member id is nobody's."""
 
 
 Asker = tuple[str, str | None]
@@ -35,12 +39,14 @@ class Step:
         """What came out, but for answers to heartbeats: nearly all there is, and they tell most checkers nothing."""
         return [o for o in self.outputs if type(o) is not Reply or type(o.answer) is not HeartbeatAnswer]
 
-    @property
-    def requests(self) -> Iterator[tuple[Received, Request | Unreadable]]:
-        for received in self.received:
-            if isinstance(received.request, Unreadable) and received.request.request_id is None:
-                continue  # nobody can be answered
-            yield received, received.request
+    @cached_property
+    def requests(self) -> Sequence[tuple[Received, Request | Unreadable]]:
+        """What was asked, but for records that name nobody who could be answered."""
+        return [
+            (received, received.request)
+            for received in self.received
+            if type(received.request) is not Unreadable or received.request.request_id is not None
+        ]
 
 
 class Checker(Protocol):
@@ -58,7 +64,7 @@ class Asked:
     """
 
     requests: dict[Asker, Request | Unreadable] = field(default_factory=dict)
-    times_ms: dict[Asker, list[int]] = field(default_factory=dict)
+    times_ms: defaultdict[Asker, list[int]] = field(default_factory=lambda: defaultdict(list))
     _latest: Step | None = None
 
     def note(self, step: Step) -> None:
@@ -67,8 +73,9 @@ class Asked:
             return
         self._latest = step
         for received, request in step.requests:
-            self.requests[request.reply_to or "", request.request_id] = request
-            self.times_ms.setdefault((request.reply_to or "", request.request_id), []).append(received.at_ms)
+            asker = request.reply_to or "", request.request_id
+            self.requests[asker] = request
+            self.times_ms[asker].append(received.at_ms)
 
     def by(self, reply: Reply) -> Any:
         return self.requests.get((reply.to, reply.answer.request_id))
