@@ -17,12 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
-from msgspec import field
 
 from coordinator.outputs import OffsetRecord
 from streaming.records import decode_group_record
 from streaming.settings import Settings
-from streaming.views.fold import Raw, Told, Views
 from streaming.views.group import Place
 from streaming.views.reading import Reading, kafka_log
 
@@ -126,19 +124,6 @@ class Past:
         return next((each.at_ms for each in commits if each.offset >= self._after_holes[-1]), commits[-1].at_ms)
 
 
-class _Tape(Views):
-    """Stands where records are folded, and keeps one group's commits as they are."""
-
-    past: Any = field(default=None)
-
-    def take(self, raw: Raw, now_ms: int) -> Told | None:
-        if raw.offset >= self.positions[raw.topic].get(raw.partition, 0):
-            self.positions[raw.topic][raw.partition] = raw.offset + 1
-            self.records += 1
-            self.past.take(raw.offset, raw.timestamp_ms, raw.key, raw.value)
-        return None
-
-
 def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
     """Read all that the topic still has of a group's commits.
 
@@ -151,8 +136,9 @@ def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
     """
     lag_ms = compaction_lag_ms(settings)
     past = Past(group_id, now_ms - lag_ms + settings.clock_slack_ms if lag_ms else NEVER_MS)
-    with Reading(settings, _Tape(past=past), groups=[group_id], topics=["groups"]) as reading:
-        reading.catch_up(take=lambda told: None)  # so that it reads all, and not only the latest of each key
+    with Reading(settings, groups=[group_id], topics=["groups"]) as reading:
+        for raw in reading.backlog():
+            past.take(raw.offset, raw.timestamp_ms, raw.key, raw.value)
         past.end(max(reading.ends.values()), now_ms)
     return past
 

@@ -104,24 +104,33 @@ class Reading:
         Raises:
             BrokerUnreachable: the brokers went away under way.
         """
-        read, of = 0, sum(end - self._positions[place] for place, end in self._ends.items())
         latest: dict[bytes, Raw] | None = {} if take is None else None
-        while not self.is_caught_up:
-            before = read
-            for raw in self._consume(CATCH_UP_WAIT_S):
-                read += 1
-                if latest is not None and raw.topic == "groups":
-                    latest[raw.key] = raw
-                elif (told := self._take(raw)) is not None and take is not None:
-                    take(told)
-            if read != before:
-                tell(read, of)
-            elif self._is_at_the_ends():
-                break  # what is left of the offsets are holes, which a producer's transactions have left
+        for raw in self.backlog(tell):
+            if latest is not None and raw.topic == "groups":
+                latest[raw.key] = raw
+            elif (told := self._take(raw)) is not None and take is not None:
+                take(told)
         for raw in sorted((latest or {}).values(), key=lambda raw: (raw.partition, raw.offset)):
             self._take(raw)
         self.views.begin()
         return self.views
+
+    def backlog(self, tell: Callable[[int, int], None] = lambda read, of: None) -> Iterator[Raw]:
+        """Yield all that was there when this began, as it stands in the topics; the views do not hear of it.
+
+        Raises:
+            BrokerUnreachable: the brokers went away under way.
+        """
+        read, of = 0, sum(end - self._positions[place] for place, end in self._ends.items())
+        while not self.is_caught_up:
+            before = read
+            for raw in self._consume(CATCH_UP_WAIT_S):
+                read += 1
+                yield raw
+            if read != before:
+                tell(read, of)
+            elif self._is_at_the_ends():
+                return  # what is left of the offsets are holes, which a producer's transactions have left
 
     @property
     def ends(self) -> Mapping[tuple[str, int], int]:
