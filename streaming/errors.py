@@ -9,7 +9,11 @@
     ├── TopicRefused         the brokers would not create or show a topic
     ├── RightMissing         the brokers do not let us do what we have to
     ├── TopicMismatch        a topic is there, but not as the coordinator needs it
+    ├── NoCoordinator        the coordinator's topics are not there
+    ├── NoAnswer             it did not answer in time (also a TimeoutError)
     └── NotFound             no such group, member or partition
+
+What the coordinator answers to a consumer's own calls is raised as kafka-python's `kafka.errors`.
 
 The text of each is one sentence that says what is wrong and what to do; the command line prints it and exits with its
 `exit_code`.
@@ -80,6 +84,22 @@ class RightMissing(UserError):
     """The brokers do not let our user do with our topics what it has to."""
 
     exit_code = Exit.NEEDS_A_PERSON
+
+
+class NoCoordinator(UserError):
+    """There are no topics to reach a coordinator by."""
+
+    @classmethod
+    def without(cls, topic: str, servers: object) -> Self:
+        """Say so for want of one topic."""
+        return cls(
+            f"There is no topic {topic} at {servers}:"
+            f" start the coordinator, which creates it, or correct the topic prefix."
+        )
+
+
+class NoAnswer(UserError, TimeoutError):
+    """The request is in the log, and no answer came in time."""
 
 
 class NotFound(UserError):

@@ -9,16 +9,18 @@ without TLS, are for loopback addresses only.
 
 import ssl
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streaming import spellings
 from streaming.errors import Exit, UserError
-from streaming.oauth import Tokens
 from streaming.tls import BadCertificate, check_java_reads, client_context, server_context
 from streaming.values import File, Name, Secret, TokenUrl, given, is_loopback, revealed, secret_in, wrong
+
+if TYPE_CHECKING:
+    from streaming.oauth import Tokens
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 PasswordMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -100,7 +102,7 @@ class BrokerAccess(BaseSettings):
     )
 
     _secrets: dict[str, SecretStr] = PrivateAttr(default_factory=dict)
-    _tokens: Tokens | None = PrivateAttr(None)
+    _tokens: "Tokens | None" = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _access_is_of_one_piece(self) -> Self:
@@ -111,6 +113,8 @@ class BrokerAccess(BaseSettings):
         try:
             self.broker_context()
             if self.sasl_mechanism == "OAUTHBEARER":
+                from streaming.oauth import Tokens  # brings kafka-python, which most commands do without
+
                 self._tokens = Tokens(self._settings())
             if keyfile := self.ssl_keyfile or self.ssl_certfile:
                 check_java_reads(keyfile, is_encrypted=self.ssl_key_password is not None)

@@ -160,7 +160,7 @@ def watch(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Follow groups as they change, a line for each record, until Ctrl-C."""
-    from streaming.watch import follow
+    from streaming.watch.reader import follow
 
     settings = _settings(bootstrap_servers, topic_prefix)
     for line in follow(settings, groups=groups or None, from_beginning=from_beginning):

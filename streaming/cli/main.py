@@ -270,7 +270,7 @@ def watch(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Follow the output topics: states, generations, owners, offsets and causes, a line each, until Ctrl-C."""
-    from streaming.watch import follow
+    from streaming.watch.reader import follow
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
     for line in follow(settings, groups=groups or None, from_beginning=from_beginning, stop=lambda: False):

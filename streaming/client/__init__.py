@@ -1,8 +1,8 @@
 """The client's side: members of groups, over the coordinator's topics."""
 
 from streaming.client.consumer import GroupConsumer
-from streaming.client.errors import NoAnswer, NoCoordinator
 from streaming.client.member import GroupMember
 from streaming.client.transport import Transport
+from streaming.errors import NoAnswer, NoCoordinator
 
 __all__ = ["GroupConsumer", "GroupMember", "NoAnswer", "NoCoordinator", "Transport"]

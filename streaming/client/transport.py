@@ -27,9 +27,8 @@ from msgspec import structs
 from coordinator.hashing import shard_of
 from coordinator.outputs import AnyAnswer, JoinGroupAnswer, RebalanceNotice
 from coordinator.requests import Request
-from streaming.client.errors import NoAnswer, NoCoordinator
 from streaming.client.topics import TopicWatch
-from streaming.errors import BrokerUnreachable
+from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator
 from streaming.records import decode_answer
 from streaming.signing import Signer
 

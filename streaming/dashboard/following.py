@@ -8,9 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from streaming.client.errors import NoCoordinator
 from streaming.dashboard.live import Live, Phase, Status
-from streaming.errors import BrokerUnreachable
+from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.settings import Settings
 from streaming.views.lag import EndOffsets
 from streaming.views.reading import Reading

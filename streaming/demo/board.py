@@ -23,8 +23,8 @@ from coordinator.phases import Phase
 from streaming.demo.orders import PARTITIONS
 from streaming.demo.worker import GROUP, TOPIC
 from streaming.settings import Settings
-from streaming.watch import Gap, Line, follow
-from streaming.watch.words import clock
+from streaming.watch.reader import follow
+from streaming.watch.words import Gap, Line, clock
 
 OFFSETS_EVERY_S = 5.0
 GLANCE_S = 0.2

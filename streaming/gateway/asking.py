@@ -23,8 +23,7 @@ from coordinator.hashing import shard_of
 from coordinator.limits import RECORD_BYTES_MAX
 from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
 from coordinator.requests import Request
-from streaming.client.errors import NoCoordinator
-from streaming.errors import BrokerUnreachable
+from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.records import decode_answer
 from streaming.settings import Settings
 from streaming.signing import Signer

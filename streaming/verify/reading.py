@@ -7,8 +7,7 @@ from typing import Any, Self
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from streaming.client.errors import NoCoordinator
-from streaming.errors import BrokerUnreachable
+from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.settings import Settings
 
 POLL_MS = 200

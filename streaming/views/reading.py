@@ -14,8 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from coordinator.hashing import shard_of
 from coordinator.limits import RECORD_BYTES_MAX
-from streaming.client.errors import NoCoordinator
-from streaming.errors import BrokerUnreachable
+from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.settings import Settings
 from streaming.views.fold import Raw, Told, TopicKind, Views
 

@@ -8,9 +8,8 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from coordinator.outputs import GroupRecord, OffsetRecord
-from streaming.client.errors import NoCoordinator
 from streaming.client.transport import monotonic_ms
-from streaming.errors import BrokerUnreachable
+from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.records import decode_event, decode_group_record
 from streaming.settings import Settings
 from streaming.watch.versions import Versions

@@ -18,7 +18,7 @@ from coordinator.member import MemberState
 from coordinator.requests import ExpelMember
 from streaming.client import GroupConsumer, GroupMember, Transport
 from streaming.settings import Settings
-from streaming.watch import follow
+from streaming.watch.reader import follow
 from tests.system.asking import Asker
 from tests.system.reading import Reader
 
