@@ -70,6 +70,7 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     # the page
     dashboard_host: str = Field("127.0.0.1", min_length=1, description="Where the page listens; anybody there sees it.")
     dashboard_port: int = Field(9494, ge=0, le=65_535, description="The page's port; with 0 any that is free.")
+    dashboard_names: str = Field("", description="Names by which a proxy on this machine asks for it, comma-separated.")
     dashboard_metrics_groups_max: int = Field(
         1_000, ge=0, le=1_000_000, description="How many groups have figures of their own at the page's /metrics."
     )

@@ -7,6 +7,7 @@ Source: Kafka 4.3.1, ConsumerGroupCommand and ConsumerGroupCommandOptions.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
@@ -90,12 +91,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from streaming.cli.kafka_tool import run
 
     try:
-        sys.exit(run(asked))
+        code = run(asked)
+        sys.stdout.flush()
+        sys.exit(code)
     except UserError as error:
         tell_failure(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
+    except BrokenPipeError:  # whoever reads has seen enough: `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.FAILED)
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streaming.cli.options import BootstrapServers, TopicPrefix
+from streaming.cli.options import BootstrapServers, GroupOrder, TopicPrefix
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.times import FORMS, read_ago, read_time
 from streaming.errors import UserError
@@ -100,6 +100,7 @@ def _agree(*, is_agreed: bool) -> Callable[[str], None]:
 def list_(
     groups: SomeGroupIds = None,
     regex: Regex = False,
+    sort: Annotated[GroupOrder, typer.Option(help="By what; most comes first.")] = GroupOrder.group,
     output: Form = OutputFormat.table,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
@@ -107,7 +108,8 @@ def list_(
     """List groups: state, generation, members, lag. All but `table` also tell of rebalances, which takes longer."""
     from streaming.cli.showing import list_groups
 
-    list_groups(_settings(bootstrap_servers, topic_prefix), _wanted(groups, regex), Output.to_stdout(output))
+    settings = _settings(bootstrap_servers, topic_prefix)
+    list_groups(settings, _wanted(groups, regex), sort, Output.to_stdout(output))
 
 
 @app.command()
@@ -155,16 +157,19 @@ def offsets(
 @app.command()
 def watch(
     groups: SomeGroupIds = None,
+    regex: Regex = False,
     from_beginning: Annotated[bool, typer.Option(help="Start with all that the topics hold.")] = False,
+    output: Annotated[Words, typer.Option("--output", "-o", help="Lines, or a JSON object a line.")] = Words.text,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Follow groups as they change, a line for each record, until Ctrl-C."""
     from streaming.watch.reader import follow
 
-    settings = _settings(bootstrap_servers, topic_prefix)
-    for line in follow(settings, groups=groups or None, from_beginning=from_beginning):
-        typer.echo(str(line))
+    settings, wanted = _settings(bootstrap_servers, topic_prefix), _wanted(groups, regex)
+    for line in follow(settings, groups=wanted.ids, from_beginning=from_beginning):
+        if wanted.has(line.group_id):
+            typer.echo(line.in_json() if output is Words.json else str(line))
 
 
 # -- how they came to be so --------------------------------------------------------------------------------------------

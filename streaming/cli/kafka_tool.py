@@ -23,6 +23,7 @@ from streaming.errors import BrokerUnreachable, Exit, NotFound
 from streaming.resetting import exported, read_topics
 from streaming.settings import Settings
 from streaming.views import answers
+from streaming.views.answers import OffsetRow
 from streaming.views.lag import ANSWER_WAIT_S, kafka_log
 from streaming.watch.words import escape
 
@@ -194,7 +195,7 @@ def _describe_offsets(settings: Settings, groups: Sequence[Any], is_verbose: boo
         rows = [
             [
                 *(group.group_id, row.topic, row.partition, *([row.leader_epoch] if is_verbose else [])),
-                *(row.committed_offset, row.end_offset, row.lag, row.member_id, row.client_host, row.client_id),
+                *(row.committed_offset, row.end_offset, _lag(row), row.member_id, row.client_host, row.client_id),
             ]
             for row in found
         ]
@@ -203,6 +204,13 @@ def _describe_offsets(settings: Settings, groups: Sequence[Any], is_verbose: boo
             head = [*_OFFSETS[:epoch], *(["LEADER-EPOCH"] if is_verbose else []), *_OFFSETS[epoch:]]
             least = [*_OFFSETS_LEAST[:epoch], *([15] if is_verbose else []), *_OFFSETS_LEAST[epoch:]]
             _under_a_blank_line(head, rows, least)
+
+
+def _lag(row: OffsetRow) -> int | None:
+    """Say how far a group is behind as Kafka's tool does: below 0 where it has committed beyond the end."""
+    if row.committed_offset is None or row.end_offset is None:
+        return None
+    return row.end_offset - row.committed_offset
 
 
 def _under_a_blank_line(head: Sequence[str], rows: Sequence[Sequence[object]], least: Sequence[int]) -> None:

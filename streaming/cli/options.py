@@ -1,5 +1,6 @@
 """Flags that several commands take, each with the help that all of them show."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -26,3 +27,12 @@ Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The broker's p
 ReadyFile = Annotated[
     Path | None, typer.Option(help="Written as JSON when everything is ready: addresses, topics, process id.")
 ]
+
+
+class GroupOrder(StrEnum):
+    """What a list of groups is sorted by."""
+
+    group = "group"
+    lag = "lag"
+    members = "members"
+    rebalances = "rebalances"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from streaming.cli.times import instant, moment
 from streaming.logs import fit_for_a_terminal
 from streaming.watch.words import escape
 
@@ -51,6 +52,7 @@ class Column(NamedTuple):
         of: Takes the cell out of a row; None where nothing is known.
         is_number: Aligned to the right on a terminal.
         is_chosen: Strangers chose what is in it.
+        is_time: Unix milliseconds, written as a local time; in CSV with its distance from UTC.
         is_wide: Left out of `table`.
         is_optional: Left out of `table` where no row has anything in it.
     """
@@ -61,6 +63,22 @@ class Column(NamedTuple):
     is_chosen: bool = False
     is_wide: bool = False
     is_optional: bool = False
+    is_time: bool = False
+
+    def cell(self, row: Any) -> str:
+        """Write a row's cell as a table has it."""
+        value = self.of(row)
+        return to_cell(moment(value) if self.is_time else value)  # type: ignore[arg-type]
+
+    def csv_cell(self, row: Any) -> str:
+        """Write it as CSV has it."""
+        value = self.of(row)
+        if value is None:
+            return ""
+        text = instant(value) if self.is_time else str(value.value if isinstance(value, Enum) else value)  # type: ignore[arg-type]
+        if self.is_chosen and text.startswith(_RUN_BY_SPREADSHEETS):
+            text = f"'{text}"
+        return escape(text) if sys.stdout.isatty() else text
 
 
 class Output:
@@ -130,7 +148,7 @@ def to_cell(value: object) -> str:
 
 def in_columns(columns: Sequence[Column], rows: Iterable[Any]) -> list[str]:
     """Write rows as plain text, the columns aligned, the headings first."""
-    cells = [[column.header for column in columns], *([to_cell(c.of(row)) for c in columns] for row in rows)]
+    cells = [[column.header for column in columns], *([c.cell(row) for c in columns] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [" ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
 
@@ -141,7 +159,7 @@ def in_csv(columns: Sequence[Column], rows: Iterable[Any]) -> str:
     writer = csv.writer(written)
     writer.writerow([column.header for column in columns])
     for row in rows:
-        writer.writerow([_csv_cell(column, column.of(row)) for column in columns])
+        writer.writerow([column.csv_cell(row) for column in columns])
     return written.getvalue()
 
 
@@ -149,13 +167,6 @@ def in_json(answer: object) -> str:
     """Write answers of the views as JSON for people and programs: indented, and fit for a terminal."""
     written = json.dumps(msgspec.to_builtins(answer), indent=2, ensure_ascii=not sys.stdout.isatty())
     return fit_for_a_terminal(written)
-
-
-def _csv_cell(column: Column, value: object) -> str:
-    text = "" if value is None else str(value.value if isinstance(value, Enum) else value)
-    if column.is_chosen and text.startswith(_RUN_BY_SPREADSHEETS):
-        text = f"'{text}"
-    return escape(text) if sys.stdout.isatty() else text
 
 
 def _table(columns: Sequence[Column], rows: Iterable[Any]) -> Any:
@@ -167,7 +178,7 @@ def _table(columns: Sequence[Column], rows: Iterable[Any]) -> Any:
     for column in columns:
         table.add_column(Text(column.header), justify="right" if column.is_number else "left", overflow="fold")
     for row in rows:
-        cells = [to_cell(column.of(row)) for column in columns]
+        cells = [column.cell(row) for column in columns]
         table.add_row(*(Text(cell, style=_style(cell)) for cell in cells))
     return table
 

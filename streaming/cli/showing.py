@@ -5,11 +5,13 @@ Nobody is asked but the brokers, so all of it works while the coordinator is awa
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from coordinator.outputs import DescribeGroupAnswer
 from coordinator.phases import Phase
+from streaming.cli.options import GroupOrder
 from streaming.cli.output import Column, Output, OutputFormat
 from streaming.cli.times import moment
 from streaming.errors import BrokerUnreachable, Exit, NotFound, UserError
@@ -49,18 +51,30 @@ class Wanted(NamedTuple):
         if not self.names:
             return views.present()
         if self.is_regex:
-            patterns = [_pattern(name) for name in self.names]
-            found = [g for g in views.present() if any(pattern.fullmatch(g.group_id) for pattern in patterns)]
+            found = [group for group in views.present() if self.has(group.group_id)]
             if not found:
                 raise NotFound(f"No group matches {escape(' '.join(self.names))}.")
             return found
         return [present(views, group_id) for group_id in dict.fromkeys(self.names)]
 
+    def has(self, group_id: str | None) -> bool:
+        """Tell whether a group is one of them; what is of no group is of none but all.
 
+        Raises:
+            BadPattern: what was given is no regular expression.
+        """
+        if not self.names:
+            return True
+        if self.is_regex:
+            return group_id is not None and any(_pattern(name).fullmatch(group_id) for name in self.names)
+        return group_id in self.names
+
+
+@cache
 def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise BadPattern(f"{escape(text)} is no regular expression: {error}.") from None
 
 
@@ -134,19 +148,33 @@ GROUPS = (
     Column("PARTITIONS", lambda s: s.partitions, is_number=True),
     Column("TOTAL-LAG", lambda s: s.total_lag, is_number=True),
     Column("TYPE", lambda s: s.protocol_type or None, is_chosen=True, is_wide=True),
-    Column("SINCE", lambda s: moment(s.since_ms), is_wide=True),
+    Column("SINCE", lambda s: s.since_ms, is_wide=True, is_time=True),
     Column("REBALANCES-1H", lambda s: s.rebalances_1h, is_number=True, is_wide=True),
-    Column("LAST-REBALANCE", lambda s: moment(s.last_rebalance_ms), is_wide=True),
+    Column("LAST-REBALANCE", lambda s: s.last_rebalance_ms, is_wide=True, is_time=True),
     Column("LAST-CAUSE", lambda s: s.last_cause, is_wide=True),
 )
 
 
-def list_groups(settings: Settings, wanted: Wanted, output: Output) -> None:
+_SORTED: dict[GroupOrder, Callable[[GroupSummary], Any]] = {
+    GroupOrder.group: lambda s: s.group_id,
+    GroupOrder.lag: lambda s: -(s.total_lag or 0),
+    GroupOrder.members: lambda s: -s.members,
+    GroupOrder.rebalances: lambda s: -s.rebalances_1h,
+}
+
+
+def list_groups(settings: Settings, wanted: Wanted, order: GroupOrder, output: Output) -> None:
     """Show a line for each group. Only what tells of rebalances takes the events, which are many."""
-    views = folded(settings, wanted.ids, events=output.form is not OutputFormat.table)
+    needs_events = output.form is not OutputFormat.table or order is GroupOrder.rebalances
+    views = folded(settings, wanted.ids, events=needs_events)
     groups, now = wanted.of(views), now_ms()
     ends = ends_of(settings, groups)
-    show_groups([answers.summary(group, ends, now) for group in groups], output)
+    show_groups(sorted_by(order, [answers.summary(group, ends, now) for group in groups]), output)
+
+
+def sorted_by(order: GroupOrder, summaries: Iterable[GroupSummary]) -> list[GroupSummary]:
+    """Sort groups, those with most first."""
+    return sorted(summaries, key=_SORTED[order])
 
 
 def show_groups(summaries: list[GroupSummary], output: Output) -> None:
@@ -188,12 +216,19 @@ PARTITIONS = (
     Column("CLIENT-ID", _of_member("client_id"), is_chosen=True),
     Column("INSTANCE-ID", _of_member("group_instance_id"), is_chosen=True, is_optional=True),
     Column("LEADER-EPOCH", _of_partition("leader_epoch"), is_number=True, is_wide=True),
-    Column("COMMITTED-AT", lambda line: moment(getattr(line.row, "commit_timestamp_ms", None)), is_wide=True),
+    Column("COMMITTED-AT", _of_partition("commit_timestamp_ms"), is_wide=True, is_time=True),
     Column("COMMITTED-BY", _of_partition("committed_by"), is_chosen=True, is_wide=True),
     Column("COMMIT-GENERATION", _of_partition("commit_generation_id"), is_number=True, is_wide=True),
-    Column("EXPIRES-AT", lambda line: moment(getattr(line.row, "expire_timestamp_ms", None)), is_wide=True),
+    Column("EXPIRES-AT", _of_partition("expire_timestamp_ms"), is_wide=True, is_time=True),
     Column("METADATA", _of_partition("metadata"), is_chosen=True, is_wide=True),
 )
+
+
+OFFSETS = tuple(
+    column._replace(is_wide=False, is_optional=True) if column.header in ("COMMITTED-AT", "METADATA") else column
+    for column in PARTITIONS
+)
+"""Of `offsets`, where one looks for since when a partition has not moved."""
 
 
 def partition_lines(group: GroupView, ends: Ends) -> list[PartitionLine]:
@@ -337,8 +372,12 @@ def offsets(settings: Settings, wanted: Wanted, output: Output) -> None:
     if output.form is OutputFormat.json:
         output.answer(_by_group({group.group_id: answers.offsets(group, ends) for group in groups}, wanted))
     else:
-        rows = [PartitionLine(g.group_id, row) for g in groups for row in answers.offsets(g, ends)]
-        output.rows(PARTITIONS, rows)
+        show_offsets(groups, ends, output)
+
+
+def show_offsets(groups: Iterable[GroupView], ends: Ends, output: Output) -> None:
+    """Write a line for each partition."""
+    output.rows(OFFSETS, [PartitionLine(g.group_id, row) for g in groups for row in answers.offsets(g, ends)])
 
 
 def _by_group(of: dict[str, Any], wanted: Wanted) -> Any:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from coordinator.outputs import RebalanceCompleted
 from streaming.cli.output import MISSING, Column, Output, OutputFormat, to_cell
 from streaming.cli.showing import folded, remembered
 from streaming.cli.times import moment
@@ -31,7 +32,7 @@ class TimelineLine(NamedTuple):
 
 
 HISTORY = (
-    Column("TIME", lambda line: moment(line.at_ms)),
+    Column("TIME", lambda line: line.at_ms, is_time=True),
     Column("GENERATION", lambda line: line.generation_id, is_number=True),
     Column("EVENT", lambda line: line.event),
     Column("WHAT", lambda line: line.text, is_chosen=True),
@@ -42,23 +43,27 @@ _TOLD_BY_THE_REBALANCE = {"rebalance_started", "rebalance_completed"}
 
 def timeline_lines(told: Timeline) -> list[TimelineLine]:
     """Make a line of each rebalance, where it began, and one of each other event."""
-    begun = {id(row.started[0]): row for row in told.rebalances if row.started}
-    ended = {(row.ended_ms, row.generation_id): row for row in told.rebalances if not row.started}
+    completed = {
+        (row.at_ms, row.record.generation_id): row.record
+        for row in told.events
+        if isinstance(row.record, RebalanceCompleted)
+    }
+    begun = {}
+    for row in told.rebalances:
+        text = _rebalance(row, completed.get((row.ended_ms or 0, row.generation_id)))
+        line = TimelineLine(row.started_ms, row.generation_id, "rebalance", text)
+        begun[id(row.started[0] if row.started else row)] = line
     lines = []
-    for row in told.events:
-        rebalance = begun.get(id(row.record))
-        if rebalance is None and row.event == "rebalance_completed":
-            rebalance = ended.get((row.at_ms, row.record.generation_id or 0))
-        if rebalance is not None:
-            lines.append(
-                TimelineLine(rebalance.started_ms, rebalance.generation_id, "rebalance", _rebalance(rebalance))
-            )
-        elif row.event not in _TOLD_BY_THE_REBALANCE:
-            lines.append(TimelineLine(row.at_ms, row.record.generation_id, row.event, row.text))
-    return lines
+    for event in told.events:
+        if (rebalance := begun.pop(id(event.record), None)) is not None:
+            lines.append(rebalance)
+        elif event.event not in _TOLD_BY_THE_REBALANCE:
+            lines.append(TimelineLine(event.at_ms, event.record.generation_id, event.event, event.text))
+    earlier = begun.values()  # their beginnings are not among the events
+    return sorted([*earlier, *lines], key=lambda line: line.at_ms)
 
 
-def _rebalance(row: RebalanceRow) -> str:
+def _rebalance(row: RebalanceRow, completed: RebalanceCompleted | None) -> str:
     cause = escape(row.cause).replace("_", " ")
     first = row.started[0] if row.started else None
     if first is not None and first.member_id:
@@ -69,9 +74,13 @@ def _rebalance(row: RebalanceRow) -> str:
     parts = [cause]
     if more:
         parts.append(f"then {', '.join(more)}")
-    parts.append("still running" if row.duration_ms is None else f"took {duration(row.duration_ms)}")
+    took = "still running" if row.duration_ms is None else f"took {duration(row.duration_ms)}"
+    if completed is not None:
+        took += f" (joins {duration(completed.joins_ms)}, plan {duration(completed.syncs_ms)})"
+    parts.append(took)
     if row.members is not None:
-        parts.append(f"{row.members} member{'s' * (row.members != 1)}")
+        led = f", led by {brief(completed.leader)}" if completed is not None and completed.leader else ""
+        parts.append(f"{row.members} member{'s' * (row.members != 1)}{led}")
     parts += [
         f"{verb} {', '.join(map(brief, ids))}" for verb, ids in (("joined", row.joined), ("gone", row.gone)) if ids
     ]

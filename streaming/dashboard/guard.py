@@ -31,11 +31,15 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def names_of(host: str) -> frozenset[str] | None:
-    """Say by which names a page that listens there may be asked for; None for any."""
+def names_of(host: str, by_a_proxy: Collection[str] = ()) -> frozenset[str] | None:
+    """Say by which names a page that listens there may be asked for; None for any.
+
+    Args:
+        by_a_proxy: Further ones, that a proxy on this machine passes on.
+    """
     if not is_loopback(host):
         return None
-    return LOOPBACK_NAMES | {f"[{host}]" if ":" in host else host}
+    return LOOPBACK_NAMES | {f"[{host}]" if ":" in host else host} | {name.lower() for name in by_a_proxy}
 
 
 class Guard:

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Self
 
 import uvicorn
@@ -33,18 +33,26 @@ class WebServer:
     Args:
         host: The address to listen on.
         port: The port; with 0 any that is free, which `url` tells.
+        names: By which a proxy in front asks for it.
 
     Raises:
         PortTaken: another program listens there.
     """
 
-    def __init__(self, live: Live, host: str, port: int, registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self,
+        live: Live,
+        host: str,
+        port: int,
+        registry: CollectorRegistry | None = None,
+        names: Collection[str] = (),
+    ) -> None:
         self._live = live
         self._socket = _listening(host, port)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
-            App(live, registry).asgi(names_of(host)),
+            App(live, registry).asgi(names_of(host, names)),
             log_config=None,
             access_log=False,
             limit_concurrency=CONNECTIONS_MAX,
@@ -93,7 +101,8 @@ class Dashboard(contextlib.ExitStack):
                 of_partitions=settings.dashboard_metrics_of_partitions,
             )
         )
-        self._web = WebServer(self.live, settings.dashboard_host, settings.dashboard_port, registry)
+        names = settings.dashboard_names.replace(",", " ").split()
+        self._web = WebServer(self.live, settings.dashboard_host, settings.dashboard_port, registry, names)
         self._following = Following(settings, self.live, tell)
         self.url = self._web.url
 

@@ -3,11 +3,13 @@
 Ids are chosen by strangers: whatever could move a cursor or hide text is shown escaped.
 """
 
+import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
+import msgspec
 from msgspec import Struct
 
 from coordinator.outputs import (
@@ -88,6 +90,12 @@ class Line(NamedTuple):
 
     def __str__(self) -> str:
         return f"{clock(self.at_ms)}  {escape(self.group_id or '-')}  {self.text}"
+
+    def in_json(self) -> str:
+        """Write the line as a JSON object: ASCII, so that no id can move a cursor."""
+        kind = self.record.__struct_config__.tag or type(self.record).__name__.lower()
+        told = {"at_ms": self.at_ms, "group_id": self.group_id, "record": kind, "text": self.text}
+        return json.dumps({**told, "fields": msgspec.to_builtins(self.record)})
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -199,8 +207,10 @@ def _expired(event: MemberExpired) -> str:
 
 
 def _fenced(event: MemberFenced) -> str:
-    instance, host = escape(event.group_instance_id or ""), escape(event.replaced_by_client_host) or "?"
-    return f"{brief(event.member_id)} is fenced: {brief(event.replaced_by)} from {host} goes on as {instance}"
+    before, after = (escape(host) or "?" for host in (event.client_host, event.replaced_by_client_host))
+    instance = escape(event.group_instance_id or "")
+    old, new = brief(event.member_id), brief(event.replaced_by)
+    return f"{old} at {before} is fenced: {new} from {after} goes on as {instance}"
 
 
 def _commit_rejected(event: CommitRejected) -> str:

@@ -7,6 +7,8 @@ import csv
 import io
 import json
 import os
+import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +19,15 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from streaming.cli import changing, output, showing, telling
+from streaming.cli import changing, kafka_tool, output, showing, telling
 from streaming.cli.changing import Ambiguous, NotConfirmed, confirm
 from streaming.cli.main import app, main
+from streaming.cli.options import GroupOrder
 from streaming.cli.output import Column, Output, OutputFormat, in_columns, in_csv, in_json
 from streaming.cli.showing import BadPattern, Wanted
 from streaming.cli.telling import BadPlace, read_place, timeline_lines
 from streaming.errors import Exit, NotFound
+from streaming.settings import Settings
 from streaming.views import Views, answers
 from tests.streaming.golden_views import ANA, BO, CY, ENDS, EVIL, NOON_MS, RECORDS, member, moved, story
 
@@ -147,13 +151,16 @@ def test_a_timeline_has_a_line_for_each_rebalance(views: Views) -> None:
         told, [("member joined", "3.0 s"), ("member joined", "1.2 s"), ("session expired", "1.0 s")], strict=True
     ):
         assert cause in text
-        assert f"took {took}" in text
+        assert f"took {took} (joins {took}, plan 0 ms)" in text
+        assert "led by ana" in text
     assert [line.at_ms for line in lines] == sorted(line.at_ms for line in lines)
 
 
 def test_a_timeline_may_be_cut(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
     since = answers.timeline(views, views.groups["orders"], NOON_MS + 60_000)
     assert [line.event for line in timeline_lines(since)] == ["member_expired", "rebalance", "assignment_changed"]
+    amidst = timeline_lines(answers.timeline(views, views.groups["orders"], NOON_MS + 60_001))
+    assert [line.event for line in amidst] == ["rebalance", "assignment_changed"], "it had begun by then"
     telling.show_timeline(answers.timeline(views, views.groups["orders"]), 2, Output(OutputFormat.csv))
     assert len(capsys.readouterr().out.splitlines()) == 1 + 2
 
@@ -416,3 +423,62 @@ def test_the_story_is_read_whole() -> None:
     assert len(views.present()) == len({record.group_id for record in RECORDS})
     assert not views.alarms
     assert output.MISSING == "-"
+
+
+def test_it_begins_without_what_it_does_not_need() -> None:
+    """What reads the topics by librdkafka waits for neither kafka-python nor Spark to be imported."""
+    code = "import sys, streaming.cli.showing, streaming.cli.telling; print({n.partition('.')[0] for n in sys.modules})"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "'confluent_kafka'" in imported
+    assert not {"'kafka'", "'pyspark'", "'pandas'", "'pyarrow'"} & set(imported.strip("{}\n").split(", "))
+
+
+def test_commits_tell_their_time_where_one_looks_for_it(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
+    """S29."""
+    showing.show_offsets([views.groups["orders"]], ENDS, Output(OutputFormat.table))
+    shown = capsys.readouterr().out.splitlines()
+    assert "COMMITTED-AT" in shown[0]
+    assert "2026-09-21T12:0" in shown[1]
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 10_000 + ")" * 10_000])
+def test_what_is_no_pattern_is_wrong_usage(views: Views, pattern: str) -> None:
+    with pytest.raises(BadPattern):
+        Wanted((pattern,), is_regex=True).of(views)
+
+
+def test_who_reads_no_further_gets_no_traceback() -> None:
+    code = (
+        "import streaming.cli.kafka_tool as tool; tool.run = lambda asked: print('line\\n' * 100_000);"
+        "from streaming.cli.consumer_groups import main; main(['--bootstrap-server', 'x', '--list'])"
+    )
+    piped = subprocess.run(
+        f'{sys.executable} -c "{code}" | head -1', shell=True, capture_output=True, text=True, check=False
+    )
+    assert (piped.stdout, piped.stderr) == ("line\n", "")
+
+
+def test_kafkas_tool_shows_a_commit_beyond_the_end_as_a_negative_lag(
+    views: Views, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kafka_tool, "ends_of", lambda settings, groups: dict.fromkeys(ENDS, 1))
+    kafka_tool._describe_offsets(Settings(), [views.groups["orders"]], is_verbose=False)
+    assert re.search(r"orders +t +0 +\d+ +1 +-\d+ ", capsys.readouterr().out)
+
+
+def test_groups_may_be_named_by_patterns_before_they_are_there() -> None:
+    assert Wanted().has("any")
+    assert Wanted().has(None)
+    assert Wanted(("a", "b")).has("b")
+    assert not Wanted(("a",)).has(None)
+    assert Wanted(("pay.*",), is_regex=True).has("payments")
+    assert not Wanted(("pay",), is_regex=True).has("payments")
+
+
+def test_most_comes_first(views: Views) -> None:
+    """S29."""
+    summaries = [answers.summary(group, ENDS, NOW_MS) for group in views.present()]
+    ids = {order: [s.group_id for s in showing.sorted_by(order, summaries)] for order in GroupOrder}
+    assert ids[GroupOrder.group] == sorted(views.groups)
+    assert ids[GroupOrder.lag][:2] == ["idle", "orders"]
+    assert ids[GroupOrder.members][0] == ids[GroupOrder.rebalances][0] == "orders"

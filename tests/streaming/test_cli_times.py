@@ -1,6 +1,7 @@
 """TIME and durations on a command line, as tables."""
 
 from datetime import timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -16,7 +17,6 @@ TIMES = [
     ("now", NOW_MS),
     (" now ", NOW_MS),
     ("0", 0),
-    ("12", 12),  # digits alone are milliseconds, however few
     ("1790000000123", NOW_MS),
     ("10m ago", NOW_MS - 10 * MINUTE_MS),
     ("-10m", NOW_MS - 10 * MINUTE_MS),
@@ -58,7 +58,8 @@ def test_a_time_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["", "soon", "10m", "m ago", "-", "-10", "24:00", "12:60", "1:2", "2026-13-01", "2026-09-21T25:00", "٣",
+    ["12", "20260921", "1790000000",
+     "", "soon", "10m", "m ago", "-", "-10", "24:00", "12:60", "1:2", "2026-13-01", "2026-09-21T25:00", "٣",
      "-99999999999999w", "1" * 19, str(AT_MS_MAX + 1), "9999-12-31T23:59:59-12:00", "1969-12-31"],
 )  # fmt: skip
 def test_what_is_no_time_is_wrong_usage(text: str) -> None:
@@ -71,6 +72,13 @@ def test_what_is_no_time_is_wrong_usage(text: str) -> None:
 def test_what_is_printed_can_be_given_back(at_ms: int) -> None:
     assert read_time(str(moment(at_ms, EAST)), NOW_MS, EAST) == at_ms
     assert read_time(str(moment(at_ms)), NOW_MS) == at_ms
+
+
+def test_the_second_of_two_equal_hours_says_which_it_is() -> None:
+    zone, second_ms = ZoneInfo("Europe/Berlin"), 1_792_891_800_000  # 2026-10-25T02:30, once more
+    assert moment(second_ms - HOUR_MS, zone) == "2026-10-25T02:30:00.000"
+    assert moment(second_ms, zone) == "2026-10-25T02:30:00.000+01:00"
+    assert read_time(str(moment(second_ms, zone)), NOW_MS, zone) == second_ms
 
 
 def test_no_time_is_nothing() -> None:

@@ -1,5 +1,6 @@
 """The output topics as lines, without Kafka: words, what a terminal must not see, repeats and gaps."""
 
+import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple, get_args
 
@@ -84,7 +85,8 @@ SAID: list[tuple[Any, str]] = [
     (event(MemberExpired, **WHO, why="expelled", silence_ms=None, reason="stuck"),
      'ana-2a84 was dropped: expelled ("stuck")'),
     (event(MemberFenced, **{**WHO, "group_instance_id": "worker-1"}, replaced_by=BO, replaced_by_client_id="bo",
-           replaced_by_client_host="/10.0.0.2"), "ana-2a84 is fenced: bo-cbcd from /10.0.0.2 goes on as worker-1"),
+           replaced_by_client_host="/10.0.0.2"),
+     "ana-2a84 at /10.0.0.1 is fenced: bo-cbcd from /10.0.0.2 goes on as worker-1"),
     (event(OffsetsDeleted, partitions=(("t", 0), ("t", 1))), "2 offsets deleted on request"),
     (event(Rejected, None, group_id=None, partition=3, offset=17, why="the record is not UTF-8"),
      "request 3@17 is no request: the record is not UTF-8"),
@@ -299,3 +301,14 @@ def test_times_are_those_of_the_happening() -> None:
     assert str(to_line(outputs.GroupEmptied(group_id="g", version=1, at_ms=0, generation_id=1), None)) == (
         "--:--:--.---  g  the last member is gone"
     )
+
+
+@pytest.mark.parametrize(("record", "text"), SAID, ids=[type(record).__name__ for record, _ in SAID])
+def test_a_line_in_json(record: Any, text: str) -> None:
+    written = to_line(record, 6).in_json()
+    assert written.isascii()
+    assert "\n" not in written
+    told = json.loads(written)
+    assert (told["at_ms"], told["text"]) == (6, text)
+    assert told["record"]
+    assert told["fields"]
