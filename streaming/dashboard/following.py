@@ -1,11 +1,13 @@
 """Brings the output topics to the page for as long as it is there: the records, and where groups' partitions end.
 
-Where brokers are away, the page goes on showing what it has, says so, and reads on when they are back.
+Where brokers are away, the page goes on showing what it has, says so, and reads on when they are back. It does
+the same where it has a bug: the log tells what went wrong, and it is tried again.
 """
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from streaming.dashboard.live import Live, Phase, Status
@@ -20,16 +22,18 @@ POLL_S = 0.05
 """How long records are gathered: librdkafka gives them out when the time is over."""
 
 GAPS_EVERY_S = 5.0
-LAG_EVERY_S = 5.0
 AGAIN_AFTER_S = 2.0
 LEAVES_WITHIN_S = 5.0
+
+PAUSES_S = {Phase.CATCHING_UP: 0.5, Phase.LIVE: 5.0, Phase.AWAY: AGAIN_AFTER_S}
+"""How long ends are good for. While it catches up, groups come up whose ends nobody has asked for yet."""
 
 
 class Following:
     """Two threads, from `start` to `stop`.
 
     Args:
-        tell: Told once when the brokers are away, and once when they are back.
+        tell: Told once when the brokers are away, or something else does not go on.
     """
 
     def __init__(self, settings: Settings, live: Live, tell: Callable[[str], None]) -> None:
@@ -55,15 +59,12 @@ class Following:
 
     def _read(self) -> None:
         while not self._stopping.is_set():
-            try:
-                with Reading(self._settings, self._live.views, lock=self._live.lock) as reading:
-                    self._live.say(Status(Phase.CATCHING_UP))
-                    reading.catch_up(lambda read, of: self._live.say(Status(Phase.CATCHING_UP, read, of)))
-                    self._live.say(Status(Phase.LIVE))
-                    self._is_reading = True
-                    self._follow(reading)
-            except (BrokerUnreachable, NoCoordinator) as error:
-                self._are_away(error)
+            with self._going_on("records"), Reading(self._settings, self._live.views, lock=self._live.lock) as reading:
+                self._live.say(Status(Phase.CATCHING_UP))
+                reading.catch_up(lambda read, of: self._live.say(Status(Phase.CATCHING_UP, read, of)))
+                self._live.say(Status(Phase.LIVE))
+                self._is_reading = True
+                self._follow(reading)
             self._is_reading = False
             self._stopping.wait(AGAIN_AFTER_S)
 
@@ -79,22 +80,34 @@ class Following:
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def _ask_for_ends(self) -> None:
-        ends = EndOffsets(self._settings)
+        ends: EndOffsets | None = None
         ours = self._settings.groups_topic, 0  # so that brokers which are away are noticed, whatever groups do
         while not self._stopping.is_set():
-            try:
+            with self._going_on("lag"):
+                ends = ends or EndOffsets(self._settings)
                 self._live.look_for_changes_of_lag(ends.of(self._live.wanted_ends() | {ours}))
                 self._are_back()
-            except BrokerUnreachable as error:
-                self._are_away(error)
-            self._stopping.wait(LAG_EVERY_S if self._live.status.phase is Phase.LIVE else POLL_S * 10)
+            self._stopping.wait(PAUSES_S[self._live.status.phase])
 
     # -- whether anybody answers ---------------------------------------------------------------------------------------
 
-    def _are_away(self, error: Exception) -> None:
+    @contextmanager
+    def _going_on(self, what: str) -> Iterator[None]:
+        """Say so where the brokers are away or we have a bug; neither ends the thread."""
+        try:
+            yield
+        except (BrokerUnreachable, NoCoordinator) as error:
+            self._are_away(str(error))
+        except Exception as error:
+            why = f"The page cannot read {what} and tries again; its log says why ({type(error).__name__})."
+            if self._live.status.why != why:
+                log.exception("%s", why)
+            self._are_away(why)
+
+    def _are_away(self, why: str) -> None:
         if self._live.status.phase is not Phase.AWAY:
-            self._tell(str(error))
-        self._live.say(Status(Phase.AWAY, why=str(error)))
+            self._tell(why)
+        self._live.say(Status(Phase.AWAY, why=why))
 
     def _are_back(self) -> None:
         if self._is_reading and self._live.status.phase is Phase.AWAY:

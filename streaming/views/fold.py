@@ -26,8 +26,6 @@ from streaming.watch.words import Gap, Tombstone, Unreadable, to_line
 WEIGHT_MAX = 400_000
 """Of all histories together: some 200 MB at most."""
 
-_NOT_READ_YET = -1
-
 ENDED_MAX = 1_000
 ALARMS_MAX = 1_000
 
@@ -38,7 +36,7 @@ class Raw(NamedTuple):
     """A Kafka record of one of the two topics.
 
     Args:
-        version: Of a tombstone, from its header.
+        version: Of a tombstone, as its header has it.
     """
 
     topic: TopicKind
@@ -47,7 +45,7 @@ class Raw(NamedTuple):
     timestamp_ms: int
     key: bytes
     value: bytes | None
-    version: int | None = None
+    version: int | bytes | None = None
 
 
 Told = AnyEvent | GroupRecord | OffsetRecord | Tombstone
@@ -68,6 +66,7 @@ class Views(Struct):
     Args:
         positions: By topic and partition, the offset to read on from.
         from_ms: By shard, since when its events are there, where earlier ones have expired.
+        alarms: The last `ALARMS_MAX`; `alarms_told` counts all of them.
         is_live: All that was there when the reading began is read: what follows is counted, and may have no gaps.
         ended: Forgotten groups whose history is still kept, the longest ended first.
     """
@@ -76,6 +75,7 @@ class Views(Struct):
     positions: dict[str, dict[int, int]] = field(default_factory=lambda: {"groups": {}, "events": {}})
     from_ms: dict[int, int] = field(default_factory=dict)
     alarms: list[Alarm] = field(default_factory=list)
+    alarms_told: int = 0
     is_live: bool = False
     ended: dict[str, None] = field(default_factory=dict)
     weight: int = 0
@@ -96,8 +96,8 @@ class Views(Struct):
         except ValueError as error:
             self._alarm(Unreadable(f"{raw.topic}-{raw.partition}@{raw.offset}", str(error)), raw.timestamp_ms)
             return None
-        if raw.topic == "events" and self.from_ms.get(raw.partition) == _NOT_READ_YET:
-            self.from_ms[raw.partition] = raw.timestamp_ms
+        if raw.topic == "events" and raw.partition in self.from_ms:
+            self.from_ms[raw.partition] = min(raw.timestamp_ms, self.from_ms[raw.partition])
         version = told.version
         if told.group_id is None or version is None:
             self._note_shard(told, raw)
@@ -123,17 +123,21 @@ class Views(Struct):
         ends = isinstance(told, GroupDeleted)
         return numbering.take(EVENTS, version, told.at_ms, now_ms, is_live=is_live, ends_life=ends)
 
-    def missing(self, now_ms: int) -> Iterator[Gap]:
+    def missing(self, now_ms: int, at_ms: int) -> Iterator[Gap]:
         """Tell which numbers have been missing for too long, once; to be asked when both topics are read to their ends.
 
         Each is an alarm as well.
+
+        Args:
+            now_ms: As for `take`.
+            at_ms: The same moment as the alarms are to show it, Unix milliseconds.
         """
         for group in self.groups.values():
             if group.numbering.is_waiting:
                 for gone in group.numbering.give_up(now_ms):
                     group.tallied.missing += len(gone)
                     gap = Gap(group.group_id, gone.start, gone.stop - 1)
-                    self._alarm(gap, group.events[-1].at_ms if group.events else 0)
+                    self._alarm(gap, at_ms)
                     yield gap
 
     def begin(self) -> None:
@@ -142,9 +146,13 @@ class Views(Struct):
             group.numbering.begin()
         self.is_live = True
 
-    def expired_before(self, shard: int) -> None:
-        """Note that events of a shard have expired before the next one to be read."""
-        self.from_ms[shard] = _NOT_READ_YET
+    def expired_before(self, shard: int, at_ms: int) -> None:
+        """Note that events of a shard have expired before the next one to be read.
+
+        Args:
+            at_ms: When that was found out, Unix milliseconds: since then it is whole, if none that is left is older.
+        """
+        self.from_ms[shard] = at_ms
 
     def known_from_ms(self, group: GroupView) -> int:
         """Say since when a group's history is whole, Unix milliseconds; 0 where nothing of it is gone."""
@@ -217,6 +225,7 @@ class Views(Struct):
     def _alarm(self, about: Gap | Unreadable | Oversized | LogBroken, at_ms: int) -> None:
         line = to_line(about, at_ms)
         self.alarms.append(Alarm(at_ms, line.group_id, type(about).__name__.lower(), line.text))
+        self.alarms_told += 1
         del self.alarms[:-ALARMS_MAX]
 
 
@@ -229,4 +238,6 @@ def _decode(raw: Raw) -> Told:
     if raw.topic == "events":
         return decode_event(raw.value or b"")
     key, record = decode_group_record(raw.key, raw.value)
-    return Tombstone.of(key, raw.version) if record is None else record
+    if record is not None:
+        return record
+    return Tombstone.of(key, None if raw.version is None else int(raw.version))

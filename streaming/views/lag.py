@@ -21,6 +21,9 @@ AT_ONCE = 5_000
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka lets a topic be named. Groups may commit any name: asked about another, librdkafka waits its time out."""
 
+PARTITIONS = range(2**31)
+"""What Kafka lets a partition be. Groups may commit any: of a negative one librdkafka wants to hear nothing."""
+
 Ends = Mapping[Place, int]
 
 
@@ -45,20 +48,24 @@ class EndOffsets:
     def of(self, wanted: Iterable[Place], when: Any = None) -> dict[Place, int]:
         """Return the end of each partition, or its offset at another time; those that there are not are left out.
 
+        A partition without a leader has an end that nobody knows, and is left out as well. Of another time that would
+        read as if it had no such offset: whoever asks for one is told instead.
+
         Args:
             when: Another `OffsetSpec` than the latest.
 
         Raises:
-            BrokerUnreachable: no broker answers.
+            BrokerUnreachable: no broker answers; or, asked for another time, one partition's does not.
         """
+        passing = _NOT_THERE if when else None
         when = when or OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = [TopicPartition(topic, partition) for topic, partition in sorted(wanted) if _LEGAL.fullmatch(topic)]
+        asked = [TopicPartition(*place) for place in sorted(wanted) if _is_possible(place)]
         ends: dict[Place, int] = {}
         for begin in range(0, len(asked), AT_ONCE):
             of_these = dict.fromkeys(asked[begin : begin + AT_ONCE], when)
             try:
                 answers = self._admin.list_offsets(of_these, request_timeout=ANSWER_WAIT_S)
-                told = {place: self._offset(answer) for place, answer in answers.items()}
+                told = {place: self._offset(answer, passing) for place, answer in answers.items()}
                 if told and all(end is None for end in told.values()):
                     self._admin.list_topics(timeout=ANSWER_WAIT_S)  # brokers that are away read like absent topics
                 ends |= {(place.topic, place.partition): end for place, end in told.items() if end is not None}
@@ -79,13 +86,19 @@ class EndOffsets:
         return {topic: sorted(known[topic].partitions) for topic in topics if topic in known and not known[topic].error}
 
     @staticmethod
-    def _offset(answer: Any) -> int | None:
+    def _offset(answer: Any, passing: Collection[int] | None) -> int | None:
+        """Read one partition's answer: None where it is an error, if that is one of these or any will do."""
         try:
             return int(answer.result(2 * ANSWER_WAIT_S).offset)
         except KafkaException as error:
-            if error.args[0].code() in _NOT_THERE:
+            if passing is None or error.args[0].code() in passing:
                 return None
             raise
+
+
+def _is_possible(place: Place) -> bool:
+    topic, partition = place
+    return partition in PARTITIONS and _LEGAL.fullmatch(topic) is not None
 
 
 _NOT_THERE = frozenset(

@@ -1,12 +1,16 @@
 """What Prometheus is told of groups: how each is, and what has happened to it since this process began to look.
 
-Names begin with `groupcoord_`, and `kminion_` where a board for KMinion is to go on working. Groups are named by
-strangers, so only `groups_max` of them have figures of their own, the first by id; how many have none is told. Figures
-of single partitions are given on request only.
+Names begin with `groupcoord_`, and `kminion_` where a board for KMinion is to go on working. Before all that was there
+is read there are no figures, but for one that says so. Groups and topics are named by strangers, so only `groups_max`
+groups have figures of their own, those that did something last, and of these only so many topics; how many have none is
+told. Figures of single partitions are given on request only.
+
+A counter is there at 0 with its group, label by label, or nobody would see what counts first.
 
 Source: the list in redpanda's issue 7392; KMinion's docs/metrics.md for its names.
 """
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -19,9 +23,31 @@ from streaming.views.fold import Views
 from streaming.views.group import DURATIONS_MS, GroupView
 from streaming.views.lag import Ends, lag
 
+TOPICS_OF_A_GROUP_MAX = 200
+"""Of one group. Topics with owners come first, then those that the brokers have, and made-up names last."""
+
+TOPICS_MAX = 10_000
+"""Of all groups together: some 40,000 lines."""
+
+CAUSES = (
+    "member_joined", "member_left", "session_expired", "sync_overdue", "static_member_replaced", "metadata_changed",
+    "leader_rejoined", "operator",
+)  # fmt: skip
+"""What the coordinator begins rebalances for."""
+
+WHYS = ("session_expired", "joins_overdue", "syncs_overdue", "group_full", "expelled")
+"""What it drops members for."""
+
+ERRORS = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID")
+"""What it refuses commits with."""
+
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float]
 Figure = Callable[[GroupView, Ends], Iterable[Sample]]
+Shown = tuple[GroupView, set[str]]
+"""A group with figures of its own, and which of its topics have some."""
+
+_OF_A_TOPIC = (("topic",), ("topic_name",))
 
 
 class Family(NamedTuple):
@@ -60,7 +86,7 @@ def _lags(group: GroupView, ends: Ends) -> Iterator[tuple[str, int, int]]:
 
 
 def _lag(group: GroupView, ends: Ends) -> Iterable[Sample]:
-    return [((), sum(behind for *_, behind in _lags(group, ends)))] if group.offsets else ()
+    return [((), sum(behind))] if (behind := [each for *_, each in _lags(group, ends)]) else ()
 
 
 def _lag_max(group: GroupView, ends: Ends) -> Iterable[Sample]:
@@ -119,14 +145,16 @@ GAUGES: tuple[Family, ...] = (
     Family("groupcoord_group_members", "Members.", (), _one(lambda g: len(g.members))),
     Family("groupcoord_group_idle_members", "Members that own no partition.", (), _one(_idle_members)),
     Family("groupcoord_group_assigned_partitions", "Partitions that members own.", (), _one(_assigned)),
-    Family("groupcoord_group_lag", "Records that are not committed, of all partitions with a commit.", (), _lag),
+    Family("groupcoord_group_lag", "Records that are not committed, of partitions with a commit and a known end.", (),
+           _lag),
     Family("groupcoord_group_lag_max", "The same of the partition that is furthest behind.", (), _lag_max),
     Family("groupcoord_group_last_commit_timestamp_seconds", "When the group last committed.", (),
            _one(_last_commit_s)),
 )  # fmt: skip
 
 COUNTERS: tuple[Family, ...] = (
-    Family("groupcoord_rebalances", "Rebalances begun, by cause.", ("cause",), _each(lambda g: g.tallied.rebalances)),
+    Family("groupcoord_rebalances", "Rebalances begun, by cause.", ("cause",),
+           _each(lambda g: dict.fromkeys(CAUSES, 0) | g.tallied.rebalances)),
     Family("groupcoord_rebalances_begun_anew", "Rebalances overtaken by another reason before their plan.", (),
            _one(lambda g: g.tallied.begun_anew)),
     Family("groupcoord_rebalance_join_seconds", "What rebalances took until all had joined.", (),
@@ -136,11 +164,12 @@ COUNTERS: tuple[Family, ...] = (
     Family("groupcoord_members_joined", "Members that came.", (), _one(lambda g: g.tallied.joined)),
     Family("groupcoord_members_left", "Members that left by themselves.", (), _one(lambda g: g.tallied.left)),
     Family("groupcoord_members_dropped", "Members that were dropped, by why.", ("why",),
-           _each(lambda g: g.tallied.dropped)),
+           _each(lambda g: dict.fromkeys(WHYS, 0) | g.tallied.dropped)),
     Family("groupcoord_members_fenced", "Members that another process has replaced.", (),
            _one(lambda g: g.tallied.fenced)),
     Family("groupcoord_commits", "Partitions committed.", (), _one(lambda g: g.tallied.commits)),
-    Family("groupcoord_commits_refused", "Commits refused, by error.", ("error",), _each(lambda g: g.tallied.refused)),
+    Family("groupcoord_commits_refused", "Commits refused, by error.", ("error",),
+           _each(lambda g: dict.fromkeys(ERRORS, 0) | g.tallied.refused)),
     Family("groupcoord_records_missing", "Records that the group published and no topic shows.", (),
            _one(lambda g: g.tallied.missing)),
 )  # fmt: skip
@@ -175,7 +204,7 @@ class GroupFigures(Collector):
 
     Args:
         look: Gives views and ends that stand still within its `with`.
-        groups_max: How many groups have figures of their own.
+        groups_max: How many groups have figures of their own: those that did something last.
         of_partitions: Give figures of single partitions as well.
     """
 
@@ -198,35 +227,75 @@ class GroupFigures(Collector):
             return list(self._collect(views, ends))
 
     def _collect(self, views: Views, ends: Ends) -> Iterator[Metric]:
+        yield GaugeMetricFamily("groupcoord_views_live", "1 once all that was there is read.", float(views.is_live))
+        if not views.is_live:
+            return
         groups = views.present()
-        shown = groups[: self._groups_max]
+        shown = _latest(groups, self._groups_max)
+        topics, topics_left_out = _topics(shown, ends)
         yield GaugeMetricFamily("groupcoord_views_groups", "Groups that there are.", len(groups))
         yield GaugeMetricFamily(
             "groupcoord_views_groups_left_out", "Of these, without figures of their own.", len(groups) - len(shown)
         )
+        yield GaugeMetricFamily(
+            "groupcoord_views_topics_left_out", "Topics without figures, of groups that have some.", topics_left_out
+        )
         yield GaugeMetricFamily("groupcoord_views_alarms", "Alarms, the last thousand at most.", len(views.alarms))
+        yield CounterMetricFamily("groupcoord_views_alarms_told", "Alarms, all of them.", views.alarms_told)
         yield CounterMetricFamily("groupcoord_views_records", "Records read of both topics.", views.records)
         for family in GAUGES + (OF_PARTITIONS[:1] if self._of_partitions else ()):
-            yield _filled(GaugeMetricFamily, family, "group", shown, ends)
+            yield _filled(GaugeMetricFamily, family, "group", topics, ends)
         for family in COUNTERS:
-            yield _filled(CounterMetricFamily, family, "group", shown, ends)
+            yield _filled(CounterMetricFamily, family, "group", topics, ends)
         yield _durations(shown)
         for family in OF_KMINION + (OF_PARTITIONS[1:] if self._of_partitions else ()):
-            yield _filled(GaugeMetricFamily, family, "group_id", shown, ends)
-        yield _filled(CounterMetricFamily, _COMMITS_OF_KMINION, "group_id", shown, ends)
+            yield _filled(GaugeMetricFamily, family, "group_id", topics, ends)
+        yield _filled(CounterMetricFamily, _COMMITS_OF_KMINION, "group_id", topics, ends)
+
+
+def _latest(groups: list[GroupView], groups_max: int) -> list[GroupView]:
+    """Choose the groups that did something last, if there are too many; in their order."""
+    if len(groups) <= groups_max:
+        return groups
+    chosen = {id(group) for group in heapq.nlargest(groups_max, groups, key=_active_ms)}
+    return [group for group in groups if id(group) in chosen]
+
+
+def _active_ms(group: GroupView) -> int:
+    times_ms = [offset.commit_timestamp_ms for offset in group.committed().values()]
+    times_ms += [event.at_ms for event in group.events[-1:]]
+    return max(times_ms, default=group.record.since_ms if group.record else 0)
+
+
+def _topics(groups: list[GroupView], ends: Ends) -> tuple[list[Shown], int]:
+    """Choose the topics that are to have figures, and say how many are left out."""
+    there = {topic for topic, _ in ends}
+    wanted, count = list[tuple[bool, bool, str, str]](), 0
+    for group in groups:
+        owned = _by_topic(group).keys()
+        of_this = sorted((t not in owned, t not in there, group.group_id, t) for t in owned | group.offsets.keys())
+        wanted += of_this[:TOPICS_OF_A_GROUP_MAX]
+        count += len(of_this)
+    wanted = sorted(wanted)[:TOPICS_MAX]
+    chosen: dict[str, set[str]] = {group.group_id: set() for group in groups}
+    for *_, group_id, topic in wanted:
+        chosen[group_id].add(topic)
+    return [(group, chosen[group.group_id]) for group in groups], count - len(wanted)
 
 
 def _filled(
     kind: type[GaugeMetricFamily] | type[CounterMetricFamily],
     family: Family,
     group_label: str,
-    groups: Iterable[GroupView],
+    shown: Iterable[Shown],
     ends: Ends,
 ) -> Metric:
     metric = kind(family.name, family.help, labels=(group_label, *family.labels))
-    for group in groups:
+    is_of_topics = family.labels[:1] in _OF_A_TOPIC
+    for group, topics in shown:
         for labels, value in family.of(group, ends):
-            metric.add_metric((group.group_id, *labels), value)
+            if not is_of_topics or labels[0] in topics:
+                metric.add_metric((group.group_id, *labels), value)
     return metric
 
 

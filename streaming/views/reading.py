@@ -169,7 +169,7 @@ class Reading:
         now_ms = time.monotonic_ns() // 1_000_000
         if any(group.numbering.is_waiting for group in self.views.groups.values()) and self._is_at_the_ends():
             with self._lock:
-                for _ in self.views.missing(now_ms):
+                for _ in self.views.missing(now_ms, at_ms=_clock_ms()):
                     pass
 
     # -- Kafka ---------------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Reading:
                 if position is None or position < low:
                     position = self.views.positions[kind][partition] = low
                     if kind == "events" and low:
-                        self.views.expired_before(partition)
+                        self.views.expired_before(partition, _clock_ms())
                 self._positions[topic, partition] = position
                 starts.append(TopicPartition(topic, partition, position if high else OFFSET_BEGINNING))
                 ends[topic, partition] = high
@@ -226,13 +226,17 @@ class Reading:
         version = None
         if value is None:
             headers: Any = message.headers()
-            version = next((int(v) for name, v in headers or () if name == "version"), None)
+            version = next((v for name, v in headers or () if name == "version"), None)
         return Raw(self._kinds[topic], partition, offset, timestamp_ms, key or b"", value, version)
 
     def _see(self, error: KafkaError) -> None:
         if error.retriable() or error.code() in _PASSING:
             return
         raise BrokerUnreachable(f"The coordinator's topics cannot be read: {error.str()}.")
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 _PASSING = frozenset(

@@ -35,7 +35,9 @@ def figures() -> dict[str, set[str]]:
     coordinator.tallies.take(progress(0, 10))
     pulse.look()
     groups = CollectorRegistry()
-    groups.register(GroupFigures(lambda: contextlib.nullcontext((Views(), {})), groups_max=1, of_partitions=True))
+    groups.register(
+        GroupFigures(lambda: contextlib.nullcontext((Views(is_live=True), {})), groups_max=1, of_partitions=True)
+    )
     labels: dict[str, set[str]] = {}
     for registry in (QueryHealth(coordinator, pulse).registry, Metrics().registry, groups):
         for metric in registry.collect():
@@ -73,6 +75,15 @@ def test_every_figure_that_is_asked_for_exists(where: str, asked: str) -> None:
     }
     assert used <= has
     assert asked.count("(") == asked.count(")")
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if "for" in rule], ids=lambda rule: rule["alert"])
+def test_what_has_to_last_is_one_series_all_the_while(rule: dict[str, Any]) -> None:
+    """A label that changes meanwhile, as `state` does, is gathered up, or the time would begin anew with each."""
+    names = re.findall(r"\bgroupcoord_[a-z0-9_]+", rule["expr"])
+    if any("state" in FIGURES[name] for name in names):
+        assert re.match(r"max by \(group\) ", rule["expr"])
+        assert "$labels.state" not in rule["annotations"]["summary"]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])

@@ -1,14 +1,19 @@
 """What Prometheus is told of groups, read as Prometheus reads it."""
 
 import contextlib
+import inspect
+import re
 import threading
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from coordinator import administration, leaving, membership, rebalance
+from coordinator.checks import OF_THE_GROUP
 from coordinator.outputs import (
     AnyEvent,
     CommitRejected,
@@ -25,9 +30,10 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import Phase
+from coordinator.requests import OffsetCommit
 from streaming.records import OutputTopics, to_row
-from streaming.views import Raw, Views
-from streaming.views.metrics import GroupFigures
+from streaming.views import Raw, Views, metrics
+from streaming.views.metrics import CAUSES, ERRORS, WHYS, GroupFigures
 
 TOPICS = OutputTopics("replies", "groups", "events")
 WHO: dict[str, Any] = {"member_id": "ana", "client_id": "c", "client_host": "h"}
@@ -162,7 +168,7 @@ def test_what_has_happened() -> None:
     figures = told.scraped()
     assert figures["groupcoord_rebalances_total", "g", "member_joined"] == 2
     assert figures["groupcoord_rebalances_total", "g", "member_left"] == 1
-    assert ("groupcoord_rebalances_total", "g", "session_expired") not in figures
+    assert figures["groupcoord_rebalances_total", "g", "session_expired"] == 0
     assert figures["groupcoord_rebalances_begun_anew_total", "g"] == 1
     assert figures["groupcoord_rebalance_duration_seconds_bucket", "g", "0.5"] == 0
     assert figures["groupcoord_rebalance_duration_seconds_bucket", "g", "1.0"] == 1
@@ -201,7 +207,37 @@ def test_figures_are_bounded() -> None:
     assert few["groupcoord_views_groups",] == all_["groupcoord_views_groups",] == 30
     assert few["groupcoord_views_groups_left_out",] == 20
     assert sum(name[0] == "groupcoord_group_members" for name in few) == 10
-    assert ("groupcoord_group_members", "g09") in few
+
+
+def test_groups_that_did_something_last_have_figures() -> None:
+    """By their latest event or commit, or else by when they came to be as they are."""
+    told = Told()
+    for n in range(9):
+        told.group(f"g{n}", since_ms=n)
+    told.commit(0, 7, group_id="g2")
+    told.tell(GroupEmptied, "g4", at_ms=9_000)
+    figures = told.scraped(3)
+    assert [name[1] for name in figures if name[0] == "groupcoord_group_members"] == ["g2", "g4", "g8"]
+
+
+def test_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever commits makes their names up: those with owners have figures first, then those that there are."""
+    monkeypatch.setattr(metrics, "TOPICS_OF_A_GROUP_MAX", 3)
+    monkeypatch.setattr(metrics, "TOPICS_MAX", 4)
+    told = Told()
+    for group_id in ("a", "b"):
+        told.group(group_id, members=(member("ana", owned=[0]),))
+        for topic in ("aaa", "bbb", "ccc", "real", "owned"):
+            told.commit(0, 7, topic=topic, group_id=group_id)
+    told.ends = {("real", 0): 9}
+    figures = told.scraped(of_partitions=True)
+    assert figures["groupcoord_views_topics_left_out",] == 6
+    assert not [name for name in figures if {"aaa", "bbb", "ccc"} & set(name)]
+    assert figures["kminion_kafka_consumer_group_topic_lag", "b", "real"] == 2
+    assert figures["kminion_kafka_consumer_group_topic_members", "b", "owned"] == 1
+    assert figures["groupcoord_commits_total", "b"] == 5
+    monkeypatch.setattr(metrics, "TOPICS_MAX", 100)
+    assert told.scraped()["groupcoord_views_topics_left_out",] == 4
 
 
 def test_single_partitions_are_shown_on_request() -> None:
@@ -224,3 +260,52 @@ def test_hostile_names_stay_names() -> None:
     figures = told.scraped()
     assert figures["groupcoord_group_members", name] == 0
     assert figures["groupcoord_views_alarms",] == 0
+
+
+def test_a_lag_is_told_where_an_end_is_known() -> None:
+    """0 would say that all is read."""
+    told = Told()
+    told.group()
+    told.commit(0, 90)
+    told.commit(-1, 90)
+    lags = {"groupcoord_group_lag", "groupcoord_group_lag_max", "kminion_kafka_consumer_group_topic_lag"}
+    assert lags.isdisjoint(name for name, *_ in told.scraped())
+    told.ends = {("t", 0): 100}
+    assert [value for (name, *_), value in told.scraped().items() if name in lags] == [10] * 3
+
+
+def test_before_all_is_read_there_is_one_figure() -> None:
+    told = Told()
+    told.views.is_live = False
+    told.group()
+    assert told.scraped() == {("groupcoord_views_live",): 0}
+    told.views.begin()
+    figures = told.scraped()
+    assert figures["groupcoord_views_live",] == figures["groupcoord_views_groups",] == 1
+
+
+def test_counters_are_there_before_they_count() -> None:
+    """`increase` does not see what a series is born with."""
+    told = Told()
+    told.group()
+    figures = told.scraped()
+    for name, values in (("rebalances", CAUSES), ("members_dropped", WHYS), ("commits_refused", ERRORS)):
+        assert [figures[f"groupcoord_{name}_total", "g", value] for value in values] == [0] * len(values)
+
+
+def test_they_are_all_that_the_coordinator_names() -> None:
+    source = "".join(map(inspect.getsource, (administration, leaving, membership, rebalance)))
+    causes = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = )"([a-z_]+)"', source))
+    causes |= set(re.findall(r'"([a-z_]+)" if is_leader and asks_as_before else "([a-z_]+)"', source)[0])
+    assert causes == set(CAUSES)
+    assert set(re.findall(r'drop\(group, member, "([a-z_]+)"', source)) == set(WHYS)
+    told = " ".join(check.__doc__ or "" for check in OF_THE_GROUP[OffsetCommit])
+    assert set(re.findall(r"([A-Z_]+): ", told)) == set(ERRORS)
+
+
+def test_alarms_are_counted() -> None:
+    told = Told()
+    told.views.take(Raw("events", 0, 0, 1, b"", b"no event"), 0)
+    told.views.alarms.clear()  # as when a thousand others have come since
+    figures = told.scraped()
+    assert (figures["groupcoord_views_alarms",], figures["groupcoord_views_alarms_told_total",]) == (0, 1)

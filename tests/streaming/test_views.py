@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from confluent_kafka import Message
 
 from coordinator.outputs import (
     AssignmentChanged,
@@ -21,13 +22,16 @@ from streaming.records import OutputTopics, decode_event, decode_group_record, t
 from streaming.views import GroupView, Raw, Views, answers, fold, group
 from streaming.views.numbering import PATIENCE_MS
 from streaming.views.owners import owner_at, spans_of_owners, without_owner_ms
+from streaming.views.reading import Reading
 from streaming.views.rebalances import rebalances
+from streaming.watch.words import Gap
 from tests.simulation.world import World as WholeWorld
 from tests.streaming.written import World, Written, converse
 
 SEEDS = range(40)
 GROUP_IDS = ["a", "b", "c"]
 LATER_MS = 10 * PATIENCE_MS
+AT_MS = 1_790_000_000_000
 
 
 def raw(record: Written) -> Raw:
@@ -117,7 +121,7 @@ def test_compaction_does_not_show(world: World, chance: random.Random) -> None:
     assert [(g.group_id, g.record, g.offsets, g.events) for g in left.present()] == [
         (g.group_id, g.record, g.offsets, g.events) for g in whole.present()
     ]
-    assert not list(left.missing(LATER_MS))
+    assert not list(left.missing(LATER_MS, AT_MS))
 
 
 # -- what is missing ---------------------------------------------------------------------------------------------------
@@ -126,7 +130,7 @@ def test_compaction_does_not_show(world: World, chance: random.Random) -> None:
 def test_nothing_is_missing_where_all_was_written(world: World) -> None:
     """I8."""
     views = folded(raws(world))
-    assert not list(views.missing(LATER_MS))
+    assert not list(views.missing(LATER_MS, AT_MS))
     assert not views.alarms
 
 
@@ -142,10 +146,10 @@ def test_what_is_lost_is_told_once(chance: random.Random) -> None:
     lost = world.lose(topic, chance.randrange(len(world.topics[topic]) - 1))
     version = _version(lost)
     views = folded(raws(world))
-    assert not list(views.missing(PATIENCE_MS - 1))
-    assert [(gap.group_id, gap.first, gap.last) for gap in views.missing(PATIENCE_MS)] == [("a", version, version)]
-    assert not list(views.missing(LATER_MS))
-    assert [(alarm.kind, alarm.group_id) for alarm in views.alarms] == [("gap", "a")]
+    assert not list(views.missing(PATIENCE_MS - 1, AT_MS))
+    assert list(views.missing(PATIENCE_MS, AT_MS)) == [Gap("a", version, version)]
+    assert not list(views.missing(LATER_MS, AT_MS))
+    assert [(alarm.kind, alarm.group_id, alarm.at_ms) for alarm in views.alarms] == [("gap", "a", AT_MS)]
     assert views.groups["a"].tallied.missing == 1
 
 
@@ -159,7 +163,7 @@ def test_what_was_there_before_may_have_holes(world: World, chance: random.Rando
     world.expire("events", chance.randrange(len(world.topics["events"])))
     views = folded(raws(world), Views())
     views.begin()
-    assert not list(views.missing(LATER_MS))
+    assert not list(views.missing(LATER_MS, AT_MS))
 
 
 def test_what_follows_may_have_none(world: World, chance: random.Random) -> None:
@@ -170,7 +174,7 @@ def test_what_follows_may_have_none(world: World, chance: random.Random) -> None
     views = folded(history, Views())
     views.begin()
     folded(raws(world)[len(history) :], views)
-    assert not list(views.missing(LATER_MS))
+    assert not list(views.missing(LATER_MS, AT_MS))
     assert kept == [views.positions[topic][0] for topic in ("groups", "events")]
 
 
@@ -327,7 +331,7 @@ def test_worlds_of_the_simulation(seed: int) -> None:
             header = next((int(v) for _, v in row.headers or ()), None)
             views.take(Raw(row.topic, 0, offsets[row.topic], 0, row.key or b"", row.value, header), 0)  # type: ignore[arg-type]
             offsets[row.topic] += 1
-    assert not list(views.missing(LATER_MS))
+    assert not list(views.missing(LATER_MS, AT_MS))
     assert not views.alarms
     there = {group_id: group for group_id, group in whole.judge.groups.items() if group.phase is not Phase.DEAD}
     assert {g.group_id: (g.state, [m.member_id for m in g.members]) for g in views.present()} == {
@@ -342,3 +346,42 @@ def _joined(world: World, group_id: str) -> str:
     world.join(group_id)
     answer = next(o.answer for o in world.batch() if isinstance(o, Reply) and hasattr(o.answer, "member_id"))
     return str(answer.member_id)
+
+
+# -- where something is not there --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("header", "kinds"), [(b"x", ["unreadable"]), (b"", ["unreadable"]), (b"12", [])])
+def test_a_tombstone_whose_header_is_no_number_is_an_alarm(header: bytes, kinds: list[str]) -> None:
+    message = Message(topic="groups", partition=3, offset=7, key=b'["group","g"]', headers=[("version", header)],
+                      timestamp=(1, 5))  # fmt: skip
+    reading, views = Reading.__new__(Reading), Views()
+    reading._kinds = {"groups": "groups"}
+    views.take(reading._raw(message), 0)
+    assert [alarm.kind for alarm in views.alarms] == kinds
+
+
+def test_alarms_are_counted_beyond_those_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "ALARMS_MAX", 2)
+    views = folded(Raw("events", 3, offset, 1, b"g", b"{") for offset in range(5))
+    assert (len(views.alarms), views.alarms_told) == (2, 5)
+
+
+def test_where_all_events_have_expired_the_history_begins_with_the_reading(world: World) -> None:
+    """S10, S12: nothing is known of what was before, however little comes after it."""
+    views = Views()
+    views.expired_before(0, AT_MS)
+    folded((r for r in raws(world) if r.topic == "groups"), views)
+    assert {views.known_from_ms(view) for view in views.groups.values()} == {AT_MS}
+    event = next(r for r in raws(world) if r.topic == "events")
+    folded([event._replace(timestamp_ms=AT_MS + 60_000)], views)
+    assert views.from_ms == {0: AT_MS}
+
+
+def test_where_some_events_are_left_the_history_begins_with_the_first(world: World) -> None:
+    world.expire("events", len(world.topics["events"]) // 2)
+    left = [r for r in raws(world) if r.topic == "events"]
+    views = Views()
+    views.expired_before(0, AT_MS)
+    folded(left, views)
+    assert views.from_ms == {0: left[0].timestamp_ms}

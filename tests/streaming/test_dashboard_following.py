@@ -1,0 +1,75 @@
+"""The page's two threads, without Kafka: whatever goes wrong, they say so and go on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streaming.dashboard import following
+from streaming.dashboard.following import Following
+from streaming.dashboard.live import Live, Phase, Status
+from streaming.errors import BrokerUnreachable
+from streaming.settings import Settings
+
+
+class Watched(Live):
+    """Keeps what it was told of how the reading is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Status] = []
+
+    def say(self, status: Status) -> None:
+        self.told.append(status)
+        super().say(status)
+
+
+class Kafka:
+    """Stands for `Reading` and `EndOffsets`: what it is asked first goes wrong, and then it has no more to tell."""
+
+    def __init__(self, error: Exception, stop: Callable[[], None]) -> None:
+        self.errors, self.stop = [error], stop
+
+    def __call__(self, *_: Any, **__: Any) -> "Kafka":
+        return self
+
+    def __enter__(self) -> "Kafka":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _answer(self) -> dict[Any, Any]:
+        if self.errors:
+            raise self.errors.pop()
+        self.stop()
+        return {}
+
+    def catch_up(self, tell: Any) -> None:
+        self._answer()
+
+    def of(self, wanted: Any) -> dict[Any, Any]:
+        return self._answer()
+
+
+@pytest.mark.parametrize("thread", ["_read", "_ask_for_ends"])
+@pytest.mark.parametrize(
+    ("error", "why", "is_logged"),
+    [(BrokerUnreachable("No broker."), "No broker.", False), (ValueError("Invalid partition"), "ValueError", True)],
+)
+def test_nothing_ends_a_thread(
+    thread: str, error: Exception, why: str, is_logged: bool, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    live, sentences = Watched(), list[str]()
+    follows = Following(Settings(), live, sentences.append)
+    kafka = Kafka(error, follows._stopping.set)
+    pauses = dict.fromkeys(Phase, 0)
+    for name, value in {"Reading": kafka, "EndOffsets": kafka, "AGAIN_AFTER_S": 0, "PAUSES_S": pauses}.items():
+        monkeypatch.setattr(following, name, value)
+    getattr(follows, thread)()
+    (away,) = (status for status in live.told if status.phase is Phase.AWAY)
+    assert why in (away.why or "")
+    assert sentences == [away.why]
+    assert ("Traceback" in caplog.text) is is_logged
+    assert not kafka.errors
+    assert follows._stopping.is_set()
