@@ -1,22 +1,29 @@
 """The history as tables: the product's queries, over the topics and over exported files, agree with the views."""
 
+import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from coordinator.consumer_protocol import Subscription, write_assignment, write_subscription
-from coordinator.outputs import RebalanceStarted
-from coordinator.requests import ExpelMember, Protocol
+from coordinator.requests import ExpelMember, LeaveGroup, Leaving, Protocol
 from streaming.cli.main import app
 from streaming.history.sql import query, register, register_files
+from streaming.history.tables import TABLES, to_row
 from streaming.query import Coordinator
 from streaming.views import GroupView
 from streaming.views.owners import spans_of_owners, without_owner_ms
 from streaming.views.reading import Reading
+from streaming.views.rebalances import rebalances
 from streaming.views.why import flapping
+from tests.streaming.test_views import folded, raws
+from tests.streaming.written import World, converse
 from tests.system.asking import Asker
 
 CONSUMER: dict[str, Any] = {
@@ -56,7 +63,7 @@ def test_the_queries_agree_with_the_views(lived: GroupView, coordinator: Coordin
     assert told.exit_code == 0, told.output
     waits = {place: without_owner_ms(spans) for place, spans in spans_of_owners(lived).items()}
     assert all(wait_ms > 0 for wait_ms in waits.values())
-    causes = [event.cause for event in lived.events if isinstance(event, RebalanceStarted)]
+    causes = [rebalance.cause for rebalance in rebalances(lived.events)]
     flappers = [(f.client_id, f.rebalances, f.dropped) for f in flapping(lived, 0)]
     for make in (lambda: register(spark, settings), lambda: register_files(spark, tmp_path / "out")):
         make()
@@ -73,3 +80,53 @@ def test_the_queries_agree_with_the_views(lived: GroupView, coordinator: Coordin
         assert {row["state"] for row in states} >= {"Stable", "Empty"}
         (member,) = next(row["members"] for row in states if row["state"] == "Stable")
         assert member["assigned"] == {"work": [0, 1]}
+
+
+def restarted_and_dropped(world: World, group_id: str) -> None:
+    """A static member comes back twice, and is dropped for its silence; later it is there once more."""
+    for wait_ms in (1_000, 1_000, 9_000, 0):
+        world.join(group_id, group_instance_id="desk")
+        answer = next(o.answer for o in world.batch() if hasattr(getattr(o, "answer", None), "leader"))
+        world.sync(group_id, answer.generation_id, answer.member_id, {answer.member_id: [0, 1]})
+        world.batch()
+        world.now_ms += wait_ms
+
+
+def left_before_the_plan(world: World, group_id: str) -> None:
+    """Of three that join, one leaves before the plan is there: a second reason for the same rebalance."""
+    for client_id in ("ana", "bo", "cy"):
+        world.join(group_id, client_id=client_id)
+    answers = [o.answer for o in world.batch() if hasattr(getattr(o, "answer", None), "leader")]
+    world.ask(LeaveGroup, group_id, members=(Leaving(answers[-1].member_id),))
+    world.batch()
+
+
+def test_the_queries_agree_with_the_views_on_any_history(coordinator: Coordinator, tmp_path: Path) -> None:
+    """S12, S14: static members, replaced and dropped later; rebalances with two reasons; and groups at random."""
+    world = World(["a", "b"])
+    restarted_and_dropped(world, "desk")
+    left_before_the_plan(world, "crowd")
+    converse(world, random.Random(5), 60)
+    groups = folded(raws(world)).groups.values()
+    events = [to_row(event) for group in groups for event in group.events]
+    for name, schema in TABLES.items():
+        table = pa.Table.from_pylist(events if name == "events" else [], schema=schema)
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    spark = SparkSession.builder.getOrCreate()
+    register_files(spark, tmp_path)
+
+    causes: Counter[tuple[str, str]] = Counter()
+    for row in spark.sql(query("rebalances_by_cause")).collect():
+        causes[row["group_id"], row["cause"]] += row["rebalances"]
+    assert causes == Counter((group.group_id, each.cause) for group in groups for each in rebalances(group.events))
+    assert sum(causes[key] for key in causes if key[0] == "crowd") == 1
+
+    asked = spark.sql(query("time_without_owner")).collect()
+    waits = {(row["group_id"], row["topic"], row["partition"]): row["without_owner_ms"] for row in asked}
+    told = {
+        (group.group_id, *place): without_owner_ms(spans)
+        for group in groups
+        for place, spans in spans_of_owners(group).items()
+    }
+    assert {place: wait_ms for place, wait_ms in told.items() if wait_ms} == {p: ms for p, ms in waits.items() if ms}
+    assert waits["desk", "t", 0] > 0

@@ -1,9 +1,15 @@
--- Rebalances an hour, by cause, the latest hour first.
+-- Rebalances an hour, by what began them, the latest hour first. A second reason for one that runs begins no other.
+WITH turns AS (
+  SELECT group_id, at, cause, event,
+         lag(event) OVER (PARTITION BY group_id ORDER BY at_ms, version) AS event_before
+  FROM events
+  WHERE event IN ('rebalance_started', 'rebalance_completed', 'group_emptied')
+)
 SELECT date_trunc('hour', at) AS hour,
        group_id,
        cause,
        count(*)               AS rebalances
-FROM events
-WHERE event = 'rebalance_started'
+FROM turns
+WHERE event = 'rebalance_started' AND event_before IS DISTINCT FROM 'rebalance_started'
 GROUP BY ALL
 ORDER BY hour DESC, rebalances DESC, group_id, cause

@@ -1,20 +1,25 @@
 -- How long each partition was nobody's, between one owner and the next: an owner's time ends when it leaves or is
--- dropped, and not first when the next plan says so.
-WITH moves AS (
+-- dropped, and not first when the next plan says so. A static member is the same owner in each of its processes.
+WITH names AS (
+  SELECT DISTINCT group_id, explode(array(member_id, replaced_by)) AS name, group_instance_id
+  FROM events
+  WHERE event = 'member_fenced'
+), moves AS (
   SELECT group_id, at_ms, version, inline(handovers)
   FROM events
   WHERE event = 'assignment_changed'
 ), owned AS (
-  SELECT *, lead(at_ms) OVER (PARTITION BY group_id, topic, partition ORDER BY at_ms, version) AS moved_on_ms
-  FROM moves
+  SELECT moves.*, coalesce(group_instance_id, after) AS owner,
+         lead(at_ms) OVER (PARTITION BY moves.group_id, topic, partition ORDER BY at_ms, version) AS moved_on_ms
+  FROM moves LEFT JOIN names ON names.group_id = moves.group_id AND name = after
 ), ended AS (
-  SELECT group_id, member_id, at_ms AS gone_ms
-  FROM events
+  SELECT events.group_id, coalesce(names.group_instance_id, member_id) AS owner, at_ms AS gone_ms
+  FROM events LEFT JOIN names ON names.group_id = events.group_id AND name = member_id
   WHERE event IN ('member_left', 'member_expired')
 ), spans AS (
   SELECT owned.group_id, topic, partition, at_ms AS from_ms, least(moved_on_ms, min(gone_ms)) AS to_ms
   FROM owned LEFT JOIN ended
-    ON ended.group_id = owned.group_id AND ended.member_id = owned.after AND gone_ms >= at_ms
+    ON ended.group_id = owned.group_id AND ended.owner = owned.owner AND gone_ms >= at_ms
   WHERE after IS NOT NULL
   GROUP BY owned.group_id, topic, partition, at_ms, version, moved_on_ms
 ), waits AS (
