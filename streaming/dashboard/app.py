@@ -7,7 +7,7 @@
     GET /api/why?id=          its latest rebalance explained, or the latest by at=
     GET /api/owner?id=        whose topic= partition= is, or was at=
     GET /api/stream           what changes, as server-sent events; of one group with id=
-    GET /api/schema           JSON Schema of the answers
+    GET /api/schema           JSON Schema of the answers, by path, and of what streams tell
     GET /healthz              200 while it lives, and how the reading is
     GET /metrics              figures, where there are any
 
@@ -24,15 +24,16 @@ from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from streaming.dashboard.files import File, read_all
 from streaming.dashboard.guard import Guard
-from streaming.dashboard.live import Live, NoSuchGroup, NotYet
-from streaming.dashboard.streams import Stream
-from streaming.views.answers import json_schema, to_json
+from streaming.dashboard.live import Live, NoSuchGroup, NotYet, Status
+from streaming.dashboard.streams import TOLD, Stream
+from streaming.views.answers import Error, GroupDetail, Overview, Owner, Timeline, json_schema, to_json
+from streaming.views.why import Why
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,17 @@ SEND_TIMEOUT_S = 30
 """A browser that takes nothing for so long is hung up on; it comes back and resumes."""
 
 JAVASCRIPT_INTEGER_MAX = 2**53 - 1
+
+ANSWERS: dict[str, Any] = {
+    "/api/groups": Overview,
+    "/api/group": GroupDetail,
+    "/api/timeline": Timeline,
+    "/api/why": Why | None,
+    "/api/owner": Owner,
+    "/api/schema": dict[str, Any],
+    "/healthz": Status,
+}
+"""What each path answers in JSON."""
 
 
 class App:
@@ -54,7 +66,7 @@ class App:
         self._live, self._registry = live, registry
         self._streams = 0
         self._files = read_all()
-        self._schema = to_json(json_schema())
+        self._schema = to_json(json_schema(ANSWERS, TOLD))
 
     def asgi(self, names: Collection[str] | None) -> ASGIApp:
         """Put it together; `names` are those that it may be asked for by."""
@@ -140,8 +152,8 @@ def _file(request: Request, file: File) -> Response:
     return Response(file.body, media_type=file.kind, headers=headers)
 
 
-def _error(status: int, text: str) -> JSONResponse:
-    return JSONResponse({"error": text}, status)
+def _error(status: int, text: str) -> Response:
+    return Response(to_json(Error(text)), status, media_type="application/json")
 
 
 def _id(request: Request) -> str:

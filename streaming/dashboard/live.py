@@ -1,22 +1,24 @@
 """The views as the page sees them: one thread feeds them, others ask, and what changes is told on.
 
-Whoever brings records holds `lock` while the views change, then tells of each by `note`. Answers are JSON, made under
-the same lock; what many ask for at the same time is made once.
+Whoever brings records holds `lock` while the views change, then tells of each by `note`. Answers are JSON. Those about
+one group are made of a copy, so that records need not wait for them; what many ask for at the same time is made once.
 """
 
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coordinator.outputs import AnyEvent, Event
 from streaming.dashboard.feed import Change, Feed
 from streaming.views import GroupView, Raw, Views
 from streaming.views import answers as say
+from streaming.views.answers import GroupSummary
 from streaming.views.fold import Told
 from streaming.views.group import Place
 from streaming.views.lag import Ends, places
@@ -24,6 +26,11 @@ from streaming.views.why import why
 
 OVERVIEW_KEPT_S = 0.2
 ANSWERS_KEPT = 64
+ANSWERS_KEPT_BYTES = 32 << 20
+"""Of all that are kept together; a single one that is larger is not."""
+
+TIMELINE_WEIGHT_MAX = 4_000
+"""Of a history that is told in one answer, some megabytes; what was before may be asked for with a later end."""
 
 
 class Phase(StrEnum):
@@ -75,7 +82,8 @@ class Live:
         self._ends: dict[Place, int] = {}
         self.has_begun = False
         self._overview: tuple[float, int, bytes] | None = None
-        self._kept: dict[tuple[str, str, Any], tuple[int, bytes]] = {}
+        self._making = threading.Lock()
+        self._kept: dict[tuple[str, str, Any], tuple[str, bytes]] = {}
 
     # -- fed -----------------------------------------------------------------------------------------------------------
 
@@ -138,9 +146,9 @@ class Live:
             return self._feed.cursor(self._overview[1] if self._overview else self._feed.number)
 
     @property
-    def alarms(self) -> int:
-        """How many alarms there are."""
-        return len(self.views.alarms)
+    def alarms_told(self) -> int:
+        """How many alarms there have been."""
+        return self.views.alarms_told
 
     # -- asked ---------------------------------------------------------------------------------------------------------
 
@@ -155,35 +163,37 @@ class Live:
 
     def summaries(self, group_ids: Collection[str]) -> list[bytes]:
         """Say these groups, each in a line; those that are gone are Dead."""
-        with self.lock:
-            return [self._summary(self.views.groups[each]) for each in group_ids if each in self.views.groups]
+        told = []
+        for group_id in group_ids:
+            with suppress(NoSuchGroup):
+                told.append(self._once("summary", group_id, None, self._summary))
+        return told
 
     def detail(self, group_id: str) -> bytes:
         """Say all of a group. Raises `NotYet`, `NoSuchGroup`."""
-        with self.lock:
-            group = self._group(group_id)
-            return self._once("detail", group, None, lambda: say.detail(group, self._ends, self._now_ms()))
+        return self._once("detail", group_id, None, lambda group: say.detail(group, self._ends, self._now_ms()))
 
     def timeline(self, group_id: str, from_ms: int | None = None, to_ms: int | None = None) -> bytes:
-        """Tell what a group has lived through. Raises `NotYet`, `NoSuchGroup`."""
-        with self.lock:
-            group = self._group(group_id)
-            asked = from_ms, to_ms
-            return self._once("timeline", group, asked, lambda: say.timeline(self.views, group, from_ms, to_ms))
+        """Tell what a group has lived through, the latest of it where that is much. Raises `NotYet`, `NoSuchGroup`."""
+        return self._once(
+            "timeline",
+            group_id,
+            (from_ms, to_ms),
+            lambda group: say.timeline(self.views, group, from_ms, to_ms, TIMELINE_WEIGHT_MAX),
+        )
 
     def why(self, group_id: str, at_ms: int | None = None) -> bytes:
         """Explain a group's latest rebalance, or the latest by a moment; null where there was none.
 
         Raises `NotYet`, `NoSuchGroup`.
         """
-        with self.lock:
-            return say.to_json(why(self._group(group_id), at_ms))
+        return say.to_json(why(self._copied(group_id)[1], at_ms))
 
     def owner(self, group_id: str, topic: str, partition: int, at_ms: int | None = None) -> bytes:
         """Say whose a partition is, or was at a moment. Raises `NotYet`, `NoSuchGroup`."""
-        with self.lock:
-            at_ms = self._now_ms() if at_ms is None else at_ms
-            return say.to_json(say.owner(self.views, self._group(group_id), topic, partition, at_ms))
+        now_ms = self._now_ms()
+        group = self._copied(group_id)[1]
+        return say.to_json(say.owner(self.views, group, topic, partition, now_ms if at_ms is None else at_ms, now_ms))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -191,25 +201,40 @@ class Live:
         if not self.has_begun:
             raise NotYet
 
-    def _group(self, group_id: str) -> GroupView:
-        self._begun()
-        if (group := self.views.groups.get(group_id)) is None:
-            raise NoSuchGroup
-        return group
+    def _copied(self, group_id: str) -> tuple[str, GroupView]:
+        """Return a group that stands still, and the latest change that it knows of."""
+        with self.lock:
+            self._begun()
+            if (group := self.views.groups.get(group_id)) is None:
+                raise NoSuchGroup
+            offsets = {topic: dict(each) for topic, each in group.offsets.items()}
+            return self._cursor(), replace(group, events=list(group.events), offsets=offsets)
 
-    def _summary(self, group: GroupView) -> bytes:
-        return self._once("summary", group, None, lambda: say.summary(group, self._ends, self._now_ms()))
+    def _summary(self, group: GroupView) -> GroupSummary:
+        return say.summary(group, self._ends, self._now_ms())
 
-    def _once(self, what: str, group: GroupView, asked: Any, answer: Callable[[], Any]) -> bytes:
-        """Make an answer unless it was made since anything has changed."""
-        key = what, group.group_id, asked
-        number, written = self._kept.pop(key, (-1, b""))
-        if number != self._feed.number:
-            number, written = self._feed.number, say.to_json(answer())
-        self._kept[key] = number, written
-        while len(self._kept) > ANSWERS_KEPT:
+    def _cursor(self) -> str:
+        return self._feed.cursor(self._feed.number)
+
+    def _once(self, what: str, group_id: str, asked: Any, answer: Callable[[GroupView], Any]) -> bytes:
+        """Make an answer about a group unless it was made since anything has changed."""
+        key = what, group_id, asked
+        with self._making:
+            with self.lock:
+                cursor, written = self._kept.pop(key, ("", b""))
+                group = None
+                if cursor != self._cursor():
+                    cursor, group = self._copied(group_id)
+            if group is not None:
+                written = say.to_json(answer(group))
+            with self.lock:
+                self._keep(key, cursor, written)
+            return written
+
+    def _keep(self, key: tuple[str, str, Any], cursor: str, written: bytes) -> None:
+        self._kept[key] = cursor, written
+        while len(self._kept) > ANSWERS_KEPT or sum(len(each) for _, each in self._kept.values()) > ANSWERS_KEPT_BYTES:
             del self._kept[next(iter(self._kept))]
-        return written
 
 
 def to_row(event: AnyEvent) -> bytes:

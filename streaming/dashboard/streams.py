@@ -3,7 +3,7 @@
     status   how the reading is                          at once, and when it changes
     reset    look at everything anew                     at once unless resumed; and whenever too much was missed
     group    a group's line, with its id                 of all groups, where no group is asked for
-    alarm    there are other alarms than before          the same
+    alarm    there are more alarms than before           the same
     event    an event of the group, in words             of one group
     detail   all of the group                            the same
 
@@ -14,14 +14,24 @@ told. What is sent waits in the connection alone: a browser that does not take i
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sse_starlette import ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
 from streaming.dashboard.feed import Change
 from streaming.dashboard.live import Live, NoSuchGroup, NotYet, Status, to_row
-from streaming.views.answers import to_json
+from streaming.views.answers import EventRow, GroupDetail, GroupSummary, to_json
+
+TOLD: dict[str, Any] = {
+    "status": Status,
+    "reset": dict[str, Any],
+    "group": GroupSummary,
+    "alarm": dict[str, Any],
+    "event": EventRow,
+    "detail": GroupDetail,
+}
+"""What each event holds."""
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -43,7 +53,7 @@ class Stream:
         self._live, self._group_id, self._cursor = live, group_id, cursor or ""
         self._owes_detail = True
         self._status: Status | None = None
-        self._alarms: int | None = None
+        self._alarms_told: int | None = None
         self._rest_s = LOOKS_S
 
     async def events(self) -> AsyncIterator[ServerSentEvent]:
@@ -66,7 +76,8 @@ class Stream:
             await asyncio.sleep(self._rest_s)
 
     def _begin_anew(self) -> ServerSentEvent:
-        self._cursor, self._alarms, self._owes_detail = self._live.cursor_of_overview(), self._live.alarms, False
+        self._cursor, self._owes_detail = self._live.cursor_of_overview(), False
+        self._alarms_told = self._live.alarms_told
         return self._event("reset", b"{}")
 
     async def _all(self, changes: list[Change]) -> list[ServerSentEvent]:
@@ -77,8 +88,8 @@ class Stream:
             told = [ServerSentEvent(summary.decode(), event="group") for summary in summaries[:-1]]
             self._cursor = changes[-1].cursor
             told += [self._event("group", summary) for summary in summaries[-1:]]
-        if self._alarms != self._live.alarms:
-            self._alarms = self._live.alarms
+        if self._alarms_told != self._live.alarms_told:
+            self._alarms_told = self._live.alarms_told
             told.append(ServerSentEvent("{}", event="alarm"))
         return told
 

@@ -3,19 +3,27 @@
 Times are Unix milliseconds, lags are records; null is what is not known.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from coordinator.outputs import AnyEvent, RebalanceCompleted, RebalanceStarted
+from coordinator.outputs import (
+    AnyEvent,
+    GroupEmptied,
+    MemberExpired,
+    MemberFenced,
+    MemberLeft,
+    RebalanceCompleted,
+    RebalanceStarted,
+)
 from coordinator.phases import MOVES, Phase
 from streaming.views.fold import Alarm, Views
-from streaming.views.group import GroupView
+from streaming.views.group import GroupView, weight
 from streaming.views.lag import Ends, lag
 from streaming.views.owners import Span, owner_at, spans_of_owners
-from streaming.views.rebalances import Rebalance, rebalances
+from streaming.views.rebalances import Rebalance, latest, rebalances
 from streaming.views.why import Begun, Flapping, Why, explain, flapping, times_begun
 from streaming.watch.words import to_line
 
@@ -109,7 +117,7 @@ class Lane(Struct, kw_only=True):
 
 
 class Timeline(Struct, kw_only=True):
-    """A group's history; before `known_from_ms` nothing is known."""
+    """A group's history; before `known_from_ms` nothing is known, or it is left out where it would be too much."""
 
     group_id: str
     known_from_ms: int
@@ -130,11 +138,14 @@ class GroupDetail(Struct, kw_only=True):
 
     Args:
         joins_until_ms: Until when joins are waited for, where they are.
+        awaited: For whom a rebalance may wait: while joins are collected, members from before it; then the leader, as
+            its plan is due. Which of them have come again already, only the coordinator knows.
         moves: What may become of it from here.
     """
 
     summary: GroupSummary
     joins_until_ms: int | None
+    awaited: list[str]
     moves: list[Move]
     leader: str | None
     subscribed_topics: list[str] | None
@@ -148,8 +159,9 @@ class Owner(Struct, kw_only=True):
     """Whose a partition was at a moment: `owner` is null where it was nobody's, or where that is not known.
 
     Args:
-        is_known: The history reaches back to that moment.
-        before, after: The owners on either side, where it was nobody's.
+        is_known: The history reaches back to that moment, and the moment is not still to come.
+        known_from_ms: Since when it is known.
+        before, after: The owners on either side, where it was nobody's or that is not known.
     """
 
     group_id: str
@@ -157,6 +169,7 @@ class Owner(Struct, kw_only=True):
     partition: int
     at_ms: int
     is_known: bool
+    known_from_ms: int
     owner: Span | None
     before: Span | None
     after: Span | None
@@ -170,6 +183,12 @@ class Overview(Struct, kw_only=True):
     alarms: list[Alarm]
 
 
+class Error(Struct):
+    """What is answered instead, where something is wrong: a sentence."""
+
+    error: str
+
+
 def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
     """Say a group in a line."""
     record, committed = group.record, group.committed()
@@ -177,7 +196,7 @@ def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
     lags = [lag(ends.get(place), offset.offset) for place, offset in committed.items()]
     known = [each for each in lags if each is not None]
     started = _begun(group, now_ms - HOUR_MS)
-    last = next((e for e in reversed(group.events) if isinstance(e, RebalanceStarted)), None)
+    last = latest(group.events)
     return GroupSummary(
         group_id=group.group_id,
         state=group.state,
@@ -190,7 +209,7 @@ def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
         partitions=len(places),
         total_lag=sum(known) if known else None,
         rebalances_1h=started,
-        last_rebalance_ms=last.at_ms if last else None,
+        last_rebalance_ms=last.started_ms if last else None,
         last_cause=last.cause if last else None,
     )
 
@@ -250,28 +269,44 @@ def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
 
 def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
     """Say all of a group as it is now, and why it last rebalanced."""
-    record, told = group.record, rebalances(group.events)
+    record, last = group.record, latest(group.events)
     topics = record.subscribed_topics if record else None
     return GroupDetail(
         summary=summary(group, ends, now_ms),
         joins_until_ms=_joins_until_ms(group),
+        awaited=_awaited(group),
         moves=[Move(cause.value, after) for (before, cause), after in MOVES.items() if before is group.state],
         leader=record.leader if record else None,
         subscribed_topics=list(topics) if topics is not None else None,
         members=members(group),
         offsets=offsets(group, ends),
-        why=explain(group, told[-1]) if told else None,
+        why=explain(group, last) if last else None,
         flapping=flapping(group, now_ms - HOUR_MS),
     )
 
 
-def timeline(views: Views, group: GroupView, from_ms: int | None = None, to_ms: int | None = None) -> Timeline:
-    """Tell what a group has lived through, all of it or what touches a stretch of time."""
+def timeline(
+    views: Views,
+    group: GroupView,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    weight_max: int | None = None,
+) -> Timeline:
+    """Tell what a group has lived through, all of it or what touches a stretch of time.
+
+    Args:
+        weight_max: How much of it, as a history is weighed, the latest; None for all.
+    """
     begin, end = from_ms if from_ms is not None else -1, to_ms if to_ms is not None else 1 << 62
+    known_from_ms = views.known_from_ms(group)
+    events = [event for event in group.events if begin <= event.at_ms <= end]
+    if weight_max is not None and (left_out := _too_much(events, weight_max)):
+        begin = known_from_ms = events[left_out - 1].at_ms + 1
+        del events[:left_out]
     begun = times_begun(group)
     return Timeline(
         group_id=group.group_id,
-        known_from_ms=views.known_from_ms(group),
+        known_from_ms=known_from_ms,
         rebalances=[
             _rebalance(group, each, begun)
             for each in rebalances(group.events)
@@ -282,7 +317,7 @@ def timeline(views: Views, group: GroupView, from_ms: int | None = None, to_ms: 
             for (topic, partition), spans in spans_of_owners(group).items()
             if (shown := [s for s in spans if (s.from_ms or 0) <= end and (s.to_ms is None or s.to_ms >= begin)])
         ],
-        events=[event_row(e) for e in group.events if begin <= e.at_ms <= end],
+        events=[event_row(event) for event in events],
     )
 
 
@@ -297,19 +332,34 @@ def event_row(event: AnyEvent) -> EventRow:
     )
 
 
-def owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int) -> Owner:
-    """Say whose a partition was at a moment."""
+def owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int, now_ms: int | None = None) -> Owner:
+    """Say whose a partition was at a moment.
+
+    Args:
+        now_ms: What comes after it is not known; None where that cannot be asked for.
+    """
     spans = spans_of_owners(group).get((topic, partition), [])
-    found = owner_at(spans, at_ms)
+    found, before, after = owner_at(spans, at_ms), None, None
+    known_from_ms = _known_from_ms(views, group, found)
+    is_to_come = now_ms is not None and at_ms > now_ms
+    is_known = known_from_ms <= at_ms and not is_to_come
+    if found is None:
+        before = next((s for s in reversed(spans) if s.to_ms is not None and s.to_ms <= at_ms), None)
+        after = next((s for s in spans if s.from_ms is not None and s.from_ms > at_ms), None)
+    elif is_to_come:
+        before = found
+    elif not is_known:
+        after = found
     return Owner(
         group_id=group.group_id,
         topic=topic,
         partition=partition,
         at_ms=at_ms,
-        is_known=at_ms >= views.known_from_ms(group) or found is not None,
-        owner=found,
-        before=None if found else next((s for s in reversed(spans) if s.to_ms is not None and s.to_ms <= at_ms), None),
-        after=None if found else next((s for s in spans if s.from_ms is not None and s.from_ms > at_ms), None),
+        is_known=is_known,
+        known_from_ms=known_from_ms,
+        owner=found if is_known else None,
+        before=before,
+        after=after,
     )
 
 
@@ -318,14 +368,22 @@ def to_json(answer: Any) -> bytes:
     return _encode(answer)
 
 
-def json_schema() -> dict[str, Any]:
-    """Describe every answer as JSON Schema 2020-12."""
-    _, components = msgspec.json.schema_components(ANSWERS, ref_template="#/$defs/{name}")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": components}
+def json_schema(paths: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe answers as JSON Schema 2020-12.
 
+    Args:
+        paths: What each path answers, as a type; an error is an `Error` everywhere.
+        told: What each event of a stream holds.
+    """
+    types = [*paths.values(), *told.values(), Error]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": components,
+        "paths": dict(zip(paths, schemas, strict=False)),
+        "stream": dict(zip(told, schemas[len(paths) :], strict=False)),
+    }
 
-ANSWERS = (Overview, GroupDetail, Timeline, Why, Owner, EventRow)
-"""What the API answers; each is a definition in the schema."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -337,13 +395,55 @@ def _joins_until_ms(group: GroupView) -> int | None:
     return next((event.joins_until_ms for event in started), None)
 
 
+_CAME_ALREADY = frozenset({"member_joined", "metadata_changed", "leader_rejoined", "static_member_replaced"})
+"""Causes whose member has asked to join by that."""
+
+
+def _awaited(group: GroupView) -> list[str]:
+    record = group.record
+    if record is None or record.state not in (Phase.PREPARING, Phase.COMPLETING):
+        return []
+    if record.state is Phase.COMPLETING:
+        return [record.leader] if record.leader else []
+    asked = next((e for e in reversed(group.events) if isinstance(e, RebalanceStarted)), None)
+    done: set[str] = set()
+    if asked is not None:
+        gone = (e for e in group.since(asked.at_ms) if isinstance(e, MemberLeft | MemberExpired | MemberFenced))
+        done = {e.member_id for e in gone} | ({asked.member_id} if asked.cause in _CAME_ALREADY else set())
+    return [member.member_id for member in record.members if member.member_id not in done]
+
+
+def _known_from_ms(views: Views, group: GroupView, found: Span | None) -> int:
+    """Say since when it is known whose a partition is; that it always was its first owner's, nobody can say."""
+    known_from_ms = views.known_from_ms(group)
+    if found is not None and found.from_ms is not None:
+        return min(known_from_ms, found.from_ms)
+    if found is None or known_from_ms:
+        return known_from_ms
+    if group.events:
+        return group.events[0].at_ms
+    return group.record.since_ms if group.record else 0
+
+
+def _too_much(events: Sequence[AnyEvent], weight_max: int) -> int:
+    """Say how many of the oldest are to be left out; what happened at one time is told whole, and the latest always."""
+    weighed, kept_from_ms = 0, events[-1].at_ms if events else 0
+    for index in range(len(events) - 1, -1, -1):
+        weighed += weight(events[index])
+        if weighed <= weight_max:
+            kept_from_ms = events[index].at_ms
+        elif events[index].at_ms < kept_from_ms:
+            return index + 1
+    return 0
+
+
 def _begun(group: GroupView, since_ms: int) -> int:
     """Count the rebalances that began since then; a second reason for a running one is no other."""
     return sum(each.started_ms >= since_ms for each in rebalances(_recent(group, since_ms)))
 
 
 def _recent(group: GroupView, since_ms: int) -> Iterable[AnyEvent]:
-    return (e for e in group.since(since_ms) if isinstance(e, RebalanceStarted | RebalanceCompleted))
+    return (e for e in group.since(since_ms) if isinstance(e, RebalanceStarted | RebalanceCompleted | GroupEmptied))
 
 
 def _rebalance(group: GroupView, told: Rebalance, begun: Begun) -> RebalanceRow:

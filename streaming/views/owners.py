@@ -61,6 +61,7 @@ class _Walk:
         self._who: dict[str, tuple[str, str]] = {m.member_id: (m.client_id, m.client_host) for m in group.members}
         self._came_ms: dict[str, int] = {}
         self._gone: dict[str, tuple[int, str]] = {}
+        self._fences: dict[str, MemberFenced] = {}
 
     def walk(self) -> dict[Place, list[Span]]:
         for event in self._group.events:
@@ -95,8 +96,9 @@ class _Walk:
     def _add_the_first(self, place: Place, member_id: str, until_ms: int) -> None:
         """An owner of whom only the end is told."""
         gone_ms, because = self._gone.get(member_id, (until_ms, "assigned elsewhere"))
-        client_id, host = self._who.get(member_id, ("", ""))
-        self._spans[place] = [Span(member_id, client_id, host, self._came_ms.get(member_id), gone_ms, because)]
+        self._add_who_was_replaced(place, member_id)
+        self._begin(place, member_id, self._came_ms.get(member_id), None)
+        self._close(place, gone_ms, because)
 
     def _begin(self, place: Place, member_id: str, at_ms: int | None, generation_id: int | None) -> None:
         client_id, host = self._who.get(member_id, ("", ""))
@@ -119,6 +121,7 @@ class _Walk:
         """A static member's new process goes on with what the old one had."""
         self._who[event.replaced_by] = event.replaced_by_client_id, event.replaced_by_client_host
         self._came_ms[event.replaced_by] = event.at_ms
+        self._fences[event.replaced_by] = event
         for place, spans in self._spans.items():
             if (spans[-1].member_id, spans[-1].to_ms) == (event.member_id, event.at_ms) and place not in self._open:
                 self._begin(place, event.replaced_by, event.at_ms, event.generation_id)
@@ -126,4 +129,15 @@ class _Walk:
     def _add_what_never_moved(self) -> None:
         for place, member in self._group.owned().items():
             if place not in self._spans:
+                self._add_who_was_replaced(place, member.member_id)
                 self._begin(place, member.member_id, self._came_ms.get(member.member_id), None)
+
+    def _add_who_was_replaced(self, place: Place, member_id: str) -> None:
+        """A static member's earlier processes had what it has, each until the next one came."""
+        fences: list[MemberFenced] = []
+        while (fence := self._fences.get(member_id)) and len(fences) < len(self._fences):
+            fences.append(fence)
+            member_id = fence.member_id
+        for fence in reversed(fences):
+            self._begin(place, fence.member_id, self._came_ms.get(fence.member_id), None)
+            self._close(place, fence.at_ms, "fenced")

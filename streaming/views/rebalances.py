@@ -1,17 +1,23 @@
 """A group's events, told as rebalances: what began each, how long it took, who came and went, what changed hands."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from coordinator.outputs import (
     AnyEvent,
     AssignmentChanged,
     GroupEmptied,
     Handover,
+    MemberExpired,
     RebalanceCompleted,
     RebalanceStarted,
 )
+
+LATE = frozenset({"joins_overdue", "syncs_overdue"})
+"""Why members are dropped for whom all the others have waited in vain."""
+
+_ENDS = (RebalanceCompleted, GroupEmptied)
 
 
 class Rebalance(Struct, kw_only=True):
@@ -22,7 +28,7 @@ class Rebalance(Struct, kw_only=True):
         completed: None while it runs, and where it ended with nobody left.
         ended_ms: When the plan was there, or the last member gone; None while it runs.
         handovers: Partitions that changed hands.
-        is_whole: Its beginning is known; otherwise the events before have expired.
+        late: Members that did not do their part in time, and were dropped for it.
     """
 
     generation_id: int
@@ -30,6 +36,7 @@ class Rebalance(Struct, kw_only=True):
     completed: RebalanceCompleted | None = None
     ended_ms: int | None = None
     handovers: tuple[Handover, ...] = ()
+    late: list[MemberExpired] = field(default_factory=list)
 
     @property
     def started_ms(self) -> int:
@@ -55,6 +62,8 @@ def rebalances(events: Iterable[AnyEvent]) -> list[Rebalance]:
                     running = Rebalance(generation_id=event.generation_id or 0, started=[])
                     told.append(running)
                 running.started.append(event)
+            case MemberExpired() if running is not None and event.why in LATE:
+                running.late.append(event)
             case RebalanceCompleted():
                 ended = running or Rebalance(generation_id=0, started=[])
                 if running is None:
@@ -66,3 +75,12 @@ def rebalances(events: Iterable[AnyEvent]) -> list[Rebalance]:
             case AssignmentChanged() if told and told[-1].ended_ms == event.at_ms:
                 told[-1].handovers = event.handovers
     return told
+
+
+def latest(events: Sequence[AnyEvent]) -> Rebalance | None:
+    """Tell the last rebalance of a group's events, without going through those before it."""
+    for index in range(len(events) - 1, -1, -1):
+        if isinstance(events[index], _ENDS) and (told := rebalances(events[index + 1 :])):
+            return told[-1]
+    told = rebalances(events)
+    return told[-1] if told else None

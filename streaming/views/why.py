@@ -1,18 +1,22 @@
 """Why a group rebalanced, in three sentences: what happened, who was behind it, and what to change, if anything.
 
+Who kept all the others waiting is behind it more than who began it; both are named.
+
 `ADVICE` is the table: cause by cause whether the rebalance was avoidable, and the setting to look at where it was.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from coordinator.outputs import MemberExpired, MemberFenced, MemberJoined, RebalanceStarted
+from coordinator.outputs import AnyEvent, MemberExpired, MemberFenced, MemberJoined, RebalanceStarted
 from streaming.views.group import GroupView
-from streaming.views.rebalances import Rebalance, rebalances
+from streaming.views.rebalances import Rebalance, latest, rebalances
 from streaming.watch.words import brief, clock, duration, escape
 
 COMES_BACK_MS = 120_000
@@ -32,7 +36,7 @@ class Advice(NamedTuple):
 
     Args:
         setting: The one to look at; None where nothing is wrong.
-        text: A sentence; `{who}`, `{silence}` and `{setting}` are filled in.
+        text: A sentence; `{took}` is the time that the cause speaks of.
     """
 
     is_avoidable: bool
@@ -43,16 +47,19 @@ class Advice(NamedTuple):
 ADVICE = {
     # what it was                   avoidable  the setting           what to do
     "session_expired": Advice(True, "session.timeout.ms",
-        "Avoidable, unless the process died: look at session.timeout.ms ({silence}), which is to be longer than"
+        "Avoidable, unless the process died: look at session.timeout.ms ({took}), which is to be longer than"
         " its longest pause, and at heartbeat.interval.ms, a third of it at most."),
     "poll_overdue": Advice(True, "max.poll.interval.ms",
         "Avoidable: look at max.poll.interval.ms, which is to be longer than the slowest batch takes to be worked"
         " through, or make batches smaller by max.poll.records."),
+    "join_overdue": Advice(True, "max.poll.interval.ms",
+        "Avoidable: look at max.poll.interval.ms, which is how long all wait for a member that does not poll: it is to"
+        " be longer than the slowest batch takes to be worked through, or make batches smaller by max.poll.records."),
     "sync_overdue": Advice(True, "max.poll.interval.ms",
         "Avoidable: a member joined and never asked for its part of the plan; look at how long its leader plans, and"
         " at max.poll.interval.ms."),
     "restarted": Advice(True, "group.instance.id",
-        "Avoidable: the client came back within {silence}; with a group.instance.id, and a session.timeout.ms above the"
+        "Avoidable: the client came back within {took}; with a group.instance.id, and a session.timeout.ms above the"
         " time it takes to restart, nobody else would have noticed."),
     "static_member_replaced": Advice(True, "group.instance.id",
         "Avoidable: a static member came back with another protocol or while the group was rebalancing; two processes"
@@ -97,8 +104,11 @@ class Why(Struct, kw_only=True):
 
 def why(group: GroupView, at_ms: int | None = None) -> Why | None:
     """Explain a group's latest rebalance, or the latest that had begun by a moment; None where there was none."""
-    begun = [r for r in rebalances(group.events) if at_ms is None or r.started_ms <= at_ms]
-    return explain(group, begun[-1]) if begun else None
+    if at_ms is None:
+        last = latest(group.events)
+    else:
+        last = next((r for r in reversed(rebalances(group.events)) if r.started_ms <= at_ms), None)
+    return explain(group, last) if last else None
 
 
 def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None) -> Why:
@@ -107,54 +117,76 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None) 
     Args:
         begun: What `times_begun` says of the group, for who explains many.
     """
-    first = rebalance.started[0] if rebalance.started else None
-    cause, silence_ms = _cause(group, rebalance, first)
-    advice = ADVICE.get(cause, UNKNOWN)
-    times = _times(times_begun(group) if begun is None else begun, rebalance, first)
+    began = _began(group, rebalance.started[0]) if rebalance.started else None
+    behind = _late(rebalance) or began
+    advice = ADVICE.get(behind.cause, UNKNOWN) if behind else UNKNOWN
+    times = _times(times_begun(group) if begun is None else begun, rebalance, behind)
     return Why(
         group_id=group.group_id,
         at_ms=rebalance.started_ms,
         generation_id=rebalance.generation_id,
-        cause=cause,
+        cause=behind.cause if behind else "unknown",
         is_avoidable=advice.is_avoidable,
         setting=advice.setting,
-        member_id=first.member_id or None if first else None,
-        client_id=first.client_id or None if first else None,
-        client_host=first.client_host or None if first else None,
-        reason=first.reason if first else None,
+        member_id=behind.who.member_id or None if behind else None,
+        client_id=behind.who.client_id or None if behind else None,
+        client_host=behind.who.client_host or None if behind else None,
+        reason=behind.who.reason if behind else None,
         what=_what(group, rebalance),
-        who=_who(first, cause, silence_ms, times),
-        advice=advice.text.format(silence=duration(silence_ms) if silence_ms else "as it is set"),
+        who=_who(rebalance, behind, began, times),
+        advice=advice.text.format(took=_took(behind, "as it is set")),
         flapping=times >= FLAPPING,
     )
 
 
-def _cause(group: GroupView, rebalance: Rebalance, first: RebalanceStarted | None) -> tuple[str, int | None]:
-    """Say which row of the table applies, and the time that its advice speaks of."""
-    if first is None:
-        return "unknown", None
+class _Behind(NamedTuple):
+    """Who was behind a rebalance: a row of `ADVICE`, the event that names who, and the time that the row speaks of."""
+
+    cause: str
+    who: RebalanceStarted | MemberExpired
+    took_ms: int | None = None
+
+
+def _began(group: GroupView, first: RebalanceStarted) -> _Behind:
+    """Say what began a rebalance."""
     if first.cause == "session_expired":
-        gone = (e for e in group.since(first.at_ms, MemberExpired) if e.member_id == first.member_id)  # type: ignore[union-attr]
-        return "session_expired", next((e.silence_ms for e in gone if isinstance(e, MemberExpired)), None)
+        dropped = (e for e in _until(group, first.at_ms, first.at_ms) if isinstance(e, MemberExpired))
+        silent = next((e for e in dropped if e.member_id == first.member_id), None)
+        return _Behind("session_expired", first, silent.silence_ms if silent else None)
     if first.cause == "member_left":
         if first.reason and _POLLED_TOO_LATE.search(first.reason):
-            return "poll_overdue", None
+            return _Behind("poll_overdue", first)
         if (back_ms := _back_after(group, first)) is not None:
-            return "restarted", back_ms
-    return first.cause, None
+            return _Behind("restarted", first, back_ms)
+    return _Behind(first.cause, first)
+
+
+_LATE = {"joins_overdue": "join_overdue", "syncs_overdue": "sync_overdue"}
+
+
+def _late(rebalance: Rebalance) -> _Behind | None:
+    """Say for whom all waited in vain, and how long, since joins were asked for."""
+    if not rebalance.late:
+        return None
+    late = rebalance.late[0]
+    asked_ms = max((e.at_ms for e in rebalance.started if e.at_ms < late.at_ms), default=rebalance.started_ms)
+    return _Behind(_LATE[late.why], late, late.at_ms - asked_ms)
 
 
 def _back_after(group: GroupView, left: RebalanceStarted) -> int | None:
     """Say how soon a client that left was a member again."""
-    for event in group.since(left.at_ms, MemberJoined):
+    for event in _until(group, left.at_ms, left.at_ms + COMES_BACK_MS):
         if (
             isinstance(event, MemberJoined)
             and (event.client_id, event.client_host) == (left.client_id, left.client_host)
             and event.member_id != left.member_id
-            and event.at_ms <= left.at_ms + COMES_BACK_MS
         ):
             return max(1, event.at_ms - left.at_ms)
     return None
+
+
+def _until(group: GroupView, from_ms: int, to_ms: int) -> Iterator[AnyEvent]:
+    return takewhile(lambda event: event.at_ms <= to_ms, group.since(from_ms))
 
 
 def _what(group: GroupView, rebalance: Rebalance) -> str:
@@ -174,10 +206,11 @@ def _members(number: int) -> str:
 
 
 _DID = {
-    "session_expired": "was silent for {silence} and was dropped",
+    "session_expired": "was silent for {took} and was dropped",
     "poll_overdue": "left because its user did not poll in time",
-    "sync_overdue": "did not ask for its part of the plan in time",
-    "restarted": "left and came back after {silence}",
+    "join_overdue": "did not join again, and all waited {took} for it",
+    "sync_overdue": "did not ask for its part of the plan, and all waited {took} for it",
+    "restarted": "left and came back after {took}",
     "static_member_replaced": "took over from another process under its instance id",
     "member_joined": "joined",
     "member_left": "left",
@@ -186,17 +219,29 @@ _DID = {
 }
 
 
-def _who(first: RebalanceStarted | None, cause: str, silence_ms: int | None, times: int) -> str:
-    if first is None:
+def _who(rebalance: Rebalance, behind: _Behind | None, began: _Behind | None, times: int) -> str:
+    if behind is None or began is None:
         return "Who was behind it is not known any more."
-    host = f" at {escape(first.client_host)}" if first.client_host else ""
-    said = f', saying "{escape(first.reason)}"' if first.reason else ""
-    if cause == "operator":
-        whom = f", about {brief(first.member_id)}" if first.member_id else ""
-        return f"An operator ({escape(first.client_id)}{host}) asked for it{whom}{said}."
-    did = _DID.get(cause, cause.replace("_", " ")).format(silence=duration(silence_ms) if silence_ms else "too long")
+    others = f" and {_members(len(rebalance.late) - 1)} more" if len(rebalance.late) > 1 else ""
     often = f"; it is behind {times} rebalances of the last hour" if times >= FLAPPING else ""
-    return f"{brief(first.member_id)}{host} {did}{said}{often}."
+    is_other = (behind.cause, behind.who.member_id) != (began.cause, began.who.member_id)
+    first = f"; what began it: {_did(began)}" if is_other else ""
+    return f"{_did(behind)}{others}{often}{first}."
+
+
+def _did(behind: _Behind) -> str:
+    who, cause = behind.who, behind.cause
+    host = f" at {escape(who.client_host)}" if who.client_host else ""
+    said = f', saying "{escape(who.reason)}"' if who.reason else ""
+    if cause == "operator":
+        whom = f", about {brief(who.member_id)}" if who.member_id else ""
+        return f"An operator ({escape(who.client_id)}{host}) asked for it{whom}{said}"
+    did = _DID.get(cause, cause.replace("_", " ")).format(took=_took(behind, "too long"))
+    return f"{brief(who.member_id)}{host} {did}{said}"
+
+
+def _took(behind: _Behind | None, otherwise: str) -> str:
+    return duration(behind.took_ms) if behind and behind.took_ms else otherwise
 
 
 def times_begun(group: GroupView) -> Begun:
@@ -208,10 +253,11 @@ def times_begun(group: GroupView) -> Begun:
     return begun
 
 
-def _times(begun: Begun, rebalance: Rebalance, first: RebalanceStarted | None) -> int:
-    if first is None or not first.client_id:
+def _times(begun: Begun, rebalance: Rebalance, behind: _Behind | None) -> int:
+    if behind is None or not behind.who.client_id:
         return 0
-    at_ms, until_ms = begun[first.client_id, first.client_host], rebalance.started_ms
+    at_ms = begun.get((behind.who.client_id, behind.who.client_host), [])
+    until_ms = rebalance.started_ms
     return bisect_right(at_ms, until_ms) - bisect_left(at_ms, until_ms - FLAPPING_MS)
 
 

@@ -1,6 +1,7 @@
 """What the page's server answers, over groups that a real shard has lived through."""
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import quote
@@ -10,10 +11,11 @@ import jsonschema
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from streaming.dashboard.app import App
+from streaming.dashboard import live as live_module
+from streaming.dashboard.app import ANSWERS, App
 from streaming.dashboard.guard import HEADERS, LOOPBACK_NAMES, names_of
 from streaming.dashboard.live import Live, Phase, Status
-from streaming.views import Raw
+from streaming.views import GroupView, Raw, answers
 from tests.streaming.dashboard_stage import Stage
 
 NOW_MS = 1_790_000_000_000
@@ -61,31 +63,45 @@ def browser(stage: Stage) -> Browser:
     return Browser(App(stage.live).asgi(LOOPBACK_NAMES))
 
 
-def schema(browser: Browser, name: str) -> dict[str, Any]:
+def described(browser: Browser, path: str) -> jsonschema.Draft202012Validator:
+    """What the schema says that a path answers; where it names none, an error."""
     whole = browser.get("/api/schema").json()
-    assert name in whole["$defs"]
-    return {**whole, "$ref": f"#/$defs/{name}"}
+    answer = whole["paths"][path] if path else {"$ref": "#/$defs/Error"}
+    return jsonschema.Draft202012Validator({**whole, **answer})
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/api/groups", "Overview"),
-        ("/api/group?id=pay", "GroupDetail"),
-        ("/api/timeline?id=pay", "Timeline"),
-        ("/api/why?id=pay", "Why"),
-        ("/api/owner?id=pay&topic=orders&partition=0", "Owner"),
-        ("/api/owner?id=pay&topic=nothing&partition=9&at=0", "Owner"),
-    ],
-)
-def test_each_answer_is_as_its_schema_says(browser: Browser, path: str, name: str) -> None:
-    answer = browser.get(path)
+ASKED = [
+    "/api/groups",
+    "/api/group?id=pay",
+    "/api/timeline?id=pay",
+    "/api/why?id=pay",
+    "/api/why?id=pay&at=0",
+    "/api/owner?id=pay&topic=orders&partition=0",
+    "/api/owner?id=pay&topic=nothing&partition=9&at=0",
+    "/api/schema",
+    "/healthz",
+]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_each_answer_is_as_its_schema_says(browser: Browser, asked: str) -> None:
+    answer = browser.get(asked)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert answer.headers["cache-control"] == "no-store"
-    jsonschema.Draft202012Validator(schema(browser, name)).validate(answer.json())
+    described(browser, asked.partition("?")[0]).validate(answer.json())
+
+
+def test_every_path_is_in_the_schema(stage: Stage) -> None:
+    """But the page, its files, figures and streams, which are no JSON."""
+    schema = Browser(App(stage.live).asgi(None)).get("/api/schema").json()
+    assert set(schema["paths"]) == set(ANSWERS) == {asked.partition("?")[0] for asked in ASKED}
+    assert {"Overview", "GroupDetail", "Timeline", "Why", "Owner", "EventRow", "Status", "Error"} <= set(
+        schema["$defs"]
+    )
+    assert {"type": "null"} in schema["paths"]["/api/why"]["anyOf"]
 
 
 def test_the_list_and_the_group_tell_the_same(browser: Browser) -> None:
@@ -129,6 +145,69 @@ def test_why_at_a_moment_is_the_rebalance_before_it(browser: Browser) -> None:
     assert browser.get("/api/why?id=pay&at=0").json() is None
 
 
+def test_what_is_to_come_has_no_owner_yet(browser: Browser) -> None:
+    """S10: whose it is now stands before it."""
+    ask = "/api/owner?id=pay&topic=orders&partition=2"
+    now, later = browser.get(ask).json(), browser.get(f"{ask}&at={NOW_MS + 1}").json()
+    assert (now["is_known"], now["at_ms"], now["before"]) == (True, NOW_MS, None)
+    assert (later["is_known"], later["owner"], later["before"]) == (False, None, now["owner"])
+
+
+# -- long histories ----------------------------------------------------------------------------------------------------
+
+
+def test_a_timeline_of_a_restless_group_has_an_end(
+    stage: Stage, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = browser.get("/api/timeline?id=pay").json()
+    monkeypatch.setattr(live_module, "TIMELINE_WEIGHT_MAX", 5)
+    stage.live.note(stage.live.views.groups["pay"].events[-1])
+    short = browser.get("/api/timeline?id=pay").json()
+    assert 0 < len(short["events"]) < len(whole["events"])
+    assert short["known_from_ms"] > whole["known_from_ms"] == 0
+
+
+def test_answers_that_are_kept_are_bounded(stage: Stage, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what they take together; one that is larger by itself is not kept at all."""
+
+    def kept() -> int:
+        return sum(len(written) for _, written in stage.live._kept.values())
+
+    size = len(browser.get("/api/timeline?id=pay").content)
+    assert kept() == size
+    monkeypatch.setattr(live_module, "ANSWERS_KEPT_BYTES", 3 * size)
+    for to_ms in range(NOW_MS, NOW_MS + 9):
+        browser.get(f"/api/timeline?id=pay&to={to_ms}")
+    assert kept() == 3 * size
+    monkeypatch.setattr(live_module, "ANSWERS_KEPT_BYTES", 1)
+    assert len(browser.get("/api/timeline?id=pay").content) == size
+    assert kept() == 0
+
+
+@pytest.mark.parametrize("what", ["summary", "detail", "timeline", "owner"])
+def test_records_do_not_wait_for_an_answer_in_the_making(
+    stage: Stage, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The views change meanwhile, and the answer is of before."""
+    make, before = getattr(answers, what), len(stage.live.views.groups["pay"].events)
+    told = []
+
+    def making(*arguments: Any) -> Any:
+        joining = threading.Thread(target=stage.joins, args=("pay", "cy"))
+        joining.start()
+        joining.join(20)
+        assert not joining.is_alive(), "records wait"
+        told.append(next(len(each.events) for each in arguments if isinstance(each, GroupView)))
+        return make(*arguments)
+
+    monkeypatch.setattr(answers, what, making)
+    if what == "summary":
+        stage.live.summaries(["pay", "gone meanwhile"])
+    else:
+        getattr(stage.live, what)("pay", *(("orders", 0) if what == "owner" else ()))
+    assert told == [before] != [len(stage.live.views.groups["pay"].events)]
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
@@ -154,6 +233,7 @@ def test_why_at_a_moment_is_the_rebalance_before_it(browser: Browser) -> None:
 def test_an_error_is_a_sentence_in_json(browser: Browser, path: str, status: int) -> None:
     answer = browser.get(path)
     assert answer.status_code == status
+    described(browser, "").validate(answer.json())
     assert list(answer.json()) == ["error"]
     assert_guarded(answer)
 
@@ -214,6 +294,12 @@ def test_it_is_only_read(browser: Browser, method: str) -> None:
 def test_on_the_loopback_interface_it_is_asked_by_that_name(stage: Stage, host: str) -> None:
     browser = Browser(App(stage.live).asgi(names_of("127.0.0.1")))
     assert browser.get("/api/groups", host=host).status_code == 200
+
+
+def test_a_proxy_may_ask_for_it_by_a_name_of_its_own(stage: Stage) -> None:
+    browser = Browser(App(stage.live).asgi(names_of("127.0.0.1", ["Ops.example.com"])))
+    assert browser.get("/api/groups", host="ops.example.com:443").status_code == 200
+    assert browser.get("/api/groups", host="example.com").status_code == 400
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,14 @@ def test_nothing_makes_markup_of_text_and_nothing_comes_from_elsewhere(file: Pat
 def test_every_file_that_a_module_imports_is_served() -> None:
     served = read_all()
     for file in OURS:
-        for name in re.findall(r"""(?:from "\./|"/static/)([\w.]+)\"""", file.read_text()):
+        for name in re.findall(r"""(?:from "\./|"static/)([\w.]+)\"""", file.read_text()):
             assert name in served, f"{file.name} wants {name}"
+
+
+def test_a_proxy_may_serve_it_under_any_path() -> None:
+    """What is fetched is named from where the page is."""
+    for file in OURS:
+        assert not re.search(r"""["'`]/(?:static|api)""", file.read_text()), file.name
 
 
 # -- colours -----------------------------------------------------------------------------------------------------------

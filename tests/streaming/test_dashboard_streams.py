@@ -10,20 +10,25 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import httpx
+import jsonschema
 import pytest
 
-from streaming.dashboard.app import STREAMS_MAX
+from streaming.dashboard.app import ANSWERS, STREAMS_MAX
 from streaming.dashboard.feed import Feed
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.dashboard.server import WebServer
-from streaming.dashboard.streams import Stream
+from streaming.dashboard.streams import TOLD, Stream
 from streaming.errors import PortTaken
-from streaming.views import Raw
+from streaming.views import Raw, fold
+from streaming.views.answers import json_schema, to_json
 from tests.streaming.dashboard_stage import Stage
 
 NOW_MS = 1_790_000_000_000
 WITHIN_S = 20.0
 CHANGES_MAX = 50
+
+
+SCHEMA = json.loads(to_json(json_schema(ANSWERS, TOLD)))
 
 
 class Told(NamedTuple):
@@ -54,7 +59,9 @@ class Following:
         for line in self._lines:
             assert time.monotonic() < until_s, "nothing but pings"
             if not line and "event" in fields:
-                return Told(fields["event"], fields.get("id"), json.loads(fields["data"]))
+                told = Told(fields["event"], fields.get("id"), json.loads(fields["data"]))
+                jsonschema.Draft202012Validator({**SCHEMA, **SCHEMA["stream"][told.name]}).validate(told.data)
+                return told
             name, _, value = line.partition(": ")
             fields[name] = value
         raise AssertionError("the stream has ended")
@@ -197,6 +204,15 @@ def test_alarms_are_told_of(stage: Stage, url: str) -> None:
         stage.live.take(Raw("events", 0, 1 << 40, NOW_MS, b"", b"nonsense"))
         told.until("alarm")
     assert httpx.get(f"{url}/api/groups").json()["alarms"][0]["kind"] == "unreadable"
+
+
+def test_alarms_are_told_of_though_no_more_are_kept(stage: Stage, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "ALARMS_MAX", 1)
+    with following(url) as told:
+        told.until("reset")
+        for offset in range(2):
+            stage.live.take(Raw("events", 0, (1 << 40) + offset, NOW_MS, b"", b"nonsense"))
+            told.until("alarm")
 
 
 def test_while_it_catches_up_a_stream_says_only_that() -> None:

@@ -16,8 +16,12 @@ from coordinator.outputs import (
     RebalanceCompleted,
     RebalanceStarted,
 )
+from coordinator.requests import Heartbeat
 from streaming.views import GroupView
-from streaming.views.why import ADVICE, Why, flapping, why
+from streaming.views.rebalances import rebalances
+from streaming.views.why import ADVICE, Why, explain, flapping, why
+from tests.streaming.test_views import folded, raws
+from tests.streaming.written import World
 
 ANA = "ana-2a84c1d0-1111-2222-3333-444455556666"
 ANA_2 = "ana-99998888-1111-2222-3333-444455556666"
@@ -45,9 +49,9 @@ def joined(at_ms: int, member_id: str) -> AnyEvent:
                  client_host="/10.0.0.1", reason=None)  # fmt: skip
 
 
-def expired(at_ms: int, silence_ms: int | None) -> AnyEvent:
-    return event(MemberExpired, at_ms, member_id=ANA, group_instance_id=None, client_id="ana", client_host="/10.0.0.1",
-                 why="session_expired", silence_ms=silence_ms, reason=None)  # fmt: skip
+def expired(at_ms: int, silence_ms: int | None, why: str = "session_expired", member_id: str = ANA) -> AnyEvent:
+    return event(MemberExpired, at_ms, member_id=member_id, group_instance_id=None, client_id=member_id.split("-")[0],
+                 client_host="/10.0.0.1", why=why, silence_ms=silence_ms, reason=None)  # fmt: skip
 
 
 MOVED = AssignmentChanged(group_id="g", version=9, at_ms=T + 400, generation_id=7,
@@ -102,6 +106,65 @@ def test_a_client_that_comes_back_was_restarted() -> None:
     late = told(started(T, "member_left"), joined(T + 120_001, ANA_2), completed(T + 130_000, 130_000))
     assert late.cause == "member_left"
     assert told(started(T, "member_left"), joined(T + 9_000, BO), completed(T + 9_500, 9_500)).cause == "member_left"
+
+
+def test_who_does_not_join_again_is_named_before_who_began_it() -> None:
+    """S09, S14, S78: a slow poller beats and never rejoins; the newcomer only began what all then waited for."""
+    world = World(["g"])
+    world.join("g", client_id="ana", client_host="/1")
+    (ana,) = (o.answer.member_id for o in world.batch() if hasattr(getattr(o, "answer", None), "member_id"))
+    world.sync("g", 1, ana, {ana: [0]})
+    world.batch()
+    world.join("g", client_id="cy", client_host="/2")
+    for _ in range(8):
+        world.ask(Heartbeat, "g", generation_id=1, member_id=ana)
+        world.batch()
+        world.now_ms += 1_000
+    answer = why(folded(raws(world)).groups["g"])
+    assert answer is not None
+    assert (answer.cause, answer.is_avoidable, answer.setting) == ("join_overdue", True, POLL)
+    assert (answer.member_id, answer.client_id, answer.client_host) == (ana, "ana", "/1")
+    assert re.fullmatch(
+        r"ana-\w+ at /1 did not join again, and all waited 6\.0 s for it; what began it: cy-\w+ at /2 joined\.",
+        answer.who,
+    )
+
+
+def test_who_never_asks_for_its_part_of_the_plan_is_named() -> None:
+    """S09: the wait counts from when joins were asked for; a second one is counted, and not named."""
+    late = [expired(T + 6_000, None, "syncs_overdue"), expired(T + 6_000, None, "syncs_overdue", ANA_2)]
+    answer = told(
+        started(T, "member_joined", BO), *late, started(T + 6_000, "sync_overdue"), completed(T + 6_100, 6_100)
+    )
+    assert (answer.cause, answer.setting, answer.member_id) == ("sync_overdue", POLL, ANA)
+    assert "leader plans" in answer.advice
+    assert "all waited 6.0 s for it and 1 member more; what began it: bo-cbcd at /10.0.0.1 joined." in answer.who
+
+
+def test_who_is_dropped_between_two_rebalances_is_behind_neither() -> None:
+    late = expired(T + 20, None, "joins_overdue")
+    events = [started(T, "member_joined", BO), completed(T + 10, 10), late, started(T + 20, "operator", BO)]
+    assert told(*events).cause == "operator"
+    assert told(*events, at_ms=T + 19).cause == "member_joined"
+
+
+class Looked(list[AnyEvent]):
+    """Counts how often one of its items is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("cause", ["member_left", "session_expired"])
+def test_a_long_history_is_not_searched_through_for_each_rebalance(cause: str) -> None:
+    """Whoever comes back after two minutes has not been restarted: nothing that happened later is looked at."""
+    events = Looked(started(T + n * 60_000, cause) for n in range(1_000))
+    (rebalance,) = rebalances(events[:1])
+    explain(GroupView("g", 0, events=events), rebalance, begun={})
+    assert events.looks < 50
 
 
 def test_every_cause_of_the_core_has_advice() -> None:

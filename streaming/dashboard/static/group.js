@@ -6,19 +6,29 @@ import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
 import { EVENTS, Verdict } from "./told.js";
 import { Component, html, Owners, Problem, State, Swatch, Time } from "./ui.js";
-import { ago, brief, count, duration, many, NOTHING, shown, spans } from "./words.js";
+import { ago, brief, count, cut, duration, many, NOTHING, shown, spans } from "./words.js";
 
 const TABS = { members: "Members", partitions: "Partitions", timeline: "Timeline", commits: "Commits & refusals" };
 const TICK_MS = 1000;
 const TOLD_AFTER_MS = 150;
+const REFUSALS_LATER = 1000; // told since the history was fetched
 const STALE_MS = 300_000; // a commit that is older, with records waiting, is worth a look
 const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", "offsets_expired", "offsets_deleted", "oversized"]);
 
 const placeOf = (row) => `${row.partition} ${row.topic}`;
+const keyOf = (event) => `${event.at_ms} ${event.version}`;
 
-const Strip = ({ detail: { summary: s, leader, joins_until_ms: untilMs, moves }, nowMs }) => {
+const waits = ({ summary, awaited }) => {
+  if (awaited.length === 0) return [];
+  const names = html`<span title=${shown(awaited.join(", "), 1000)}>${cut(awaited.map((id) => brief(id)).join(", "), 60)}</span>`;
+  return [summary.state === "CompletingRebalance" ? ["Waits for the plan of", names] : ["May wait for", names]];
+};
+
+const Strip = ({ detail, nowMs }) => {
+  const { summary: s, leader, joins_until_ms: untilMs, moves } = detail;
   const facts = [
     ["State", html`<${State} state=${s.state} />`],
+    ...waits(detail),
     ["Members", count(s.members)],
     ["Topics", count(s.topics)],
     ["Partitions", count(s.partitions)],
@@ -100,14 +110,14 @@ export class Group extends Component {
   constructor(props) {
     super(props);
     this.owners = new Owners();
-    this.state = { detail: null, told: null, problem: null };
+    this.state = { detail: null, told: null, later: [], problem: null };
     const nowMs = () => Date.now();
     this.columns = { members: MEMBERS(this.owners), partitions: PARTITIONS(this.owners, nowMs), commits: COMMITS(nowMs) };
-    this.fromMs = undefined; // of the history that is wanted; null for all of it
+    this.range = null; // of the history that is wanted: its ends, null where it has none
     this.anew = new Soon(() => this.fetchDetail(), 0);
     this.history = new Soon(() => this.fetchHistory(), TOLD_AFTER_MS);
-    this.wantFrom = (fromMs) => {
-      this.fromMs = fromMs;
+    this.want = (range) => {
+      this.range = range;
       this.history.ask(0);
     };
   }
@@ -120,7 +130,7 @@ export class Group extends Component {
         this.history.ask(0);
       },
       detail: (detail) => this.take(detail),
-      event: () => this.history.ask(),
+      event: (event) => this.tell(event),
     });
     this.tick = setInterval(() => this.setState({}), TICK_MS);
   }
@@ -141,9 +151,13 @@ export class Group extends Component {
       this.setState({ detail: this.detail, problem: null });
     });
   }
+  tell(event) {
+    if (REFUSALS.has(event.event)) this.setState(({ later }) => ({ later: [...later, event].slice(-REFUSALS_LATER) }));
+    if (this.props.tab === "timeline" && this.range?.to === null) this.history.ask();
+  }
   async fetchDetail() {
     try {
-      this.take(await fetched("/api/group", { id: this.props.id }));
+      this.take(await fetched("api/group", { id: this.props.id }));
     } catch (error) {
       this.setState({ problem: error.message });
     }
@@ -151,14 +165,19 @@ export class Group extends Component {
   async fetchHistory() {
     const isTimeline = this.props.tab === "timeline";
     if (!isTimeline && this.props.tab !== "commits") return;
-    if (isTimeline && this.fromMs === undefined) return; // it will say from when on
+    if (isTimeline && !this.range) return; // it will say from when on
     try {
-      const told = await fetched("/api/timeline", { id: this.props.id, from: isTimeline ? this.fromMs : null });
+      const told = await fetched("api/timeline", { id: this.props.id, ...(isTimeline && this.range) });
       for (const lane of told.lanes) for (const span of lane.spans) this.owners.number(span.member_id);
       this.setState({ told });
     } catch (error) {
       this.setState({ problem: error.message });
     }
+  }
+  refusals(told) {
+    const known = new Set((told?.events ?? []).map(keyOf));
+    const later = this.state.later.filter((event) => !known.has(keyOf(event)));
+    return [...(told?.events ?? []), ...later].filter((event) => REFUSALS.has(event.event));
   }
   tab(detail, told) {
     const nowMs = Date.now();
@@ -167,14 +186,14 @@ export class Group extends Component {
         return html`<${Table} key="partitions" caption="Partitions" columns=${this.columns.partitions} rows=${detail.offsets} keyOf=${placeOf}
           by="Lag" isDown stamp=${(o) => ago(o.commit_timestamp_ms, nowMs)} empty="No partition is owned or committed." />`;
       case "timeline":
-        return html`<${Timeline} told=${told} owners=${this.owners} wantFrom=${this.wantFrom} />`;
+        return html`<${Timeline} told=${told} owners=${this.owners} want=${this.want} />`;
       case "commits":
         return html`
           <${Table} key="commits" caption="Commits" columns=${this.columns.commits} rows=${detail.offsets.filter((o) => o.committed_offset != null)}
             keyOf=${placeOf} by="Topic" stamp=${(o) => ago(o.commit_timestamp_ms, nowMs)} empty="Nothing is committed." />
-          <h2>Refused, fenced, dropped, expired</h2>
-          <${Table} key="refusals" caption="Refusals" columns=${EVENTS} rows=${(told?.events ?? []).filter((e) => REFUSALS.has(e.event))}
-            keyOf=${(e) => `${e.at_ms} ${e.version}`} by="Time" isDown empty="Nothing was, as far as its history goes back." />`;
+          <h2>Refused, fenced, dropped, expired${told?.known_from_ms > 0 && html` <span class="note">since <${Time} at=${told.known_from_ms} /></span>`}</h2>
+          <${Table} key="refusals" caption="Refusals" columns=${EVENTS} rows=${this.refusals(told)} keyOf=${keyOf}
+            by="Time" isDown empty="Nothing was, as far as its history goes back." />`;
       default:
         return html`<${Table} key="members" caption="Members" columns=${this.columns.members} rows=${detail.members} keyOf=${(m) => m.member_id}
           stamp=${(m) => this.owners.number(m.member_id)} empty="It has no members." />`;

@@ -76,7 +76,7 @@ export class List extends Component {
   async fetchAll() {
     const changedMeanwhile = (this.changed = new Map());
     try {
-      const { at_ms, groups, alarms } = await fetched("/api/groups");
+      const { at_ms, groups, alarms } = await fetched("api/groups");
       this.skewMs = at_ms - Date.now();
       this.groups = new Map(groups.map((g) => [g.group_id, g]));
       this.setState({ alarms, problem: null });

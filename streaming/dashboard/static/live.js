@@ -24,7 +24,7 @@ export class Stream {
     const query = new URLSearchParams();
     if (this.groupId != null) query.set("id", this.groupId);
     if (this.last) query.set("last", this.last);
-    this.source = new EventSource(`/api/stream?${query}`);
+    this.source = new EventSource(`api/stream?${query}`);
     this.source.onopen = () => this.told.connection(true);
     this.source.onerror = () => {
       this.told.connection(false);

@@ -3,7 +3,7 @@
 import { Group } from "./group.js";
 import { List } from "./list.js";
 import { Component, html, Patterns, render } from "./ui.js";
-import { count } from "./words.js";
+import { count, shown } from "./words.js";
 
 // #/ is the list; #/g/ID/TAB a group, its id encoded whole.
 const routed = () => {
@@ -52,7 +52,7 @@ class Page extends Component {
       <header class="top">
         <a class="home" href="#/">Consumer groups</a>
         <span class="right">
-          ${status?.phase === "reconnecting" && html`<span class="note">The brokers are away; this is as of before.</span>`}
+          ${status?.phase === "reconnecting" && html`<span class="note" title=${shown(status.why, 500)}>It cannot read on; this is as of before.</span>`}
           <${Badge} isConnected=${isConnected} status=${status} />
           <button type="button" id="theme" onClick=${() => this.turnTheme()}>Theme: ${theme}</button>
         </span>

@@ -50,6 +50,9 @@ export class Timeline extends Component {
     this.resizing.observe(this.box);
     this.tick = setInterval(() => this.setState({ nowMs: Date.now() }), FOLLOWS_MS);
   }
+  componentDidUpdate(before) {
+    if (before.told !== this.props.told) this.reach();
+  }
   componentWillUnmount() {
     this.resizing.disconnect();
     clearInterval(this.tick);
@@ -65,18 +68,27 @@ export class Timeline extends Component {
   wholeMs(to) {
     const history = this.props.told;
     if (!history) return ZOOMS[0][1];
-    const times = [history.known_from_ms || Infinity, history.events[0]?.at_ms ?? Infinity, history.rebalances[0]?.started_ms ?? Infinity];
+    const times = [history.events[0]?.at_ms ?? Infinity, history.rebalances[0]?.started_ms ?? Infinity];
     for (const lane of history.lanes) times.push(lane.spans[0]?.from_ms ?? Infinity);
-    const first = Math.min(...times);
+    const first = history.known_from_ms || Math.min(...times);
     return Number.isFinite(first) ? Math.max(MINUTE_MS, (to - first) * 1.03) : ZOOMS[0][1];
   }
   reach() {
-    const { from } = this.view();
-    const wanted = this.state.lengthMs === null ? null : Math.max(0, Math.floor(from));
-    if (this.wanted === undefined || (this.wanted !== null && (wanted === null || wanted < this.wanted))) {
-      this.wanted = wanted === null ? null : Math.max(0, wanted - this.state.lengthMs);
-      this.props.wantFrom(this.wanted);
-    }
+    const { toMs, lengthMs } = this.state;
+    const { from, to } = this.view();
+    const has = this.wanted;
+    const isAll = lengthMs === null;
+    const isPast = toMs !== null && !isAll;
+    // an answer has the latest of what is asked for: where that does not reach back, an earlier end may
+    const isCut = has && isPast && this.props.told?.known_from_ms > from && (has.to ?? Date.now()) > to + 1;
+    const reachesBack = has && (has.from === null || (!isAll && has.from <= Math.max(0, from)));
+    const reachesOn = has && (has.to === null || (isPast && has.to >= to));
+    if (reachesBack && reachesOn && !isCut) return;
+    this.wanted = {
+      from: isAll ? null : Math.max(0, Math.floor(from - lengthMs)),
+      to: isPast ? Math.ceil(isCut ? to : to + lengthMs) : null,
+    };
+    this.props.want(this.wanted);
   }
   look(toMs, lengthMs, zoom) {
     const nowMs = Date.now();
@@ -165,7 +177,7 @@ export class Timeline extends Component {
     let busyUntil = -1;
     for (const span of lane.spans) {
       if ((span.from_ms ?? 0) > to || (span.to_ms ?? Infinity) < from) continue;
-      const begin = Math.max(left, x(span.from_ms ?? from));
+      const begin = Math.max(left, x(span.from_ms ?? Math.max(from, this.props.told.known_from_ms)));
       const end = Math.min(right, x(span.to_ms ?? Math.min(to, this.state.nowMs)));
       if (end - begin < 1 && begin < busyUntil) continue; // too many to be told apart at this zoom
       busyUntil = begin + 1;
@@ -188,10 +200,14 @@ export class Timeline extends Component {
   stripes(rebalances, x, height, { from, to }) {
     const seen = rebalances.filter((r) => r.started_ms <= to && (r.ended_ms ?? Infinity) >= from);
     const left = this.label();
+    const busyUntil = { true: -1, false: -1 }; // of those that could have been avoided, and of the others
     return seen.map((r) => {
       const begin = Math.max(left, x(r.started_ms));
-      const width = Math.max(2, Math.min(this.state.width, x(r.ended_ms ?? this.state.nowMs)) - begin);
+      const end = Math.min(this.state.width, x(r.ended_ms ?? this.state.nowMs));
       const isChosen = keyOf(r) === this.state.chosen;
+      if (!isChosen && end - begin < 1 && begin < busyUntil[r.why.is_avoidable]) return null; // as with an owner's bars
+      busyUntil[r.why.is_avoidable] = begin + 1;
+      const width = Math.max(2, end - begin);
       return html`<rect key=${keyOf(r)} x=${begin} y="0" width=${width} height=${height} tabindex="-1" role="img"
         class="stripe ${r.why.is_avoidable ? "avoidable" : ""} ${isChosen ? "chosen" : ""}" aria-label=${told(r)}
         onClick=${() => this.choose(r)} onFocus=${() => this.choose(r)}><title>${`Rebalance at ${dayAndClock(r.started_ms, true)}: ${told(r)}`}</title></rect>`;
@@ -209,7 +225,7 @@ export class Timeline extends Component {
       <li>${sample(html`<line x1="0" x2="22" y1="6" y2="6" class="nobody" />`)} nobody's</li>
       <li>${sample(html`<rect x="8" width="5" height="12" class="stripe" />`)} rebalance</li>
       <li>${sample(html`<rect x="8" width="5" height="12" class="stripe avoidable" />`)} avoidable rebalance</li>
-      <li>${sample(html`<rect width="22" height="12" fill="url(#unknown)" />`)} not known any more</li>
+      <li>${sample(html`<rect width="22" height="12" fill="url(#unknown)" />`)} not known any more, or not shown</li>
     </ul>`;
   }
   details(rebalances) {
@@ -248,7 +264,7 @@ export class Timeline extends Component {
       <div class="lanes" onScroll=${(event) => this.setState({ top: event.currentTarget.scrollTop })}>
         <svg class="swim" width=${width} height=${height} tabindex="0" role="group" onKeyDown=${(event) => this.onKey(event)} onPointerDown=${(event) => this.onDrag(event)}
           aria-label="Owners of ${lanes.length} partitions over time. Arrow keys pan, plus and minus zoom, n and p step through rebalances.">
-          ${unknown > left && html`<rect x=${left} y="0" width=${unknown - left} height=${height} fill="url(#unknown)"><title>What was before is not known any more.</title></rect>`}
+          ${unknown > left && html`<rect x=${left} y="0" width=${unknown - left} height=${height} fill="url(#unknown)"><title>What was before is not known any more, or not shown for its length.</title></rect>`}
           ${seen.map((lane, index) => this.lane(lane, first + index, x, view))}
           ${this.stripes(rebalances, x, height, view)}
         </svg>

@@ -1,0 +1,116 @@
+"""What the views answer about groups that a real shard has lived through."""
+
+from coordinator.phases import Phase
+from streaming.dashboard.live import Live
+from streaming.views import GroupView, Views, answers
+from streaming.views.rebalances import rebalances
+from tests.streaming.dashboard_stage import Stage
+
+T = 1_790_000_000_000
+
+
+def staged() -> Stage:
+    return Stage(Live(now_ms=lambda: T), T - 600_000).begins()
+
+
+def group(stage: Stage) -> GroupView:
+    return stage.live.views.groups["pay"]
+
+
+def summary(stage: Stage) -> answers.GroupSummary:
+    return answers.summary(group(stage), {}, stage.now_ms)
+
+
+def detail(stage: Stage) -> answers.GroupDetail:
+    return answers.detail(group(stage), {}, stage.now_ms)
+
+
+# -- the list ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_rebalance_that_ended_with_nobody_is_one_of_the_hour() -> None:
+    """S14: a member that joins and leaves twice is behind four."""
+    stage = staged()
+    for _ in range(2):
+        (ana,) = stage.joins("pay", "ana")
+        stage.shares("pay", [("orders", 0)])
+        stage.leaves("pay", ana)
+    assert summary(stage).rebalances_1h == len(rebalances(group(stage).events)) == 4
+
+
+def test_the_list_and_why_tell_the_same_of_a_rebalance_with_two_reasons() -> None:
+    """S14: the first began it."""
+    stage = staged()
+    _, bo = stage.joins("pay", "ana", "bo")
+    stage.shares("pay", [("orders", 0)])
+    before = len(rebalances(group(stage).events))
+    stage.joins("pay", "cy")
+    stage.leaves("pay", bo)
+    last, why = summary(stage), detail(stage).why
+    assert len(rebalances(group(stage).events)) == before + 1
+    assert why is not None
+    assert (last.last_cause, last.last_rebalance_ms) == (why.cause, why.at_ms) == ("member_joined", why.at_ms)
+
+
+# -- who is awaited ----------------------------------------------------------------------------------------------------
+
+
+def test_while_joins_are_collected_those_from_before_are_awaited() -> None:
+    """S43, S47: neither the newcomer, which has come, nor who has left."""
+    stage = staged()
+    ana, bo, cy = stage.joins("pay", "ana", "bo", "cy")
+    stage.shares("pay", [("orders", 0)])
+    assert detail(stage).awaited == []
+    stage.world.join("pay", client_id="di")
+    stage.passes(10)
+    assert detail(stage).awaited == [ana, bo, cy]
+    stage.leaves("pay", bo)
+    assert detail(stage).awaited == [ana, cy]
+
+
+def test_while_the_plan_is_awaited_its_leader_is() -> None:
+    """S43."""
+    stage = staged()
+    stage.joins("pay", "ana", "bo")
+    told = detail(stage)
+    assert (told.summary.state, told.awaited) == (Phase.COMPLETING, [told.leader])
+
+
+# -- long histories ----------------------------------------------------------------------------------------------------
+
+
+def restless(times: int) -> tuple[Views, GroupView]:
+    stage = staged()
+    stage.joins("pay", "ana")
+    stage.shares("pay", [("orders", 0)])
+    for _ in range(times):
+        (bo,) = stage.joins("pay", "bo")
+        stage.shares("pay", [("orders", 0), ("orders", 1)])
+        stage.leaves("pay", bo)
+        stage.joins("pay")
+        stage.shares("pay", [("orders", 0), ("orders", 1)])
+    return stage.live.views, group(stage)
+
+
+def test_of_a_long_history_the_latest_is_told_and_since_when_it_is_whole() -> None:
+    """S12: and what was before, to who asks for an earlier end."""
+    views, pay = restless(10)
+    whole, short = answers.timeline(views, pay), answers.timeline(views, pay, weight_max=20)
+    assert whole.known_from_ms == 0
+    assert 20 - 5 <= len(short.events) <= 20 + 5
+    assert short.events == whole.events[-len(short.events) :]
+    left_out = whole.events[-len(short.events) - 1]
+    assert short.known_from_ms == left_out.at_ms + 1
+    assert short.rebalances == [r for r in whole.rebalances if r.ended_ms is None or r.ended_ms > left_out.at_ms]
+    assert all(s.to_ms is None or s.to_ms > left_out.at_ms for lane in short.lanes for s in lane.spans)
+    earlier = answers.timeline(views, pay, to_ms=left_out.at_ms, weight_max=20)
+    assert earlier.events[-1].at_ms == left_out.at_ms
+
+
+def test_the_latest_is_told_whatever_it_weighs() -> None:
+    """A plan that moves thousands of partitions, and the rebalance that it ended."""
+    views, pay = restless(1)
+    told = answers.timeline(views, pay, weight_max=0)
+    assert [event.event for event in told.events] == ["rebalance_completed", "assignment_changed"]
+    assert len(told.rebalances) == 1
+    assert answers.timeline(views, pay, weight_max=pay.weight) == answers.timeline(views, pay)

@@ -1,0 +1,119 @@
+"""Whose a partition was, where the history does not tell all of it."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.outputs import AssignmentChanged, GroupMember, GroupRecord, Handover, MemberExpired, MemberFenced
+from coordinator.phases import Phase
+from streaming.views import GroupView, Views, answers
+from streaming.views.owners import spans_of_owners
+
+T = 1_700_000_000_000
+HOUR_MS = 3_600_000
+MOVED_MS = T + HOUR_MS
+
+
+def event(kind: Any, at_ms: int, **fields: Any) -> Any:
+    return kind(group_id="g", version=1, at_ms=at_ms, generation_id=1, **fields)
+
+
+def moved(before: str | None, after: str | None, at_ms: int = MOVED_MS) -> AssignmentChanged:
+    return event(AssignmentChanged, at_ms, handovers=(Handover("t", 0, before, after),))  # type: ignore[no-any-return]
+
+
+def fenced(at_ms: int, old: str, new: str) -> MemberFenced:
+    return event(  # type: ignore[no-any-return]
+        MemberFenced, at_ms, member_id=old, group_instance_id="desk", client_id="c", client_host=f"/{old}",
+        replaced_by=new, replaced_by_client_id="c", replaced_by_client_host=f"/{new}",
+    )  # fmt: skip
+
+
+def owned_by(member_id: str) -> GroupRecord:
+    member = GroupMember(
+        member_id=member_id, group_instance_id="desk", client_id="c", client_host=f"/{member_id}",
+        session_timeout_ms=6_000, rebalance_timeout_ms=6_000, assignment=b"", assigned={"t": [0]},
+    )  # fmt: skip
+    return GroupRecord(
+        group_id="g", state=Phase.STABLE, since_ms=T, generation_id=1, protocol_type="consumer", protocol_name="range",
+        leader=member_id, subscribed_topics=("t",), members=(member,), version=9,
+    )  # fmt: skip
+
+
+def told(group: GroupView, at_ms: int, known_from_ms: int = 0) -> tuple[bool, str | None, str | None, str | None]:
+    """Say whether it is known, and the owners at a moment, before and after."""
+    group.known_from_ms = known_from_ms
+    answer = answers.owner(Views(), group, "t", 0, at_ms, now_ms=T + 9 * HOUR_MS)
+    owner, before, after = (s.member_id if s else None for s in (answer.owner, answer.before, answer.after))
+    return answer.is_known, owner, before, after
+
+
+# -- what is not known -------------------------------------------------------------------------------------------------
+
+
+def test_that_the_first_owner_has_always_been_the_owner_nobody_knows() -> None:
+    """S10: of a time before the history it is only said who came after."""
+    group = GroupView("g", 0, events=[moved("ana", "bo")])
+    assert told(group, T - 1, known_from_ms=T) == (False, None, None, "ana")
+    assert told(group, T, known_from_ms=T) == (True, "ana", None, None)
+
+
+def test_where_the_whole_history_is_known_it_begins_with_the_group() -> None:
+    group = GroupView("g", 0, events=[moved("ana", "bo")])
+    assert told(group, MOVED_MS - 1) == (False, None, None, "ana")
+    never_moved = GroupView("g", 0, record=owned_by("ana"))
+    assert told(never_moved, T - 1) == (False, None, None, "ana")
+    assert told(never_moved, T) == (True, "ana", None, None)
+
+
+def test_what_is_to_come_nobody_knows() -> None:
+    """S10: whose it is now is then the owner before."""
+    group = GroupView("g", 0, events=[moved("ana", "bo")])
+    assert told(group, T + 9 * HOUR_MS) == (True, "bo", None, None)
+    assert told(group, T + 9 * HOUR_MS + 1) == (False, None, "bo", None)
+    group.events.append(moved("bo", None, T + 2 * HOUR_MS))
+    assert told(group, T + 9 * HOUR_MS + 1) == (False, None, "bo", None)
+
+
+def test_an_owner_whose_beginning_is_told_is_known_though_the_rest_is_not() -> None:
+    group = GroupView("g", 0, events=[moved(None, "bo")])
+    assert told(group, MOVED_MS, known_from_ms=MOVED_MS + 5) == (True, "bo", None, None)
+
+
+# -- static members ----------------------------------------------------------------------------------------------------
+
+FENCES = [fenced(T + 1_000, "one", "two"), fenced(T + 2_000, "two", "three")]
+PROCESSES = [("one", None, T + 1_000), ("two", T + 1_000, T + 2_000)]
+
+
+@pytest.mark.parametrize(
+    ("group", "last"),
+    [
+        (GroupView("g", 0, events=[*FENCES], record=owned_by("three")), ("three", T + 2_000, None)),
+        (GroupView("g", 0, events=[*FENCES, moved("three", None)]), ("three", T + 2_000, MOVED_MS)),
+    ],
+    ids=["it never moved", "it moved later"],
+)
+def test_what_a_fenced_member_had_before_the_history_it_had_until_then(group: GroupView, last: Any) -> None:
+    """S10: the plan that gave it the partition has expired, and each of its processes had it in turn."""
+    (spans,) = spans_of_owners(group).values()
+    assert [(s.member_id, s.from_ms, s.to_ms) for s in spans] == [*PROCESSES, last]
+    assert {s.because for s in spans[:-1]} == {"fenced"}
+    assert [s.client_host for s in spans] == ["/one", "/two", "/three"]
+    assert told(group, T + 999, known_from_ms=T) == (True, "one", None, None)
+
+
+def test_members_that_replace_each_other_in_a_circle_come_to_an_end() -> None:
+    """No coordinator writes that; whoever reads it is not to read for ever."""
+    group = GroupView("g", 0, events=[fenced(T, "a", "b"), fenced(T + 1, "b", "a")], record=owned_by("a"))
+    assert spans_of_owners(group)
+
+
+def test_a_replaced_member_that_is_dropped_before_the_plan_moves_ends_there() -> None:
+    gone = event(MemberExpired, T + 5_000, member_id="three", group_instance_id="desk", client_id="c", client_host="/x",
+                 why="session_expired", silence_ms=1, reason=None)  # fmt: skip
+    (spans,) = spans_of_owners(GroupView("g", 0, events=[*FENCES, gone, moved("three", "bo")])).values()
+    assert [(s.member_id, s.to_ms, s.because) for s in spans[-2:]] == [
+        ("three", T + 5_000, "expired"),
+        ("bo", None, None),
+    ]

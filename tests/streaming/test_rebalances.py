@@ -1,0 +1,21 @@
+"""Rebalances of histories that a real shard has written."""
+
+import random
+
+import pytest
+
+from streaming.views.rebalances import latest, rebalances
+from tests.streaming.test_views import folded, raws
+from tests.streaming.written import World, converse
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_latest_is_the_last_of_all(seed: int) -> None:
+    """Whenever one looks, and however much of the beginning is gone."""
+    chance = random.Random(seed)
+    world = World(["a", "b"])
+    converse(world, chance, 40)
+    for group in folded(raws(world)).groups.values():
+        for end in range(len(group.events) + 1):
+            events = group.events[chance.randrange(end + 1) : end]
+            assert [latest(events)] == (rebalances(events)[-1:] or [None])
