@@ -165,7 +165,7 @@ class BrokerLog:
 
     def bounds(self, places: Collection[Place]) -> dict[Place, Bounds]:
         """Return where each partition begins and ends."""
-        ends = self._offsets.of(places)
+        ends = self._offsets.of(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         begins = self._offsets.of(ends, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         return {place: Bounds(begins[place], ends[place]) for place in places if place in begins}
 

@@ -220,8 +220,7 @@ def owner(
     """Say who owned a partition at a time: nobody or one member, with the moments before and after."""
     from streaming.cli import telling
 
-    at_ms = _at(at)
-    assert at_ms is not None
+    at_ms = None if at == "now" else _at(at)
     telling.owner(_settings(bootstrap_servers, topic_prefix), group, partition, at_ms, _sentences(output))
 
 

@@ -18,7 +18,7 @@ from streaming.errors import BrokerUnreachable, Exit, NotFound, UserError
 from streaming.logs import tell
 from streaming.settings import Settings
 from streaming.views import GroupView, Views, answers
-from streaming.views.answers import GroupSummary, MemberRow, OffsetRow
+from streaming.views.answers import GroupDetail, GroupSummary, MemberRow, OffsetRow
 from streaming.views.fold import TopicKind
 from streaming.views.lag import EndOffsets, Ends, places
 from streaming.views.reading import Reading
@@ -84,14 +84,15 @@ def now_ms() -> int:
 
 
 def folded(settings: Settings, group_ids: Collection[str] | None = None, *, events: bool = True) -> Views:
-    """Read what the topics hold now: of some groups' shards or of all, with their history or without.
+    """Read what the topics hold now, of some groups or of all, with their history or without.
 
     Raises:
         BrokerUnreachable: no broker answers.
         NoCoordinator: the topics are not there.
     """
     topics: tuple[TopicKind, ...] = ("groups", "events") if events else ("groups",)
-    with Reading(settings, groups=group_ids, topics=topics) as reading:
+    views = Views(only=None if group_ids is None else frozenset(group_ids))
+    with Reading(settings, views, groups=group_ids, topics=topics) as reading:
         return reading.catch_up()
 
 
@@ -290,7 +291,7 @@ def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
     groups, now = wanted.of(views), now_ms()
     ends = ends_of(settings, groups)
     if output.form is OutputFormat.json:
-        details = [answers.detail(group, ends, now) for group in groups]
+        details = [_detail(settings, group, ends, now) for group in groups]
         output.answer(details if wanted.is_regex or len(groups) > 1 else details[0])
     elif output.form is OutputFormat.csv:
         output.rows(PARTITIONS, [line for group in groups for line in partition_lines(group, ends)])
@@ -298,7 +299,7 @@ def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
         for number, group in enumerate(groups):
             if number:
                 output.line()
-            show_group(group, ends, now, output, _awaited(settings, group))
+            show_group(group, ends, now, output, _facts_of_a_wait(_asked(settings, group)))
     for group in groups:
         say_state(group)
 
@@ -311,18 +312,29 @@ def show_group(group: GroupView, ends: Ends, now: int, output: Output, awaited: 
         output.rows(PARTITIONS, lines)
 
 
-def _awaited(settings: Settings, group: GroupView) -> Iterator[Fact]:
-    """Say for whom a rebalance waits, and until when, which no topic has: the coordinator is asked, if it is there."""
+def _detail(settings: Settings, group: GroupView, ends: Ends, now: int) -> GroupDetail:
+    detail = answers.detail(group, ends, now)
+    if told := _asked(settings, group):
+        detail.awaited = list(told.awaited)
+    return detail
+
+
+def _asked(settings: Settings, group: GroupView) -> DescribeGroupAnswer | None:
+    """Ask the coordinator, if it is there, for whom a rebalance waits, which no topic has."""
     if group.state not in _REBALANCING:
-        return
+        return None
     from streaming.cli.administration import Administration  # which nothing else here needs, and takes its time
 
     try:
         with Administration(settings, AWAITED_WAIT_S) as administration:
             told = administration.describe(group.group_id)
     except UserError:
-        return
-    if isinstance(told, DescribeGroupAnswer) and told.deadline_ms is not None:
+        return None
+    return told if isinstance(told, DescribeGroupAnswer) else None
+
+
+def _facts_of_a_wait(told: DescribeGroupAnswer | None) -> Iterator[Fact]:
+    if told is not None and told.deadline_ms is not None:
         yield "WAITS-FOR", ", ".join(told.awaited) or None
         yield "UNTIL", moment(told.deadline_ms)
 

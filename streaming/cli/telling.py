@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from coordinator.outputs import RebalanceCompleted
 from streaming.cli.output import MISSING, Column, Output, OutputFormat, to_cell
-from streaming.cli.showing import folded, remembered
+from streaming.cli.showing import folded, now_ms, remembered
 from streaming.cli.times import moment
 from streaming.errors import Exit, NotFound, UserError
 from streaming.logs import tell
@@ -144,20 +144,23 @@ def read_place(text: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def owner(settings: Settings, group_id: str, place: str, at_ms: int, output: Output) -> None:
-    """Say who owned a partition at a moment."""
+def owner(settings: Settings, group_id: str, place: str, at_ms: int | None, output: Output) -> None:
+    """Say who owned a partition at a moment, or who does now."""
     topic, partition = read_place(place)
     views = folded(settings, [group_id])
-    show_owner(views, remembered(views, group_id), topic, partition, at_ms, output)
+    now = now_ms()
+    show_owner(views, remembered(views, group_id), topic, partition, now if at_ms is None else at_ms, now, output)
 
 
-def show_owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int, output: Output) -> None:
+def show_owner(
+    views: Views, group: GroupView, topic: str, partition: int, at_ms: int, now: int, output: Output
+) -> None:
     """Write one line: the owner and from when to when, or whose it was before and after.
 
     Raises:
         NotFound: nobody has ever owned it.
     """
-    answer = answers.owner(views, group, topic, partition, at_ms)
+    answer = answers.owner(views, group, topic, partition, at_ms, now)
     name = f"{escape(topic)}-{partition}"
     if (topic, partition) not in spans_of_owners(group):
         raise NotFound(f"Nobody has ever owned {name} in {escape(group.group_id)}, as far as its history goes.")
@@ -166,11 +169,14 @@ def show_owner(views: Views, group: GroupView, topic: str, partition: int, at_ms
         return
     if answer.owner:
         text = _span(answer.owner)
-    elif not answer.is_known:
-        text = f"not known: the history begins at {moment(views.known_from_ms(group))}"
     else:
+        text = "nobody"
+        if at_ms > now:
+            text = "not known: that is to come"
+        elif not answer.is_known:
+            text = f"not known: the history begins at {moment(answer.known_from_ms)}"
         sides = [f"{side} {_span(s)}" for side, s in (("before:", answer.before), ("after:", answer.after)) if s]
-        text = "; ".join(["nobody", *sides])
+        text = "; ".join([text, *sides])
     output.line(f"{name} at {moment(at_ms)}: {text}")
 
 

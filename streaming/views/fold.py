@@ -1,7 +1,7 @@
 """All groups, folded from the records of the two output topics: each record once, in the order of its partition.
 
 What comes out does not depend on how the records are cut into pieces, nor on which of the two topics is read first.
-What is kept is bounded: of each group its latest events (`group.HISTORY_MAX`), of all together `WEIGHT_MAX`, and of
+What is kept is bounded: of each group its latest events (`HISTORY_MAX`), of all together `WEIGHT_MAX`, and of
 groups that are forgotten the last `ENDED_MAX`.
 """
 
@@ -22,6 +22,9 @@ from streaming.records import decode_event, decode_group_record
 from streaming.views.group import GroupView
 from streaming.views.numbering import EVENTS, GROUPS
 from streaming.watch.words import Gap, Tombstone, Unreadable, to_line
+
+HISTORY_MAX = 20_000
+"""The weight of a group's history. Beyond it the oldest events are dropped."""
 
 WEIGHT_MAX = 400_000
 """Of all histories together: some 200 MB at most."""
@@ -64,6 +67,7 @@ class Views(Struct):
     """All that the records read so far come to; whoever reads on from `positions` goes on with it.
 
     Args:
+        only: The groups that are wanted, whose histories have all the room there is; None for all groups.
         positions: By topic and partition, the offset to read on from.
         from_ms: By shard, since when its events are there, where earlier ones have expired.
         alarms: The last `ALARMS_MAX`; `alarms_told` counts all of them.
@@ -71,6 +75,7 @@ class Views(Struct):
         ended: Forgotten groups whose history is still kept, the longest ended first.
     """
 
+    only: frozenset[str] | None = None
     groups: dict[str, GroupView] = field(default_factory=dict)
     positions: dict[str, dict[int, int]] = field(default_factory=lambda: {"groups": {}, "events": {}})
     from_ms: dict[int, int] = field(default_factory=dict)
@@ -102,6 +107,8 @@ class Views(Struct):
         if told.group_id is None or version is None:
             self._note_shard(told, raw)
             return told
+        if self.only is not None and told.group_id not in self.only:
+            return None
         group = self.groups.get(told.group_id)
         if group is None:
             group = self.groups[told.group_id] = GroupView(told.group_id, raw.partition)
@@ -188,7 +195,7 @@ class Views(Struct):
 
     def _keep(self, group: GroupView, event: AnyEvent) -> None:
         before = group.weight
-        group.keep(event)
+        group.keep(event, HISTORY_MAX if self.only is None else WEIGHT_MAX)
         self.weight += group.weight - before
         if self.is_live:
             group.tallied.count(event)

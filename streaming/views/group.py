@@ -27,12 +27,9 @@ from streaming.views.numbering import Numbering
 Place = tuple[str, int]
 """A topic and a partition."""
 
-HISTORY_MAX = 20_000
-"""The weight of a group's history: events, and each partition that changed hands. Beyond it the oldest are dropped."""
-
 
 def weight(event: AnyEvent) -> int:
-    """Say how much of a history an event takes."""
+    """Say how much of a history an event takes: 1, and about 1 more for each partition that changed hands."""
     if type(event) is AssignmentChanged:
         return 1 + len(event.handovers)
     if type(event) is RebalanceCompleted:
@@ -159,12 +156,12 @@ class GroupView(Struct):
             if kind is None or isinstance(self.events[index], kind):
                 yield self.events[index]
 
-    def keep(self, event: AnyEvent) -> None:
-        """Add an event; the oldest go where there are too many."""
+    def keep(self, event: AnyEvent, weight_max: int) -> None:
+        """Add an event; the oldest go where all together weigh more than that."""
         self.events.append(event)
         self.weight += weight(event)
-        if self.weight > HISTORY_MAX:
-            self.forget(HISTORY_MAX * 3 // 4)
+        if self.weight > weight_max:
+            self.forget(weight_max * 3 // 4)
 
     def forget(self, weight_max: int) -> None:
         """Drop the oldest events, until the rest weighs no more than that; the newest one stays."""

@@ -207,7 +207,7 @@ OWNERS = [
     (11_200,   f"BO, client bo at /10.0.0.1, from {MOVED} to {FELL_SILENT} (expired)"),
     (60_000,   "nobody; before: BO"),
     (61_000,   f"ANA, client ana at /10.0.0.1, from {AGAIN} to now"),
-    (999_000,  f"ANA, client ana at /10.0.0.1, from {AGAIN} to now"),
+    (120_000,  f"ANA, client ana at /10.0.0.1, from {AGAIN} to now"),
 ]  # fmt: skip
 
 
@@ -216,10 +216,10 @@ def test_a_partition_has_one_owner_at_a_time_or_none(
     views: Views, after_ms: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """S10."""
-    telling.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, Output(OutputFormat.table))
+    telling.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.table))
     (line,) = capsys.readouterr().out.splitlines()
     assert expected.replace("ANA", ANA).replace("BO", BO) in line
-    telling.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, Output(OutputFormat.json))
+    telling.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.json))
     assert json.loads(capsys.readouterr().out)["is_known"] is True
 
 
@@ -229,15 +229,20 @@ def test_an_owner_before_the_history_is_not_known(views: Views, capsys: pytest.C
     group.events[:] = [moved(9, 11_200, 2, (7, None, BO))]
     group.known_from_ms = NOON_MS + 10_000
     for after_ms in (9_999, 10_000):
-        telling.show_owner(views, group, "t", 7, NOON_MS + after_ms, Output(OutputFormat.table))
+        telling.show_owner(views, group, "t", 7, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.table))
     before, since = capsys.readouterr().out.splitlines()
-    assert before.endswith(": not known: the history begins at 2026-09-21T12:00:10.000")
+    assert f": not known: the history begins at 2026-09-21T12:00:10.000; after: {BO}, " in before
     assert f": nobody; after: {BO}, " in since
+
+
+def test_an_owner_to_come_is_not_known(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
+    telling.show_owner(views, views.groups["orders"], "t", 2, NOW_MS + 1, NOW_MS, Output(OutputFormat.table))
+    assert f": not known: that is to come; before: {ANA}, " in capsys.readouterr().out
 
 
 def test_a_partition_that_nobody_ever_owned_is_not_found(views: Views) -> None:
     with pytest.raises(NotFound, match="Nobody has ever owned t-9"):
-        telling.show_owner(views, views.groups["orders"], "t", 9, NOW_MS, Output(OutputFormat.table))
+        telling.show_owner(views, views.groups["orders"], "t", 9, NOW_MS, NOW_MS, Output(OutputFormat.table))
 
 
 @pytest.mark.parametrize(("text", "place"), [("t-0", ("t", 0)), ("a-b-12", ("a-b", 12)), ("--1", ("-", 1))])

@@ -19,7 +19,7 @@ from coordinator.outputs import (
 from coordinator.phases import Phase
 from coordinator.requests import DeleteGroup, LeaveGroup, Leaving
 from streaming.records import OutputTopics, decode_event, decode_group_record, to_row
-from streaming.views import GroupView, Raw, Views, answers, fold, group
+from streaming.views import GroupView, Raw, Views, answers, fold
 from streaming.views.numbering import PATIENCE_MS
 from streaming.views.owners import owner_at, spans_of_owners, without_owner_ms
 from streaming.views.reading import Reading
@@ -193,7 +193,7 @@ def test_what_cannot_be_read_is_an_alarm(value: bytes) -> None:
 def test_histories_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest events stay; since when the history is whole is told."""
     whole = folded(raws(world))
-    monkeypatch.setattr(group, "HISTORY_MAX", 40)
+    monkeypatch.setattr(fold, "HISTORY_MAX", 40)
     monkeypatch.setattr(fold, "WEIGHT_MAX", 90)
     views = folded(raws(world))
     assert sum(g.weight for g in views.groups.values()) == views.weight <= 90
@@ -203,6 +203,17 @@ def test_histories_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) ->
         assert view.events == before[len(before) - len(view.events) :]
         if len(view.events) < len(before):
             assert view.known_from_ms > before[-len(view.events) - 1].at_ms
+
+
+def test_one_group_may_have_all_the_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for one group is told all that the topic holds of it, and nothing of others takes room."""
+    whole = folded(raws(world))
+    monkeypatch.setattr(fold, "HISTORY_MAX", 2)
+    for group_id, view in whole.groups.items():
+        alone = folded(raws(world), views=Views(only=frozenset({group_id})))
+        assert list(alone.groups) == [group_id]
+        assert alone.groups[group_id].events == view.events
+        assert alone.positions == whole.positions
 
 
 def test_forgotten_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

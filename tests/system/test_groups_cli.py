@@ -293,6 +293,19 @@ def test_offsets_are_reset_restored_and_forgotten(run: Run, topic: str, asker: A
     assert asker.fetch() == {}
 
 
+def test_a_description_says_for_whom_a_rebalance_waits(run: Run, asker: Asker) -> None:
+    """S43, S47: the coordinator is asked, which alone knows who has come."""
+    ana, _ = asker.alone()
+    coming = asker.begin(asker.joining(asker.new_id("bo"), "bo"))
+    until(run, "describe", asker.group_id, shows=lambda told: told["summary"]["state"] == "PreparingRebalance")
+    assert run("describe", asker.group_id, "-o", "json").json["awaited"] == [ana]
+    shown = run("describe", asker.group_id).out
+    assert re.search(rf"^WAITS-FOR +{ana}$", shown, re.MULTILINE)
+    assert re.search(r"^UNTIL +\d{4}-", shown, re.MULTILINE)
+    asker.ask(asker.joining(ana))
+    assert coming.result(30).error == "NONE"
+
+
 @pytest.fixture
 def hostile(coordinator: Coordinator) -> Iterator[str]:
     with Administration(coordinator.settings) as administration:

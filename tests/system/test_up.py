@@ -1,0 +1,54 @@
+"""`coordinator up`: broker, query, gateway and page in one process, as the first command of the README starts them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psutil
+from confluent_kafka import Consumer
+
+from tests.system.waiting import wait_until
+
+WITHIN_S = 120
+
+
+def fetched(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_it_serves_a_stock_client_shows_it_and_leaves_nothing(tmp_path: Path) -> None:
+    """S23, S24."""
+    ready_file, log, temporary = tmp_path / "ready", tmp_path / "log", tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "streaming", "up", "--no-demo", "--ready-file", str(ready_file)]
+    with log.open("wb") as out:
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
+    try:
+        wait_until(lambda: ready_file.exists() or process.poll() is not None, WITHIN_S, log.read_text)
+        ready = json.loads(ready_file.read_text())
+        consumer = Consumer({"bootstrap.servers": ready["gateway"], "group.id": "g", "client.id": "ana"})
+        consumer.subscribe([ready["topics"]["requests"]])
+        wait_until(lambda: bool(consumer.poll(0.1) or consumer.assignment()), WITHIN_S, log.read_text)
+        shown = f"{ready['dashboard']}/api/group?id=g"
+        wait_until(lambda: fetched(f"{ready['dashboard']}/api/groups")["groups"], WITHIN_S, log.read_text)
+        wait_until(lambda: fetched(shown)["summary"]["state"] == "Stable", WITHIN_S, log.read_text)
+        (member,) = fetched(shown)["members"]
+        assert (member["client_id"], member["is_leader"]) == ("ana", True)
+        consumer.close()
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0, log.read_text()
+        _, alive = psutil.wait_procs(children, timeout=10)
+        assert not alive
+        assert not list(temporary.glob("*coordinator*"))
+    finally:
+        process.kill()
+        process.wait()
