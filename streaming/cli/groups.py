@@ -163,7 +163,7 @@ def watch(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Follow groups as they change, a line for each record, until Ctrl-C."""
+    """Follow groups as they change: states, generations, owners, offsets and causes, a line each, until Ctrl-C."""
     from streaming.watch.reader import follow
 
     settings, wanted = _settings(bootstrap_servers, topic_prefix), _wanted(groups, regex)

@@ -15,6 +15,7 @@ from streaming.acls import Role, commands
 from streaming.cli.access import app as access
 from streaming.cli.export import export
 from streaming.cli.groups import app as groups
+from streaming.cli.groups import watch
 from streaming.cli.options import (
     BootstrapServers,
     Checkpoint,
@@ -262,19 +263,7 @@ def request(
         raise typer.Exit(1)
 
 
-@app.command()
-def watch(
-    groups: Annotated[list[str] | None, typer.Argument(help="Only these groups.", show_default=False)] = None,
-    from_beginning: Annotated[bool, typer.Option(help="Start with all that the topics hold.")] = False,
-    bootstrap_servers: BootstrapServers = None,
-    topic_prefix: TopicPrefix = None,
-) -> None:
-    """Follow the output topics: states, generations, owners, offsets and causes, a line each, until Ctrl-C."""
-    from streaming.watch.reader import follow
-
-    settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
-    for line in follow(settings, groups=groups or None, from_beginning=from_beginning, stop=lambda: False):
-        typer.echo(str(line))
+app.command()(watch)
 
 
 class Format(StrEnum):
