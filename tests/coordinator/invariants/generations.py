@@ -102,7 +102,7 @@ class PhasesAreLegal:
         assert not vitals.pending.keys() & group.members.keys(), "pending ids are no members yet"
         assert group.joins_parked == sum(m.awaiting_join is not None for m in members)
         assert group.syncs_owed == sum(m.owes_sync for m in members)
-        assert group.supporters == Counter(name for m in members for name in {p.name for p in m.protocols})
+        assert group.supporters == dict(Counter(name for m in members for name in {p.name for p in m.protocols}))
         assert group.phase is Phase.PREPARING or not group.joins_parked, "a join is parked and none are collected"
         assert group.phase is Phase.COMPLETING or not any(m.awaiting_sync for m in members), "a sync is parked"
         assert not any(m.awaiting_sync and m.owes_sync for m in members), "who waits for the plan has asked for it"
