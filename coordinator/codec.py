@@ -19,7 +19,7 @@ into the vitals, and the third knew no rules; anything else raises `CorruptState
 """
 
 import zlib
-from functools import lru_cache
+from collections import OrderedDict
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -32,8 +32,11 @@ from coordinator.phases import Phase
 
 VERSION = 4
 DEFLATE_LEVEL = 1
-ROSTERS_MAX = 2**15
-"""How many groups' rosters are remembered: some 3 KB each where there are ten members."""
+ROSTERS_BYTES_MAX = 64 * 2**20
+"""How much the rosters that are remembered may take together: some 3 KB each where there are ten members."""
+
+ROSTER_BYTES, MEMBER_BYTES = 300, 150
+"""What a roster takes of memory, about, and each member in it, beside the rest that it is known by."""
 
 T = TypeVar("T")
 
@@ -145,7 +148,7 @@ def _checksum(version: int, body: bytes | memoryview) -> bytes:
 
 def encode_vitals(vitals: Vitals, rest: bytes) -> bytes:
     """Write what a heartbeat changes of the group whose rest this is."""
-    known = roster(rest)
+    known = rosters.of(rest)
     pulse = _Pulse(
         vitals.phase,
         vitals.generation_id,
@@ -168,12 +171,12 @@ def decode_vitals(data: bytes, rest: bytes) -> Vitals:
     pulse = _decode(_pulse_decoder, data)
     sessions, instances = pulse.sessions, pulse.instances
     if isinstance(sessions, list):
-        member_ids = roster(rest).member_ids
+        member_ids = rosters.of(rest).member_ids
         if len(sessions) != len(member_ids):
             raise CorruptState(f"a group of {len(member_ids)} members has {len(sessions)} sessions")
         sessions = dict(zip(member_ids, sessions, strict=True))
     if instances is None:
-        instances = dict(roster(rest).instances)
+        instances = dict(rosters.of(rest).instances)
     return Vitals(
         pulse.phase,
         pulse.generation_id,
@@ -190,12 +193,45 @@ def decode_vitals(data: bytes, rest: bytes) -> Vitals:
     )
 
 
-@lru_cache(ROSTERS_MAX)
-def roster(rest: bytes) -> Roster:
-    """Read who the members are off the rest of a group."""
+class Rosters:
+    """Who the members are, by the rest of the group, for as many as there is room for: those that were asked for last.
+
+    Each commit makes another rest of a group, and the one before is never asked for again.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._known: OrderedDict[bytes, Roster] = OrderedDict()
+        self.bytes = 0
+
+    def of(self, rest: bytes) -> Roster:
+        """Read the roster off a rest, or remember it."""
+        if (known := self._known.get(rest)) is not None:
+            self._known.move_to_end(rest)
+            return known
+        known = self._known[rest] = _read_roster(rest)
+        self.bytes += _bytes_of(rest, known)
+        while self.bytes > self._bytes_max and len(self._known) > 1:
+            self.bytes -= _bytes_of(*self._known.popitem(last=False))
+        return known
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._known.clear()
+        self.bytes = 0
+
+
+def _read_roster(rest: bytes) -> Roster:
     named = _decode(_manned_decoder, _inflate(rest)).members
     instances = {m.group_instance_id: member_id for member_id, m in named.items() if m.group_instance_id is not None}
     return Roster(list(named), instances)
+
+
+def _bytes_of(rest: bytes, roster: Roster) -> int:
+    return len(rest) + ROSTER_BYTES + MEMBER_BYTES * len(roster.member_ids)
+
+
+rosters = Rosters(ROSTERS_BYTES_MAX)
 
 
 def encode_rest(group: Group) -> bytes:

@@ -289,7 +289,7 @@ class Scenario:
         state = self.shard.to_bytes()
         assert self._living.to_bytes() == state, "one history, different bytes (I16)"
         assert self.new_shard(state).to_bytes() == state, "reading and writing changes the bytes (I18)"
-        codec.roster.cache_clear()
+        codec.rosters.forget()
         plodding = self.new_shard(before)
         with (
             patch.dict(SHAPES, {PlainHeartbeat: SHAPES[Heartbeat]}),

@@ -103,10 +103,21 @@ def test_what_is_remembered_of_a_roster_changes_nothing(state: bytes):
     read = []
     for forget in (True, False, True):
         if forget:
-            codec.roster.cache_clear()
+            codec.rosters.forget()
         Scenario().new_shard(state).group("g")
         read.append(s.new_shard(s.shard.to_bytes()).group("g"))
     assert read[0] == read[1] == read[2]
+
+
+def test_what_is_remembered_of_rosters_is_bounded_by_its_bytes():
+    """I22: each commit makes another rest of its group, which is a key that nobody asks for again."""
+    rosters, s = codec.Rosters(bytes_max=5_000), Scenario.stable("a", "b")
+    for offset in range(50):
+        s.commit("a", {("t", 0): offset})
+        rest = codec.decode_shard(s.shard.to_bytes()).groups["g"].rest
+        assert rosters.of(rest).member_ids == list(s.group.members)
+    assert 4_000 < rosters.bytes <= 5_000
+    assert rosters.of(rest) is rosters.of(rest), "the latest is remembered"
 
 
 def test_a_checksum_that_fits_nonsense_is_no_help():
