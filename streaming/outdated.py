@@ -21,9 +21,8 @@ from streaming.settings import Settings
 MARGIN_MS = MINUTE_MS
 """A batch tells of nothing later than its plan, but for what clocks of brokers and driver differ."""
 
-LOOK_MS_MAX = 10_000
-RECORDS_MAX = 10_000
-"""How long is looked, and at how much. A batch that took minutes may have written much since its plan."""
+LOOK_S_MAX = 60.0
+"""How long is looked. A batch that took minutes may have written much since its plan."""
 
 
 class CheckpointOutdated(UserError):
@@ -70,16 +69,18 @@ def _later(settings: Settings, after_ms: int) -> int | None:
 
 
 def _read(consumer: KafkaConsumer, ends: dict[TopicPartition, int], after_ms: int) -> int | None:
-    until_s, seen = time.monotonic() + LOOK_MS_MAX / 1000, 0
-    while time.monotonic() < until_s and seen < RECORDS_MAX:
+    until_s = time.monotonic() + LOOK_S_MAX
+    while any(consumer.position(place) < end for place, end in ends.items()):
+        if time.monotonic() > until_s:
+            raise BrokerUnreachable(
+                f"The brokers did not give all new events within {LOOK_S_MAX:.0f} s, so nobody can say whether this is"
+                f" the newest checkpoint: start again, or set checkpoint_may_be_outdated if you know."
+            )
         for records in consumer.poll(timeout_ms=200).values():
             for record in records:
-                seen += 1
                 at_ms = _time_of(record.value)
                 if at_ms is not None and at_ms > after_ms:
                     return at_ms
-        if all(consumer.position(place) >= end for place, end in ends.items()):
-            return None
     return None
 
 

@@ -143,7 +143,9 @@ class Exchanges:
         for (inbox, request_id), heard in self._heard.items():
             times = self._asked[inbox, request_id]
             who = f"{escape(request_id)} of {escape(inbox)}"
-            if not times and self._wanted is None and heard[0].at_ms > self._requests_from_ms + PARKED_MS_MAX:
+            if heard[0].at_ms <= self._requests_from_ms + PARKED_MS_MAX:
+                continue  # it may have been asked before the requests that are there
+            if not times and self._wanted is None:
                 yield Finding(Kind.ANSWERS_NOBODY, None, heard[0].place, f"nobody asked {who}")
             elif 0 < times < len(heard):
                 text = f"{who} was asked {times} times and heard {len(heard)} different answers"

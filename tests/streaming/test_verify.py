@@ -235,6 +235,16 @@ def test_two_different_answers_are_told_and_two_equal_ones_not(small: Small) -> 
     assert found.kind is Kind.ANSWERED_TWICE
 
 
+def test_who_may_have_asked_before_the_requests_that_are_there_may_hear_twice(small: Small) -> None:
+    asked, heard = small.requests[-1], small.topics["replies"][-1]
+    small.requests.append(replace(asked, offset=asked.offset + 1))
+    small.topics["replies"].append(replace(heard, offset=heard.offset + 1))
+    small.alter("replies", -1, error="UNKNOWN_MEMBER_ID", code=25)
+    assert judge(small) == []
+    small.requests = small.requests[-1:]
+    assert judge(small) == []
+
+
 @pytest.mark.parametrize("index", [0, 3, 4, 5, 6], ids=["join", "sync", "leader's sync", "commit", "fetch"])
 def test_a_request_that_hears_nothing_is_told(small: Small, index: int) -> None:
     """I6, also of what was parked: the group is Stable, so nobody waits."""
