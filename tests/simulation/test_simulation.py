@@ -11,6 +11,7 @@ import pytest
 
 from coordinator import checks, membership, offsets
 from coordinator.codec import VERSION
+from coordinator.group import Vitals
 from coordinator.requests import JoinGroup
 from tests.coordinator.test_known_bugs import SEEDS
 from tests.simulation.audits import AUDITS, audit
@@ -136,10 +137,16 @@ def _lets_everybody_in(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(checks.OF_THE_GROUP, JoinGroup, checks.OF_THE_GROUP[JoinGroup][1:])
 
 
+def _waits_twice_as_long(patch: pytest.MonkeyPatch) -> None:
+    wait = Vitals.wait
+    patch.setattr(Vitals, "wait", lambda self, now_ms, wait_ms: wait(self, now_ms, wait_ms * 2))
+
+
 BUGS = {name: seed.bug for name, seed in SEEDS.items()} | {
     "a repeated join makes a phantom": _takes_a_repeat_for_another_join,
     "offsets expire a moment early": _forgets_a_moment_early,
     "a group has no bound": _lets_everybody_in,
+    "all waits are doubled": _waits_twice_as_long,
 }
 
 FOUND = {
@@ -147,6 +154,7 @@ FOUND = {
     "a repeated join makes a phantom": "RepeatsMakeNobodyNew",
     "offsets expire a moment early": "OffsetsAreForgottenInTime",
     "a group has no bound": "GroupsAreBounded",
+    "all waits are doubled": "NothingWaitsForEver",
     "Kafka's joined timer keys": "CommitsAreKept",
     "KAFKA-20938, joins": "EachRequestIsAnsweredOnce",
     "KAFKA-20985, repeats": "Coordinator raised AssertionError",

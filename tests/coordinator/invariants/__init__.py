@@ -46,7 +46,7 @@ def all_checkers(config: Config) -> list[Checker]:
         VersionsHaveNoGap(),
         TheGoneStayOut(asked),
         SessionsAreKept(asked),
-        NothingWaitsForEver(config.clock_slack_ms),
+        NothingWaitsForEver(config),
         TimeNeverGoesBack(),
         CommitsAreKept(asked),
         CommitsAreFenced(asked),

@@ -1,10 +1,11 @@
 """I9 to I12 and I22: who is gone stays out, sessions and waits end in time, groups are bounded."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.config import Config
 from coordinator.deadlines import Deadline, deadlines
-from coordinator.group import NEVER_MS
+from coordinator.group import NEVER_MS, Group
 from coordinator.limits import PENDING_MAX
 from coordinator.outputs import (
     Event,
@@ -108,18 +109,27 @@ class SessionsAreKept:
 
 
 class NothingWaitsForEver:
-    """I11: every wait has a deadline, and after a step nothing is overdue: the shard's alarm is never late."""
+    """I10, I11: every wait has a deadline, no longer away than was asked, and after a step nothing is overdue."""
 
-    def __init__(self, clock_slack_ms: int) -> None:
-        self.clock_slack_ms = clock_slack_ms
+    def __init__(self, config: Config) -> None:
+        self.config = config
         self.earliest: dict[str, Deadline] = {}
+        self.latest_ms = -NEVER_MS
+        self.longest: dict[str, _Longest] = {}
 
     def watch(self, step: Step) -> None:
+        self.latest_ms = max(self.latest_ms, step.now_ms)
+        for _, request in step.requests:
+            if isinstance(request, JoinGroup):
+                longest = self.longest.setdefault(request.group_id, _Longest())
+                longest.note(request.session_timeout_ms, request.rebalance_timeout_ms)
         for output in step.news:
             if forgotten(output):
                 self.earliest.pop(output.group_id, None)
         for group_id, group in (step.groups or {}).items():
             vitals = group.vitals
+            self.latest_ms = max(self.latest_ms, vitals.now_ms)
+            self._are_as_long_as_asked(group)
             earliest = self.earliest[group_id] = min(deadlines(group))
             assert vitals.earliest_ms <= earliest.at_ms, f"the alarm comes after {earliest}"
             assert earliest.at_ms > vitals.now_ms or earliest.at_ms == NEVER_MS, f"passed over: {earliest}"
@@ -131,7 +141,37 @@ class NothingWaitsForEver:
                 parked = member.awaiting_join or member.awaiting_sync
                 assert parked or vitals.sessions[member.member_id].deadline_ms < NEVER_MS, "a session without an end"
         for group_id, earliest in self.earliest.items():
-            assert earliest.at_ms > step.now_ms - self.clock_slack_ms, f"overdue in {group_id}: {earliest}"
+            assert earliest.at_ms > step.now_ms - self.config.clock_slack_ms, f"overdue in {group_id}: {earliest}"
+
+    def _are_as_long_as_asked(self, group: Group) -> None:
+        """A wait begins now at the latest, by the latest clock that there was, and takes what anybody has asked for."""
+        vitals, members = group.vitals, group.members.values()
+        sessions = [*vitals.sessions.values(), *vitals.pending.values()]
+        longest = self.longest.setdefault(group.group_id, _Longest())
+        longest.note(
+            max((s.timeout_ms for s in sessions), default=0), max((m.rebalance_timeout_ms for m in members), default=0)
+        )
+        round_ms = max(longest.rebalance_ms, self.config.group_initial_rebalance_delay_ms)
+        session_ms = longest.session_ms
+        if any(member.awaiting_join for member in members):
+            session_ms = max(session_ms, self.config.group_new_member_join_timeout_ms)
+        waits = [(vitals.joins_ms, round_ms), (vitals.syncs_ms, round_ms)]
+        waits += [(session.deadline_ms, session_ms) for session in sessions]
+        for deadline_ms, longest_ms in waits:
+            if deadline_ms < NEVER_MS:
+                assert deadline_ms <= self.latest_ms + longest_ms, f"{group.group_id} waits until {deadline_ms}"
+
+
+@dataclass
+class _Longest:
+    """The longest timeouts that members of one group have asked for."""
+
+    session_ms: int = 0
+    rebalance_ms: int = 0
+
+    def note(self, session_ms: int, rebalance_ms: int) -> None:
+        self.session_ms = max(self.session_ms, session_ms)
+        self.rebalance_ms = max(self.rebalance_ms, rebalance_ms)
 
 
 class TimeNeverGoesBack:
