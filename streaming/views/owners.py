@@ -4,8 +4,6 @@
 on, though the plan that says so comes later.
 """
 
-from itertools import pairwise
-
 from msgspec import Struct
 
 from coordinator.outputs import AssignmentChanged, GroupDeleted, MemberExpired, MemberFenced, MemberJoined, MemberLeft
@@ -41,13 +39,6 @@ def owner_at(spans: list[Span], at_ms: int) -> Span | None:
         if (span.from_ms is None or span.from_ms <= at_ms) and (span.to_ms is None or at_ms < span.to_ms):
             return span
     return None
-
-
-def without_owner_ms(spans: list[Span]) -> int:
-    """Say how long a partition was between two owners, all times together."""
-    return sum(
-        max(0, (after.from_ms or 0) - before.to_ms) for before, after in pairwise(spans) if before.to_ms is not None
-    )
 
 
 class _Walk:

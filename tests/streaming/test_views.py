@@ -21,7 +21,7 @@ from coordinator.requests import DeleteGroup, LeaveGroup, Leaving
 from streaming.records import OutputTopics, decode_event, decode_group_record, to_row
 from streaming.views import GroupView, Raw, Views, answers, fold
 from streaming.views.numbering import PATIENCE_MS
-from streaming.views.owners import owner_at, spans_of_owners, without_owner_ms
+from streaming.views.owners import owner_at, spans_of_owners
 from streaming.views.reading import Reading
 from streaming.views.rebalances import rebalances
 from streaming.watch.words import Gap
@@ -302,7 +302,6 @@ def test_of_an_owner_from_before_the_history_the_end_is_known() -> None:
         ("ana", None, 1_000, "expired"),
         ("bo", 1_400, None, None),
     ]
-    assert without_owner_ms(spans) == 400
 
 
 # -- rebalances --------------------------------------------------------------------------------------------------------

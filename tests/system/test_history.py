@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from streaming.history.sql import query, register, register_files
 from streaming.history.tables import TABLES, to_row
 from streaming.query import Coordinator
 from streaming.views import GroupView
-from streaming.views.owners import spans_of_owners, without_owner_ms
+from streaming.views.owners import Span, spans_of_owners
 from streaming.views.reading import Reading
 from streaming.views.rebalances import rebalances
 from streaming.views.why import flapping
@@ -30,6 +31,13 @@ CONSUMER: dict[str, Any] = {
     "protocol_type": "consumer",
     "protocols": (Protocol("range", write_subscription(Subscription(("work",)))),),
 }
+
+
+def without_owner_ms(spans: list[Span]) -> int:
+    """Say how long a partition was between two owners, all times together."""
+    return sum(
+        max(0, (after.from_ms or 0) - before.to_ms) for before, after in pairwise(spans) if before.to_ms is not None
+    )
 
 
 @pytest.fixture
