@@ -391,8 +391,13 @@ _encode = msgspec.json.Encoder().encode
 def _joins_until_ms(group: GroupView) -> int | None:
     if group.state is not Phase.PREPARING:
         return None
-    started = (e for e in reversed(group.events) if isinstance(e, RebalanceStarted))
-    return next((event.joins_until_ms for event in started), None)
+    asked = _asked_for_joins(group)
+    return asked.joins_until_ms if asked else None
+
+
+def _asked_for_joins(group: GroupView) -> RebalanceStarted | None:
+    """Find when joins were last asked for."""
+    return next((e for e in reversed(group.events) if isinstance(e, RebalanceStarted)), None)
 
 
 _CAME_ALREADY = frozenset({"member_joined", "metadata_changed", "leader_rejoined", "static_member_replaced"})
@@ -405,7 +410,7 @@ def _awaited(group: GroupView) -> list[str]:
         return []
     if record.state is Phase.COMPLETING:
         return [record.leader] if record.leader else []
-    asked = next((e for e in reversed(group.events) if isinstance(e, RebalanceStarted)), None)
+    asked = _asked_for_joins(group)
     done: set[str] = set()
     if asked is not None:
         gone = (e for e in group.since(asked.at_ms) if isinstance(e, MemberLeft | MemberExpired | MemberFenced))
