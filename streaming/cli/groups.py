@@ -74,7 +74,9 @@ def _settings(bootstrap_servers: str | None, topic_prefix: str | None) -> Settin
 def _wanted(names: list[str] | None, is_regex: bool) -> Any:
     from streaming.cli.showing import Wanted
 
-    return Wanted(tuple(names or ()), is_regex)
+    wanted = Wanted(tuple(names or ()), is_regex)
+    wanted.patterns()  # so that a wrong one is told of before anything is read
+    return wanted
 
 
 def _sentences(form: Words) -> Output:

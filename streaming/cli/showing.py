@@ -58,16 +58,20 @@ class Wanted(NamedTuple):
         return [present(views, group_id) for group_id in dict.fromkeys(self.names)]
 
     def has(self, group_id: str | None) -> bool:
-        """Tell whether a group is one of them; what is of no group is of none but all.
-
-        Raises:
-            BadPattern: what was given is no regular expression.
-        """
+        """Tell whether a group is one of them; what is of no group is of none but all."""
         if not self.names:
             return True
         if self.is_regex:
-            return group_id is not None and any(_pattern(name).fullmatch(group_id) for name in self.names)
+            return group_id is not None and any(pattern.fullmatch(group_id) for pattern in self.patterns())
         return group_id in self.names
+
+    def patterns(self) -> list[re.Pattern[str]]:
+        """Read the regular expressions, where that is what was given.
+
+        Raises:
+            BadPattern: one of them is none.
+        """
+        return [_pattern(name) for name in self.names] if self.is_regex else []
 
 
 @cache

@@ -400,6 +400,7 @@ WRONG = [
     ["groups", "delete", "g"],
     ["groups", "why", "g", "--at", "whenever"],
     ["groups", "list", "-o", "yaml"],
+    ["groups", "watch", "--regex", ".*", "("],
     ["groups", "delete"],
 ]
 
