@@ -18,14 +18,18 @@ from coordinator.requests import ListGroups, RebalanceGroup
 GROUP_TYPE = "classic"
 
 
-def list_groups(groups: Iterable[Group], request: ListGroups) -> Reply:
-    """Tell which groups there are. A filter that names nothing we know matches nothing."""
+def list_groups(groups: Iterable[tuple[str, str, Phase]], request: ListGroups) -> Reply:
+    """Return which groups exist. A filter that names nothing we know matches nothing.
+
+    Args:
+        groups: Of each group its id, its protocol type ("" where it has never had a member) and its phase.
+    """
     states = {name.strip().lower() for name in request.states}
     types = {name.strip().lower() for name in request.types}
     found = tuple(
-        ListedGroup(group.group_id, group.protocol_type or "", group.phase, GROUP_TYPE)
-        for group in groups
-        if (not states or group.phase.value.lower() in states) and (not types or GROUP_TYPE in types)
+        ListedGroup(group_id, protocol_type, phase, GROUP_TYPE)
+        for group_id, protocol_type, phase in groups
+        if (not states or phase.value.lower() in states) and (not types or GROUP_TYPE in types)
     )
     return Reply(request.reply_to, ListGroupsAnswer(request_id=request.request_id, groups=found))
 

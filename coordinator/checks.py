@@ -19,8 +19,8 @@ from typing import Any
 from coordinator import answers
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
-from coordinator.group import Group, Vitals
-from coordinator.limits import GROUP_ID_CHARS_MAX
+from coordinator.group import Group, Vitals, bytes_of
+from coordinator.limits import GROUP_ID_CHARS_MAX, GROUP_PROTOCOLS_BYTES_MAX
 from coordinator.phases import Phase
 from coordinator.requests import (
     DeleteGroup,
@@ -91,6 +91,15 @@ def has_room(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
         fits = bool(member and member.awaiting_join) or group.joins_parked < config.group_max_size
     else:
         fits = member is not None or len(group.members) < config.group_max_size
+    return ErrorCode.NONE if fits else ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def has_room_for_its_metadata(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
+    """GROUP_MAX_SIZE_REACHED: the subscriptions of all members would not fit into the leader's answer."""
+    holder = group.vitals.instances.get(request.group_instance_id or "", "")
+    member = group.members.get(request.member_id or holder)
+    before = member.protocols_bytes if member else 0
+    fits = group.protocols_bytes - before + bytes_of(request.protocols) <= GROUP_PROTOCOLS_BYTES_MAX
     return ErrorCode.NONE if fits else ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
@@ -186,7 +195,13 @@ ABSENT: dict[type, ErrorCode] = {
 OF_A_MEMBER: tuple[VitalCheck, ...] = (is_a_member, is_of_this_generation)
 
 OF_THE_GROUP: dict[type, tuple[GroupCheck, ...]] = {
-    JoinGroup: (has_room, speaks_our_protocol, is_not_pending_and_static, is_known_if_it_says_so),
+    JoinGroup: (
+        has_room,
+        has_room_for_its_metadata,
+        speaks_our_protocol,
+        is_not_pending_and_static,
+        is_known_if_it_says_so,
+    ),
     SyncGroup: (*_of_vitals(*OF_A_MEMBER), names_our_protocol),
     Heartbeat: _of_vitals(*OF_A_MEMBER),
     OffsetCommit: _unless_from_outside(*_of_vitals(*OF_A_MEMBER), commits_are_taken),

@@ -4,7 +4,9 @@
     4 bytes     CRC-32 of all the rest, big-endian; from version 3 on of the version as well
     the rest    MessagePack: [{group id: [earliest deadline, members, vitals, rest of the group]},
                               {id of a forgotten group: [until when that is remembered, its last generation]},
-                              who may do what: [when that was said, [rules]], deflated; empty where nothing was said]
+                              who may do what: [when that was said, [rules]], deflated; empty where nothing was said,
+                              [time of the latest batch, time up to which the log is read, driver's clock ahead of it],
+                              [how much of the allowance for listings is used up, as of when]]
 
 Vitals and rest are bytes within the bytes, so that a group that nobody touches is copied and never decoded. The rest
 is deflated: subscriptions, client ids and hosts repeat from member to member, and every batch carries all bytes of a
@@ -15,22 +17,25 @@ of that, its roster, is remembered by its bytes, so a heartbeat does not inflate
 cannot be stale, whoever runs the task and however often.
 
 The newest code reads every older version, of which the first had no memory of forgotten groups, the second wrote ids
-into the vitals, and the third knew no rules; anything else raises `CorruptState`.
+into the vitals, the third knew no rules, and the fourth kept no times; anything else raises `CorruptState`.
 """
 
 import zlib
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from coordinator.access import Access
+from coordinator.budget import Allowance
+from coordinator.clock import Clock
 from coordinator.errors import CorruptState
-from coordinator.group import Group, Session, Vitals
+from coordinator.group import NEVER_MS, Group, Member, Session, Vitals
 from coordinator.phases import Phase
 
-VERSION = 4
+VERSION = 5
 DEFLATE_LEVEL = 1
 ROSTERS_BYTES_MAX = 64 * 2**20
 """How much the rosters that are remembered may take together: some 3 KB each where there are ten members."""
@@ -42,12 +47,15 @@ T = TypeVar("T")
 
 
 class Stored(Struct, array_like=True, frozen=True):
-    """A group at rest. Its earliest deadline stands outside for the shard's alarm, its size for whoever counts."""
+    """A group at rest. Its earliest deadline stands outside for the shard's alarm, its size for whoever counts, its
+    protocol type ("" for none; None where older code did not write it down) for listings.
+    """
 
     earliest_ms: int
     members: int
     vitals: bytes
     rest: bytes
+    protocol_type: str | None = None
 
 
 class Grave(Struct, array_like=True, frozen=True):
@@ -58,11 +66,15 @@ class Grave(Struct, array_like=True, frozen=True):
 
 
 class Kept(Struct, array_like=True, frozen=True):
-    """All that a shard keeps: its groups, those it has forgotten, the first one first, and who may do what."""
+    """All that a shard keeps: its groups, those it has forgotten, the first one first, who may do what, what it knows
+    of time, and how much was asked of late.
+    """
 
     groups: dict[str, Stored] = {}
     graves: dict[str, Grave] = {}
     access: bytes = b""
+    clock: Clock = Clock()
+    allowance: Allowance = Allowance()
 
 
 class Roster(NamedTuple):
@@ -87,6 +99,13 @@ class _Pulse(Struct, array_like=True):
     spared: bool
     back_ms: int
     instances: dict[str, str] | None = None
+    publish_ms: int = NEVER_MS
+
+
+class _Phased(Struct, array_like=True):
+    """The beginning of a `_Pulse`; what follows is passed over."""
+
+    phase: Phase
 
 
 class _Named(Struct, array_like=True):
@@ -109,11 +128,23 @@ class _Manned(Struct, array_like=True):
     members: dict[str, _Named]
 
 
+class _Typed(Struct, array_like=True):
+    """The beginning of a `Group` up to its protocol type; what follows is passed over."""
+
+    vitals: Raw
+    group_id: Raw
+    since_ms: Raw
+    version: Raw
+    protocol_type: str | None
+
+
 _NO_VITALS = Vitals()
 _encoder = msgspec.msgpack.Encoder()
 _shard_decoder = msgspec.msgpack.Decoder(Kept)
 _first_shard_decoder = msgspec.msgpack.Decoder(dict[str, Stored])
 _pulse_decoder = msgspec.msgpack.Decoder(_Pulse)
+_phased_decoder = msgspec.msgpack.Decoder(_Phased)
+_typed_decoder = msgspec.msgpack.Decoder(_Typed)
 _manned_decoder = msgspec.msgpack.Decoder(_Manned)
 _group_decoder = msgspec.msgpack.Decoder(Group)
 _access_decoder = msgspec.msgpack.Decoder(Access)
@@ -162,6 +193,7 @@ def encode_vitals(vitals: Vitals, rest: bytes) -> bytes:
         vitals.spared,
         vitals.back_ms,
         None if vitals.instances == known.instances else vitals.instances,
+        vitals.publish_ms,
     )
     return _encoder.encode(pulse)
 
@@ -190,7 +222,18 @@ def decode_vitals(data: bytes, rest: bytes) -> Vitals:
         pulse.spared,
         pulse.back_ms,
         instances,
+        pulse.publish_ms,
     )
+
+
+def decode_phase(data: bytes) -> Phase:
+    """Read the phase alone off what `encode_vitals` wrote."""
+    return _decode(_phased_decoder, data).phase
+
+
+def decode_protocol_type(data: bytes) -> str:
+    """Read the protocol type alone off what `encode_rest` wrote; "" where the group has had none."""
+    return _decode(_typed_decoder, _inflate(data)).protocol_type or ""
 
 
 class Rosters:
@@ -209,11 +252,18 @@ class Rosters:
         if (known := self._known.get(rest)) is not None:
             self._known.move_to_end(rest)
             return known
-        known = self._known[rest] = _read_roster(rest)
-        self.bytes += _bytes_of(rest, known)
+        known = _read_roster(rest)
+        self.note(rest, known)
+        return known
+
+    def note(self, rest: bytes, roster: Roster) -> None:
+        """Remember the roster of a rest, which need then not be read."""
+        if rest in self._known:
+            return
+        self._known[rest] = roster
+        self.bytes += _bytes_of(rest, roster)
         while self.bytes > self._bytes_max and len(self._known) > 1:
             self.bytes -= _bytes_of(*self._known.popitem(last=False))
-        return known
 
     def forget(self) -> None:
         """Begin anew."""
@@ -222,9 +272,13 @@ class Rosters:
 
 
 def _read_roster(rest: bytes) -> Roster:
-    named = _decode(_manned_decoder, _inflate(rest)).members
-    instances = {m.group_instance_id: member_id for member_id, m in named.items() if m.group_instance_id is not None}
-    return Roster(list(named), instances)
+    return _roster(_decode(_manned_decoder, _inflate(rest)).members.values())
+
+
+def _roster(members: Iterable[_Named | Member]) -> Roster:
+    in_order = list(members)
+    instances = {m.group_instance_id: m.member_id for m in in_order if m.group_instance_id is not None}
+    return Roster([m.member_id for m in in_order], instances)
 
 
 def _bytes_of(rest: bytes, roster: Roster) -> int:
@@ -236,7 +290,9 @@ rosters = Rosters(ROSTERS_BYTES_MAX)
 
 def encode_rest(group: Group) -> bytes:
     """Write a group without its vitals."""
-    return zlib.compress(_encoder.encode(msgspec.structs.replace(group, vitals=_NO_VITALS)), DEFLATE_LEVEL)
+    rest = zlib.compress(_encoder.encode(msgspec.structs.replace(group, vitals=_NO_VITALS)), DEFLATE_LEVEL)
+    rosters.note(rest, _roster(group.members.values()))
+    return rest
 
 
 def decode_rest(data: bytes, vitals: Vitals) -> Group:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from coordinator.config import Config
-from coordinator.describe import publishing
+from coordinator.describe import publish, publishing
 from coordinator.group import NEVER_MS, Group, Session
 from coordinator.leaving import pending_due, session_due
 from coordinator.offsets import offsets_due
@@ -28,6 +28,7 @@ class Kind(IntEnum):
     JOINS = 2
     SYNCS = 3
     OFFSETS = 4
+    PUBLISH = 5
 
 
 class Deadline(Struct, frozen=True, order=True):
@@ -49,6 +50,7 @@ def deadlines(group: Group) -> Iterator[Deadline]:
     yield Deadline(vitals.joins_ms, Kind.JOINS)
     yield Deadline(vitals.syncs_ms, Kind.SYNCS)
     yield Deadline(vitals.offsets_ms, Kind.OFFSETS)
+    yield Deadline(vitals.publish_ms, Kind.PUBLISH)
 
 
 def advance(group: Group, until_ms: int, noticed_ms: int, config: Config) -> Iterator[Output]:
@@ -82,7 +84,12 @@ def _armed_ms(group: Group, due: Deadline) -> int | None:
     if due.kind in (Kind.SESSION, Kind.PENDING):
         session = _session(group, due)
         return session.deadline_ms if session else None
-    return {Kind.JOINS: vitals.joins_ms, Kind.SYNCS: vitals.syncs_ms, Kind.OFFSETS: vitals.offsets_ms}[due.kind]
+    return {
+        Kind.JOINS: vitals.joins_ms,
+        Kind.SYNCS: vitals.syncs_ms,
+        Kind.OFFSETS: vitals.offsets_ms,
+        Kind.PUBLISH: vitals.publish_ms,
+    }[due.kind]
 
 
 def _session(group: Group, due: Deadline) -> Session | None:
@@ -100,12 +107,14 @@ def _fire(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
         yield from joins_due(group, due.at_ms)
     elif due.kind is Kind.SYNCS:
         yield from syncs_due(group, due.at_ms, config)
+    elif due.kind is Kind.PUBLISH:
+        yield publish(group)
     else:
         yield from offsets_due(group, due.at_ms, config)
 
 
 def _may_be_spared(group: Group, due: Deadline) -> bool:
-    if due.kind is Kind.OFFSETS:
+    if due.kind in (Kind.OFFSETS, Kind.PUBLISH):
         return False
     session = _session(group, due)
     return not (session or group.vitals).spared

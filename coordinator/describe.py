@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from coordinator.consumer_protocol import assigned_partitions
 from coordinator.group import NEVER_MS, Group, Member
+from coordinator.limits import PUBLISH_BYTES_FREE, PUBLISH_BYTES_PER_S
 from coordinator.outputs import (
     DescribedMember,
     DescribeGroupAnswer,
@@ -19,6 +20,7 @@ from coordinator.requests import DescribeGroup
 
 def publish(group: Group) -> Published:
     """Write down the group as it is, under its next version."""
+    group.published_ms, group.vitals.publish_ms = group.vitals.now_ms, NEVER_MS
     version = group.next_version()
     record = GroupRecord(
         group_id=group.group_id,
@@ -33,6 +35,21 @@ def publish(group: Group) -> Published:
         version=version,
     )
     return Published(group.group_id, ("group", group.group_id), record, version)
+
+
+def publish_at_a_bounded_rate(group: Group, now_ms: int) -> Iterator[Output]:
+    """Publish the group now, or if its record is large and was written a moment ago, when its time has come.
+
+    Members that are replaced one after another would have it written once each.
+    """
+    wait_ms = 0
+    if group.record_bytes > PUBLISH_BYTES_FREE:
+        wait_ms = group.record_bytes * 1_000 // PUBLISH_BYTES_PER_S
+    due_ms = group.published_ms + wait_ms
+    if due_ms <= now_ms:
+        yield publish(group)
+    else:
+        group.vitals.publish_ms = group.vitals.noting(due_ms)
 
 
 def publishing(group: Group, outputs: Iterator[Output]) -> Iterator[Output]:

@@ -26,6 +26,7 @@ class ErrorCode(Enum):
     INVALID_GROUP_ID = (24, False)
     UNKNOWN_MEMBER_ID = (25, False)  # never joined, or expired: join again
     INVALID_SESSION_TIMEOUT = (26, False)
+    INVALID_COMMIT_OFFSET_SIZE = (28, False)
     REBALANCE_IN_PROGRESS = (27, False)  # commit, then join again
     TOPIC_AUTHORIZATION_FAILED = (29, False)
     GROUP_AUTHORIZATION_FAILED = (30, False)

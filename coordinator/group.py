@@ -8,11 +8,19 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from coordinator.budget import Allowance
 from coordinator.consumer_protocol import CONSUMERS, READABLE
+from coordinator.limits import OFFSETS_PER_GROUP_MAX
 from coordinator.phases import Cause, Phase, move
 from coordinator.requests import Protocol
 
 NEVER_MS = 2**62
+
+MEMBER_RECORD_BYTES = 400
+"""What a member takes in its group's record, beside its assignment."""
+
+ASSIGNED_RECORD_FACTOR = 4
+"""What a byte of an assignment takes there: it is written in base 64, and decoded."""
 
 
 class Session(Struct, array_like=True):
@@ -35,6 +43,7 @@ class Vitals(Struct, array_like=True):
         sessions: By member id, in the order in which the members came.
         pending: Ids handed out by MEMBER_ID_REQUIRED that have not come back.
         joins_ms, syncs_ms, offsets_ms: When the join round ends, the plan is overdue, an offset or the group expires.
+        publish_ms: When the group's record is written again, because members were replaced since it was.
         spared: The join round or the wait for the plan was let run once more, as sessions are.
         back_ms: When the coordinator came back from being away. What was asked before that is heard then, so waits
             that begin with it run from then.
@@ -54,6 +63,7 @@ class Vitals(Struct, array_like=True):
     spared: bool = False
     back_ms: int = 0
     instances: dict[str, str] = field(default_factory=dict)
+    publish_ms: int = NEVER_MS
 
     def renew(self, session: Session, now_ms: int) -> None:
         """Let the session run from now on."""
@@ -110,9 +120,19 @@ class Member(Struct, array_like=True, kw_only=True):
     def is_static(self) -> bool:
         return self.group_instance_id is not None
 
+    @property
+    def protocols_bytes(self) -> int:
+        """What the member's subscription metadata takes, over all assignors that it offers."""
+        return bytes_of(self.protocols)
+
     def metadata(self, protocol_name: str | None) -> bytes:
         """Find the member's subscription in the terms of one assignor; empty where it does not offer it."""
         return next((p.metadata for p in self.protocols if p.name == protocol_name), b"")
+
+
+def bytes_of(protocols: tuple[Protocol, ...]) -> int:
+    """Return what subscription metadata takes, in bytes."""
+    return sum(len(p.metadata) for p in protocols)
 
 
 class Offset(Struct, array_like=True, frozen=True):
@@ -151,6 +171,11 @@ class Group(Struct, array_like=True, kw_only=True):
         supporters: By assignor, how many members offer it.
         newcomers: Somebody joined during the initial delay that runs, so it may be extended.
         subscribed_topics: Over all members of this generation; None where that cannot be known.
+        allowance: How much was asked of late about the group.
+        published_ms: When its record was written last.
+        assigned_bytes: What the members' assignments take together.
+        protocols_bytes: What their subscription metadata takes; counted anew where older code did not write it down.
+        offsets_count: How many offsets are committed; likewise.
     """
 
     vitals: Vitals
@@ -169,6 +194,17 @@ class Group(Struct, array_like=True, kw_only=True):
     round: Round | None = None
     subscribed_topics: tuple[str, ...] | None = None
     offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
+    allowance: Allowance = Allowance()
+    published_ms: int = 0
+    assigned_bytes: int = 0
+    protocols_bytes: int = -1
+    offsets_count: int = -1
+
+    def __post_init__(self) -> None:
+        if self.protocols_bytes < 0:
+            self.protocols_bytes = sum(m.protocols_bytes for m in self.members.values())
+        if self.offsets_count < 0:
+            self.offsets_count = sum(map(len, self.offsets.values()))
 
     @property
     def phase(self) -> Phase:
@@ -249,6 +285,7 @@ class Group(Struct, array_like=True, kw_only=True):
             self.supporters[name] = self.supporters.get(name, 0) + step
             if not self.supporters[name]:
                 del self.supporters[name]
+        self.protocols_bytes += step * member.protocols_bytes
 
     def settle_sync(self, member: Member) -> None:
         """Note that a member owes no sync any more; when nobody does, the plan cannot be overdue."""
@@ -274,6 +311,11 @@ class Group(Struct, array_like=True, kw_only=True):
     def rebalance_timeout_ms(self) -> int:
         """How long the most patient member waits for the others; not below 0, whatever the members say."""
         return max((m.rebalance_timeout_ms for m in self.members.values() if m.rebalance_timeout_ms > 0), default=0)
+
+    @property
+    def record_bytes(self) -> int:
+        """About how long the group's record is; never far below."""
+        return MEMBER_RECORD_BYTES * len(self.members) + ASSIGNED_RECORD_FACTOR * self.assigned_bytes
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """Tell whether a member with these protocols can be in the group.
@@ -302,6 +344,23 @@ class Group(Struct, array_like=True, kw_only=True):
         if self.subscribed_topics is None:
             return self.is_of_consumers
         return topic in self.subscribed_topics
+
+    def keep_offset(self, topic: str, partition: int, offset: Offset) -> None:
+        """Keep a committed offset in place of the one before."""
+        partitions = self.offsets.setdefault(topic, {})
+        self.offsets_count += partition not in partitions
+        partitions[partition] = offset
+
+    def forget_offset(self, topic: str, partition: int) -> None:
+        """Keep a committed offset no longer."""
+        del self.offsets[topic][partition]
+        self.offsets_count -= 1
+        if not self.offsets[topic]:
+            del self.offsets[topic]
+
+    def has_room_for_offset(self, topic: str, partition: int) -> bool:
+        """Return whether an offset may be kept: it takes the place of another, or fewer are kept than may be."""
+        return self.offsets_count < OFFSETS_PER_GROUP_MAX or partition in self.offsets.get(topic, {})
 
     def all_offsets(self) -> Iterator[tuple[str, int, Offset]]:
         """Walk through the committed offsets: topic, partition, offset."""

@@ -54,6 +54,7 @@ from coordinator.requests import (
     SetAccess,
     SyncGroup,
     Unreadable,
+    Wake,
 )
 
 NEEDS: dict[type, tuple[Operation, Resource]] = {
@@ -124,7 +125,7 @@ class Guard:
     def refuse(self, received: Received) -> Iterator[Output]:
         """Answer a request that is not let through."""
         request = received.request
-        assert not isinstance(request, Unreadable), "what cannot be read asks nothing"
+        assert not isinstance(request, Unreadable | Wake), "what cannot be read asks nothing"
         operation, resource = NEEDS.get(type(request), (Operation.DESCRIBE, Resource.GROUP))
         name = CLUSTER_NAME if resource is Resource.CLUSTER else request.group_id
         yield _denied(received, request, operation, resource, [name])

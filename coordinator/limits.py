@@ -67,3 +67,52 @@ DECISIONS_MAX = 2**16
 
 ACTIONS_MAX = PARTITIONS_PER_REQUEST_MAX + 1
 """Questions of what one may do that a request may ask at once: about a group, and each topic of a commit."""
+
+STEP_BYTES_MAX = 32 * 2**20
+"""What one step of a shard may put out beyond what its requests brought. Requests that come after that wait for the
+next step. A worker holds several copies of a step's outputs at once, so this bounds its memory."""
+
+GROUP_STEP_BYTES_MAX = 8 * 2**20
+"""The same for one group, so that one group's outputs do not hold up the shard's other groups."""
+
+STEP_BYTES_PER_BYTE = 4
+"""Output for each byte of a request that counts towards neither bound: a commit is answered and published."""
+
+DEFERRED_BYTES_MAX = 16 * 2**20
+"""Requests that may wait in a shard's state for the next step. Beyond it: COORDINATOR_LOAD_IN_PROGRESS."""
+
+ANSWER_BYTES_FREE = 16 * 2**10
+"""An answer up to this size is never refused for its size."""
+
+ANSWER_BYTES_BURST = 16 * 2**20
+"""Larger answers that repeat what a group or a shard holds (a description, a listing, all offsets, all members) are
+given until so many bytes are used up. Beyond it: COORDINATOR_LOAD_IN_PROGRESS."""
+
+ANSWER_BYTES_PER_S = 2**20
+"""How fast that allowance is restored, by the time of the log."""
+
+PUBLISH_BYTES_FREE = 64 * 2**10
+"""A group whose record is not larger is published at every change."""
+
+PUBLISH_BYTES_PER_S = 4 * 2**20
+"""A larger group whose static members restart is published at most at this rate."""
+
+GROUP_PROTOCOLS_BYTES_MAX = 5 * 2**20
+"""Subscription metadata of all members of one group. The leader's answer holds it in base 64, in one record.
+Beyond it: GROUP_MAX_SIZE_REACHED."""
+
+JOINS_AGAIN_MS_MIN = 1_000
+"""How long at least a join round goes on in which nobody has joined: a static member may ask for a round of 1 ms."""
+
+OFFSETS_PER_GROUP_MAX = 100_000
+"""Committed offsets of one group; Kafka's largest clusters have about as many partitions. Beyond it, for each
+partition: INVALID_COMMIT_OFFSET_SIZE."""
+
+TIME_MS_MAX = 2**53
+"""A time in Unix milliseconds that somebody claims; JSON's readers hold integers up to there."""
+
+AWAY_MS_MAX = 600_000
+"""How far beyond the latest record of its log a shard believes that it is late: the driver's clock may be wrong."""
+
+CLOCK_STANDS_STILL_MS_MAX = 60_000
+"""How far a shard's time goes on from one batch to the next while the driver's clock is behind the log."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from coordinator import answers, checks
 from coordinator.config import Config
 from coordinator.consumer_protocol import subscribed_topics
-from coordinator.describe import publish
+from coordinator.describe import publish_at_a_bounded_rate
 from coordinator.errors import ErrorCode
 from coordinator.events import member_event
 from coordinator.group import NEVER_MS, Group, Member, Parked, Session, Vitals
@@ -210,8 +210,8 @@ def _replace(
         replaced_by_client_id=new.client_id,
         replaced_by_client_host=new.client_host,
     )
-    if group.phase is Phase.STABLE and vote(group) == group.protocol_name:
-        yield publish(group)
+    if group.phase is Phase.STABLE and (_offers_alike(old, new) or vote(group) == group.protocol_name):
+        yield from publish_at_a_bounded_rate(group, now_ms)
         answer = _told_to_keep(group, new, request)
         if not request.supports_skipping_assignment:  # it must not plan anew, so it is made to believe that it follows
             answer = replace(answer, leader=leader_before, members=())
@@ -220,6 +220,11 @@ def _replace(
     yield from _park_join(group, new, asked)
     cause = blame(new, "static_member_replaced", request.reason)
     yield from prepare_or_try_to_complete(group, cause, now_ms, config)
+
+
+def _offers_alike(old: Member, new: Member) -> bool:
+    """Return whether a vote comes out as before, without counting everybody's."""
+    return [p.name for p in old.protocols] == [p.name for p in new.protocols]
 
 
 def _fence(old: Member, asked: Parked) -> Iterator[Output]:

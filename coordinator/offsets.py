@@ -44,6 +44,7 @@ def commit(group: Group | None, request: OffsetCommit, now_ms: int, config: Conf
         what `checks` refuse a commit for.
     and for one partition:
         OFFSET_METADATA_TOO_LARGE: its metadata is longer than `offset_metadata_max_bytes`.
+        INVALID_COMMIT_OFFSET_SIZE: the group keeps as many offsets as it may, and none for this partition.
     A commit of nothing is answered NONE whatever else it says, as by Kafka's brokers.
     """
     if not request.offsets:
@@ -61,6 +62,8 @@ def commit(group: Group | None, request: OffsetCommit, now_ms: int, config: Conf
     for asked in request.offsets:
         if _utf16_length(asked.metadata or "") > config.offset_metadata_max_bytes:
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        elif not group.has_room_for_offset(asked.topic, asked.partition):
+            error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         else:
             yield _store(group, request, asked, now_ms, config)
             error = ErrorCode.NONE
@@ -71,7 +74,7 @@ def commit(group: Group | None, request: OffsetCommit, now_ms: int, config: Conf
 def _store(group: Group, request: OffsetCommit, asked: OffsetToCommit, now_ms: int, config: Config) -> Published:
     expire_ms = None if asked.retention_ms < 0 else min(now_ms + asked.retention_ms, NEVER_MS)
     offset = Offset(asked.offset, asked.leader_epoch, asked.metadata or "", now_ms, expire_ms)
-    group.offsets.setdefault(asked.topic, {})[asked.partition] = offset
+    group.keep_offset(asked.topic, asked.partition, offset)
     group.look_at_offsets(max(now_ms, expiry_ms(group, asked.topic, offset, config)))
     version = group.next_version()
     record = OffsetRecord(
@@ -172,9 +175,7 @@ def _nobody_for_long(group: Group, now_ms: int, config: Config) -> bool:
 
 def _drop(group: Group, places: list[tuple[str, int]]) -> Iterator[Output]:
     for topic, partition in places:
-        del group.offsets[topic][partition]
-        if not group.offsets[topic]:
-            del group.offsets[topic]
+        group.forget_offset(topic, partition)
         key = ("offset", group.group_id, topic, partition)
         yield Published(group.group_id, key, None, group.next_version())
 

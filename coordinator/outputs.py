@@ -445,6 +445,19 @@ class LogBroken(Event, frozen=True, kw_only=True, tag="log_broken"):
     found: int
 
 
+class ClockAhead(Event, frozen=True, kw_only=True, tag="clock_ahead"):
+    """Records of a shard are dated later than its batch, by more than clocks may differ: a broker's clock is wrong.
+
+    They were handled as of `at_ms`. `offset` is the first one's, `records` counts them, and `ahead_ms` is how far
+    beyond `at_ms` the latest one is dated.
+    """
+
+    partition: int
+    offset: int
+    records: int
+    ahead_ms: int
+
+
 class AccessDenied(Event, frozen=True, kw_only=True, tag="access_denied"):
     """Somebody asked what it may not ask, and nothing was done. No group has done or lived through anything.
 
@@ -494,6 +507,7 @@ AnyEvent = (
     | GroupDeleted
     | Rejected
     | LogBroken
+    | ClockAhead
     | AccessDenied
     | AccessChanged
     | Oversized

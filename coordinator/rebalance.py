@@ -20,6 +20,7 @@ from coordinator.errors import ErrorCode
 from coordinator.events import event, member_event
 from coordinator.group import NEVER_MS, Delay, Group, Member, Parked
 from coordinator.hashing import java_hash
+from coordinator.limits import JOINS_AGAIN_MS_MIN
 from coordinator.outputs import (
     AssignmentChanged,
     GroupEmptied,
@@ -132,7 +133,8 @@ def complete(group: Group, now_ms: int) -> Iterator[Output]:
         yield from _become_empty(group, now_ms)
         return
     if not group.joins_parked:
-        vitals.joins_ms = vitals.wait(now_ms, group.rebalance_timeout_ms or _shortest_session_ms(group))
+        wait_ms = group.rebalance_timeout_ms or _shortest_session_ms(group)
+        vitals.joins_ms = vitals.wait(now_ms, max(wait_ms, JOINS_AGAIN_MS_MIN))
         return
     if not group.members[group.leader_id or ""].awaiting_join:
         group.leader_id = next(m.member_id for m in group.members.values() if m.awaiting_join)
@@ -212,8 +214,10 @@ def install(group: Group, plan: Mapping[str, bytes], now_ms: int) -> Iterator[Ou
 
     Members that the plan leaves out own nothing; ids in it that are no members are ignored.
     """
+    group.assigned_bytes = 0
     for member in group.members.values():
         member.assignment = plan.get(member.member_id, b"")
+        group.assigned_bytes += len(member.assignment)
         yield from answer_sync(group, member, now_ms)
     group.move(Cause.LEADER_SYNCED, now_ms)
     group.look_at_offsets(now_ms)

@@ -260,6 +260,16 @@ class Unreadable(Struct, frozen=True):
     reply_to: str | None = None
 
 
+class Wake(Struct, frozen=True, tag="wake", tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
+    """A record that asks nothing. The time at which it was appended says how far the shard's log has been read.
+
+    Args:
+        sent_ms: What the driver's clock showed when it was sent, Unix milliseconds; None where the sender did not say.
+    """
+
+    sent_ms: Annotated[int, Meta(ge=0, le=limits.TIME_MS_MAX)] | None = None
+
+
 class Received(Struct, frozen=True):
     """A request as the log holds it.
 
@@ -267,9 +277,11 @@ class Received(Struct, frozen=True):
         offset: Its place in the shard's partition of the request topic.
         at_ms: The broker's append time, Unix milliseconds.
         doubt: Why the record must not be believed, where rules say who may do what: its signature is wrong.
+        size_bytes: The length of the record's value.
     """
 
     offset: int
     at_ms: int
-    request: Request | Unreadable
+    request: Request | Unreadable | Wake
     doubt: str | None = None
+    size_bytes: int = 0

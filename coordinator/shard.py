@@ -3,13 +3,18 @@
 Each group lives through its own requests and deadlines, in the order of their times, as if it were alone:
     1. a request's time is its record's; a group's time never goes back
     2. what is due by then fires first
-    3. after the requests, what is due by the batch's time, less a slack for requests still on their way, fires too
-So the same log gives the same outputs however it is cut into batches.
+    3. after the requests, what is due by the time up to which the log was read, less a slack, fires too
+So the same log gives the same outputs however it is cut into batches. `clock` says within which bounds a time is
+believed. A step whose outputs use up its `budget` leaves requests to the next one, as if the log were cut there.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from coordinator import administration, checks, codec, guard, leaving, membership, offsets
+from msgspec.structs import replace
+
+from coordinator import administration, checks, clock, codec, guard, leaving, membership, offsets
+from coordinator.budget import Allowance, Budget, answer_bytes
+from coordinator.clock import Clock, Times
 from coordinator.codec import Grave, Kept, Stored
 from coordinator.config import Config
 from coordinator.deadlines import advance
@@ -18,7 +23,7 @@ from coordinator.errors import ErrorCode
 from coordinator.group import NEVER_MS, Group, Vitals
 from coordinator.hashing import member_suffix, shard_of
 from coordinator.limits import GRAVE_MS, GRAVES_MAX
-from coordinator.outputs import ErrorAnswer, HeartbeatAnswer, Output, Rejected, Reply
+from coordinator.outputs import ClockAhead, ErrorAnswer, HeartbeatAnswer, Output, Rejected, Reply
 from coordinator.phases import Phase
 from coordinator.refusals import refuse
 from coordinator.requests import (
@@ -39,6 +44,7 @@ from coordinator.requests import (
     SetAccess,
     SyncGroup,
     Unreadable,
+    Wake,
 )
 
 OfNoGroup = ListGroups | SetAccess | DescribeAccess | CheckAccess
@@ -63,21 +69,41 @@ class Shard:
         kept = codec.decode_shard(state) if state is not None else Kept()
         self._stored, self._graves, self._access = kept.groups, kept.graves, kept.access
         self._guard = guard.guard_of(config, self._access)
+        self._clock, self._allowance = kept.clock, kept.allowance
+        self.deferred: list[Received] = []
+        """Requests that the latest step has left to the next one, whose log must begin with them."""
+
+        self._times = Times(0, 0, 0, 0)
+        self._budget, self._waiting = (
+            Budget(),
+            set[str](),
+        )  # of this step: what is left, and groups with deferred requests
         self._vitals: dict[str, Vitals] = {}  # of groups touched in this step
         self._groups: dict[str, Group] = {}  # of these, the ones that more than a heartbeat touched
 
-    def step(self, log: Iterable[Received], now_ms: int) -> list[Output]:
+    def step(self, log: Sequence[Received], now_ms: int) -> list[Output]:
         """Take the shard through one batch.
 
         Args:
-            log: Requests in the order of their offsets.
+            log: Requests in the order of their offsets, which begin with those that the step before has `deferred`.
             now_ms: The time for which the batch was planned, Unix milliseconds.
         """
-        outputs: list[Output] = []
+        self._clock, times = clock.tell(self._clock, log, now_ms, self._config.clock_slack_ms)
+        self._times = times
+        now_ms, latest_ms = times.now_ms, times.latest_ms
+        self._budget, self._waiting, self.deferred = Budget(), set(), []
+        budget = self._budget
+        outputs, ahead = list[Output](), list[Received]()
         for received in log:
             request = received.request
+            if budget.is_tight and self._must_wait(received):
+                outputs.extend(self._defer(received))
+                continue
+            if received.at_ms > latest_ms:
+                ahead.append(received)
+                received = replace(received, at_ms=latest_ms)
             if self._guard is not None and not self._guard.admits(received):
-                outputs.extend(self._guard.refuse(received))
+                outputs.extend(self._charged(received, self._guard.refuse(received)))
                 continue
             # Nearly all requests are heartbeats of a group in which nothing is due: they need its vitals and no more.
             if type(request) is Heartbeat and request.group_id:
@@ -89,16 +115,32 @@ class Shard:
                         self._note_lateness(vitals, now_ms)
                         outputs.append(_heard(request, membership.heartbeat(vitals, request, at_ms)))
                         continue
+            if type(request) is Wake:
+                continue
             if self._guard is None:
-                outputs.extend(self._take(received, now_ms))
+                outputs.extend(self._charged(received, self._take(received, now_ms)))
             else:
-                outputs.extend(self._guard.limited(received, lambda part: self._take(part, now_ms)))
-        horizon_ms = now_ms - self._config.clock_slack_ms
-        for group_id in self._due_by(horizon_ms):
-            outputs.extend(self._advance(group_id, horizon_ms, now_ms))
+                parts = self._guard.limited(received, lambda part: self._take(part, now_ms))
+                outputs.extend(self._charged(received, parts))
+        if ahead:
+            outputs.append(self._clock_ahead(ahead, latest_ms))
+        outputs.extend(self._pass_time(times.horizon_ms, now_ms))
         self._put_away()
-        self._forget_graves(horizon_ms)
+        self._forget_graves(times.horizon_ms)
+        if not (self._stored or self._graves or self._access):
+            self._clock, self._allowance = Clock(ahead_ms=self._clock.ahead_ms), Allowance()
         return outputs
+
+    @property
+    def due_in_ms(self) -> int | None:
+        """How long after the latest step time alone may change a group: never more than it takes, sometimes less.
+
+        Requests that were deferred are due at once. None where the shard waits for nothing.
+        """
+        if self.deferred:
+            return 0
+        deadline_ms = self.next_deadline_ms
+        return None if deadline_ms is None else max(deadline_ms - self._times.horizon_now_ms, 0)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -111,7 +153,7 @@ class Shard:
     @property
     def is_blank(self) -> bool:
         """Nothing is worth keeping."""
-        return not self._stored and not self._graves and not self._access
+        return not (self._stored or self._graves or self._access or self._clock.ahead_ms)
 
     @property
     def group_ids(self) -> tuple[str, ...]:
@@ -129,12 +171,52 @@ class Shard:
 
     def to_bytes(self) -> bytes:
         """Write the shard down, to be taken up again by `Shard(..., state=)`."""
-        return codec.encode_shard(Kept(self._stored, self._graves, self._access))
+        return codec.encode_shard(Kept(self._stored, self._graves, self._access, self._clock, self._allowance))
+
+    # -- the bounds of a step ------------------------------------------------------------------------------------------
+
+    def _charged(self, received: Received, outputs: Iterable[Output]) -> list[Output]:
+        """Count what a request brings about against the budget of the step."""
+        brought = list(outputs)
+        self._budget.spend(_group_of(received), brought, received.size_bytes)
+        return brought
+
+    def _must_wait(self, received: Received) -> bool:
+        """Return whether a request is left to the next step, because its group or the shard has put out enough."""
+        if isinstance(received.request, Wake):
+            return False
+        group_id = _group_of(received)
+        return group_id in self._waiting or self._budget.is_spent_by(group_id)
+
+    def _defer(self, received: Received) -> Iterator[Output]:
+        """Leave a request to the next step; where too many are left already, refuse it."""
+        request = received.request
+        assert not isinstance(request, Wake), "a wake record asks nothing"
+        self._waiting.add(_group_of(received))
+        if self._budget.defers(received.size_bytes):
+            self.deferred.append(received)
+        elif isinstance(request, Unreadable):
+            yield self._reject(received, request)
+        else:
+            yield refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard has too many requests to answer")
+
+    def _clock_ahead(self, records: Sequence[Received], latest_ms: int) -> ClockAhead:
+        return ClockAhead(
+            group_id=None,
+            version=None,
+            at_ms=latest_ms,
+            generation_id=None,
+            partition=self._partition,
+            offset=records[0].offset,
+            records=len(records),
+            ahead_ms=max(received.at_ms for received in records) - latest_ms,
+        )
 
     # -- one request ---------------------------------------------------------------------------------------------------
 
     def _take(self, received: Received, now_ms: int) -> Iterator[Output]:
         request = received.request
+        assert not isinstance(request, Wake), "a wake record asks nothing"
         if isinstance(request, Unreadable):
             yield self._reject(received, request)
             return
@@ -162,7 +244,13 @@ class Shard:
             return
         at_ms = group.vitals.now_ms = max(at_ms, group.vitals.now_ms)
         self._note_lateness(group.vitals, now_ms)
-        yield from publishing(group, self._handle(group, received, request, at_ms))
+        if asks_for_much(group, request) and group.allowance.left_at(at_ms) <= 0:
+            yield refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TOO_MUCH_ASKED)
+            return
+        brought = list(publishing(group, self._handle(group, received, request, at_ms)))
+        yield from brought
+        if asks_for_much(group, request):
+            group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
         if group.phase is Phase.DEAD:
             self._bury(group)
         yield from self._advance(request.group_id, at_ms, noticed_ms=at_ms)  # what the request itself made due
@@ -229,10 +317,26 @@ class Shard:
         return group
 
     def _list(self, request: ListGroups, at_ms: int, now_ms: int) -> Iterator[Output]:
+        if self._allowance.left_at(at_ms) <= 0:
+            yield refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TOO_MUCH_ASKED)
+            return
         for group_id in self._due_by(at_ms):
-            yield from self._advance(group_id, at_ms, now_ms)
-        groups = (self._groups.get(group_id) or self.group(group_id) for group_id in self._stored)
-        yield administration.list_groups((group for group in groups if group), request)
+            if group_id not in self._waiting:
+                yield from self._advance(group_id, at_ms, now_ms)
+        answer = administration.list_groups(map(self._listed, self._stored), request)
+        self._allowance = self._allowance.with_answer(answer_bytes([answer], request.request_id), at_ms)
+        yield answer
+
+    def _listed(self, group_id: str) -> tuple[str, str, Phase]:
+        """Return what a listing says of a group, without reading more of it than that."""
+        if group := self._groups.get(group_id):
+            return group_id, group.protocol_type or "", group.phase
+        stored = self._stored[group_id]
+        vitals = self._vitals.get(group_id)
+        phase = vitals.phase if vitals else codec.decode_phase(stored.vitals)
+        if stored.protocol_type is None:
+            return group_id, codec.decode_protocol_type(stored.rest), phase
+        return group_id, stored.protocol_type, phase
 
     def _reject(self, received: Received, record: Unreadable) -> Output:
         if record.request_id is not None and record.reply_to is not None:
@@ -256,6 +360,16 @@ class Shard:
     def _note_lateness(self, vitals: Vitals, now_ms: int) -> None:
         if now_ms - vitals.now_ms > self._config.late_notice_ms or vitals.back_ms > now_ms:
             vitals.back_ms = now_ms  # of an absence that begins, or of a clock that went astray
+
+    def _pass_time(self, horizon_ms: int, now_ms: int) -> Iterator[Output]:
+        """Fire what is due in groups whose requests are all handled, as far as the budget goes."""
+        for group_id in self._due_by(horizon_ms):
+            if self._budget.is_spent:
+                return
+            if group_id not in self._waiting:
+                brought = list(self._advance(group_id, horizon_ms, now_ms))
+                self._budget.spend(group_id, brought, 0)
+                yield from brought
 
     def _due_by(self, horizon_ms: int) -> list[str]:
         vitals: dict[str, Stored | Vitals] = {**self._vitals}
@@ -309,11 +423,31 @@ class Shard:
             group = self._groups.get(group_id)
             rest = codec.encode_rest(group) if group else self._stored[group_id].rest
             written = codec.encode_vitals(vitals, rest)
-            self._stored[group_id] = Stored(vitals.earliest_ms, len(vitals.sessions), written, rest)
+            protocol_type = (group.protocol_type or "") if group else self._stored[group_id].protocol_type
+            self._stored[group_id] = Stored(vitals.earliest_ms, len(vitals.sessions), written, rest, protocol_type)
         self._vitals, self._groups = {}, {}
 
 
 _UNWRITTEN = Stored(NEVER_MS, 0, b"", b"")
+
+TOO_MUCH_ASKED = "so much was asked of late that more has to wait; ask again in some seconds"
+
+
+def asks_for_much(group: Group, request: Request) -> bool:
+    """Return whether the answer to a request repeats all that the group holds."""
+    match request:
+        case DescribeGroup():
+            return True
+        case OffsetFetch():
+            return request.topics is None
+        case JoinGroup() if group.leader_id is not None:
+            named = request.member_id or group.vitals.instances.get(request.group_instance_id or "")
+            return named == group.leader_id and group.phase is not Phase.PREPARING
+    return False
+
+
+def _group_of(received: Received) -> str:
+    return getattr(received.request, "group_id", "")
 
 
 def _heard(request: Heartbeat, error: ErrorCode) -> Reply:

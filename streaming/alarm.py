@@ -1,8 +1,9 @@
 """The alarm: has Spark run a batch when time alone is to change a group.
 
 Spark looks at timeouts in batches only, and runs a batch only where there is something to read. So the alarm appends a
-record that asks nothing, `WAKE`, to the request partition of the shard that is due. Where nothing is due nothing runs,
-and a coordinator at rest rests.
+record that asks nothing, a `Wake`, to the request partition of the shard that is due. Where nothing is due nothing
+runs, and a coordinator at rest rests. A shard's time passes by its log, so the record also says that the log was read
+so far. Waits are measured by a clock that nobody sets.
 
     when a shard is due it is woken, and again once a second until it has said that it is due later
     at the start        every shard is due: only when woken does it say what it holds and when it is due, and after a
@@ -16,8 +17,9 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, Producer
 
-from streaming.progress import Tallies
-from streaming.records import WAKE
+from coordinator.requests import Wake
+from streaming.progress import Tallies, monotonic_ms
+from streaming.records import encode_request
 from streaming.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ class Alarm:
             },
             logger=kafka_log,
         )
+        self._signing = settings.signing() if settings.access == "rules" else None
         self.refusal: str | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="alarm", daemon=True)
@@ -72,7 +75,7 @@ class Alarm:
         woken_ms: dict[int, int] = {}
         while not self._closing.is_set():
             self._tallies.changed.clear()
-            now_ms = _now_ms()
+            now_ms = monotonic_ms()
             due, wait_ms = overdue(unheard_of | self._tallies.due_ms, woken_ms, now_ms)
             self._wake(due)
             woken_ms.update(due)
@@ -80,8 +83,14 @@ class Alarm:
 
     def _wake(self, shards: Mapping[int, int]) -> None:
         for shard in shards:
-            self._producer.produce(self._topic, WAKE, partition=shard)
+            self._producer.produce(self._topic, self._wake_record(), partition=shard)
         self._producer.flush(SEND_WAIT_MS / 1_000)
+
+    def _wake_record(self) -> bytes:
+        """Return a record that says what this machine's clock shows, by which shards know it from the brokers'."""
+        now_ms = time.time_ns() // 1_000_000
+        wake = Wake(now_ms)
+        return encode_request(wake) if self._signing is None else self._signing.signed(wake, now_ms)
 
     def _sent(self, error: KafkaError | None, _: object) -> None:
         if error and error.code() in _FINAL:
@@ -94,7 +103,7 @@ def overdue(due_ms: Mapping[int, int | None], woken_ms: Mapping[int, int], now_m
     """Find the shards to be woken, and how long there will be no other.
 
     Args:
-        due_ms: When each shard is due, Unix milliseconds; None where it waits for nothing.
+        due_ms: When each shard is due, milliseconds of a monotonic clock; None where it waits for nothing.
         woken_ms: When each was woken last.
         now_ms: Now; it is what the found shards are mapped to.
     """
@@ -109,7 +118,3 @@ def overdue(due_ms: Mapping[int, int | None], woken_ms: Mapping[int, int], now_m
             found[shard], next_ms = now_ms, now_ms + AGAIN_MS
         wait_ms = min(wait_ms, next_ms - now_ms)
     return found, wait_ms
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -5,12 +5,13 @@ rows, when the processing-time timeout says that a deadline has passed.
 """
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import msgspec
 import pandas as pd
 import pybase64
 from pyspark.sql.streaming.state import GroupState
@@ -18,10 +19,10 @@ from pyspark.sql.streaming.state import GroupState
 from coordinator.config import Config
 from coordinator.errors import CorruptState
 from coordinator.outputs import LogBroken, Reply
-from coordinator.requests import Heartbeat, Received
+from coordinator.requests import Heartbeat, Received, Wake
 from coordinator.shard import Shard
 from streaming import failpoints
-from streaming.records import WAKE, OutputTopics, Tally, decode_request, pack
+from streaming.records import OutputTopics, Pack, Tally, decode_request, encode_request, pack
 from streaming.signing import Signing
 
 INPUT_COLUMNS = ("key", "offset", "at_ms", "value")
@@ -36,8 +37,28 @@ Row = tuple[int, int, bytes | None]
 
 OUTPUT_COLUMNS = ["topic", "partition", "keys", "values", "versions", "tally"]
 
+ALARM_WAIT_MS = 3_000
+"""How long after a shard is due it is left to the alarm to wake it; less than `late_notice_ms` by default."""
+
+_encode_rows = msgspec.msgpack.Encoder().encode
+_decode_rows = msgspec.msgpack.Decoder(list[tuple[int, int, bytes | None]]).decode
+
 STATE_SCHEMA = "shard string"
 """What `packed` writes. To hand it to Python Spark pickles it: a slow walk over `binary`, a copy of text."""
+
+
+class Held(NamedTuple):
+    """What the state holds.
+
+    Args:
+        shard: Its bytes; None where there is no group to speak of.
+        next_offset: Of the first record that was not read; None where older code did not write it down.
+        deferred: Records before that which were not handled yet, in the order of their offsets.
+    """
+
+    shard: bytes | None = None
+    next_offset: int | None = None
+    deferred: Sequence[Row] = ()
 
 
 @dataclass(frozen=True)
@@ -72,36 +93,52 @@ class ShardOperator:
         rows_read = _rows(frames)
         broken = _broken(number, held, rows_read)
         fresh = [row for row in rows_read if row[0] >= (held.next_offset or 0)] if broken else rows_read
-        log = _log(fresh, self.signing)
+        read = [*held.deferred, *fresh]
+        log = _log(read, self.signing)
         outputs = [*broken, *shard.step(log, now_ms)]
         _reach("stepped", number)
-        due_ms = self._keep(shard, fresh[-1][0] + 1 if fresh else held.next_offset, state, now_ms)
-        rows: list[tuple[Any, ...]] = [(*packed, None) for packed in pack(outputs, self.topics, number)]
+        left = {received.offset for received in shard.deferred}
+        deferred = [row for row in read if row[0] in left] if left else []
+        next_offset = fresh[-1][0] + 1 if fresh else held.next_offset
+        self._keep(shard, Held(None, next_offset, deferred), state)
+        packs = list(pack(outputs, self.topics, number))
+        if not read and shard.due_in_ms is not None:
+            packs.append(self._wake(number))
+        rows: list[tuple[Any, ...]] = [(*packed, None) for packed in packs]
         tally = Tally(
             shard=number,
             groups=len(shard.group_ids),
             members=shard.members,
-            requests=len(log),
+            requests=sum(type(received.request) is not Wake for received in log) - len(deferred),
             heartbeats=sum(type(received.request) is Heartbeat for received in log),
             answered=sum(isinstance(output, Reply) for output in outputs),
-            oldest_ms=now_ms - log[0].at_ms if log else 0,
-            due_ms=due_ms,
+            oldest_ms=_waited_ms(log, now_ms),
+            deferred=len(deferred),
+            due_in_ms=shard.due_in_ms,
         )
         rows.append((None, None, None, None, None, tally.to_json()))
         yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
         _reach("yielded", number)
 
-    def _keep(self, shard: Shard, next_offset: int | None, state: GroupState, now_ms: int) -> int | None:
-        """Write the shard down and set its timeout; say for when."""
-        if shard.is_blank and next_offset is None:
+    def _keep(self, shard: Shard, held: Held, state: GroupState) -> None:
+        """Write the shard down and set its timeout."""
+        if shard.is_blank and held.next_offset is None:
             state.remove()
-            return None
-        state.update((packed(Held(None if shard.is_blank else shard.to_bytes(), next_offset)),))
-        if (deadline_ms := shard.next_deadline_ms) is None:
-            return None
-        due_ms = max(now_ms + 1, deadline_ms + self.config.clock_slack_ms)
-        state.setTimeoutDuration(due_ms - now_ms)
-        return due_ms
+            return
+        state.update((packed(held._replace(shard=None if shard.is_blank else shard.to_bytes())),))
+        if (due_in_ms := shard.due_in_ms) is not None:
+            state.setTimeoutDuration(max(due_in_ms, 1) + (0 if held.deferred else ALARM_WAIT_MS))
+
+    def _wake(self, number: int) -> Pack:
+        """Return the record by which a shard has time pass that is due and that nobody has woken.
+
+        Time passes by the log alone: a timeout without a record does not say whether the whole log was read.
+        """
+        return Pack(self.topics.requests, number, [b""], [encode_request(Wake())])
+
+
+def _waited_ms(log: list[Received], now_ms: int) -> int:
+    return max((now_ms - received.at_ms for received in log if type(received.request) is not Wake), default=0)
 
 
 def _reach(point: str, shard: int) -> None:
@@ -109,22 +146,16 @@ def _reach(point: str, shard: int) -> None:
         failpoints.reach(point, shard)
 
 
-class Held(NamedTuple):
-    """What the state holds.
-
-    Args:
-        shard: Its bytes; None where there is no group to speak of.
-        next_offset: Of the first record that was not handled; None where older code did not write it down.
-    """
-
-    shard: bytes | None = None
-    next_offset: int | None = None
-
-
 def packed(held: Held) -> str:
-    """Write what the state is to hold as text: where the requests go on, a blank, and the shard in base 64."""
+    """Write what the state is to hold as text, apart by blanks: where the requests go on, the shard in base 64, and if
+    requests were deferred, these.
+    """
     shard = pybase64.b64encode_as_string(held.shard or b"")
-    return shard if held.next_offset is None else f"{held.next_offset} {shard}"
+    if held.next_offset is None:
+        return shard
+    if not held.deferred:
+        return f"{held.next_offset} {shard}"
+    return f"{held.next_offset} {shard} {pybase64.b64encode_as_string(_encode_rows(held.deferred))}"
 
 
 def unpacked(stored: str) -> Held:
@@ -133,11 +164,19 @@ def unpacked(stored: str) -> Held:
     Raises:
         CorruptState: it is not to be trusted.
     """
-    offset, blank, shard = stored.rpartition(" ")
+    parts = stored.split(" ")
     try:
-        return Held(pybase64.b64decode(shard, validate=True) or None, int(offset) if blank else None)
-    except ValueError as error:
+        match parts:
+            case [shard]:
+                return Held(pybase64.b64decode(shard, validate=True) or None)
+            case [offset, shard]:
+                return Held(pybase64.b64decode(shard, validate=True) or None, int(offset))
+            case [offset, shard, rows]:
+                deferred = _decode_rows(pybase64.b64decode(rows, validate=True))
+                return Held(pybase64.b64decode(shard, validate=True) or None, int(offset), deferred)
+    except (ValueError, msgspec.MsgspecError) as error:
         raise CorruptState(f"a shard's state is not an offset and base 64: {error}") from error
+    raise CorruptState(f"a shard's state has {len(parts)} parts")
 
 
 @cache
@@ -184,5 +223,5 @@ def _broken(shard: int, held: Held, rows: list[Row]) -> list[LogBroken]:
 def _log(rows: Iterable[Row], signing: Signing | None) -> list[Received]:
     """Read the requests; a record may ask nothing."""
     if signing is not None:
-        return [signing.received(*row) for row in rows if row[2] != WAKE]
-    return [Received(offset, at_ms, decode_request(value)) for offset, at_ms, value in rows if value != WAKE]
+        return [signing.received(*row) for row in rows]
+    return [Received(offset, at_ms, decode_request(value), None, len(value or b"")) for offset, at_ms, value in rows]

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -63,6 +64,11 @@ class Totals(NamedTuple):
         )
 
 
+def monotonic_ms() -> int:
+    """Return the time of a clock that nobody sets."""
+    return time.monotonic_ns() // 1_000_000
+
+
 class Tallies:
     """What the shards hold, as each of them said last, and the latest batch. Safe to read from any thread.
 
@@ -72,6 +78,7 @@ class Tallies:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shards: dict[int, Tally] = {}
+        self._due_ms: dict[int, int | None] = {}
         self._latest: Batch | None = None
         self._totals = Totals()
         self._read_to: dict[int, int] = {}
@@ -101,9 +108,9 @@ class Tallies:
 
     @property
     def due_ms(self) -> dict[int, int | None]:
-        """When time alone is to change each of these shards next, Unix milliseconds."""
+        """When time alone is to change each of these shards next, by this machine's monotonic clock."""
         with self._lock:
-            return {shard: tally.due_ms for shard, tally in self._shards.items()}
+            return dict(self._due_ms)
 
     def take(self, progress: dict[str, Any]) -> Batch:
         """Take over what a batch's progress says, as Spark's `StreamingQueryProgress` is written in JSON."""
@@ -111,6 +118,8 @@ class Tallies:
         shards = [msgspec.json.decode(told, type=Tally) for told in row.get("shards", [])]
         with self._lock:
             self._shards.update({s.shard: s for s in shards})
+            planned_ms = monotonic_ms() - progress["durationMs"].get("triggerExecution", 0)
+            self._due_ms.update({s.shard: None if s.due_in_ms is None else planned_ms + s.due_in_ms for s in shards})
             self._latest = Batch(
                 batch_id=progress["batchId"],
                 duration_ms=progress["durationMs"].get("triggerExecution", 0),

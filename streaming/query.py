@@ -194,7 +194,9 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
         partitions=settings.request_partitions,
         secret=bytes.fromhex(identity.secret),
         config=settings.group_config(),
-        topics=OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic),
+        topics=OutputTopics(
+            settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic
+        ),
         signing=settings.signing() if settings.access == "rules" else None,
     )
     answered = (

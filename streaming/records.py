@@ -1,6 +1,7 @@
 """Kafka records and the core's types: JSON objects as `coordinator.requests` and `coordinator.outputs` define them."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -20,21 +21,22 @@ from coordinator.outputs import (
     Published,
     Reply,
 )
-from coordinator.requests import Id, Request, Unreadable
+from coordinator.requests import Id, Request, Unreadable, Wake
 
 T = TypeVar("T")
 
 PACK_RECORDS = 32
 PACK_VALUE_BYTES_MAX = 2**16
 
-WAKE = b'{"kind":"wake"}'
-"""A record of the request topic that asks nothing: that it is there makes Spark run a batch, and look at timeouts."""
-
 SIGNATURE_CHARS, SIGNATURE_END = 56, b"="
 """What `signing` puts behind a request, on a line of its own: no JSON object ends as it does."""
 
+WAKE_BEGIN = b'{"kind":"wake"'
+"""How a record begins that asks nothing."""
+
 _encode = msgspec.json.Encoder().encode
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_wake_decoder = msgspec.json.Decoder(Wake)
 _answer_decoder: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)
 _event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 _group_key_decoder = msgspec.json.Decoder(list[str | int])
@@ -89,7 +91,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         groups, members: What it holds.
         requests: What it was asked in this batch, of that `heartbeats`; `answered` is what it replied.
         oldest_ms: How long the first of these had waited when the batch was planned; 0 without requests.
-        due_ms: When time alone is to change it next, Unix milliseconds; None where it waits for nothing.
+        deferred: Requests that it has left to the next batch.
+        due_in_ms: How long after the batch time alone is to change it next; None where it waits for nothing.
     """
 
     shard: int
@@ -99,18 +102,20 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     heartbeats: int
     answered: int
     oldest_ms: int
-    due_ms: int | None
+    deferred: int
+    due_in_ms: int | None
 
     def to_json(self) -> str:
         return _encode(self).decode()
 
 
 class OutputTopics(NamedTuple):
-    """Where replies, group records and events go."""
+    """Where replies, group records and events go; and the requests, where a shard has to wake itself."""
 
     replies: str
     groups: str
     events: str
+    requests: str
 
 
 WHY_CHARS_MAX = 300
@@ -119,7 +124,7 @@ WHY_CHARS_MAX = 300
 # -- what comes in -----------------------------------------------------------------------------------------------------
 
 
-def decode_request(value: bytes | None) -> Request | Unreadable:
+def decode_request(value: bytes | None) -> Request | Unreadable | Wake:
     """Read the value of a request record, whoever signed it. Never raises: what is no request says why."""
     if value is None:
         return Unreadable("the record has no value")
@@ -129,6 +134,9 @@ def decode_request(value: bytes | None) -> Request | Unreadable:
         return _request_decoder.decode(value)
     except (ValueError, RecursionError) as error:
         why = _plainly(error)
+    if value.startswith(WAKE_BEGIN):
+        with suppress(ValueError):
+            return _wake_decoder.decode(value)
     try:
         sender = _sender_decoder.decode(value)
     except (ValueError, RecursionError):
@@ -144,7 +152,7 @@ def _plainly(error: Exception) -> str:
     return str(error)[:WHY_CHARS_MAX].replace("`$.", "`").replace("Object", "The request")
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: Request | Wake) -> bytes:
     """Write a request as the value of its record; the key is the group id."""
     return _encode(request)
 

@@ -13,7 +13,7 @@ import struct
 
 from msgspec import structs
 
-from coordinator.requests import Received, Request, Unreadable
+from coordinator.requests import Received, Request, Unreadable, Wake
 from streaming.records import SIGNATURE_CHARS, SIGNATURE_END, decode_request, encode_request
 
 KEY_BYTES_MIN = 32
@@ -42,7 +42,7 @@ class Signing:
     def __repr__(self) -> str:
         return f"<Signing by {len(self._keys)} keys, {hmac.digest(self._keys[0], b'name', HASH)[:4].hex()}>"
 
-    def signed(self, request: Request, now_ms: int) -> bytes:
+    def signed(self, request: Request | Wake, now_ms: int) -> bytes:
         """Write a request as the value of its record, and sign that."""
         value, time = encode_request(request), _TIME.pack(now_ms)
         mac = hmac.digest(self._keys[0], time + value, HASH)
@@ -52,10 +52,14 @@ class Signing:
         """Read a record, and tell whether it may be believed. Never raises."""
         request = decode_request(value)
         if value is None or isinstance(request, Unreadable):
-            return Received(offset, at_ms, request)
-        if value[-1:] != SIGNATURE_END:
-            return Received(offset, at_ms, request, UNSIGNED if request.principal is not None else None)
-        return Received(offset, at_ms, request, self._doubt(value, at_ms))
+            return Received(offset, at_ms, request, size_bytes=len(value or b""))
+        is_signed = value[-1:] == SIGNATURE_END
+        doubt = self._doubt(value, at_ms) if is_signed else None
+        if isinstance(request, Wake):  # anybody may wake a shard; what the clock showed is not everybody's to say
+            return Received(offset, at_ms, request if is_signed and not doubt else Wake(), size_bytes=len(value))
+        if not is_signed and request.principal is not None:
+            doubt = UNSIGNED
+        return Received(offset, at_ms, request, doubt, len(value))
 
     def _doubt(self, value: bytes, at_ms: int) -> str | None:
         try:

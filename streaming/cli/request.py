@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from coordinator.outputs import AnyAnswer
-from coordinator.requests import ListGroups, Unreadable
+from coordinator.requests import ListGroups, Unreadable, Wake
 from streaming.client.listing import list_groups
 from streaming.client.transport import Transport
 from streaming.errors import UserError
@@ -39,6 +39,8 @@ def ask(settings: Settings, what: str, fields: list[str], group: str | None, tim
     request = decode_request(json.dumps(put_together(what, fields, group)).encode())
     if isinstance(request, Unreadable):
         raise NotARequest(f"{request.why}; `coordinator schema requests` shows every field.")
+    if isinstance(request, Wake):
+        raise NotARequest("A wake record has no answer; `coordinator schema requests` shows what can be asked.")
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
         if isinstance(request, ListGroups):
             answer: AnyAnswer = list_groups(transport, request, timeout_s)

@@ -32,7 +32,7 @@ EVENTS = pa.schema([
     # member_expired, member_fenced, commit_rejected
     ("silence_ms", _LONG), ("replaced_by", _TEXT), ("replaced_by_client_id", _TEXT),
     ("replaced_by_client_host", _TEXT), ("claimed_generation_id", _INT), ("error", _TEXT), ("partitions", _TEXT),
-    # of a shard: rejected, log_broken, access_denied, access_changed, oversized
+    # of a shard: rejected, log_broken, clock_ahead, access_denied, access_changed, oversized
     ("partition", _INT), ("offset", _LONG), ("expected", _LONG), ("found", _LONG), ("principal", _TEXT),
     ("request", _TEXT), ("operation", _TEXT), ("resource", _TEXT), ("names", _TEXTS), ("made_ms", _LONG),
     ("rules", _INT), ("what", _TEXT), ("bytes", _LONG),

@@ -24,8 +24,9 @@ from coordinator.requests import (
     Request,
     SyncGroup,
     Unreadable,
+    Wake,
 )
-from streaming.records import WAKE, decode_answer, decode_request
+from streaming.records import decode_answer, decode_request
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Watched
 from streaming.watch.words import escape
@@ -114,8 +115,8 @@ class Exchanges:
         from_ms = math.inf if is_cut else -math.inf
         for record in records:
             from_ms = min(from_ms, record.timestamp)
-            request = None if record.value == WAKE else decode_request(record.value)
-            if request is None or request.request_id is None or request.reply_to is None:
+            request = decode_request(record.value)
+            if isinstance(request, Wake) or request.request_id is None or request.reply_to is None:
                 continue
             asker = request.reply_to, request.request_id
             self._asked[asker] += 1

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from coordinator.outputs import (
     AnyEvent,
+    ClockAhead,
     GroupDeleted,
     GroupRecord,
     LogBroken,
@@ -207,7 +208,7 @@ class Views(Struct):
             self._make_room()
 
     def _note_shard(self, told: Told, raw: Raw) -> None:
-        if isinstance(told, LogBroken):
+        if isinstance(told, LogBroken | ClockAhead):
             self._alarm(told, raw.timestamp_ms)
 
     def _end(self, group: GroupView) -> None:
@@ -229,7 +230,7 @@ class Views(Struct):
             if self.weight <= WEIGHT_MAX * 9 // 10:
                 return
 
-    def _alarm(self, about: Gap | Unreadable | Oversized | LogBroken, at_ms: int) -> None:
+    def _alarm(self, about: Gap | Unreadable | Oversized | LogBroken | ClockAhead, at_ms: int) -> None:
         line = to_line(about, at_ms)
         self.alarms.append(Alarm(at_ms, line.group_id, type(about).__name__.lower(), line.text))
         self.alarms_told += 1

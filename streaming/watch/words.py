@@ -17,6 +17,7 @@ from coordinator.outputs import (
     AccessDenied,
     AnyEvent,
     AssignmentChanged,
+    ClockAhead,
     CommitRejected,
     GroupDeleted,
     GroupEmptied,
@@ -224,6 +225,11 @@ def _log_broken(event: LogBroken) -> str:
     return f"requests {event.partition}@{first} to {last - 1} {what}: the checkpoint was damaged, most likely"
 
 
+def _clock_ahead(event: ClockAhead) -> str:
+    what = f"{_count(event.records, 'request')} from {event.partition}@{event.offset} on"
+    return f"{what} dated up to {event.ahead_ms} ms too late: the clock of a broker is wrong, or the coordinator's"
+
+
 def _access_denied(event: AccessDenied) -> str:
     names = ", ".join(map(escape, event.names[:NAMES_SHOWN])) + (", ..." if len(event.names) > NAMES_SHOWN else "")
     what = f"{escape(event.request)}: {escape(event.operation)} of {escape(event.resource).lower()} {names}"
@@ -263,6 +269,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
     Rejected: lambda e: f"request {e.partition}@{e.offset} is no request: {escape(e.why)}",
     LogBroken: _log_broken,
+    ClockAhead: _clock_ahead,
     AccessDenied: _access_denied,
     AccessChanged: _access_changed,
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was left out",

@@ -18,10 +18,11 @@ from tests.benchmarks import bench
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures
 from tests.benchmarks.members import HEARTBEAT_INTERVAL_S, Member, members
+from tests.coordinator.waking import wake
 
 SHARDS = 16
 ROUNDS = 15
-TOPICS = OutputTopics("replies", "groups", "events")
+TOPICS = OutputTopics("replies", "groups", "events", "requests")
 CONFIG = Config()
 PARTS = ("decode", "load", "step", "state", "rows")
 
@@ -64,7 +65,7 @@ def _stable(groups: int, each: int) -> tuple[list[Member], bytes, int]:
     now_ms = 0
     while not (replies := [output for output in outputs if isinstance(output, Reply)]):
         now_ms += 1_000  # the initial delay runs, and is extended once
-        outputs = shard.step([], now_ms)
+        outputs = shard.step([wake(now_ms)], now_ms)
     for reply in replies:
         assert isinstance(reply.answer, JoinGroupAnswer), f"a join was answered {reply.answer}"
         everybody[int(reply.answer.request_id or 0)].take(reply.answer)

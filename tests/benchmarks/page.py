@@ -93,7 +93,9 @@ class _Writer:
     """Writes group records as the coordinator does, one at a time."""
 
     def __init__(self, settings: Settings) -> None:
-        self._topics = OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic)
+        self._topics = OutputTopics(
+            settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic
+        )
         self._producer = Producer({**settings.librdkafka_arguments(), "linger.ms": 0})
         self._partitions = settings.request_partitions
         self._versions: dict[str, int] = {}

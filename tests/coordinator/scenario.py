@@ -56,6 +56,7 @@ from coordinator.requests import (
 )
 from coordinator.shard import Shard
 from tests.coordinator.invariants import Step, all_checkers
+from tests.coordinator.waking import wake
 from tests.coordinator.wire import assignment, subscription
 
 SECRET = b"sixteen secret bytes"
@@ -156,10 +157,10 @@ class Scenario:
         self._waiting = []
         return self
 
-    def back(self, now_ms: int) -> Self:
-        """Bring the coordinator back at `now_ms`: one batch takes all that waited."""
+    def back(self, now_ms: int, batch_ms: int | None = None) -> Self:
+        """Bring the coordinator back at `now_ms`: one batch takes all that waited, planned for `batch_ms` if given."""
         waiting, self._waiting, self.now_ms = self._waiting or [], None, now_ms
-        self.step(waiting, now_ms)
+        self.step([*waiting, wake(now_ms)], now_ms if batch_ms is None else batch_ms)
         return self
 
     # -- asking --------------------------------------------------------------------------------------------------------
@@ -282,6 +283,7 @@ class Scenario:
 
     def step(self, log: list[Received], now_ms: int) -> list[Output]:
         """Run one batch, in both shards, and check every promise."""
+        log = log or [wake(now_ms)]
         before = self.shard.to_bytes()
         self.shard = self.new_shard(before)
         self.latest = self.shard.step(log, now_ms)

@@ -270,5 +270,6 @@ EVENTS: dict[type, Callable[[Teller, Any], str]] = {
     out.GroupEmptied: _nothing,
     out.GroupDeleted: lambda teller, event: event.why,
     out.LogBroken: lambda teller, event: f"offset {event.found}, not {event.expected}",
+    out.ClockAhead: lambda teller, event: f"{event.records} from offset {event.offset}, {event.ahead_ms} ms",
     out.Rejected: lambda teller, event: f"offset {event.offset}: {event.why}",
 }

@@ -9,6 +9,7 @@ from coordinator.outputs import MemberExpired, RebalanceStarted
 from coordinator.phases import Phase
 from coordinator.requests import JoinGroup, SyncGroup
 from tests.coordinator.scenario import Scenario
+from tests.coordinator.waking import wake
 
 # -- never early, and at the latest with the next request --------------------------------------------------------------
 
@@ -127,8 +128,8 @@ def test_a_request_from_the_past_counts_as_of_now():
 def test_a_batch_clock_that_goes_back_does_no_harm():
     """promises.md 1, which clock: wall clocks jump."""
     s = Scenario.stable("c1").at(5_000).heartbeat("c1")
-    s.step([], -(10**9))
-    s.step([], 0)
+    s.step([wake(5_001)], -(10**9))
+    s.step([wake(5_002)], 0)
     s.is_("Stable").at(6_000).heartbeat("c1").hears(ErrorCode.NONE)
 
 
@@ -283,9 +284,9 @@ def test_a_late_follower_that_leaves_takes_its_debt_with_it():
 
 
 def test_a_clock_that_went_astray_does_not_lengthen_sessions_for_long():
-    """I12: one batch is planned an hour ahead of the requests in it, then time is as it was."""
+    """I12: one batch is planned an hour ahead of the request in it, then time is as it was."""
     s = Scenario.stable("ana", session_timeout_ms=10_000)
-    s.away().heartbeat("ana").back(3_600_000)
+    s.away().heartbeat("ana").back(s.now_ms, batch_ms=3_600_000)
     s.at(20_000).heartbeat("ana").hears(ErrorCode.NONE)
     s.step([], 30_999)
     s.is_("Stable")

@@ -19,6 +19,7 @@ from coordinator.phases import Phase
 from coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, Leaving, Protocol, Received, Request
 from coordinator.shard import Shard
 from tests.coordinator.scenario import Scenario
+from tests.coordinator.waking import wake
 
 MIB = 2**20
 CONFIG = Config(group_initial_rebalance_delay_ms=0, group_max_size=50)
@@ -143,7 +144,7 @@ class Flood:
         for request in requests:
             received.append(Received(self._offset, self.now_ms, request))
             self._offset += 1
-        outputs = self.shard.step(received, self.now_ms)
+        outputs = self.shard.step(received or [wake(self.now_ms)], self.now_ms)
         self.shard = Shard(0, 1, bytes(16), self._config, self.shard.to_bytes())
         return outputs
 

@@ -37,6 +37,7 @@ from coordinator.requests import (
     Request,
 )
 from coordinator.shard import Shard
+from tests.coordinator.waking import wake
 
 BATCH_MS = 200
 PARTITIONS = range(6)
@@ -120,6 +121,7 @@ class World:
         """One batch of the coordinator, and one turn of every worker that is awake."""
         log, self.log = self.log, []
         self.now_ms += BATCH_MS
+        log.append(wake(self.now_ms, self.offset))
         for output in self.shard.step(log, self.now_ms):
             worker = self.workers.get(output.to) if isinstance(output, Reply) else None
             if isinstance(output, Reply) and worker is not None and worker.is_awake:

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from coordinator.outputs import Output, RebalanceNotice, Reply
-from coordinator.requests import Received
+from coordinator.requests import Received, Wake
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.trace import Player, Trace
+from tests.coordinator.waking import wake
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.txt"))
 NO_MERCY = {"late_notice_ms": 2**40}
@@ -68,17 +69,19 @@ def test_nor_does_the_trigger_interval(path: Path, trigger_ms: int):
     """I17: as Spark cuts, by the clock; with mercy for late notices in force, as no notice is that late."""
     player = Player(Trace.read(path))
     player.play()
-    log = [received for batch, _ in player.s.batches for received in batch]
+    log = [r for batch, _ in player.s.batches for r in batch if not isinstance(r.request, Wake)]
     end_ms = max(now_ms for _, now_ms in player.s.batches)
     shard, outputs = player.s.new_shard(), []
     while log:
         at_ms = log[0].at_ms // trigger_ms * trigger_ms + trigger_ms
         while (due_ms := shard.next_deadline_ms) is not None and due_ms + trigger_ms < at_ms:
-            outputs += shard.step([], (due_ms + 1_000) // trigger_ms * trigger_ms + trigger_ms)
-        outputs += shard.step([r for r in log if r.at_ms < at_ms], at_ms)
+            woken_ms = (due_ms + 1_000) // trigger_ms * trigger_ms + trigger_ms
+            outputs += shard.step([wake(woken_ms)], woken_ms)
+        outputs += shard.step([*(r for r in log if r.at_ms < at_ms), wake(at_ms)], at_ms)
         log = [r for r in log if r.at_ms >= at_ms]
     while (due_ms := shard.next_deadline_ms) is not None and due_ms + 1_000 <= end_ms:
-        outputs += shard.step([], min((due_ms + 1_000) // trigger_ms * trigger_ms + trigger_ms, end_ms))
+        woken_ms = min((due_ms + 1_000) // trigger_ms * trigger_ms + trigger_ms, end_ms)
+        outputs += shard.step([wake(woken_ms)], woken_ms)
     assert by_group(player.s, outputs) == by_group(player.s, player.s.outputs)
 
 
@@ -86,7 +89,8 @@ def replay(s: Scenario, batches: Sequence[list[Received]], end_ms: int, *, resta
     """Give the log to a new shard, each batch at the time of its last request."""
     shard, outputs = s.new_shard(), []
     for batch in [*batches, []]:
-        outputs += shard.step(batch, batch[-1].at_ms if batch else end_ms)
+        batch = batch or [wake(end_ms)]
+        outputs += shard.step(batch, batch[-1].at_ms)
         if restarts:
             shard = s.new_shard(shard.to_bytes())
     return outputs
@@ -119,7 +123,8 @@ def test_neighbours_do_not_show(path: Path):
     neighbour.play()
     own = [received for batch, _ in player.s.batches for received in batch]
     others = [in_another_group(received) for batch, _ in neighbour.s.batches for received in batch]
-    player.s.asked |= {received.request.request_id: ("neighbour", received.request) for received in others}
+    asked = [received.request for received in others if not isinstance(received.request, Wake)]
+    player.s.asked |= {request.request_id: ("neighbour", request) for request in asked}
     both = sorted(own + others, key=lambda received: (received.at_ms, received.offset % 1_000))
     end_ms = max(now_ms for p in (player, neighbour) for _, now_ms in p.s.batches)
     mine = by_group(player.s, replay(player.s, [both], end_ms, restarts=False))
@@ -129,5 +134,7 @@ def test_neighbours_do_not_show(path: Path):
 
 def in_another_group(received: Received) -> Received:
     request = received.request
+    if isinstance(request, Wake):
+        return received
     renamed = msgspec.structs.replace(request, group_id="neighbour", request_id=f"neighbour's {request.request_id}")
     return Received(1_000 + received.offset, received.at_ms, renamed)

@@ -163,7 +163,9 @@ def test_who_sends_byte_by_byte_is_hung_up_on(port: int, monkeypatch: pytest.Mon
 
 def progress(batch: int, read_to: int) -> dict[str, object]:
     """A batch's progress, as Spark writes it."""
-    shard = Tally(shard=0, groups=2, members=5, requests=4, heartbeats=3, answered=3, oldest_ms=1_500, due_ms=None)
+    shard = Tally(
+        shard=0, groups=2, members=5, requests=4, heartbeats=3, answered=3, oldest_ms=1_500, deferred=0, due_in_ms=None
+    )
     return {
         "batchId": batch,
         "durationMs": {"triggerExecution": 250, "addBatch": 200} | ({} if batch else {"queryPlanning": 30}),

@@ -23,6 +23,7 @@ from coordinator.outputs import (
 from coordinator.phases import Phase
 from coordinator.requests import DescribeGroup, Received, Request
 from coordinator.shard import Shard
+from tests.coordinator.waking import wake
 from tests.differential.language import Heard
 from tests.differential.transcript import Asked
 
@@ -52,8 +53,8 @@ class Ours:
     def wait(self, ms: int, *, quietly: bool = False) -> None:
         """Let time pass; what happens happens in the last millisecond, and not before."""
         until_ms = self._now_ms + ms
-        assert self._shard.step([], until_ms - 1) == [], "something happened too early"
-        outputs = self._shard.step([], until_ms)
+        assert self._shard.step([wake(until_ms - 1)], until_ms - 1) == [], "something happened too early"
+        outputs = self._shard.step([wake(until_ms)], until_ms)
         assert not (quietly and outputs), "something happened"
         self._fresh += outputs
         self._now_ms = until_ms

@@ -8,8 +8,9 @@ from coordinator import codec
 from coordinator.codec import Grave
 from coordinator.group import Group
 from coordinator.outputs import Output, RebalanceNotice, Reply
-from coordinator.requests import ListGroups, Received
+from coordinator.requests import ListGroups, Received, Wake
 from coordinator.shard import Shard
+from tests.coordinator.waking import wake
 from tests.simulation.judge import Broken, Judge
 from tests.simulation.script import Script
 
@@ -43,7 +44,7 @@ def cut(size: int, script: Script, judge: Judge) -> None:
     for begin in range(0, len(log), size):
         part = log[begin : begin + size]
         outputs += living.step(part, part[-1].at_ms)
-    outputs += living.step((), end_ms)
+    outputs += living.step([wake(end_ms)], end_ms)
     mine, theirs = _by_group(script, outputs), _by_group(script, _said(judge))
     for group_id in theirs:
         if mine.get(group_id) != theirs[group_id]:
@@ -58,7 +59,10 @@ def each_alone(script: Script, judge: Judge) -> None:
         living = judge.shard(None)
         outputs = []
         for records, batch in script.batches():
-            own = [r for r in records if _group_of(r) == group_id or isinstance(r.request, ListGroups)]
+            own = [
+                r if _group_of(r) == group_id or isinstance(r.request, ListGroups) else wake(r.at_ms, r.offset)
+                for r in records
+            ]
             outputs += living.step(own, batch.now_ms)
         if _by_group(script, outputs).get(group_id, []) != heard:
             raise Broken("Neighbours", f"the other groups show in {group_id}")
@@ -94,7 +98,10 @@ def _group_of(received: Received) -> str | None:
 def _by_group(script: Script, outputs: Iterable[Output]) -> ByGroup:
     """Sort outputs by the group they are about; between groups there is no order."""
     asked = {
-        (r.request.reply_to, r.request.request_id): _group_of(r) for records, _ in script.batches() for r in records
+        (r.request.reply_to, r.request.request_id): _group_of(r)
+        for records, _ in script.batches()
+        for r in records
+        if not isinstance(r.request, Wake)
     }
     groups: ByGroup = defaultdict(list)
     for output in outputs:

@@ -5,6 +5,7 @@ config {"group_max_size":8}
 exact                                           cuts must not show; see `audits`
 17 at 1000123 {"kind":"heartbeat", ...}         the record with offset 17, without what is at its default
 18 at 1000124 unreadable {"why":"no JSON"}
+19 at 1000125 wake
 batch at 1001000 killed=0,400 codec=2 damaged=17
 """
 
@@ -16,7 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from coordinator.config import Config
-from coordinator.requests import Received, Request, Unreadable
+from coordinator.requests import Received, Request, Unreadable, Wake
 
 
 class Batch(Struct, frozen=True):
@@ -78,6 +79,8 @@ def write(script: Script, remarks: Iterable[str] = ()) -> str:
 
 def _line(happening: Happening) -> str:
     if isinstance(happening, Received):
+        if isinstance(happening.request, Wake):
+            return f"{happening.offset} at {happening.at_ms} wake"
         unreadable = "unreadable " if isinstance(happening.request, Unreadable) else ""
         return f"{happening.offset} at {happening.at_ms} {unreadable}{_without_defaults(happening.request)}"
     killed = ",".join(map(str, happening.killed))
@@ -111,6 +114,8 @@ def _happening(line: str) -> Happening:
         killed = tuple(map(int, said.pop("killed").split(","))) if "killed" in said else ()
         return Batch(int(now_ms), killed, **{name: int(value) for name, value in said.items()})
     at_ms, _, request = rest.partition(" ")
+    if request == "wake":
+        return Received(int(word), int(at_ms), Wake())
     if request.startswith("unreadable "):
         return Received(int(word), int(at_ms), _unreadable.decode(request.removeprefix("unreadable ")))
     return Received(int(word), int(at_ms), _requests.decode(request))

@@ -19,6 +19,7 @@ from coordinator.member import MemberConfig, MemberState
 from coordinator.outputs import AnyAnswer, Reply
 from coordinator.phases import Phase
 from coordinator.requests import Received, Request, Unreadable
+from tests.coordinator.waking import wake
 from tests.simulation.actors import OPERATORS, STRANGERS, TOOLS, Process, Stranger
 from tests.simulation.faults import Swarm
 from tests.simulation.judge import OLDER, Broken, Judge
@@ -99,7 +100,9 @@ class World:
     def _turn(self, wait_ms: int) -> None:
         now_ms = self.now_ms = max(self.now_ms + 1, self._next_ms()) + wait_ms
         self._append()
-        if self._away_until_ms <= now_ms and (self._log or self._alarm_ms() <= now_ms):
+        if self._alarm_ms() <= now_ms:
+            self._wake()
+        if self._away_until_ms <= now_ms and self._log:
             self._batch()
         self._deliver()
         for process in self.processes:
@@ -145,6 +148,13 @@ class World:
             if self._back_until_ms > self.now_ms:
                 at_ms -= self._back_ms
             self._log.append(Received(self._offset, at_ms, request))
+            self._offset += 1
+
+    def _wake(self) -> None:
+        """Let the coordinator's alarm append the record that asks nothing."""
+        if self._away_until_ms <= self.now_ms:
+            at_ms = self.now_ms - (self._back_ms if self._back_until_ms > self.now_ms else 0)
+            self._log.append(wake(at_ms, self._offset))
             self._offset += 1
 
     # -- batches -------------------------------------------------------------------------------------------------------

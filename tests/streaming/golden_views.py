@@ -129,7 +129,7 @@ RECORDS: list[GroupRecord | OffsetRecord] = [
     group(EVIL, 1, member("@" + EVIL, EVIL, **{EVIL: [0]}), protocol_name=EVIL),
 ]
 
-TOPICS = OutputTopics("replies", "groups", "events")
+TOPICS = OutputTopics("replies", "groups", "events", "requests")
 
 
 def story() -> Views:

@@ -38,7 +38,7 @@ from tests.system.test_gateway import join as joining
 from tests.system.wire import connect
 
 PARTITIONS = 4
-TOPICS = OutputTopics("replies", "groups", "events")
+TOPICS = OutputTopics("replies", "groups", "events", "requests")
 EVIL = "\x1b]0;pwned\x07\r\n\u202e\u2028\x9b31m[red]<script>\"'../../etc/passwd\x00"
 
 texts = st.one_of(

@@ -35,7 +35,7 @@ from streaming.records import OutputTopics, to_row
 from streaming.views import Raw, Views, metrics
 from streaming.views.metrics import CAUSES, ERRORS, WHYS, GroupFigures
 
-TOPICS = OutputTopics("replies", "groups", "events")
+TOPICS = OutputTopics("replies", "groups", "events", "requests")
 WHO: dict[str, Any] = {"member_id": "ana", "client_id": "c", "client_host": "h"}
 MEMBER: dict[str, Any] = {**WHO, "group_instance_id": None}
 

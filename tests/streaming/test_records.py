@@ -37,7 +37,7 @@ from streaming.records import (
     to_row,
 )
 
-TOPICS = OutputTopics("replies", "groups", "events")
+TOPICS = OutputTopics("replies", "groups", "events", "requests")
 
 
 def test_a_request_survives_its_bytes() -> None:

@@ -12,7 +12,7 @@ from coordinator.hashing import shard_of
 from coordinator.requests import Heartbeat, Received, SetAccess, Unreadable
 from streaming.client.config import configure_member
 from streaming.operator import ShardOperator
-from streaming.records import WAKE, OutputTopics, decode_answer, decode_event, decode_request, encode_request
+from streaming.records import OutputTopics, decode_answer, decode_event, decode_request, encode_request
 from streaming.settings import BadSettings, Settings
 from streaming.signing import AGE_MS_MAX, FAR, UNSIGNED, WRONG, Signer, Signing
 from tests.coordinator.test_access import allow
@@ -34,7 +34,7 @@ def doubt(value: bytes, at_ms: int = NOW_MS, signing: Signing = SIGNING) -> str 
 def test_what_is_signed_is_believed_and_says_the_same() -> None:
     assert doubt(VALUE) is None
     assert decode_request(VALUE) == BEAT, "also where nobody looks at signatures"
-    assert SIGNING.received(7, NOW_MS, VALUE) == Received(7, NOW_MS, BEAT)
+    assert SIGNING.received(7, NOW_MS, VALUE) == Received(7, NOW_MS, BEAT, None, len(VALUE))
 
 
 FORGERIES: dict[str, Callable[[], bytes]] = {
@@ -95,7 +95,9 @@ def test_keys_can_be_changed_one_process_after_the_other() -> None:
     assert doubt(old.signed(BEAT, NOW_MS), signing=new) == WRONG
 
 
-@pytest.mark.parametrize("value", [None, b"", b"=", b"\n" + b"=" * 56, WAKE, b"{}\n" + b"A" * 55 + b"=", b"\xff=" * 60])
+@pytest.mark.parametrize(
+    "value", [None, b"", b"=", b"\n" + b"=" * 56, b'{"kind":"wake","x":1}', b"{}\n" + b"A" * 55 + b"=", b"\xff=" * 60]
+)
 def test_nonsense_never_raises(value: bytes | None) -> None:
     assert isinstance(SIGNING.received(7, NOW_MS, value).request, Unreadable)
 
@@ -118,7 +120,9 @@ def test_the_key_is_shown_nowhere(tmp_path: Path) -> None:
     (file := tmp_path / "key").write_text(f"{SECRET}\n")
     settings = Settings.load(access="rules", access_key_file=str(file), super_users=["User:root"])
     signer = settings.signer()
-    operator = ShardOperator(1, b"s" * 16, settings.group_config(), OutputTopics("r", "g", "e"), settings.signing())
+    operator = ShardOperator(
+        1, b"s" * 16, settings.group_config(), OutputTopics("r", "g", "e", "q"), settings.signing()
+    )
     client = configure_member({"group_id": "g", "access_key_file": str(file), "principal": "User:ana"})
     for each in (settings, signer, settings.signing(), operator, client, client.signer(), settings.model_dump()):
         assert SECRET not in repr(each)
@@ -157,7 +161,9 @@ def test_the_operator_believes_what_is_signed_and_answers_the_rest() -> None:
     """Never a crash: each forged record is answered with 30, and is an event that says what is wrong with it."""
     signing = Signing((KEY,), "requests")
     config = Config(access="rules", super_users=("User:root",))
-    spark = FakeSpark(ShardOperator(4, b"a secret of some length", config, OutputTopics("r", "g", "events"), signing))
+    spark = FakeSpark(
+        ShardOperator(4, b"a secret of some length", config, OutputTopics("r", "g", "events", "q"), signing)
+    )
     home = shard_of("g", 4)
     rules = SetAccess(
         request_id="0", reply_to="inbox", principal="User:root", made_ms=1, rules=(allow("User:ana", "READ"),)
@@ -168,7 +174,7 @@ def test_the_operator_believes_what_is_signed_and_answers_the_rest() -> None:
         encode_request(BEAT),
         VALUE.replace(b"User:ana", b"User:eve"),
         signing.signed(structs.replace(BEAT, principal="User:eve"), NOW_MS),
-        WAKE,
+        b'{"kind":"wake"}',
         b"{" + VALUE,
     ]
     rows = spark.batch(NOW_MS, [(home, offset, NOW_MS, value) for offset, value in enumerate(values)])

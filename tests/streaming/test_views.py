@@ -332,7 +332,7 @@ def test_worlds_of_the_simulation(seed: int) -> None:
     whole = WholeWorld(f"views/{seed}", 2_000)
     whole.run()
     views, offsets = Views(is_live=True), {"groups": 0, "events": 0}
-    topics = OutputTopics("replies", "groups", "events")
+    topics = OutputTopics("replies", "groups", "events", "requests")
     for outputs in whole.judge.outputs:
         for output in outputs:
             if isinstance(output, Reply):

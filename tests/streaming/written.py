@@ -28,7 +28,7 @@ from coordinator.requests import (
 from coordinator.shard import Shard
 from streaming.records import OutputTopics, encode_request, pack
 
-TOPICS = OutputTopics("replies", "groups", "events")
+TOPICS = OutputTopics("replies", "groups", "events", "requests")
 CONFIG = Config(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1_000, clock_slack_ms=0)
 PARTITIONS = 6
 WHAT = ["join", "rejoin", "sync", "sync", "commit", "commit", "leave", "delete", "beat", "fetch"]

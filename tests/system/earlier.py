@@ -14,7 +14,6 @@ from typing import Any
 from kafka import KafkaProducer
 
 from streaming import topics
-from streaming.records import WAKE
 from streaming.settings import Settings
 
 CODEC_3 = Path(__file__).with_name("checkpoints") / "codec-3.zip"
@@ -44,4 +43,4 @@ def adopt(settings: Settings) -> None:
     with closing(KafkaProducer(**settings.kafka_client_arguments())) as producer:
         for partition, end in ends.items():
             for _ in range(end):
-                producer.send(settings.requests_topic, WAKE, partition=int(partition))
+                producer.send(settings.requests_topic, b'{"kind":"wake"}', partition=int(partition))

@@ -228,7 +228,9 @@ def undisturbed(settings: Settings) -> list[Record]:
         partitions=settings.request_partitions,
         secret=bytes.fromhex(SECRET),
         config=settings.group_config(),
-        topics=OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic),
+        topics=OutputTopics(
+            settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic
+        ),
     )
     spark = FakeSpark(operator, frame_rows=10_000)
     requests: dict[int, list[FakeRecord]] = {shard: [] for shard in range(settings.request_partitions)}

@@ -45,7 +45,15 @@ def test_a_shard_is_woken_from_the_start_until_it_has_said_that_nothing_is_due(b
 def _progress(at_rest: tuple[int, ...]) -> dict[str, object]:
     told = [
         Tally(
-            shard=shard, groups=0, members=0, requests=0, heartbeats=0, answered=0, oldest_ms=0, due_ms=None
+            shard=shard,
+            groups=0,
+            members=0,
+            requests=0,
+            heartbeats=0,
+            answered=0,
+            oldest_ms=0,
+            deferred=0,
+            due_in_ms=None,
         ).to_json()
         for shard in at_rest
     ]

@@ -104,7 +104,7 @@ def publish(settings: Settings, group_id: str) -> None:
     """Write a group's record as the coordinator would."""
     record = GroupRecord(group_id=group_id, state=Phase.EMPTY, since_ms=1, generation_id=1, protocol_type=None,
                          protocol_name=None, leader=None, subscribed_topics=(), members=(), version=1)  # fmt: skip
-    topics = OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic)
+    topics = OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic)
     row = to_row(Published(group_id, ("group", group_id), record, 1), topics, 0)
     with closing(KafkaProducer(**settings.kafka_client_arguments())) as producer:
         producer.send(row.topic, row.value, row.key, partition=0).get(30)

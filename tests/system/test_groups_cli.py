@@ -341,7 +341,7 @@ def left_behind(broker: Broker) -> Settings:
         request_partitions=3,
     )
     ensure(settings, lambda _: None)
-    topics = OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic)
+    topics = OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic)
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
         published = [Published(r.group_id, _key(r), r, r.version) for r in RECORDS]
         for output in (*HISTORY, *published):
@@ -386,7 +386,7 @@ def test_what_is_uncertain_is_refused(
 ) -> None:
     """A hole in the partition's offsets, which here a transaction leaves, may have been a commit."""
     settings, group_id = left_behind, "restored"
-    topics = OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic)
+    topics = OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic)
     shard = shard_of(group_id, 3)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "leaves-a-hole"})
     producer.init_transactions()

@@ -34,7 +34,7 @@ __all__ = ["Step", "all_checkers"]
 
 def all_checkers(config: Config) -> list[Checker]:
     """Make one checker for each promise, to be shown the same steps from the first one on."""
-    asked = Asked()
+    asked = Asked(config.clock_slack_ms)
     return [
         RepliesFitTheirRequests(asked),  # the first one: the others ask what a reply's request was
         GenerationsGrow(),

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from coordinator import clock
+from coordinator.clock import Clock
+from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
 from coordinator.outputs import HeartbeatAnswer, MemberExpired, MemberFenced, MemberLeft, Output, Published, Reply
-from coordinator.requests import Received, Request, Unreadable
+from coordinator.requests import Received, Request, Unreadable, Wake
 
 NONE, REBALANCE_IN_PROGRESS = ErrorCode.NONE.number, ErrorCode.REBALANCE_IN_PROGRESS.number
 
@@ -45,7 +48,8 @@ class Step:
         return [
             (received, received.request)
             for received in self.received
-            if type(received.request) is not Unreadable or received.request.request_id is not None
+            if type(received.request) is not Wake
+            and (type(received.request) is not Unreadable or received.request.request_id is not None)
         ]
 
 
@@ -60,22 +64,26 @@ class Asked:
     """Requests by who asked them: the memory that most checkers share.
 
     Args:
-        times_ms: When each came, every time that it did, but for what `answered_at_ms` has told already.
+        times_ms: When each came, every time that it did, but for what `answered_at_ms` has told already. A record that
+            is dated later than its batch may be came at the latest time that is believed.
     """
 
+    slack_ms: int = Config().clock_slack_ms
     requests: dict[Asker, Request | Unreadable] = field(default_factory=dict)
     times_ms: defaultdict[Asker, list[int]] = field(default_factory=lambda: defaultdict(list))
     _latest: Step | None = None
+    _clock: Clock = field(default_factory=Clock)
 
     def note(self, step: Step) -> None:
         """Remember what was asked in a step; whoever shares this memory may have done so."""
         if step is self._latest:
             return
         self._latest = step
+        self._clock, times = clock.tell(self._clock, step.received, step.now_ms, self.slack_ms)
         for received, request in step.requests:
             asker = request.reply_to or "", request.request_id
             self.requests[asker] = request
-            self.times_ms[asker].append(received.at_ms)
+            self.times_ms[asker].append(min(received.at_ms, times.latest_ms))
 
     def by(self, reply: Reply) -> Any:
         return self.requests.get((reply.to, reply.answer.request_id))

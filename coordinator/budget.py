@@ -1,0 +1,93 @@
+"""How much may leave a shard: in one step, of one group in one step, and in answers that repeat what it holds.
+
+Requests beyond a step's budget are deferred: they are handled in the next step, as if the log had been cut before them.
+Answers beyond an allowance are refused, by the time of the log, so a replay refuses the same ones.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from coordinator.limits import (
+    ANSWER_BYTES_BURST,
+    ANSWER_BYTES_FREE,
+    ANSWER_BYTES_PER_S,
+    DEFERRED_BYTES_MAX,
+    GROUP_STEP_BYTES_MAX,
+    STEP_BYTES_MAX,
+    STEP_BYTES_PER_BYTE,
+)
+from coordinator.outputs import Output, Published, Reply
+
+_encode = msgspec.json.Encoder().encode
+
+
+def size_of(output: Output) -> int:
+    """Return the length of an output's record, in bytes."""
+    if isinstance(output, Reply):
+        return len(_encode(output.answer))
+    if isinstance(output, Published):
+        return len(_encode(output.record))
+    return len(_encode(output))
+
+
+class Budget:
+    """What one step has put out so far, beyond what its requests brought.
+
+    `is_tight` as soon as the part of a group, or that of the shard, is used up.
+    """
+
+    def __init__(self) -> None:
+        self.is_tight = False
+        self._spent = self._deferred = 0
+        self._by_group: dict[str, int] = {}
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the shard's part is used up."""
+        return self._spent >= STEP_BYTES_MAX
+
+    def is_spent_by(self, group_id: str) -> bool:
+        """Return whether a group's part, or the shard's, is used up."""
+        return self.is_spent or self._by_group.get(group_id, 0) >= GROUP_STEP_BYTES_MAX
+
+    def spend(self, group_id: str, outputs: Iterable[Output], in_bytes: int) -> None:
+        """Count what a request of so many bytes has brought about."""
+        excess = sum(map(size_of, outputs)) - STEP_BYTES_PER_BYTE * in_bytes
+        if excess > 0:
+            self._spent += excess
+            self._by_group[group_id] = self._by_group.get(group_id, 0) + excess
+            self.is_tight = self.is_tight or self.is_spent_by(group_id)
+
+    def defers(self, in_bytes: int) -> bool:
+        """Return whether one more request of so many bytes may wait for the next step, and count it if it may."""
+        may_wait = self._deferred + in_bytes <= DEFERRED_BYTES_MAX
+        self._deferred += in_bytes if may_wait else 0
+        return may_wait
+
+
+class Allowance(Struct, array_like=True, frozen=True):
+    """How much of the allowance for large answers is used up, and when that was counted."""
+
+    used_bytes: int = 0
+    at_ms: int = 0
+
+    def left_at(self, now_ms: int) -> int:
+        """Return how many bytes are left; below 0 after an answer that was larger than what was left."""
+        return ANSWER_BYTES_BURST - self._used_at(now_ms)
+
+    def with_answer(self, answer_bytes: int, now_ms: int) -> "Allowance":
+        """Count an answer; a small one costs nothing."""
+        if answer_bytes <= ANSWER_BYTES_FREE:
+            return self
+        return Allowance(self._used_at(now_ms) + answer_bytes, max(now_ms, self.at_ms))
+
+    def _used_at(self, now_ms: int) -> int:
+        restored = max(now_ms - self.at_ms, 0) * ANSWER_BYTES_PER_S // 1_000
+        return max(self.used_bytes - restored, 0)
+
+
+def answer_bytes(outputs: Iterable[Output], request_id: str) -> int:
+    """Return the size of the answer to one request among outputs; 0 where it is not answered yet."""
+    return sum(size_of(o) for o in outputs if isinstance(o, Reply) and o.answer.request_id == request_id)

@@ -1,0 +1,76 @@
+"""What a shard takes the time to be: from the log, from the driver, and within which bounds each is believed.
+
+    time of a request        its record's append time, at most `latest_ms`
+    deadlines fire up to     the time of the last record that was read, less the slack
+    lateness counts from     the batch's time, in terms of the log's clock
+
+The brokers' clock may be wrong: a record that is dated beyond the batch's time plus the slack is bounded to that, and a
+log whose times go back leaves the batch's time to decide. The driver's clock may be wrong: a wake record says what it
+showed, so a difference from the brokers' clock is known and taken off; and where it goes back, time goes on by what has
+passed between batches.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from coordinator.limits import AWAY_MS_MAX, CLOCK_STANDS_STILL_MS_MAX
+from coordinator.requests import Received, Wake
+
+
+class Clock(Struct, array_like=True, frozen=True):
+    """What a shard remembers of time. All in Unix milliseconds.
+
+    Args:
+        batch_ms: The time of the latest batch.
+        read_ms: The time up to which the log has been read.
+        ahead_ms: How far the driver's clock is ahead of the log's, by the latest wake record; not below 0.
+    """
+
+    batch_ms: int = 0
+    read_ms: int = 0
+    ahead_ms: int = 0
+
+
+class Times(NamedTuple):
+    """The times of one step.
+
+    Args:
+        now_ms: When what happens in this step is noticed.
+        latest_ms: No request is later than this.
+        horizon_ms: Deadlines up to here fire, of groups whose requests are all handled.
+        horizon_now_ms: Where the horizon would be, had the log been read to its end.
+    """
+
+    now_ms: int
+    latest_ms: int
+    horizon_ms: int
+    horizon_now_ms: int
+
+
+def tell(clock: Clock, log: Sequence[Received], batch_ms: int, slack_ms: int) -> tuple[Clock, Times]:
+    """Find the times of a step, and what is to be remembered for the next one.
+
+    Args:
+        log: The records of the step, in the order of their offsets.
+        batch_ms: The time for which the engine planned the batch.
+        slack_ms: How far clocks may differ.
+    """
+    ahead_ms = clock.ahead_ms
+    for received in log:
+        if type(received.request) is Wake and received.request.sent_ms is not None:
+            ahead_ms = max(received.request.sent_ms - received.at_ms, 0)
+    gone_back = bool(log) and log[-1].at_ms < clock.read_ms - slack_ms
+    driver_ms = batch_ms if gone_back else batch_ms - ahead_ms
+    base_ms = driver_ms
+    if clock.read_ms:
+        passed_ms = min(max(batch_ms - clock.batch_ms, 0), CLOCK_STANDS_STILL_MS_MAX)
+        base_ms = max(driver_ms, clock.read_ms + passed_ms - slack_ms)
+    read_ms = clock.read_ms
+    if gone_back:
+        read_ms = max(read_ms, base_ms)
+    elif log:
+        read_ms = max(read_ms, min(log[-1].at_ms, base_ms + slack_ms))
+    times = Times(min(driver_ms, read_ms + AWAY_MS_MAX), base_ms + slack_ms, read_ms - slack_ms, base_ms - slack_ms)
+    return Clock(batch_ms, read_ms, ahead_ms), times

@@ -1,0 +1,8 @@
+"""Records that ask nothing: they let time pass in a shard that has read its whole log."""
+
+from coordinator.requests import Received, Wake
+
+
+def wake(at_ms: int, offset: int = 0) -> Received:
+    """Return a wake record that was appended at `at_ms`."""
+    return Received(offset, at_ms, Wake())
