@@ -3,7 +3,8 @@
     1 byte      version of what follows
     4 bytes     CRC-32 of all the rest, big-endian; from version 3 on of the version as well
     the rest    MessagePack: [{group id: [earliest deadline, members, vitals, rest of the group]},
-                              {id of a forgotten group: [until when that is remembered, its last generation]},
+                              {id of a forgotten group: [until when that is remembered, its last generation,
+                                                         its last fencing token]},
                               who may do what: [when that was said, [rules]], deflated; empty where nothing was said,
                               [time of the latest batch, time up to which the log is read, driver's clock ahead of it],
                               [how much of the allowance for listings is used up, as of when]]
@@ -17,7 +18,8 @@ of that, its roster, is remembered by its bytes, so a heartbeat does not inflate
 cannot be stale, whoever runs the task and however often.
 
 The newest code reads every older version, of which the first had no memory of forgotten groups, the second wrote ids
-into the vitals, the third knew no rules, and the fourth kept no times; anything else raises `CorruptState`.
+into the vitals, the third knew no rules, and the fourth no times and no fencing tokens; anything else raises
+`CorruptState`.
 """
 
 import zlib
@@ -59,10 +61,11 @@ class Stored(Struct, array_like=True, frozen=True):
 
 
 class Grave(Struct, array_like=True, frozen=True):
-    """What is left of a forgotten group: one that is founded under its name goes on counting generations."""
+    """What is left of a forgotten group: one that is founded under its name goes on counting generations and tokens."""
 
     until_ms: int
     generation_id: int
+    token: int = 0
 
 
 class Kept(Struct, array_like=True, frozen=True):

@@ -35,5 +35,8 @@ class Config(Struct, frozen=True, kw_only=True):
     clock_slack_ms: int = 1_000
     """Deadlines that no request's time has passed fire this late: requests from before them may be on their way."""
 
+    fencing_token_floor: int = 0
+    """No fencing token is below it: above all that were given before the state began, whatever the clocks say."""
+
     late_notice_ms: int = 5_000
     """A deadline noticed later than this says that the coordinator was away, not the member: it runs once more."""

@@ -70,6 +70,7 @@ def _published(group: Group, member: Member) -> GroupMember:
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         assignment=member.assignment,
         assigned=assigned_partitions(member.assignment) if group.is_readable else None,
+        fencing_token=member.fencing_token,
     )
 
 

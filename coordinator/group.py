@@ -100,6 +100,7 @@ class Member(Struct, array_like=True, kw_only=True):
         is_new: Its first join round has not ended.
         owes_sync: It has heard of this generation and not asked for its part of the plan.
         made_by: The join that a static member came with; where that comes again, it is nobody new.
+        fencing_token: The group's token when this member was given its assignment; 0 before its first one.
     """
 
     member_id: str
@@ -115,6 +116,7 @@ class Member(Struct, array_like=True, kw_only=True):
     awaiting_join: Parked | None = None
     awaiting_sync: Parked | None = None
     made_by: Parked | None = None
+    fencing_token: int = 0
 
     @property
     def is_static(self) -> bool:
@@ -176,6 +178,7 @@ class Group(Struct, array_like=True, kw_only=True):
         assigned_bytes: What the members' assignments take together.
         protocols_bytes: What their subscription metadata takes; counted anew where older code did not write it down.
         offsets_count: How many offsets are committed; likewise.
+        token: The highest fencing token that the group has given; 0 before the first one.
     """
 
     vitals: Vitals
@@ -199,6 +202,7 @@ class Group(Struct, array_like=True, kw_only=True):
     assigned_bytes: int = 0
     protocols_bytes: int = -1
     offsets_count: int = -1
+    token: int = 0
 
     def __post_init__(self) -> None:
         if self.protocols_bytes < 0:
@@ -223,6 +227,20 @@ class Group(Struct, array_like=True, kw_only=True):
         """Count one more record or event that the group publishes."""
         self.version += 1
         return self.version
+
+    def next_token(self, now_ms: int, floor: int) -> int:
+        """Return a fencing token above all that the group has given: the group's time, in microseconds since 1970.
+
+        A group that is forgotten for longer than its tombstone is kept goes on above its old tokens, as time has passed
+        them by.
+
+        Args:
+            floor: No token is below it.
+
+        Source: M. Kleppmann, How to do distributed locking.
+        """
+        self.token = max(self.token + 1, floor, now_ms * 1_000)
+        return self.token
 
     def look_at_offsets(self, at_ms: int) -> None:
         """See at `at_ms` which offsets have expired and when the next one will, or earlier if that is planned."""

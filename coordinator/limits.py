@@ -50,6 +50,10 @@ GRAVES_MAX = 10_000
 GRAVE_MS = 24 * 3_600_000
 """How long that is remembered: far longer than anybody waits for an answer that names a generation."""
 
+FENCING_TOKEN_FLOOR_MAX = 2**52
+"""As microseconds since 1970 that is the year 2112. Tokens count on above it and stay below 2^53, up to which
+JavaScript, Lua and JSON's usual readers hold integers exactly."""
+
 COMMIT_METADATA_CHARS_MAX = 65_536
 """Parsed at all; `offset_metadata_max_bytes` is the bound that a commit is judged by."""
 

@@ -193,11 +193,13 @@ def _replace(
 ) -> Iterator[Output]:
     """Let a static member's new process take over from the old one, which is fenced from now on.
 
-    While the group is Stable and the protocol stays the same, nobody else need know: no rebalance.
+    While the group is Stable and the protocol stays the same, nobody else need know: no rebalance. The new process is
+    given a fencing token of its own, which its sync answers: the old one may be paused and not know yet.
     """
     leader_before, session = group.leader_id, group.vitals.sessions[old.member_id]
     new = _member(request, member_id)
     new.assignment, new.is_new = old.assignment, False
+    new.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
     deadline_ms = group.vitals.wait(now_ms, session.timeout_ms)
     group.replace(old, new, Session(deadline_ms, request.session_timeout_ms))
     yield from _fence(old, asked)
@@ -209,6 +211,7 @@ def _replace(
         replaced_by=new.member_id,
         replaced_by_client_id=new.client_id,
         replaced_by_client_host=new.client_host,
+        fencing_token=new.fencing_token,
     )
     if group.phase is Phase.STABLE and (_offers_alike(old, new) or vote(group) == group.protocol_name):
         yield from publish_at_a_bounded_rate(group, now_ms)
@@ -269,7 +272,7 @@ def sync(group: Group | None, request: SyncGroup, now_ms: int, config: Config) -
     else:
         yield from _park_sync(group, member, request)
         if member.member_id == group.leader_id:
-            yield from install(group, {a.member_id: a.assignment for a in request.assignments}, now_ms)
+            yield from install(group, {a.member_id: a.assignment for a in request.assignments}, now_ms, config)
 
 
 def _park_sync(group: Group, member: Member, request: SyncGroup) -> Iterator[Output]:

@@ -43,11 +43,15 @@ class JoinGroupAnswer(Answer, frozen=True, kw_only=True, tag="join_group"):
 
 
 class SyncGroupAnswer(Answer, frozen=True, kw_only=True, tag="sync_group"):
-    """One's own part of the plan, byte for byte as the leader wrote it."""
+    """One's own part of the plan, byte for byte as the leader wrote it, and the fencing token to show for it.
+
+    The token is 0 in an error, and where the assignment is from before coordinators gave tokens.
+    """
 
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
+    fencing_token: int = 0
 
 
 class HeartbeatAnswer(Answer, frozen=True, kw_only=True, tag="heartbeat"):
@@ -242,7 +246,10 @@ class Reply(Struct, frozen=True):
 
 
 class GroupMember(Struct, frozen=True, kw_only=True):
-    """A member in the group record. `assigned` is the assignment decoded, where the protocol type is `consumer`."""
+    """A member in the group record. `assigned` is the assignment decoded, where the protocol type is `consumer`.
+
+    `fencing_token` is the one that came with the assignment; 0 before the first one, and from older coordinators.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -252,6 +259,7 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     rebalance_timeout_ms: int
     assignment: bytes
     assigned: dict[str, list[int]] | None
+    fencing_token: int = 0
 
 
 class GroupRecord(Struct, frozen=True, kw_only=True):
@@ -323,7 +331,10 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
 
 
 class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_completed"):
-    """All members of `generation_id` have a plan. Durations count from the first `rebalance_started`."""
+    """All members of `generation_id` have a plan. Durations count from the first `rebalance_started`.
+
+    `fencing_token` is given to all of them; 0 from older coordinators.
+    """
 
     duration_ms: int
     joins_ms: int
@@ -334,6 +345,7 @@ class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_comple
     members_after: tuple[str, ...]
     joined: tuple[str, ...]
     gone: tuple[str, ...]
+    fencing_token: int = 0
 
 
 class Handover(Struct, frozen=True):
@@ -385,11 +397,15 @@ class MemberExpired(MemberEvent, frozen=True, kw_only=True, tag="member_expired"
 
 
 class MemberFenced(MemberEvent, frozen=True, kw_only=True, tag="member_fenced"):
-    """Another process has come under a member's instance id: the member goes on as `replaced_by`, the old id is out."""
+    """Another process has come under a member's instance id: the member goes on as `replaced_by`, the old id is out.
+
+    `fencing_token` is the new process's, above the old one's; 0 from older coordinators.
+    """
 
     replaced_by: str
     replaced_by_client_id: str
     replaced_by_client_host: str
+    fencing_token: int = 0
 
 
 class CommitRejected(Event, frozen=True, kw_only=True, tag="commit_rejected"):

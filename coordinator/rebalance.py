@@ -209,14 +209,16 @@ def _subscribed(group: Group) -> tuple[str, ...] | None:
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
 
-def install(group: Group, plan: Mapping[str, bytes], now_ms: int) -> Iterator[Output]:
+def install(group: Group, plan: Mapping[str, bytes], now_ms: int, config: Config) -> Iterator[Output]:
     """Take the leader's plan: members that asked for their part hear it, the others will when they ask.
 
-    Members that the plan leaves out own nothing; ids in it that are no members are ignored.
+    Members that the plan leaves out own nothing; ids in it that are no members are ignored. All members are given one
+    fencing token, which is above that of every earlier plan.
     """
+    token = group.next_token(now_ms, config.fencing_token_floor)
     group.assigned_bytes = 0
     for member in group.members.values():
-        member.assignment = plan.get(member.member_id, b"")
+        member.assignment, member.fencing_token = plan.get(member.member_id, b""), token
         group.assigned_bytes += len(member.assignment)
         yield from answer_sync(group, member, now_ms)
     group.move(Cause.LEADER_SYNCED, now_ms)
@@ -237,6 +239,7 @@ def install(group: Group, plan: Mapping[str, bytes], now_ms: int) -> Iterator[Ou
         members_after=members,
         joined=tuple(m for m in members if m not in ended.before),
         gone=tuple(m for m in ended.before if m not in group.members),
+        fencing_token=token,
     )
     if handovers := _handovers(group, ended.before):
         yield event(AssignmentChanged, group, now_ms, handovers=handovers)
@@ -320,6 +323,7 @@ def synced(group: Group, member: Member, asked: Parked) -> Reply:
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         assignment=member.assignment,
+        fencing_token=member.fencing_token,
     )
     return Reply(asked.reply_to, answer)
 

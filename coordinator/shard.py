@@ -309,8 +309,9 @@ class Shard:
 
     def _found(self, group_id: str, at_ms: int) -> Group:
         grave = self._graves.pop(group_id, None)
-        generation_id = grave.generation_id if grave and grave.until_ms > at_ms else 0
-        group = Group(vitals=Vitals(now_ms=at_ms, generation_id=generation_id), group_id=group_id, since_ms=at_ms)
+        generation_id, token = (grave.generation_id, grave.token) if grave and grave.until_ms > at_ms else (0, 0)
+        vitals = Vitals(now_ms=at_ms, generation_id=generation_id)
+        group = Group(vitals=vitals, group_id=group_id, since_ms=at_ms, token=token)
         group.look_at_offsets(at_ms)
         self._stored[group_id] = _UNWRITTEN
         self._vitals[group_id], self._groups[group_id] = group.vitals, group
@@ -393,7 +394,8 @@ class Shard:
         group_id = group.group_id
         del self._stored[group_id], self._vitals[group_id], self._groups[group_id]
         if group.generation_id:
-            self._graves[group_id] = Grave(group.vitals.now_ms + GRAVE_MS, group.generation_id)
+            until_ms = max(group.vitals.now_ms + GRAVE_MS, group.token // 1_000 + 1)  # a floor may be ahead of time
+            self._graves[group_id] = Grave(until_ms, group.generation_id, group.token)
             if len(self._graves) > GRAVES_MAX:
                 del self._graves[next(iter(self._graves))]
 

@@ -45,6 +45,7 @@ class Teller:
 
     def __init__(self, scenario: Scenario) -> None:
         self.s = scenario
+        self.tells_tokens = False
 
     def tell(self, output: Any) -> Iterator[str]:
         """Tell one output, in one line or more."""
@@ -83,6 +84,9 @@ class Teller:
     def _of(self, group_id: str | None) -> str:
         return "" if group_id in (None, "g") else f"[{group_id}] "
 
+    def _token(self, token: int) -> str:
+        return f" token={token}" if self.tells_tokens else ""
+
     def _names(self, ids: Any) -> str:
         return " ".join(map(self.s.name, ids))
 
@@ -115,7 +119,8 @@ class Teller:
         return f"{told} {member}{roll}" + (" skip the plan" if a.skip_assignment else "")
 
     def _synced(self, a: out.SyncGroupAnswer) -> str:
-        return "" if a.code else f"protocol={a.protocol_type}/{a.protocol_name} assignment={plan(a.assignment)}"
+        told = f"protocol={a.protocol_type}/{a.protocol_name} assignment={plan(a.assignment)}"
+        return "" if a.code else told + self._token(a.fencing_token)
 
     def _left(self, a: out.LeaveGroupAnswer) -> str:
         return " ".join(f"{self._entry(m.member_id, m.group_instance_id)}={m.error}" for m in a.members)
@@ -173,7 +178,10 @@ class Teller:
             assert isinstance(record, out.GroupRecord)
             protocol = f" protocol={record.protocol_type}/{record.protocol_name}" if record.protocol_name else ""
             leader = f" leader={self.s.name(record.leader)}" if record.leader else ""
-            members = "".join(f" {self.s.name(m.member_id)}:{plan(m.assignment)}" for m in record.members)
+            members = "".join(
+                f" {self.s.name(m.member_id)}:{plan(m.assignment)}{self._token(m.fencing_token)}"
+                for m in record.members
+            )
             return f"group {record.state.value} generation={record.generation_id}{protocol}{leader}{members}"
         what = f"offset {place(output.key[2], output.key[3])}"
         if record is None:
@@ -193,7 +201,8 @@ class Teller:
         joined = f"; joined {self._names(e.joined)}" if e.joined else ""
         gone = f"; gone {self._names(e.gone)}" if e.gone else ""
         times = f"took {e.duration_ms}, joins {e.joins_ms}, syncs {e.syncs_ms}"
-        return f"generation {e.generation_id} {times}; {self._names(e.members_after)}{joined}{gone}"
+        members = f"{self._names(e.members_after)}{joined}{gone}"
+        return f"generation {e.generation_id} {times}; {members}{self._token(e.fencing_token)}"
 
     def _handed_over(self, e: out.AssignmentChanged) -> str:
         return " ".join(
@@ -210,7 +219,8 @@ class Teller:
         return f"{self.s.name(e.member_id)} {e.why}{silence}" + (f" ({e.reason})" if e.reason else "")
 
     def _fenced(self, e: out.MemberFenced) -> str:
-        return f"{self.s.name(e.member_id)} as {e.group_instance_id}, replaced by {self.s.name(e.replaced_by)}"
+        replaced_by = f"replaced by {self.s.name(e.replaced_by)}{self._token(e.fencing_token)}"
+        return f"{self.s.name(e.member_id)} as {e.group_instance_id}, {replaced_by}"
 
     def _refused(self, e: out.CommitRejected) -> str:
         who = self.s.name(e.member_id) or "outsider"

@@ -231,6 +231,7 @@ members = st.builds(
     awaiting_join=maybe_parked,
     awaiting_sync=maybe_parked,
     made_by=maybe_parked,
+    fencing_token=int64s,
 )
 offsets = st.builds(Offset, int64s, int32s, texts, int64s, st.none() | int64s)
 groups = st.builds(
@@ -251,6 +252,7 @@ groups = st.builds(
     round=st.none() | st.builds(Round, int64s, int64s, st.dictionaries(texts, blobs, max_size=2)),
     subscribed_topics=st.none() | st.lists(texts, max_size=3).map(tuple),
     offsets=st.dictionaries(texts, st.dictionaries(int32s, offsets, max_size=2), max_size=2),
+    token=int64s,
 )
 stored = st.builds(Stored, int64s, int32s, blobs, blobs)
 
@@ -264,7 +266,7 @@ def test_every_group_comes_back(group: Group):
     assert codec.decode_rest(rest, vitals) == group
 
 
-graves = st.dictionaries(texts, st.builds(Grave, int64s, int32s), max_size=2)
+graves = st.dictionaries(texts, st.builds(Grave, int64s, int32s, int64s), max_size=2)
 
 
 @given(st.builds(Kept, st.dictionaries(texts, stored, max_size=4), graves))

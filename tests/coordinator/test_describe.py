@@ -119,6 +119,7 @@ def test_the_group_record_in_full():
                 rebalance_timeout_ms=10_000,
                 assignment=assignment({"t": [0]}),
                 assigned={"t": [0]},
+                fencing_token=1,
             ),
         ),
         version=record.version,

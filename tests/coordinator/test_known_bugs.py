@@ -132,11 +132,12 @@ def _keeps_the_generation_of_a_restarted_member(patch: pytest.MonkeyPatch) -> No
             yield from replace(group, old, request, asked, now_ms, config, member_id)
             return
         new = membership._member(request, member_id)
-        new.is_new = False
+        new.is_new, new.fencing_token = False, group.next_token(now_ms, 0)
         group.replace(old, new, Session(group.vitals.wait(now_ms, 10_000), 10_000))
         yield from membership._fence(old, asked)
         replaced_by = {"replaced_by": member_id, "replaced_by_client_id": "c2", "replaced_by_client_host": ""}
-        yield membership.member_event(MemberFenced, group, old, now_ms, **replaced_by)
+        token = {"fencing_token": new.fencing_token}
+        yield membership.member_event(MemberFenced, group, old, now_ms, **replaced_by, **token)
         yield Reply(asked.reply_to, membership.joined(group, new, request.request_id))
 
     patch.setattr(membership, "_replace", in_place)
@@ -451,6 +452,32 @@ def _is_stamped_earlier() -> None:
     """A group's time never goes back, whatever the log says (I12)."""
     s = Scenario.stable("c1").at(5_000).join("c2").at(1_000).join("c1")
     assert s.group.since_ms == 5_000
+
+
+# -- fencing tokens, as they were once ---------------------------------------------------------------------------------
+
+
+def _gives_the_generation_as_token(patch: pytest.MonkeyPatch) -> None:
+    def the_generation(self: Group, now_ms: int, floor: int) -> int:
+        self.token = self.generation_id
+        return self.token
+
+    patch.setattr(Group, "next_token", the_generation)
+
+
+@seed("a static member's new process shows the token of the old one", _gives_the_generation_as_token, "TokensGrow")
+def _restarts_while_the_group_is_stable() -> None:
+    """A store that keeps the highest token takes both processes for the owner."""
+    s = Scenario().join("c1", group_instance_id="i1").sync("c1", plan={"c1": {"t": [0]}})
+    s.join("c1", member_id="", group_instance_id="i1", reply_to="another inbox")
+
+
+@seed("a group that comes back shows tokens of its first life", _gives_the_generation_as_token, "TokensGrow")
+def _is_forgotten_for_more_than_a_day() -> None:
+    """A store that keeps the highest token refuses every worker from then on."""
+    s = Scenario()
+    for name in ("c1", "c2"):
+        s.join(name).sync(name, plan={name: {"t": [0]}}).leave(name).until(s.now_ms + 51 * 3_600_000)
 
 
 # -- the test ----------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ and its member; `c1#2` is the second id that client c1 was given. Commands, with
     repeat NAME KIND    send the latest request of that kind again, the same in every byte
     garbage NAME WHY    a record that is no request, from an asker that can be answered; from `-` it cannot
     sessions            tell until when the members may be silent
+    tokens              from here on, tell fencing tokens as well
     away, back MS       the coordinator is away: requests wait in the log, until one batch takes them all at MS
 
 `group=h` sends a request to another group than g; `inbox=x` has its reply go elsewhere than to the client's own inbox,
@@ -300,6 +301,10 @@ def _sessions(player: Player, arguments: list[str], options: Options) -> None:
     player.say(player.teller.sessions(player.s.group))
 
 
+def _tokens(player: Player, arguments: list[str], options: Options) -> None:
+    player.teller.tells_tokens = True
+
+
 def _away(player: Player, arguments: list[str], options: Options) -> None:
     player.s.away()
 
@@ -325,6 +330,7 @@ COMMANDS: dict[str, Callable[[Player, list[str], Options], None]] = {
     "repeat": _repeat,
     "garbage": _garbage,
     "sessions": _sessions,
+    "tokens": _tokens,
     "away": _away,
     "back": _back,
 }

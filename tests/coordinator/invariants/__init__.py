@@ -28,6 +28,7 @@ from tests.coordinator.invariants.lives import (
     TimeNeverGoesBack,
 )
 from tests.coordinator.invariants.step import Asked, Checker, Step
+from tests.coordinator.invariants.tokens import TokensGrow
 
 __all__ = ["Step", "all_checkers"]
 
@@ -41,6 +42,7 @@ def all_checkers(config: Config) -> list[Checker]:
         PhasesAreLegal(),
         GenerationsAreAgreed(asked),
         PlansArePassedOn(asked),
+        TokensGrow(asked),
         EachRequestIsAnsweredOnce(),
         RepeatsMakeNobodyNew(asked),
         VersionsHaveNoGap(),
