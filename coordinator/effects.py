@@ -29,11 +29,16 @@ class MakePlan(Struct, frozen=True):
 
 
 class Assigned(Struct, frozen=True):
-    """This is one's part of the plan; void if the member's generation is another one by the time it is read."""
+    """This is one's part of the plan; void if the member's generation is another one by the time it is read.
+
+    Args:
+        fencing_token: What to show whatever stores the work; the generation, where the coordinator gives no tokens.
+    """
 
     generation_id: int
     protocol_name: str
     assignment: bytes
+    fencing_token: int
 
 
 class Lost(Struct, frozen=True):

@@ -349,7 +349,8 @@ class Member:
         if named != (self.config.protocol_type, self.protocol_name):
             return self._stop(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the plan is for {named}")
         self.state, self.rejoin_needed = MemberState.STABLE, False
-        return [Assigned(self.generation_id, self.protocol_name or "", answer.assignment)]
+        token = answer.fencing_token or self.generation_id
+        return [Assigned(self.generation_id, self.protocol_name or "", answer.assignment, token)]
 
     def _committed(self, call: _Call, answer: OffsetCommitAnswer, now_ms: int) -> list[Todo]:
         """End a commit; an error of single partitions is the commit's error too."""

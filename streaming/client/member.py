@@ -90,17 +90,6 @@ class GroupMember(InGroup):
         """The resources that are this member's now."""
         return _names(self._participant.owned)
 
-    @property
-    def fencing_token(self) -> int:
-        """A number to show whatever stores the work; -1 while nothing is owned.
-
-        It is the generation whose plan gave this member what it owns. Whoever is given a resource later shows a higher
-        one, so a store that refuses numbers below the highest it has seen refuses an owner that was taken for dead.
-
-        Source: M. Kleppmann, How to do distributed locking.
-        """
-        return self._participant.assigned_generation if self._participant.owned else -1
-
     # -- taking part ---------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float = 0.0) -> frozenset[str]:

@@ -69,6 +69,7 @@ class InGroup:
     """What a member of a group tells about itself."""
 
     _driver: Driver
+    _participant: "Participant"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.member_id or 'of no id'} in {self._group_id}, {self.state.name}>"
@@ -81,6 +82,19 @@ class InGroup:
     def generation(self) -> int:
         """The generation this member is in; -1 while it is in none."""
         return self._driver.member.generation_id
+
+    @property
+    def fencing_token(self) -> int:
+        """A number to show whatever stores the work; -1 while nothing is owned.
+
+        Whoever is given a partition or resource later shows a higher one, also a new process under the same
+        `group_instance_id`. So a store that refuses numbers below the highest it has seen refuses an owner that was
+        taken for dead. All that a member owns has one token, which grows with each rebalance. It is below 2^53. A
+        coordinator from before there were tokens gives none; then it is the generation.
+
+        Source: M. Kleppmann, How to do distributed locking.
+        """
+        return self._participant.fencing_token
 
     @property
     def member_id(self) -> str:
@@ -126,11 +140,17 @@ class Participant:
         self._told: dict[str, Plan] = {}
         self.assigned_generation = -1
         """The generation whose plan gave what is owned now; -1 where nothing is."""
+        self._token = -1
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
         """What is this member's now."""
         return self._holding.owned
+
+    @property
+    def fencing_token(self) -> int:
+        """The token that came with what is owned now; -1 while nothing is owned."""
+        return self._token if self.owned else -1
 
     @property
     def _group_id(self) -> str:
@@ -231,7 +251,7 @@ class Participant:
             self._driver.request_rejoin("the plan is for another subscription")
             return
         self._told[assigned.protocol_name] = Plan(partitions, assigned.generation_id)
-        self.assigned_generation = assigned.generation_id
+        self.assigned_generation, self._token = assigned.generation_id, assigned.fencing_token
         is_last_round = self.owned.issubset(partitions)
         with self._told_all(self._holding.take(partitions)):
             if not is_last_round:

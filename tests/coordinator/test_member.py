@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from coordinator.effects import (
+    Assigned,
     CommitEnded,
     CoordinatorSilent,
     Failed,
@@ -351,6 +352,17 @@ def test_a_plan_for_another_protocol_is_refused() -> None:
     alone = Alone()
     answer = SyncGroupAnswer(request_id=alone.syncing().request_id, protocol_type="work", protocol_name="dice")
     assert Failed(23, "INCONSISTENT_GROUP_PROTOCOL", "the plan is for ('work', 'dice')") in alone.hears(answer)
+
+
+@pytest.mark.parametrize(("given", "shown"), [(1_790_000_000_000_000, 1_790_000_000_000_000), (0, 7)])
+def test_a_coordinator_that_gives_no_tokens_has_the_generation_shown(given: int, shown: int) -> None:
+    """policies.md 5: clients may be newer than the coordinator."""
+    alone = Alone()
+    alone.generation_id = 6
+    answer = SyncGroupAnswer(request_id=alone.syncing().request_id, protocol_type="work", protocol_name="turns")
+    (assigned,) = alone.hears(structs.replace(answer, fencing_token=given))
+    assert isinstance(assigned, Assigned)
+    assert assigned.fencing_token == shown
 
 
 def test_one_partition_that_may_be_tried_again_has_the_whole_commit_tried_again() -> None:

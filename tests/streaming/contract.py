@@ -80,3 +80,16 @@ class OneOwnerAGeneration:
         for partition in partitions:
             owner = self._owners.setdefault((generation_id, partition), who)
             assert owner == who, f"{partition} is {owner}'s and {who}'s in generation {generation_id}"
+
+
+class OneOwnerAToken:
+    """I2 for stores: no two processes ever show one token for a partition, not even those of one static member."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[int, Any], str] = {}
+
+    def takes(self, process: str, token: int, partitions: Partitions) -> None:
+        """Note what a process was given, and the token that it shows for it."""
+        for partition in partitions:
+            owner = self._owners.setdefault((token, partition), process)
+            assert owner == process, f"{partition} is {owner}'s and {process}'s with token {token}"

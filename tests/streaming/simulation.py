@@ -31,7 +31,7 @@ from streaming.client import driver as clock_user
 from streaming.client.driver import Driver
 from streaming.client.participant import Participant, Racks
 from streaming.client.plans import effective_protocol, resolve
-from tests.streaming.contract import CallbacksInOrder, OneOwnerAGeneration
+from tests.streaming.contract import CallbacksInOrder, OneOwnerAGeneration, OneOwnerAToken
 
 TURN_MS = 100
 METADATA_AGE_MS = 1_000
@@ -259,7 +259,7 @@ class Simulation:
         self.orphans: list[JoinGroup] = []
         """First joins of processes that had sent another one, and have not heard that it came to nothing."""
         self.joined: defaultdict[int, set[str]] = defaultdict(set)
-        self.one_owner = OneOwnerAGeneration()
+        self.one_owner, self.one_token = OneOwnerAGeneration(), OneOwnerAToken()
         self._offset = self._count = self._last_batch_ms = 0
         self._to_append: list[tuple[int, int, Request]] = []
         self._to_deliver: list[tuple[int, int, str, AnyAnswer]] = []
@@ -430,6 +430,7 @@ class Simulation:
     def note_owned(self, worker: Worker) -> None:
         """Check that no two workers own a partition, unless one has been expelled and perhaps does not know it."""
         self.one_owner.takes(worker.who, worker.participant.assigned_generation, worker.owned)
+        self.one_token.takes(worker.name, worker.participant.fencing_token, worker.owned)
         for other in self.workers:
             if other is not worker and (both := other.owned & worker.owned):
                 assert self._is_passed_over(other) or self._is_passed_over(worker), (

@@ -89,7 +89,7 @@ def make_stable(driver: Driver, transport: Transport) -> None:
 def test_what_the_member_wants_sent_is_sent_and_the_rest_waits_in_order(driver: Driver, transport: Transport) -> None:
     make_stable(driver, transport)
     assert [type(request) for request in transport.sent] == [JoinGroup, SyncGroup]
-    assert driver.poll() == Assigned(1, "range", b"x")
+    assert driver.poll() == Assigned(1, "range", b"x", 1)
     assert driver.poll() is None
 
 
