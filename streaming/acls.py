@@ -43,11 +43,11 @@ CREATE, DESCRIBE_CONFIGS = AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS
 
 RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
     # the query reads what is asked, and appends what wakes it; at each start it looks at how its topics are configured,
-    # and at what happened last
+    # and at what happened last; with a new checkpoint, at the fencing tokens that groups were given
     Role.COORDINATOR: {
         "requests": (READ, WRITE, DESCRIBE_CONFIGS),
         "replies": (WRITE, DESCRIBE_CONFIGS),
-        "groups": (WRITE, DESCRIBE_CONFIGS),
+        "groups": (READ, WRITE, DESCRIBE_CONFIGS),
         "events": (READ, WRITE, DESCRIBE_CONFIGS),
     },
     # beside that its clients show rights of their own; to take offsets it must see that there is such a partition

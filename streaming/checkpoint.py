@@ -9,6 +9,7 @@ refused. The folder may be on any file system that Spark can reach.
 
 import json
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -29,7 +30,11 @@ class CheckpointMismatch(UserError):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What cannot change for the life of a checkpoint."""
+    """What cannot change for the life of a checkpoint.
+
+    Args:
+        fencing_token_floor: No fencing token is below it: above all that were given under the prefix before.
+    """
 
     secret: str
     topic_ids: dict[str, str]
@@ -38,10 +43,16 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     state_store: str
     codec_version: int = VERSION
     plan_version: int = 1
+    fencing_token_floor: int = 0
 
 
-def claim(spark: SparkSession, settings: Settings, topic_ids: dict[str, str]) -> Identity:
+def claim(
+    spark: SparkSession, settings: Settings, topic_ids: dict[str, str], find_floor: Callable[[], int]
+) -> Identity:
     """Read whose state the checkpoint is and see that it is ours; where there is none, make it ours.
+
+    Args:
+        find_floor: Called for a blank checkpoint alone: returns its `fencing_token_floor`.
 
     Raises:
         CheckpointMismatch: one sentence that names all that differs.
@@ -62,6 +73,7 @@ def claim(spark: SparkSession, settings: Settings, topic_ids: dict[str, str]) ->
                 f"The checkpoint {settings.checkpoint} has a query's state but no identity.json: "
                 "restore that file from a back-up, or start with an empty checkpoint folder."
             )
+        wanted = msgspec.structs.replace(wanted, fencing_token_floor=find_floor())
         _write(spark, path, wanted)
         return wanted
     if differences := _differences(found, wanted):

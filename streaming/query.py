@@ -27,6 +27,7 @@ from streaming.alarm import Alarm
 from streaming.embedded import CONNECTOR, archive, fetch, find_java
 from streaming.errors import Exit, UserError
 from streaming.failures import because, explained
+from streaming.fencing import find_floor
 from streaming.logs import are_json
 from streaming.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
 from streaming.outdated import refuse_outdated
@@ -193,7 +194,7 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
     operator = ShardOperator(
         partitions=settings.request_partitions,
         secret=bytes.fromhex(identity.secret),
-        config=settings.group_config(),
+        config=settings.group_config(identity.fencing_token_floor),
         topics=OutputTopics(
             settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic
         ),
@@ -266,7 +267,9 @@ class Coordinator:
         held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
         ProgressLog(self.tallies).attach(spark)
         with explained(settings):
-            identity = checkpoint.claim(spark, settings, {name: ids[name] for name in held})
+            identity = checkpoint.claim(
+                spark, settings, {name: ids[name] for name in held}, lambda: find_floor(settings, self._report)
+            )
             refuse_outdated(spark, settings)
             self._query = (
                 build(spark, settings, identity)

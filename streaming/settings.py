@@ -127,6 +127,10 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     )
     offset_metadata_max_bytes: int = Field(4_096, ge=0, le=limits.COMMIT_METADATA_CHARS_MAX)
 
+    fencing_token_floor: int = Field(
+        0, ge=0, le=limits.FENCING_TOKEN_FLOOR_MAX, description="No fencing token is below it: see the runbook."
+    )
+
     # time
     clock_slack_ms: Milliseconds = Field(1_000, description="How far clocks of brokers and driver may differ.")
     late_notice_ms: Milliseconds = Field(
@@ -199,9 +203,14 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         """Say as whom our own commands ask."""
         return Signer(self.signing(), self.asking_as(self.sasl_username))
 
-    def group_config(self) -> Config:
-        """Say what of this the core needs."""
+    def group_config(self, fencing_token_floor: int = 0) -> Config:
+        """Return what of this the core needs.
+
+        Args:
+            fencing_token_floor: The checkpoint's own; the higher one of it and the setting counts.
+        """
         return Config(
+            fencing_token_floor=max(fencing_token_floor, self.fencing_token_floor),
             group_initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             group_min_session_timeout_ms=self.group_min_session_timeout_ms,
             group_max_session_timeout_ms=self.group_max_session_timeout_ms,

@@ -169,6 +169,8 @@ def show_owner(
         return
     if answer.owner:
         text = _span(answer.owner)
+        if answer.fencing_token is not None:
+            text += f", fencing token {answer.fencing_token}"
     else:
         text = "nobody"
         if at_ms > now:

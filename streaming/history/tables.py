@@ -36,6 +36,8 @@ EVENTS = pa.schema([
     ("partition", _INT), ("offset", _LONG), ("expected", _LONG), ("found", _LONG), ("principal", _TEXT),
     ("request", _TEXT), ("operation", _TEXT), ("resource", _TEXT), ("names", _TEXTS), ("made_ms", _LONG),
     ("rules", _INT), ("what", _TEXT), ("bytes", _LONG),
+    # rebalance_completed, member_fenced
+    ("fencing_token", _LONG),
 ])  # fmt: skip
 
 GROUPS = pa.schema([
@@ -43,7 +45,8 @@ GROUPS = pa.schema([
     ("protocol_type", _TEXT), ("protocol_name", _TEXT), ("leader", _TEXT), ("subscribed_topics", _TEXTS),
     ("members", pa.list_(pa.struct([
         ("member_id", _TEXT), ("group_instance_id", _TEXT), ("client_id", _TEXT), ("client_host", _TEXT),
-        ("session_timeout_ms", _INT), ("rebalance_timeout_ms", _INT), ("assigned", _ASSIGNED)]))),
+        ("session_timeout_ms", _INT), ("rebalance_timeout_ms", _INT), ("assigned", _ASSIGNED),
+        ("fencing_token", _LONG)]))),
 ])  # fmt: skip
 
 OFFSETS = pa.schema([

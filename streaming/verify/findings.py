@@ -21,6 +21,7 @@ class Kind(StrEnum):
     TWO_OWNERS = "two owners"
     PLANNED_TWICE = "planned twice"
     GENERATION_FELL = "generation fell"
+    TOKEN_FELL = "token fell"  # noqa: S105  (a fencing token is no secret)
     ANSWERS_NOBODY = "answers nobody"
     ANSWERED_TWICE = "answered twice"
     NEVER_ANSWERED = "never answered"
@@ -35,6 +36,7 @@ EXPLAINED = {
     Kind.TWO_OWNERS:      "in one generation a partition has one owner",
     Kind.PLANNED_TWICE:   "in one generation a partition has one owner, and a leader plans so",
     Kind.GENERATION_FELL: "generations only grow",
+    Kind.TOKEN_FELL:      "whoever owns something later has a higher fencing token, also after the group was forgotten",
     Kind.ANSWERS_NOBODY:  "a reply answers a request, in its kind",
     Kind.ANSWERED_TWICE:  "a request is answered once; a reply that is written again is the same",
     Kind.NEVER_ANSWERED:  "every request is answered",

@@ -17,6 +17,7 @@ from coordinator.phases import Phase
 from streaming.records import decode_event
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.life import EVENTS, GROUPS, Holes, Life
+from streaming.verify.tokens import Tokens
 from streaming.watch.reader import decode_group
 from streaming.watch.words import Tombstone, brief, escape
 
@@ -84,6 +85,7 @@ class Watched(Struct):
     owned_in: int = -1
     is_blurred: bool = False
     committed: dict[tuple[str, int], Committed] = field(default_factory=dict)
+    tokens: Tokens = field(default_factory=Tokens)
 
     def pass_over_an_end(self, topic: int) -> None:
         self.places[topic].begin_anew(is_remembered=False)
@@ -196,6 +198,7 @@ class Published:
             yield from _judge_generation(place, read)
         if isinstance(read, GroupRecord):
             yield from _judge_owners(group, read)
+        yield from ((Kind.TOKEN_FELL, text) for text in group.tokens.take(read))
         self._note(group, topic, read, at_ms)
 
     def _number(self, group: Watched, topic: int, version: int, at_ms: int) -> Iterator[Wrong]:

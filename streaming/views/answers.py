@@ -22,7 +22,7 @@ from coordinator.phases import MOVES, Phase
 from streaming.views.fold import Alarm, Views
 from streaming.views.group import GroupView, weight
 from streaming.views.lag import Ends, lag
-from streaming.views.owners import Span, owner_at, spans_of_owners
+from streaming.views.owners import Span, owner_at, spans_of_owners, token_at
 from streaming.views.rebalances import Rebalance, latest, rebalances
 from streaming.views.why import Begun, Flapping, Why, explain, flapping, times_begun
 from streaming.watch.words import to_line
@@ -49,7 +49,10 @@ class GroupSummary(Struct, kw_only=True):
 
 
 class MemberRow(Struct, kw_only=True):
-    """A member; `assigned` is by topic, null where the assignment is not Kafka's own format."""
+    """A member; `assigned` is by topic, null where the assignment is not Kafka's own format.
+
+    `fencing_token` is the one to be shown for that, null where there is none.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -60,6 +63,7 @@ class MemberRow(Struct, kw_only=True):
     is_leader: bool
     partitions: int
     assigned: dict[str, list[int]] | None
+    fencing_token: int | None
 
 
 class OffsetRow(Struct, kw_only=True):
@@ -161,6 +165,7 @@ class Owner(Struct, kw_only=True):
     Args:
         is_known: The history reaches back to that moment, and the moment is not still to come.
         known_from_ms: Since when it is known.
+        fencing_token: The owner's at that moment; null where there is no owner or that is not known.
         before, after: The owners on either side, where it was nobody's or that is not known.
     """
 
@@ -171,6 +176,7 @@ class Owner(Struct, kw_only=True):
     is_known: bool
     known_from_ms: int
     owner: Span | None
+    fencing_token: int | None
     before: Span | None
     after: Span | None
 
@@ -233,6 +239,7 @@ def members(group: GroupView) -> list[MemberRow]:
             is_leader=m.member_id == leader,
             partitions=sum(map(len, (m.assigned or {}).values())),
             assigned=m.assigned,
+            fencing_token=m.fencing_token or None,
         )
         for m in group.members
     ]
@@ -358,6 +365,7 @@ def owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int
         is_known=is_known,
         known_from_ms=known_from_ms,
         owner=found if is_known else None,
+        fencing_token=token_at(group, found.member_id, at_ms) if found and is_known else None,
         before=before,
         after=after,
     )

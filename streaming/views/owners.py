@@ -4,9 +4,20 @@
 on, though the plan that says so comes later.
 """
 
+from typing import TypeGuard
+
 from msgspec import Struct
 
-from coordinator.outputs import AssignmentChanged, GroupDeleted, MemberExpired, MemberFenced, MemberJoined, MemberLeft
+from coordinator.outputs import (
+    AnyEvent,
+    AssignmentChanged,
+    GroupDeleted,
+    MemberExpired,
+    MemberFenced,
+    MemberJoined,
+    MemberLeft,
+    RebalanceCompleted,
+)
 from streaming.views.group import GroupView, Place
 
 
@@ -39,6 +50,23 @@ def owner_at(spans: list[Span], at_ms: int) -> Span | None:
         if (span.from_ms is None or span.from_ms <= at_ms) and (span.to_ms is None or at_ms < span.to_ms):
             return span
     return None
+
+
+def token_at(group: GroupView, member_id: str, at_ms: int) -> int | None:
+    """Return the fencing token that a member had at a moment; None where the history does not say.
+
+    One that no event tells of is older than the history: then the member still has it.
+    """
+    given = [(e.at_ms, e.fencing_token) for e in group.events if _gives_token(e, member_id)]
+    if not given:
+        given = [(0, member.fencing_token) for member in group.members if member.member_id == member_id]
+    return next((token for given_ms, token in reversed(given) if given_ms <= at_ms), 0) or None
+
+
+def _gives_token(event: AnyEvent, member_id: str) -> TypeGuard[RebalanceCompleted | MemberFenced]:
+    if isinstance(event, MemberFenced):
+        return event.replaced_by == member_id
+    return isinstance(event, RebalanceCompleted) and member_id in event.members_after
 
 
 class _Walk:

@@ -93,7 +93,7 @@ def completed(version: int, after_ms: int, generation_id: int, took_ms: int, *af
     wanted = {"joined": (), "gone": (), "members_before": (), **fields}
     return event(
         RebalanceCompleted, version, after_ms, generation_id, duration_ms=took_ms, joins_ms=took_ms, syncs_ms=0,
-        protocol_name="range", leader=ANA, members_after=after, **wanted,
+        protocol_name="range", leader=ANA, members_after=after, fencing_token=(NOON_MS + after_ms) * 1_000, **wanted,
     )  # fmt: skip
 
 

@@ -220,7 +220,10 @@ def test_a_partition_has_one_owner_at_a_time_or_none(
     (line,) = capsys.readouterr().out.splitlines()
     assert expected.replace("ANA", ANA).replace("BO", BO) in line
     telling.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.json))
-    assert json.loads(capsys.readouterr().out)["is_known"] is True
+    told = json.loads(capsys.readouterr().out)
+    assert told["is_known"] is True
+    assert (told["fencing_token"] is None) == (told["owner"] is None)
+    assert line.endswith(f", fencing token {told['fencing_token']}") == (told["owner"] is not None)
 
 
 def test_an_owner_before_the_history_is_not_known(views: Views, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,20 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from coordinator.outputs import AssignmentChanged, GroupMember, GroupRecord, Handover, MemberExpired, MemberFenced
+from coordinator.outputs import (
+    AssignmentChanged,
+    GroupMember,
+    GroupRecord,
+    Handover,
+    MemberExpired,
+    MemberFenced,
+    RebalanceCompleted,
+)
 from coordinator.phases import Phase
 from streaming.views import GroupView, Views, answers
-from streaming.views.owners import spans_of_owners
+from streaming.views.owners import spans_of_owners, token_at
 
 T = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -117,3 +126,43 @@ def test_a_replaced_member_that_is_dropped_before_the_plan_moves_ends_there() ->
         ("three", T + 5_000, "expired"),
         ("bo", None, None),
     ]
+
+
+# -- with which fencing token ------------------------------------------------------------------------------------------
+
+
+def completed(at_ms: int, token: int, *members: str) -> RebalanceCompleted:
+    return event(  # type: ignore[no-any-return]
+        RebalanceCompleted, at_ms, duration_ms=0, joins_ms=0, syncs_ms=0, protocol_name="range", leader=members[0],
+        members_before=(), members_after=members, joined=(), gone=(), fencing_token=token,
+    )  # fmt: skip
+
+
+def test_an_owner_is_told_with_the_token_that_it_had_at_that_moment() -> None:
+    """policies.md 5: each plan gives another one, and so does a restart of a static member, to that member alone."""
+    replaced = fenced(T + 4, "ana", "ana-2")
+    events = [
+        completed(T + 1, 11, "ana", "bo"),
+        completed(T + 2, 12, "ana", "bo"),
+        structs.replace(replaced, fencing_token=13),
+    ]
+    group = GroupView("g", 0, record=owned_by("ana-2"), events=[*events])
+    assert [token_at(group, "ana", T + after) for after in (0, 1, 2, 4)] == [None, 11, 12, 12]
+    assert [token_at(group, "ana-2", T + after) for after in (3, 4)] == [None, 13]
+    assert token_at(group, "bo", T + 4) == 12
+    answer = answers.owner(Views(), group, "t", 0, T + 5, now_ms=T + 9)
+    assert (answer.owner and answer.owner.member_id, answer.fencing_token) == ("ana-2", 13)
+
+
+def test_a_token_that_is_older_than_the_history_is_that_of_the_record() -> None:
+    record = owned_by("ana")
+    members = (structs.replace(record.members[0], fencing_token=7),)
+    group = GroupView("g", 0, record=structs.replace(record, members=members))
+    assert token_at(group, "ana", T) == 7
+    assert answers.members(group)[0].fencing_token == 7
+
+
+def test_an_older_coordinator_gave_no_token() -> None:
+    group = GroupView("g", 0, record=owned_by("ana"), events=[completed(T, 0, "ana")])
+    assert token_at(group, "ana", T) is None
+    assert answers.members(group)[0].fencing_token is None

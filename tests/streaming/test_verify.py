@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from coordinator.outputs import GroupRecord, JoinGroupAnswer, Reply
-from coordinator.requests import Heartbeat, OffsetCommit, OffsetFetch, OffsetToCommit
+from coordinator.requests import (
+    DeleteGroup,
+    Heartbeat,
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+)
 from streaming.records import decode_group_record
 from streaming.verify.exchanges import Exchanges
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind, Report
@@ -177,7 +185,7 @@ def test_a_partition_with_two_owners_is_told(small: Small) -> None:
     members = json.loads(later.value or b"")["members"]
     members[0]["assignment"], members[1]["assignment"] = members[1]["assignment"], members[0]["assignment"]
     small.alter("groups", -1, members=members, version=len(small.topics["groups"]) + len(small.topics["events"]))
-    found = judge(small)
+    found = [f for f in judge(small) if f.kind is not Kind.TOKEN_FELL]
     assert kinds(found) == {Kind.TWO_OWNERS}
     assert len(found) == 6
 
@@ -196,6 +204,83 @@ def test_a_generation_that_falls_is_told(small: Small) -> None:
     index = small.records()[-1][0]
     small.alter("groups", index, generation_id=0)
     assert Kind.GENERATION_FELL in kinds(judge(small))
+
+
+def last_completed(small: Small) -> int:
+    events = [json.loads(r.value or b"")["event"] for r in small.topics["events"]]
+    return len(events) - 1 - events[::-1].index("rebalance_completed")
+
+
+@pytest.mark.parametrize("token", [1, 1_000_000_000])
+def test_a_plan_whose_token_is_not_above_the_last_one_is_told(small: Small, token: int) -> None:
+    """I2 for stores: the first plan's was 1,000,000,000, microseconds of the world's time."""
+    small.join("a", small.ids[0])
+    small.join("a", small.ids[1])
+    small.batch()
+    small.now_ms += 10
+    small.sync("a", 3, small.ids[0], {})
+    small.batch()
+    assert judge(small) == []
+    small.alter("events", last_completed(small), fencing_token=token)
+    (found,) = judge(small)
+    assert found.kind is Kind.TOKEN_FELL
+    assert f"token {token} was given after 1000000000" in found.text
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_an_owner_whose_token_is_not_above_the_last_owners_is_told(small: Small, by: int) -> None:
+    """I2 for stores: the record says who owns what; the same owner may show the same token again."""
+    small.join("a", small.ids[0])
+    small.join("a", small.ids[1])
+    small.batch()
+    small.sync("a", 3, small.ids[0], {small.ids[1]: [0], small.ids[0]: [1]})
+    small.batch()
+    assert judge(small) == []
+    index = small.records()[-1][0]
+    members = json.loads(small.topics["groups"][index].value or b"")["members"]
+    for member in members:
+        member["fencing_token"] = 1_000_000_000 - by
+    small.alter("groups", index, members=members)
+    found = judge(small)
+    assert kinds(found) == {Kind.TOKEN_FELL}
+    assert len(found) == 1 + by, "partition 1 stays its owner's: an equal token is no lower one"
+    assert "t-0 is" in found[0].text
+
+
+def test_what_an_older_coordinator_wrote_has_no_tokens_and_is_not_judged(small: Small) -> None:
+    small.join("a", small.ids[0])
+    small.join("a", small.ids[1])
+    small.batch()
+    small.sync("a", 3, small.ids[0], {})
+    small.batch()
+    for topic in ("events", "groups"):
+        for index, record in enumerate(small.topics[topic]):
+            value = json.loads(record.value) if record.value is not None else {}
+            value.pop("fencing_token", None)
+            for member in value.get("members") if isinstance(value.get("members"), list) else ():
+                member.pop("fencing_token", None)
+            if value:
+                small.topics[topic][index] = replace(record, value=json.dumps(value).encode())
+    assert judge(small) == []
+
+
+def test_a_token_that_falls_over_a_groups_end_is_told() -> None:
+    """I2 for stores: versions begin at 1 again, generations may, tokens never do."""
+    world = Small(["a"])
+    world.plan({world.ids[0]: [0], world.ids[1]: []})
+    for member_id in world.ids:
+        world.ask(LeaveGroup, "a", members=(Leaving(member_id),))
+    world.ask(DeleteGroup, "a")
+    world.batch()
+    world.now_ms += 1_000
+    world.join("a")
+    (member_id,) = world.joined()
+    world.sync("a", 4, member_id, {member_id: [0]})
+    world.batch()
+    assert judge(world) == []
+    world.alter("events", last_completed(world), fencing_token=1)
+    (found,) = judge(world)
+    assert found.kind is Kind.TOKEN_FELL
 
 
 def test_a_wiped_state_is_told(small: Small) -> None:

@@ -1,0 +1,53 @@
+"""A group's fencing tokens, as its events and its records tell of them, over all of its lives.
+
+A group that is forgotten and founded anew counts versions and, after a day, generations from 1 again; tokens never go
+back. What older coordinators wrote has no tokens, and is not judged.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from coordinator.consumer_protocol import READABLE, assigned_partitions
+from coordinator.outputs import GroupRecord, MemberFenced, RebalanceCompleted
+from coordinator.phases import Phase
+from streaming.watch.words import brief, escape
+
+
+class Tokens(Struct):
+    """What has been read of one group. The two topics are judged apart, as either may be read ahead of the other.
+
+    Args:
+        given: The highest token that an event tells of.
+        shown: By topic and partition, the last owner's process and its token.
+    """
+
+    given: int = 0
+    shown: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+
+    def take(self, read: object) -> Iterator[str]:
+        """Judge the next record of either topic; yields what is wrong, in words."""
+        match read:
+            case RebalanceCompleted() | MemberFenced() if read.fencing_token:
+                if read.fencing_token <= self.given:
+                    yield f"token {read.fencing_token} was given after {self.given}"
+                self.given = max(self.given, read.fencing_token)
+            case GroupRecord(state=Phase.STABLE) if read.protocol_type in READABLE:
+                yield from self._owners(read)
+
+    def _owners(self, record: GroupRecord) -> Iterator[str]:
+        owners = {
+            (topic, partition): (member.member_id, member.fencing_token)
+            for member in record.members
+            if member.fencing_token
+            for topic, partitions in (assigned_partitions(member.assignment) or {}).items()
+            for partition in partitions
+        }
+        for (topic, partition), (member_id, token) in owners.items():
+            before, highest = self.shown.get((topic, partition), (member_id, 0))
+            if token < highest or (token == highest and member_id != before):
+                yield (
+                    f"{escape(topic)}-{partition} is {brief(member_id)}'s with token {token}, and was {brief(before)}'s"
+                    f" with {highest}"
+                )
+            self.shown[topic, partition] = member_id, max(token, highest)
