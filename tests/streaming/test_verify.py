@@ -244,7 +244,7 @@ def test_an_owner_whose_token_is_not_above_the_last_owners_is_told(small: Small,
     found = judge(small)
     assert kinds(found) == {Kind.TOKEN_FELL}
     assert len(found) == 1 + by, "partition 1 stays its owner's: an equal token is no lower one"
-    assert "t-0 is" in found[0].text
+    assert any("t-0 is" in f.text for f in found)
 
 
 def test_what_an_older_coordinator_wrote_has_no_tokens_and_is_not_judged(small: Small) -> None:
