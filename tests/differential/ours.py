@@ -88,7 +88,9 @@ def as_of(asked: Asked, answer: AnyAnswer) -> AnyAnswer:
             name = answer.protocol_name or ""
             return replaced(answer, protocol_type=None, protocol_name=name, members=tuple(members))
         case SyncGroupAnswer() if version < 5:
-            return replaced(answer, protocol_type=None, protocol_name=None)
+            return replaced(answer, protocol_type=None, protocol_name=None, fencing_token=0)
+        case SyncGroupAnswer():  # Kafka's wire has no place for a token
+            return replaced(answer, fencing_token=0)
         case LeaveGroupAnswer() if version < 3:
             return replaced(answer, code=answer.members[0].code, members=())
         case OffsetCommitAnswer():

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from coordinator.outputs import (
+    AnyEvent,
     AssignmentChanged,
     GroupMember,
     GroupRecord,
@@ -141,7 +142,7 @@ def completed(at_ms: int, token: int, *members: str) -> RebalanceCompleted:
 def test_an_owner_is_told_with_the_token_that_it_had_at_that_moment() -> None:
     """policies.md 5: each plan gives another one, and so does a restart of a static member, to that member alone."""
     replaced = fenced(T + 4, "ana", "ana-2")
-    events = [
+    events: list[AnyEvent] = [
         completed(T + 1, 11, "ana", "bo"),
         completed(T + 2, 12, "ana", "bo"),
         structs.replace(replaced, fencing_token=13),

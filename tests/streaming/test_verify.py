@@ -257,7 +257,7 @@ def test_what_an_older_coordinator_wrote_has_no_tokens_and_is_not_judged(small: 
         for index, record in enumerate(small.topics[topic]):
             value = json.loads(record.value) if record.value is not None else {}
             value.pop("fencing_token", None)
-            for member in value.get("members") if isinstance(value.get("members"), list) else ():
+            for member in value["members"] if isinstance(value.get("members"), list) else []:
                 member.pop("fencing_token", None)
             if value:
                 small.topics[topic][index] = replace(record, value=json.dumps(value).encode())

@@ -96,7 +96,7 @@ def token_of(settings: Settings, group_id: str) -> int:
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
         asker = Asker(transport, group_id)
         member_id, generation_id = asker.alone()
-        return asker.ask(asker.syncing(generation_id, member_id)).fencing_token
+        return int(asker.ask(asker.syncing(generation_id, member_id)).fencing_token)
 
 
 def test_a_blank_checkpoint_begins_above_all_tokens_that_its_prefix_has_seen(
