@@ -1,11 +1,11 @@
 """What a shard takes the time to be: from the log, from the driver, and within which bounds each is believed.
 
-    time of a request        its record's append time, at most `latest_ms`
+    time of a request        its record's append time, between `earliest_ms` and `latest_ms`
     deadlines fire up to     the time of the last record that was read, less the slack
     lateness counts from     the batch's time, in terms of the log's clock
 
-The brokers' clock may be wrong: a record that is dated beyond the batch's time plus the slack is bounded to that, and a
-log whose times go back leaves the batch's time to decide. The driver's clock may be wrong: a wake record says what it
+The brokers' clock may be wrong: a record that is dated beyond the batch's time plus the slack is bounded to that, and
+where a log's times go back, the batch's time serves. The driver's clock may be wrong: a wake record says what it
 showed, so a difference from the brokers' clock is known and taken off; and where it goes back, time goes on by what has
 passed between batches.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from coordinator.limits import AWAY_MS_MAX, CLOCK_STANDS_STILL_MS_MAX
+from coordinator.limits import AWAY_MS_MAX, CLOCK_STANDS_STILL_MS_MAX, TIME_MS_MIN
 from coordinator.requests import Received, Wake
 
 
@@ -38,12 +38,13 @@ class Times(NamedTuple):
 
     Args:
         now_ms: When what happens in this step is noticed.
-        latest_ms: No request is later than this.
+        earliest_ms, latest_ms: No request is earlier or later than this.
         horizon_ms: Deadlines up to here fire, of groups whose requests are all handled.
         horizon_now_ms: Where the horizon would be, had the log been read to its end.
     """
 
     now_ms: int
+    earliest_ms: int
     latest_ms: int
     horizon_ms: int
     horizon_now_ms: int
@@ -72,5 +73,11 @@ def tell(clock: Clock, log: Sequence[Received], batch_ms: int, slack_ms: int) ->
         read_ms = max(read_ms, base_ms)
     elif log:
         read_ms = max(read_ms, min(log[-1].at_ms, base_ms + slack_ms))
-    times = Times(min(driver_ms, read_ms + AWAY_MS_MAX), base_ms + slack_ms, read_ms - slack_ms, base_ms - slack_ms)
+    times = Times(
+        now_ms=min(driver_ms, read_ms + AWAY_MS_MAX),
+        earliest_ms=base_ms if gone_back else TIME_MS_MIN,
+        latest_ms=base_ms + slack_ms,
+        horizon_ms=read_ms - slack_ms,
+        horizon_now_ms=base_ms - slack_ms,
+    )
     return Clock(batch_ms, read_ms, ahead_ms), times

@@ -115,6 +115,9 @@ partition: INVALID_COMMIT_OFFSET_SIZE."""
 TIME_MS_MAX = 2**53
 """A time in Unix milliseconds that somebody claims; JSON's readers hold integers up to there."""
 
+TIME_MS_MIN = -(2**63)
+"""Earlier than every time."""
+
 AWAY_MS_MAX = 600_000
 """How far beyond the latest record of its log a shard believes that it is late: the driver's clock may be wrong."""
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from coordinator import administration, checks, clock, codec, guard, leaving, membership, offsets
-from coordinator.budget import Allowance, Budget, answer_bytes
-from coordinator.clock import Clock, Times
+from coordinator.budget import Budget, answer_bytes
+from coordinator.clock import Times
 from coordinator.codec import Grave, Kept, Stored
 from coordinator.config import Config
 from coordinator.deadlines import advance
@@ -73,7 +73,7 @@ class Shard:
         self.deferred: list[Received] = []
         """Requests that the latest step has left to the next one, whose log must begin with them."""
 
-        self._times = Times(0, 0, 0, 0)
+        self._times = Times(0, 0, 0, 0, 0)
         self._budget, self._waiting = (
             Budget(),
             set[str](),
@@ -90,7 +90,7 @@ class Shard:
         """
         self._clock, times = clock.tell(self._clock, log, now_ms, self._config.clock_slack_ms)
         self._times = times
-        now_ms, latest_ms = times.now_ms, times.latest_ms
+        now_ms, earliest_ms, latest_ms = times.now_ms, times.earliest_ms, times.latest_ms
         self._budget, self._waiting, self.deferred = Budget(), set(), []
         budget = self._budget
         outputs, ahead = list[Output](), list[Received]()
@@ -99,9 +99,10 @@ class Shard:
             if budget.is_tight and self._must_wait(received):
                 outputs.extend(self._defer(received))
                 continue
-            if received.at_ms > latest_ms:
-                ahead.append(received)
-                received = replace(received, at_ms=latest_ms)
+            if not earliest_ms <= received.at_ms <= latest_ms:
+                if received.at_ms > latest_ms:
+                    ahead.append(received)
+                received = replace(received, at_ms=min(max(received.at_ms, earliest_ms), latest_ms))
             if self._guard is not None and not self._guard.admits(received):
                 outputs.extend(self._charged(received, self._guard.refuse(received)))
                 continue
@@ -127,8 +128,6 @@ class Shard:
         outputs.extend(self._pass_time(times.horizon_ms, now_ms))
         self._put_away()
         self._forget_graves(times.horizon_ms)
-        if not (self._stored or self._graves or self._access):
-            self._clock, self._allowance = Clock(ahead_ms=self._clock.ahead_ms), Allowance()
         return outputs
 
     @property
@@ -152,8 +151,8 @@ class Shard:
 
     @property
     def is_blank(self) -> bool:
-        """Nothing is worth keeping."""
-        return not (self._stored or self._graves or self._access or self._clock.ahead_ms)
+        """Whether nothing is kept of any group, nor any rule."""
+        return not (self._stored or self._graves or self._access)
 
     @property
     def group_ids(self) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ class ShardOperator:
         if shard.is_blank and held.next_offset is None:
             state.remove()
             return
-        state.update((packed(held._replace(shard=None if shard.is_blank else shard.to_bytes())),))
+        state.update((packed(held._replace(shard=shard.to_bytes())),))
         if (due_in_ms := shard.due_in_ms) is not None:
             state.setTimeoutDuration(max(due_in_ms, 1) + (0 if held.deferred else ALARM_WAIT_MS))
 

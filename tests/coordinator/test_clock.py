@@ -200,4 +200,5 @@ def test_step_without_a_record_lets_no_time_pass():
 )  # fmt: skip
 def test_the_times_of_a_step(before: Clock, log_ms: int | None, batch_ms: int, expected: tuple[int, int, int]):
     log = [] if log_ms is None else [wake(log_ms)]
-    assert clock.tell(before, log, batch_ms, SLACK_MS)[1][:3] == expected
+    times = clock.tell(before, log, batch_ms, SLACK_MS)[1]
+    assert (times.now_ms, times.latest_ms, times.horizon_ms) == expected

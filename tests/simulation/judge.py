@@ -102,7 +102,7 @@ class Judge:
             shard = self.shard(state)
             outputs = shard.step(records, now_ms)
             self.next_deadline_ms = shard.next_deadline_ms
-            return outputs, None if shard.is_blank else shard.to_bytes()
+            return outputs, shard.to_bytes()
         except Exception as error:
             raise Broken(f"Coordinator raised {type(error).__name__}", str(error)) from error
 

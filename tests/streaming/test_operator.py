@@ -7,11 +7,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from coordinator import codec
 from coordinator.config import Config
 from coordinator.errors import CorruptState
 from coordinator.hashing import shard_of
 from coordinator.requests import Assignment, Heartbeat, JoinGroup, LeaveGroup, Leaving, Protocol, Request, SyncGroup
-from streaming.operator import ALARM_WAIT_MS, Held, ShardOperator, packed, unpacked
+from streaming.operator import ALARM_WAIT_MS, ShardOperator, packed, unpacked
 from streaming.records import OutputTopics, encode_request
 from tests.streaming.fake_spark import NO_TIMEOUT, FakeSpark, Record
 
@@ -175,7 +176,10 @@ def test_a_group_in_the_wrong_shard_is_told_the_right_one(spark: FakeSpark) -> N
     assert str(HOME) in str(reply["error_message"])
     ((text, timeout),) = spark.store.values()
     assert text is not None
-    assert (unpacked(text), timeout) == (Held(None, 1), NO_TIMEOUT), "nothing is kept of it but where the log goes on"
+    held = unpacked(text)
+    assert (held.next_offset, held.deferred, timeout) == (1, (), NO_TIMEOUT)
+    kept = codec.decode_shard(held.shard or b"")
+    assert not kept.groups, "nothing is kept of it but where and when the log goes on"
 
 
 @pytest.mark.parametrize(
