@@ -454,11 +454,16 @@ class LogBroken(Event, frozen=True, kw_only=True, tag="log_broken"):
 
     Where `found` is above `expected`, what lies between was never handled, unless a producer's transactions left marks
     there. Where it is below, requests came again that had been handled, and nothing was done.
+
+    Args:
+        breaks: How many breaks this event tells of. Above 1 it sums up those of a batch that has too many to tell each:
+            from where the first was expected to where the last was found, with what was handled between them.
     """
 
     partition: int
     expected: int
     found: int
+    breaks: int = 1
 
 
 class ClockAhead(Event, frozen=True, kw_only=True, tag="clock_ahead"):

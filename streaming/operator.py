@@ -18,10 +18,11 @@ from pyspark.sql.streaming.state import GroupState
 
 from coordinator.config import Config
 from coordinator.errors import CorruptState
-from coordinator.outputs import LogBroken, Reply
+from coordinator.outputs import Reply
 from coordinator.requests import Heartbeat, Received, Wake
 from coordinator.shard import Shard
 from streaming import failpoints
+from streaming.continuity import Row, follow
 from streaming.records import OutputTopics, Pack, Tally, decode_request, encode_request, pack
 from streaming.signing import Signing
 
@@ -31,9 +32,6 @@ OUTPUT_SCHEMA = (
     "topic string, partition int, keys array<binary>, values array<binary>, versions array<binary>, tally string"
 )
 """`Pack`s of records to write; and in each shard's last row no record but its `Tally` for the progress report."""
-
-Row = tuple[int, int, bytes | None]
-"""A record of the request topic: `offset`, `at_ms` and `value`."""
 
 OUTPUT_COLUMNS = ["topic", "partition", "keys", "values", "versions", "tally"]
 
@@ -90,16 +88,13 @@ class ShardOperator:
         stored = state.getOption
         held = Held() if stored is None else unpacked(stored[0])
         shard = Shard(number, self.partitions, self.secret, self.config, held.shard)
-        rows_read = _rows(frames)
-        broken = _broken(number, held, rows_read)
-        fresh = [row for row in rows_read if row[0] >= (held.next_offset or 0)] if broken else rows_read
+        fresh, breaks, next_offset = follow(number, _rows(frames), held.next_offset)
         read = [*held.deferred, *fresh]
         log = _log(read, self.signing)
-        outputs = [*broken, *shard.step(log, now_ms)]
+        outputs = [*breaks, *shard.step(log, now_ms)]
         _reach("stepped", number)
         left = {received.offset for received in shard.deferred}
         deferred = [row for row in read if row[0] in left] if left else []
-        next_offset = fresh[-1][0] + 1 if fresh else held.next_offset
         self._keep(shard, Held(None, next_offset, deferred), state)
         packs = list(pack(outputs, self.topics, number))
         if not read and shard.due_in_ms is not None:
@@ -200,24 +195,6 @@ def _rows(frames: Iterable[pd.DataFrame]) -> list[Row]:
     ]
     rows.sort(key=itemgetter(0))
     return rows
-
-
-def _broken(shard: int, held: Held, rows: list[Row]) -> list[LogBroken]:
-    """Tell of records that do not go on where those of the last batch ended."""
-    expected = held.next_offset
-    if expected is None or not rows or rows[0][0] == expected:
-        return []
-    return [
-        LogBroken(
-            group_id=None,
-            version=None,
-            at_ms=rows[0][1],
-            generation_id=None,
-            partition=shard,
-            expected=expected,
-            found=rows[0][0],
-        )
-    ]
 
 
 def _log(rows: Iterable[Row], signing: Signing | None) -> list[Received]:

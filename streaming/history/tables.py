@@ -33,9 +33,11 @@ EVENTS = pa.schema([
     ("silence_ms", _LONG), ("replaced_by", _TEXT), ("replaced_by_client_id", _TEXT),
     ("replaced_by_client_host", _TEXT), ("claimed_generation_id", _INT), ("error", _TEXT), ("partitions", _TEXT),
     # of a shard: rejected, log_broken, clock_ahead, access_denied, access_changed, oversized
-    ("partition", _INT), ("offset", _LONG), ("expected", _LONG), ("found", _LONG), ("principal", _TEXT),
-    ("request", _TEXT), ("operation", _TEXT), ("resource", _TEXT), ("names", _TEXTS), ("made_ms", _LONG),
-    ("rules", _INT), ("what", _TEXT), ("bytes", _LONG),
+    ("partition", _INT), ("offset", _LONG), ("expected", _LONG), ("found", _LONG), ("breaks", _INT),
+    ("principal", _TEXT), ("request", _TEXT), ("operation", _TEXT), ("resource", _TEXT), ("names", _TEXTS),
+    ("made_ms", _LONG), ("rules", _INT), ("what", _TEXT), ("bytes", _LONG),
+    # clock_ahead
+    ("records", _INT), ("ahead_ms", _LONG),
     # rebalance_completed, member_fenced
     ("fencing_token", _LONG),
 ])  # fmt: skip

@@ -221,6 +221,9 @@ def _commit_rejected(event: CommitRejected) -> str:
 
 def _log_broken(event: LogBroken) -> str:
     first, last = sorted((event.expected, event.found))
+    if event.breaks > 1:
+        place = f"requests {event.partition}@{first} to {last}"
+        return f"{place} have {event.breaks} breaks: some were never handled, or came again; the checkpoint was damaged"
     what = "were never handled" if event.found > event.expected else "came again, and were left alone"
     return f"requests {event.partition}@{first} to {last - 1} {what}: the checkpoint was damaged, most likely"
 

@@ -103,6 +103,8 @@ SAID: list[tuple[Any, str]] = [
      "requests 3@9 to 16 came again, and were left alone: the checkpoint was damaged, most likely"),
     (event(ClockAhead, None, group_id=None, partition=3, offset=17, records=2, ahead_ms=3_599_000),
      "2 requests from 3@17 on dated up to 3599000 ms too late: the clock of a broker is wrong, or the coordinator's"),
+    (event(LogBroken, None, group_id=None, partition=3, expected=17, found=90, breaks=20),
+     "requests 3@17 to 90 have 20 breaks: some were never handled, or came again; the checkpoint was damaged"),
     (event(AccessChanged, None, group_id=None, principal="User:root", client_id="c", client_host="/10.0.0.1",
            partition=3, made_ms=1, rules=2), "shard 3 goes by 2 rules of User:root at /10.0.0.1"),
     (event(GroupDeleted, why="no member and no offset left"), "group deleted: no member and no offset left"),
