@@ -4,6 +4,7 @@ Source: Kafka's GroupMetadataManager.listGroups and KIP-518, KIP-848 for its fil
 """
 
 from collections.abc import Iterable, Iterator
+from string import ascii_lowercase, ascii_uppercase
 
 from coordinator import checks
 from coordinator.config import Config
@@ -17,6 +18,12 @@ from coordinator.requests import ListGroups, RebalanceGroup
 
 GROUP_TYPE = "classic"
 
+_BLANKS = "".join(map(chr, range(0x21)))
+"""The characters that Java's `String.trim` removes."""
+
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+"""State and type names are ASCII: letters beyond it, whose tables differ from one Python to the next, match nothing."""
+
 
 def list_groups(groups: Iterable[tuple[str, str, Phase]], request: ListGroups) -> Reply:
     """Return which groups exist. A filter that names nothing we know matches nothing.
@@ -24,14 +31,18 @@ def list_groups(groups: Iterable[tuple[str, str, Phase]], request: ListGroups) -
     Args:
         groups: Of each group its id, its protocol type ("" where it has never had a member) and its phase.
     """
-    states = {name.strip().lower() for name in request.states}
-    types = {name.strip().lower() for name in request.types}
+    states = {_lowered(name) for name in request.states}
+    types = {_lowered(name) for name in request.types}
     found = tuple(
         ListedGroup(group_id, protocol_type, phase, GROUP_TYPE)
         for group_id, protocol_type, phase in groups
-        if (not states or phase.value.lower() in states) and (not types or GROUP_TYPE in types)
+        if (not states or _lowered(phase.value) in states) and (not types or GROUP_TYPE in types)
     )
     return Reply(request.reply_to, ListGroupsAnswer(request_id=request.request_id, groups=found))
+
+
+def _lowered(name: str) -> str:
+    return name.strip(_BLANKS).translate(_LOWER)
 
 
 def rebalance(group: Group | None, request: RebalanceGroup, now_ms: int, config: Config) -> Iterator[Output]:

@@ -4,6 +4,11 @@ from hashlib import blake2b
 
 MASK = 0xFFFFFFFF
 
+_ESCAPES = {n: f"\\x{n:02x}" for n in (*range(32), 127)} | str.maketrans(
+    {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
+)
+"""How characters of ASCII are written between quotes. No other character is escaped."""
+
 
 def murmur2(data: bytes) -> int:
     """Hash a record key as every Kafka producer does, to 32 bits.
@@ -45,5 +50,24 @@ def member_suffix(secret: bytes, group_id: str, born_of: tuple[int | str, int | 
         born_of: The first join's partition and offset in the log; or, where a repeat of that join has to find the
             member that it has made, its reply address and request id.
     """
-    digest = blake2b(f"{born_of}/{group_id}".encode(), key=secret, digest_size=16).hexdigest()
+    first, second = map(_written, born_of)
+    derived_from = f"({first}, {second})/{group_id}".encode("utf-8", "surrogatepass")
+    digest = blake2b(derived_from, key=secret, digest_size=16).hexdigest()
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))
+
+
+def _written(value: int | str) -> str:
+    """Write a number, or text between quotes, by rules that depend on no version of Unicode.
+
+    For ASCII they are those of Python's `repr`, which wrote these values before: an id from before an upgrade stays the
+    same in a batch that is repeated after it. `repr` itself escapes what Python's tables of Unicode call unprintable,
+    and each version of Python has other tables.
+    """
+    if isinstance(value, int):
+        return str(value)
+    text = value.translate(_ESCAPES)
+    if "'" not in text:
+        return f"'{text}'"
+    if '"' not in text:
+        return f'"{text}"'
+    return "'" + text.replace("'", "\\'") + "'"

@@ -39,8 +39,8 @@ def follow(shard: int, rows: list[Row], expected: int | None) -> Followed:
         rows: In the order of their offsets.
         expected: The first record's offset, from the state; None where the state does not hold one.
     """
-    if rows and rows[0][0] == expected and rows[-1][0] - rows[0][0] == len(rows) - 1:
-        return Followed(rows, [], rows[-1][0] + 1)
+    if expected is not None and [row[0] for row in rows] == list(range(expected, expected + len(rows))):
+        return Followed(rows, [], expected + len(rows))
     fresh: list[Row] = []
     breaks: list[LogBroken] = []
     for row in rows:

@@ -1,0 +1,193 @@
+"""No output depends on Python's tables of Unicode, which differ from one version of Python to the next (I16)."""
+
+import ast
+import glob
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+
+from coordinator.hashing import member_suffix
+from tests.coordinator.scenario import Scenario
+
+ROOT = Path(__file__).parents[2]
+SECRET = b"secret of sixteen"
+
+FROM_BEFORE = [
+    # what these ids were derived as while Python's repr wrote them
+    ((3, 7), "9cb3fe43-9fd5-9341-de32-cee4a1b051fa"),
+    (("inbox", "1"), "9396f60f-8436-76de-eabc-08df4ed8948d"),
+    (("it's", '"1"'), "062bf852-8068-665a-761d-3b90a04078d1"),
+    (("both ' and \"", "a\\b\n\r\t\0\x7f\x1f"), "272cfce3-3462-a479-cccc-21e7f89e0bf5"),
+    (("ünïcode", "消费者组"), "d6254f3f-c957-4af2-d10f-40fb79f2945f"),
+    (("\U0001fae8", "1"), "2bc54f3e-d63c-f518-1be2-3283ae63d56d"),  # as Python 3.12 had it, which knows the character
+]
+
+CHANGED = "\u1c89\u2ffc\u31ef\U0001fae8\U0001f6dc\U00010d50\U000113d0\U0002ebf0\U0001e4d0\U0001fadc\u0378\U000e0080"
+"""Characters that some version of Unicode from 14 to 16 has named first, and two that none has."""
+
+
+@pytest.mark.parametrize(("born_of", "suffix"), FROM_BEFORE, ids=ascii)
+def test_a_member_id_is_the_one_that_was_derived_before(born_of: tuple[int | str, int | str], suffix: str):
+    """S36: a batch of before an upgrade, repeated after it, hands the same ids out."""
+    assert member_suffix(SECRET, "g", born_of) == suffix
+
+
+def test_ids_of_ascii_are_written_as_repr_wrote_them():
+    every = "".join(map(chr, range(128)))
+    for text in (every, every.replace("'", ""), every.replace('"', ""), *every):
+        was = blake2b(f"{(text, text)!r}/g".encode(), key=SECRET, digest_size=16).hexdigest()
+        assert member_suffix(SECRET, "g", (text, text)).replace("-", "") == was, ascii(text)
+
+
+def test_two_pairs_of_ids_are_never_written_alike():
+    texts = [
+        "",
+        "'",
+        '"',
+        "\\",
+        "\\'",
+        "', '",
+        "\\x00",
+        "\0",
+        "\n",
+        "\\n",
+        "'\"",
+        "\\u200b",
+        "\u200b",
+        "a",
+        "a', 'b",
+        "b",
+    ]
+    suffixes = {member_suffix(SECRET, "g", (a, b)) for a in texts for b in texts}
+    assert len(suffixes) == len(texts) ** 2
+
+
+DERIVE = f"""
+import sys
+from coordinator.hashing import member_suffix
+for c in {CHANGED!a}:
+    print(member_suffix({SECRET!r}, c, (c, "x" + c)))
+"""
+
+
+def interpreters() -> list[str]:
+    """Find each version of Python on this machine that the core runs under."""
+    named = (shutil.which(f"python3.{minor}") for minor in range(11, 20))
+    kept = glob.glob(str(Path.home() / ".pyenv/versions/3.1[1-9].*/bin/python"))
+    return [sys.executable, *filter(None, named), *kept]
+
+
+def test_each_python_on_this_machine_derives_the_same_ids():
+    told = {}
+    for python in interpreters():
+        done = subprocess.run([python, "-c", DERIVE], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode == 0 or python == sys.executable:
+            told[python] = done.stdout.split()
+    assert len(told[sys.executable]) == len(CHANGED)
+    assert all(ids == told[sys.executable] for ids in told.values()), told
+
+
+@pytest.mark.parametrize(("state", "is_found"), [
+    ("Stable", True), ("STABLE", True), (" \tstable\n", True), ("\xa0Stable", False), ("Stable\u3000", False),
+    ("\u017ftable", False),
+])  # fmt: skip
+def test_a_listings_filter_is_compared_as_ascii(state: str, is_found: bool):
+    """As Java trims it: blanks beyond ASCII are none."""
+    s = Scenario.stable("ana").list_groups(states=(state,))
+    assert [group.group_id for group in s.said.groups] == (["g"] if is_found else [])
+
+
+# -- the code itself ---------------------------------------------------------------------------------------------------
+
+OF_TABLES = {
+    "casefold", "lower", "upper", "title", "capitalize", "swapcase", "isprintable", "isalnum", "isalpha", "isdecimal",
+    "isdigit", "isnumeric", "isidentifier", "islower", "isupper", "istitle", "isspace", "splitlines", "format",
+    "format_map", "expandtabs", "zfill", "center", "ljust", "rjust",
+}  # fmt: skip
+"""Methods of text that look at Python's tables of Unicode, or write values as `repr` may."""
+
+BLANKS_OF_TABLES = {"strip", "lstrip", "rstrip", "split", "rsplit"}
+"""Methods that do so where they are not given what to look for."""
+
+WRITTEN_BY_TABLES = {"repr", "ascii", "format"}
+MODULES_OF_TABLES = {"re", "unicodedata", "locale", "textwrap", "stringprep", "pprint", "reprlib"}
+
+MAY_FORMAT = {
+    "consumer_protocol.write_partitions",  # a number
+    "consumer_protocol.Reader._int32s",   # a number
+    "guard.set_access",                    # numbers
+    "hashing",                             # numbers
+    "hashing._written",                    # text
+    "hashing.member_suffix",               # text
+    "membership.join",                     # text
+    "shard.Shard._take",                   # a number
+}  # fmt: skip
+"""Where text is put together that may reach an output: of `str` and `int` alone, for whatever holds text writes that by
+`repr`. Sentences of errors and assertions are no outputs."""
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Parse the core, but for the client's side, whose ids are its own."""
+    for path in sorted((ROOT / "coordinator").rglob("*.py")):
+        if path.stem != "member":
+            yield path.stem, ast.parse(path.read_text())
+
+
+def offences(module: str, tree: ast.Module) -> Iterator[str]:
+    """Find what may make an output depend on tables."""
+    yield from _of_nodes(tree, module, is_error=False)
+
+
+def _of_nodes(node: ast.AST, where: str, *, is_error: bool) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        inside = f"{where}.{child.name}" if isinstance(child, ast.FunctionDef | ast.ClassDef) else where
+        in_error = is_error or isinstance(child, ast.Raise | ast.Assert)
+        if (what := _offence(child)) and not in_error and (what != "f-string" or inside not in MAY_FORMAT):
+            yield f"{inside}: {what}"
+        yield from _of_nodes(child, inside, is_error=in_error)
+
+
+def _offence(node: ast.AST) -> str | None:
+    match node:
+        case ast.Import(names=names) if found := {name.name for name in names} & MODULES_OF_TABLES:
+            return f"import {found}"
+        case ast.ImportFrom(module=module) if module in MODULES_OF_TABLES:
+            return f"import {module}"
+        case ast.FormattedValue(conversion=conversion) if conversion in (ord("r"), ord("a")):
+            return "!r"
+        case ast.JoinedStr(values=values) if any(isinstance(value, ast.FormattedValue) for value in values):
+            return "f-string"
+        case ast.BinOp(op=ast.Mod(), left=ast.Constant(value=str())):
+            return "%"
+        case ast.Attribute(attr=attr) if attr in OF_TABLES:
+            return attr
+        case ast.Call(func=ast.Attribute(attr=attr), args=[]) if attr in BLANKS_OF_TABLES:
+            return attr
+        case ast.Call(func=ast.Name(id=name)) if name in WRITTEN_BY_TABLES:
+            return name
+    return None
+
+
+def test_no_output_of_the_core_is_made_by_tables_of_unicode():
+    assert [offence for module, tree in modules() for offence in offences(module, tree)] == []
+
+
+@pytest.mark.parametrize("line", [
+    "x = f'{pair}/{group_id}'", "x = f'{name!r}'", "x = repr(name)", "x = name.lower()", "x = name.strip()",
+    "x = name.isprintable()", "import re", "from unicodedata import name", "x = '%s' % pair", "x = '{}'.format(pair)",
+    "x = map(str.lower, names)",
+])  # fmt: skip
+def test_each_way_to_them_is_found(line: str):
+    assert list(offences("any", ast.parse(line)))
+
+
+@pytest.mark.parametrize(
+    "line", ["raise E(f'{x!r}')", "x = name.strip(' ')", "x = a.split(',')", "x = f'plain'", "a % b"]
+)
+def test_what_looks_at_no_table_is_not(line: str):
+    assert not list(offences("any", ast.parse(line)))
