@@ -18,6 +18,10 @@ ANONYMOUS = "User:ANONYMOUS"
 """Who says nothing about itself, as with Kafka."""
 
 EVERYBODY, ANY = "User:*", "*"
+UNKNOWN_HOST = ""
+"""The host of a client that says none, or that nobody vouches for. No host's permission is its own; each host's denial
+is, since it may be that host. Kafka has no such client: a broker sees every client's address."""
+
 CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of its kind."""
 
@@ -118,7 +122,7 @@ class Table:
         """Tell whether somebody may do something.
 
         Args:
-            host: As Kafka prints it, `/127.0.0.1`.
+            host: As Kafka prints it, `/127.0.0.1`; or `UNKNOWN_HOST`.
             operation: One, not `ALL`.
         """
         question = principal, host, operation, resource, name
@@ -137,7 +141,7 @@ class Table:
         address = host.rpartition("/")[2]
         is_allowed = False
         for rule in self._about(resource, name):
-            if rule.principal in (principal, EVERYBODY) and rule.host in (address, ANY) and _covers(rule, operation):
+            if rule.principal in (principal, EVERYBODY) and _is_from(rule, address) and _covers(rule, operation):
                 if rule.permission is Permission.DENY:
                     return False
                 is_allowed = True
@@ -148,6 +152,12 @@ class Table:
         keys += [(Pattern.PREFIXED, resource, name[:n]) for n in self._prefix_lengths if n <= len(name)]
         for key in keys:
             yield from self._named.get(key, ())
+
+
+def _is_from(rule: Rule, address: str) -> bool:
+    if address == UNKNOWN_HOST:
+        return rule.host == ANY or rule.permission is Permission.DENY
+    return rule.host in (address, ANY)
 
 
 def _covers(rule: Rule, operation: Operation) -> bool:

@@ -27,7 +27,7 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     Args:
         request_id: Chosen by the asker and unique to it; the reply repeats it.
         reply_to: The asker's inbox: the key of its replies, hashed to a partition of the reply topic.
-        client_host: As Kafka prints it, `/127.0.0.1`.
+        client_host: As Kafka prints it, `/127.0.0.1`. Where rules say who may do what, an unsigned record has none.
         principal: Who asks; believed only where the record is signed by somebody who has the key.
     """
 

@@ -3,6 +3,8 @@
     {"kind":"heartbeat", ... ,"principal":"User:ana"}
     AAABm8Zk...                                       base64: when it was signed, and a MAC over that and the line above
 
+A record without a signature is nobody's, from an unknown host: the host that it names is as easily made up as a name.
+
 Whoever can write to the topic can copy a record, and write it again: so it is believed only near the time at which it
 was signed, by the brokers' clock. A signature for one coordinator's topics says nothing to another.
 """
@@ -13,6 +15,7 @@ import struct
 
 from msgspec import structs
 
+from coordinator.access import UNKNOWN_HOST
 from coordinator.requests import Received, Request, Unreadable, Wake
 from streaming.records import SIGNATURE_CHARS, SIGNATURE_END, decode_request, encode_request
 
@@ -57,8 +60,9 @@ class Signing:
         doubt = self._doubt(value, at_ms) if is_signed else None
         if isinstance(request, Wake):  # anybody may wake a shard; what the clock showed is not everybody's to say
             return Received(offset, at_ms, request if is_signed and not doubt else Wake(), size_bytes=len(value))
-        if not is_signed and request.principal is not None:
-            doubt = UNSIGNED
+        if not is_signed:
+            doubt = UNSIGNED if request.principal is not None else None
+            request = structs.replace(request, client_host=UNKNOWN_HOST)
         return Received(offset, at_ms, request, doubt, len(value))
 
     def _doubt(self, value: bytes, at_ms: int) -> str | None:

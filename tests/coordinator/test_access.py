@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.access import Operation, Pattern, Permission, Resource, Rule, Table
+from coordinator.access import UNKNOWN_HOST, Operation, Pattern, Permission, Resource, Rule, Table
 
 GROUP, TOPIC, CLUSTER = Resource
 ANA, BO = "User:ana", "User:bo"
@@ -73,6 +73,21 @@ DECISIONS = {
     "denied here":          ([allow(ANA, "READ"), deny(ANA, "READ", host="10.0.0.1")], (R, "g"), False),
     "denied elsewhere":     ([allow(ANA, "READ"), deny(ANA, "READ", host="10.0.0.2")], (R, "g"), True),
 }  # fmt: skip
+
+FROM_NOWHERE = {
+    # of these rules                                         asked from an unknown host, the answer is
+    "from one host":        ([allow(ANA, "READ", host="10.0.0.1")],                            False),
+    "from anywhere":        ([allow(ANA, "READ")],                                             True),
+    "denied at one host":   ([allow(ANA, "READ"), deny(ANA, "READ", host="10.0.0.1")],         False),
+    "denied to others":     ([allow(ANA, "READ"), deny(BO, "READ", host="10.0.0.1")],          True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FROM_NOWHERE)
+@pytest.mark.parametrize("host", [UNKNOWN_HOST, "/"])
+def test_an_unknown_host_has_no_hosts_permission_and_each_hosts_denial(name: str, host: str):
+    rules, expected = FROM_NOWHERE[name]
+    assert Table(rules).allows(ANA, host, R, GROUP, "g") is expected
 
 
 @pytest.mark.parametrize("name", DECISIONS)

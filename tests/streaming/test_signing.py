@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from coordinator.access import ANONYMOUS
 from coordinator.config import Config
 from coordinator.hashing import shard_of
-from coordinator.requests import Heartbeat, Received, SetAccess, Unreadable
+from coordinator.requests import Heartbeat, JoinGroup, OffsetCommit, Protocol, Received, SetAccess, Unreadable
 from streaming.client.config import configure_member
 from streaming.operator import ShardOperator
 from streaming.records import OutputTopics, decode_answer, decode_event, decode_request, encode_request
 from streaming.settings import BadSettings, Settings
 from streaming.signing import AGE_MS_MAX, FAR, UNSIGNED, WRONG, Signer, Signing
-from tests.coordinator.test_access import allow
+from tests.coordinator.test_access import allow, deny
 from tests.streaming.fake_spark import FakeSpark
 
 KEY, NEXT_KEY = b"k" * 32, b"n" * 32
@@ -85,6 +86,15 @@ def test_a_record_is_believed_near_the_time_of_its_signature(late_ms: int, why: 
 def test_who_claims_to_be_somebody_must_sign_and_who_claims_nothing_is_nobody() -> None:
     assert doubt(encode_request(BEAT)) == UNSIGNED
     assert doubt(encode_request(structs.replace(BEAT, principal=None))) is None
+
+
+def test_the_host_that_an_unsigned_record_names_is_not_believed() -> None:
+    """Whoever may write to the topic may write any host."""
+    unsigned = structs.replace(BEAT, principal=None, client_host="/10.0.0.1")
+    for request in (unsigned, structs.replace(unsigned, principal="User:ana")):
+        received = SIGNING.received(7, NOW_MS, encode_request(request))
+        assert received.request == structs.replace(request, client_host="")
+    assert SIGNING.received(7, NOW_MS, SIGNING.signed(unsigned, NOW_MS)).request == unsigned, "a signer's is"
 
 
 def test_keys_can_be_changed_one_process_after_the_other() -> None:
@@ -182,3 +192,53 @@ def test_the_operator_believes_what_is_signed_and_answers_the_rest() -> None:
     assert codes == [0, 25, 30, 30, 30]
     events = [decode_event(value) for value in rows[rows["topic"] == "events"]["value"]]
     assert [getattr(event, "why", "") for event in events][1:4] == [UNSIGNED, WRONG, None]
+
+
+HERE, ELSEWHERE = "/10.0.0.1", "/10.0.0.2"
+BY_HOST = {
+    # of these rules                                             an unsigned record   and a signed one from HERE, hear
+    "allowed from here":      ([allow(ANONYMOUS, "READ", host="10.0.0.1")],                        30, 0),
+    "allowed from anywhere":  ([allow(ANONYMOUS, "READ")],                                         0,  0),
+    "denied elsewhere":       ([allow(ANONYMOUS, "READ"), deny("User:*", "READ", host="10.0.0.2")], 30, 0),
+    "denied here":            ([allow(ANONYMOUS, "READ"), deny("User:*", "READ", host="10.0.0.1")], 30, 30),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_HOST)
+@pytest.mark.parametrize("host", [HERE, ELSEWHERE, "", "/", "10.0.0.1", "x/10.0.0.1"])
+def test_rules_by_host_are_not_passed_by_a_host_that_nobody_signed(name: str, host: str) -> None:
+    """What is known of no host may come from each: no host's permission is its own, and every host's denial is."""
+    rules, unsigned, signed = BY_HOST[name]
+    signing = Signing((KEY,), "requests")
+    config = Config(access="rules", super_users=("User:root",), group_initial_rebalance_delay_ms=0)
+    spark = FakeSpark(ShardOperator(4, b"a secret of some length", config, OutputTopics("r", "g", "events"), signing))
+    table = SetAccess(request_id="0", reply_to="inbox", principal="User:root", made_ms=1, rules=tuple(rules))
+    commit = OffsetCommit(request_id="1", reply_to="inbox", group_id="g", client_host=host, offsets=())
+    values = [
+        signing.signed(table, NOW_MS),
+        encode_request(commit),
+        signing.signed(structs.replace(commit, client_host=HERE), NOW_MS),
+    ]
+    records = [(shard_of("g", 4), offset, NOW_MS, value) for offset, value in enumerate(values)]
+    rows = spark.batch(NOW_MS, records)
+    codes = [decode_answer(value).code for value in rows[rows["topic"] == "r"]["value"]]
+    assert [code == 30 for code in codes] == [False, unsigned == 30, signed == 30]
+
+
+def test_what_is_published_of_an_unsigned_join_shows_no_host() -> None:
+    signing = Signing((KEY,), "requests")
+    config = Config(access="rules", super_users=("User:root",), group_initial_rebalance_delay_ms=0)
+    spark = FakeSpark(ShardOperator(4, b"a secret of some length", config, OutputTopics("r", "g", "events"), signing))
+    table = SetAccess(
+        request_id="0", reply_to="inbox", principal="User:root", made_ms=1, rules=(allow(ANONYMOUS, "READ"),)
+    )
+    join = JoinGroup(
+        request_id="1", reply_to="inbox", group_id="g", client_host=HERE, session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000, protocol_type="work", protocols=(Protocol("share"),),
+        require_known_member_id=False,
+    )  # fmt: skip
+    values = [signing.signed(table, NOW_MS), encode_request(join)]
+    rows = spark.batch(NOW_MS, [(shard_of("g", 4), offset, NOW_MS, value) for offset, value in enumerate(values)])
+    told = b"".join(value for value in rows[rows["topic"].isin(["g", "events"])]["value"])
+    assert b"member_joined" in told
+    assert b"10.0.0.1" not in told
