@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC
 
 import msgspec
 
 from streaming.checkpoint import CheckpointMismatch
 from streaming.inspection import Contents, KeptShard, examine
+from streaming.moments import calendar_time
 from streaming.settings import Settings
 
 COLUMNS = ("SHARD", "GROUPS", "MEMBERS", "OFFSETS", "FORGOTTEN", "BYTES", "CODEC", "NEXT-DEADLINE", "ALARM")
@@ -83,7 +84,10 @@ def _row(shard: KeptShard) -> tuple[str, ...]:
 
 
 def _moment(at_ms: int | None) -> str:
-    return NONE if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if at_ms is None:
+        return NONE
+    at = calendar_time(at_ms, UTC)
+    return str(at_ms) if at is None else f"{at.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:

@@ -5,16 +5,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta, tzinfo
 
 from streaming.errors import Exit, UserError
-
-AT_MS_MAX = 253_402_214_400_000
-"""The last day that every time zone can write in four digits of a year."""
+from streaming.moments import AT_MS_MAX, EPOCH, calendar_time
 
 NUMBER_MIN = 100_000_000_000
 """Smaller numbers, but for 0, are no times in milliseconds that anybody means: seconds, or a date without dashes."""
 
 FORMS = "ISO 8601 (local time without a zone), HH:MM[:SS[.mmm]] today, Unix milliseconds, 10m ago, -10m, or now"
 
-_EPOCH = datetime.fromtimestamp(0, UTC)
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PARTS = re.compile(r"(\d{1,15})(ms|[smhdw])", re.ASCII)
 _SPAN = rf"(?:{_PARTS.pattern})+"
@@ -83,21 +80,21 @@ def read_ago(text: str, now_ms: int) -> int:
 def moment(at_ms: int | None, zone: tzinfo | None = None) -> str | None:
     """Write a time as `read_time` takes it, to the millisecond; here, unless another zone is given.
 
-    In an hour that a zone has twice, the second one is written with its distance from UTC.
+    In an hour that a zone has twice, the second one is written with its distance from UTC; a time that no calendar has
+    as its number.
     """
     if at_ms is None:
         return None
-    local = _at(at_ms, zone).replace(tzinfo=None, fold=0)
+    if (at := calendar_time(at_ms, zone)) is None:
+        return str(at_ms)
+    local = at.replace(tzinfo=None, fold=0)
     return local.isoformat(timespec="milliseconds") if _to_ms(local, zone) == at_ms else instant(at_ms, zone)
 
 
 def instant(at_ms: int, zone: tzinfo | None = None) -> str:
-    """Write a time with its distance from UTC, for readers who may be elsewhere."""
-    return _at(at_ms, zone).isoformat(timespec="milliseconds")
-
-
-def _at(at_ms: int, zone: tzinfo | None) -> datetime:
-    return (_EPOCH + timedelta(milliseconds=at_ms)).astimezone(zone)
+    """Write a time with its distance from UTC, for readers elsewhere; its number where no calendar has it."""
+    at = calendar_time(at_ms, zone)
+    return str(at_ms) if at is None else at.isoformat(timespec="milliseconds")
 
 
 def _number(text: str, _: int, __: tzinfo | None) -> int:
@@ -120,7 +117,7 @@ def _today(text: str, now_ms: int, zone: tzinfo | None) -> int:
 def _to_ms(at: datetime, zone: tzinfo | None) -> int:
     if at.tzinfo is None:
         at = at.replace(tzinfo=zone) if zone else at.astimezone()
-    return (at - _EPOCH) // timedelta(milliseconds=1)
+    return (at - EPOCH) // timedelta(milliseconds=1)
 
 
 def _span_ms(text: str) -> int:

@@ -6,7 +6,6 @@ Ids are chosen by strangers: whatever could move a cursor or hide text is shown 
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -39,6 +38,7 @@ from coordinator.outputs import (
     Rejected,
 )
 from coordinator.phases import Phase
+from streaming.moments import calendar_time
 
 
 class Tombstone(Struct, frozen=True):
@@ -108,10 +108,11 @@ def escape(text: str) -> str:
 
 
 def clock(at_ms: int | None) -> str:
-    """Write a time of day, to the millisecond, where this program runs."""
+    """Write a time of day, to the millisecond, where this program runs; its number where no calendar has it."""
     if at_ms is None:
         return "--:--:--.---"
-    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    at = calendar_time(at_ms)
+    return str(at_ms) if at is None else at.strftime("%H:%M:%S.%f")[:-3]
 
 
 def duration(wait_ms: int) -> str:

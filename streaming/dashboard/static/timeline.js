@@ -156,8 +156,10 @@ export class Timeline extends Component {
     return this.state.width < 600 ? 84 : 150;
   }
   axis(x, { from, to }) {
-    const stepMs = TICKS_MS.find((each) => ((to - from) / each) * TICK_WIDTH < this.state.width - this.label()) ?? TICKS_MS.at(-1);
-    const offsetMs = new Date(to).getTimezoneOffset() * MINUTE_MS;
+    const leastMs = ((to - from) * TICK_WIDTH) / (this.state.width - this.label());
+    const weekMs = TICKS_MS.at(-1);
+    const stepMs = TICKS_MS.find((each) => each > leastMs) ?? Math.ceil(leastMs / weekMs) * weekMs;
+    const offsetMs = (new Date(to).getTimezoneOffset() || 0) * MINUTE_MS;
     const ticks = [];
     for (let at = Math.ceil((from - offsetMs) / stepMs) * stepMs + offsetMs; at <= to; at += stepMs) ticks.push(at);
     const text = (at) => (stepMs >= 86_400_000 ? dayAndClock(at).slice(0, 5) : clock(at).slice(0, stepMs < MINUTE_MS ? 8 : 5));

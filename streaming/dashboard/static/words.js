@@ -32,13 +32,18 @@ export const ago = (atMs, nowMs) => {
 };
 
 const pad = (number, size = 2) => String(number).padStart(size, "0");
-export const iso = (ms) => (Math.abs(ms) > 8.64e15 ? String(ms) : new Date(ms).toISOString());
+// A client may choose numbers that no calendar has: they are shown as they are.
+const DATE_MS_MAX = 8.64e15;
+const isBeyondDates = (ms) => Math.abs(ms) > DATE_MS_MAX;
+export const iso = (ms) => (isBeyondDates(ms) ? String(ms) : new Date(ms).toISOString());
 export const clock = (ms, withMs = false) => {
+  if (isBeyondDates(ms)) return String(ms);
   const t = new Date(ms);
   const text = `${pad(t.getHours())}:${pad(t.getMinutes())}:${pad(t.getSeconds())}`;
   return withMs ? `${text}.${pad(t.getMilliseconds(), 3)}` : text;
 };
 export const dayAndClock = (ms, withMs = false) => {
+  if (isBeyondDates(ms)) return String(ms);
   const t = new Date(ms);
   const isToday = t.toDateString() === new Date().toDateString();
   return isToday ? clock(ms, withMs) : `${pad(t.getMonth() + 1)}-${pad(t.getDate())} ${clock(ms, withMs)}`;
