@@ -61,6 +61,18 @@ def test_a_first_join_that_comes_again_makes_no_second_member():
     assert [(a.member_id, a.code) for a in heard] == [(s.ids["c1"], 0)] * 3
 
 
+def test_first_joins_whose_answers_are_lost_leave_no_member_that_a_round_waits_for():
+    """KIP-394: an id that is handed out is no member, and goes when its own session would have ended."""
+    s = Scenario.stable("c1", session_timeout_ms=30_000)
+    for _ in range(3):
+        s.join("c2", member_id="", require_known_member_id=True).hears(ErrorCode.MEMBER_ID_REQUIRED)
+    s.is_("Stable", generation=1, members="c1")
+    assert len(s.group.vitals.pending) == 3
+    s.join("c2").join("c1", session_timeout_ms=30_000).until(10_000)
+    s.is_("CompletingRebalance", generation=2, members="c1 c2")
+    assert not s.group.vitals.pending
+
+
 def test_equal_first_joins_of_two_processes_make_two_members():
     """A request id is unique to its inbox, and no more than that."""
     s = (

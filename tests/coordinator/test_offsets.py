@@ -7,7 +7,7 @@ import pytest
 from coordinator import codec
 from coordinator.errors import ErrorCode
 from coordinator.limits import GRAVE_MS
-from coordinator.outputs import CommitRejected, OffsetRecord, OffsetsExpired
+from coordinator.outputs import CommitRejected, OffsetRecord, OffsetsExpired, Published
 from coordinator.requests import OffsetCommit, OffsetToCommit
 from tests.coordinator.scenario import Scenario
 
@@ -79,6 +79,27 @@ def test_a_partition_named_twice_keeps_the_last_word():
     s.ask("tool", OffsetCommit, member_id="", offsets=twice).hears(ErrorCode.NONE)
     assert len(s.said.partitions) == 2
     assert fetched(s) == {("t", 0): 4}
+
+
+def test_a_commit_below_the_stored_offset_is_stored():
+    """protocol.md 3.6: the latest commit counts, as where a consumer seeks back; an offset is not a high-water mark."""
+    s = Scenario.stable("c1").commit("c1", {("t", 0): 10}).commit("c1", {("t", 0): 4}).hears(ErrorCode.NONE)
+    assert [(p.partition, p.code) for p in s.said.partitions] == [(0, 0)]
+    assert [output.record.offset for output in s.latest if isinstance(output, Published)] == [4]
+    assert fetched(s) == {("t", 0): 4}
+    s.leave("c1").commit_from_outside("tool", {("t", 0): 3}).hears(ErrorCode.NONE)
+    assert fetched(s) == {("t", 0): 3}
+
+
+def test_offset_zero_is_an_offset():
+    """protocol.md 3.7: -1 is what a partition without one reads, and nothing else."""
+    s = Scenario.stable("c1").commit("c1", {("t", 0): 5, ("t", 1): 0}).commit("c1", {("t", 0): 0})
+    assert [output.record.offset for output in s.latest if isinstance(output, Published)] == [0]
+    assert fetched(s) == {("t", 0): 0, ("t", 1): 0}, "of all"
+    s.fetch("reader", {"t": [0, 1, 2]})
+    assert [(f.partition, f.offset) for f in s.said.partitions] == [(0, 0), (1, 0), (2, -1)], "by name"
+    s.leave("c1").delete_offsets("tool", {"t": [1]}).hears(ErrorCode.NONE)
+    assert fetched(s) == {("t", 0): 0}
 
 
 def test_offsets_belong_to_the_group_and_not_to_the_member():
@@ -255,6 +276,16 @@ def test_a_group_that_is_forgotten_and_comes_back_knows_its_generation_and_nothi
     s.hears(ErrorCode.GROUP_ID_NOT_FOUND)
     s.join("c2").is_("CompletingRebalance", generation=3)
     s.heartbeat("c1", generation_id=1).hears(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+@pytest.mark.parametrize("way", ["deleted", "expired", "deleted twice"])
+def test_no_generation_comes_twice_however_the_group_was_forgotten(way: str):
+    """I2: also where it was founded anew in between and had no member, and over being written down and read back."""
+    s = Scenario.stable("c1", empty_group_retention_ms=60_000).leave("c1").is_("Empty", generation=2)
+    s = s.until(60_000).is_gone() if way == "expired" else s.delete().is_gone()
+    if way == "deleted twice":
+        s.commit_from_outside("tool", {("t", 0): 0}).is_("Empty", generation=2).delete().is_gone()
+    s.join("c2").is_("CompletingRebalance", generation=3)
 
 
 def test_what_is_remembered_of_a_forgotten_group_goes_after_a_day():
