@@ -2,6 +2,7 @@
 
     CHECKPOINT/identity.json    what this module writes: topic ids, what is fixed for the state's life, the id secret
     CHECKPOINT/query/           Spark's own: offsets, commits, state
+    CHECKPOINT/replanned/       plans of batches that were put aside, to be planned anew
 
 State that meets another topic or another number of shards would be wrong without anybody noticing; so such a start is
 refused. The folder may be on any file system that Spark can reach.
@@ -21,6 +22,9 @@ from streaming.settings import Settings
 
 PLAN_VERSION = 2
 """Which sources and which stateful operator the query is made of: Spark goes on with a checkpoint of the same only."""
+
+REPLANNED = "replanned"
+"""The folder of plans that were put aside; each is named for its batch, and by how often that was done."""
 
 
 class CheckpointMismatch(UserError):
@@ -90,13 +94,20 @@ def query_folder(settings: Settings) -> str:
 
 
 def planned_at_ms(spark: SparkSession, settings: Settings) -> int | None:
-    """Say for which time the newest batch was planned; None where there is none, or its plan cannot be read."""
-    plans = f"{query_folder(settings)}/offsets"
-    planned_batches = batches(spark, plans)
-    if not planned_batches:
-        return None
+    """Say for which time the newest batch was planned; None where there is none, or its plan cannot be read.
+
+    A plan that was put aside counts as well: its batch may have written some of its outputs.
+    """
+    plans, aside = f"{query_folder(settings)}/offsets", f"{settings.checkpoint}/{REPLANNED}"
+    files = [f"{plans}/{number}" for number in batches(spark, plans)[-1:]]
+    files += [f"{aside}/{name}" for name in names(spark, aside) if not name.startswith(".")]
+    times_ms = [at_ms for file in files if (at_ms := _planned_at_ms(spark, file)) is not None]
+    return max(times_ms, default=None)
+
+
+def _planned_at_ms(spark: SparkSession, file: str) -> int | None:
     try:
-        _, planned, *_ = read_file(spark, f"{plans}/{planned_batches[-1]}").decode().splitlines()
+        _, planned, *_ = read_file(spark, file).decode().splitlines()
         return int(json.loads(planned)["batchTimestampMs"])
     except (ValueError, KeyError, TypeError):
         return None
@@ -163,6 +174,19 @@ def names(spark: SparkSession, folder: str) -> list[str]:
 def batches(spark: SparkSession, folder: str) -> list[int]:
     """Name the batches that a folder of Spark's has a file of, the first one first."""
     return sorted(int(name) for name in names(spark, folder) if name.isdigit())
+
+
+def move(spark: SparkSession, path: str, place: str) -> None:
+    """Move a file to another folder of the same file system, which is made where it is not there.
+
+    Raises:
+        CheckpointMismatch: it cannot be moved.
+    """
+    files, source = _file_system(spark, path)
+    _, target = _file_system(spark, place)
+    files.mkdirs(target.getParent())
+    if files.exists(target) or not files.rename(source, target):
+        raise CheckpointMismatch(f"{path} cannot be moved to {place}.")
 
 
 def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:

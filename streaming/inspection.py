@@ -98,14 +98,18 @@ def examine(settings: Settings) -> Contents:
         NoCheckpoint: there is none.
         CheckpointMismatch: whose it is cannot be read; without that nothing else can be told.
     """
-    local = settings if settings.master else settings.model_copy(update={"master": "local[1]"})
-    spark = open_session(local)
+    spark = of_folder(settings)
     spark.streams.active  # noqa: B018  it starts what the reader of states asks for its peers
     identity = checkpoint.read_identity(spark, settings.checkpoint)
     if identity is None:
         _refuse(spark, settings.checkpoint)
     assert identity is not None, "it is refused above"
     return _Examination(spark, settings.checkpoint, identity).contents()
+
+
+def of_folder(settings: Settings) -> SparkSession:
+    """Start Spark, in this process unless told where, to read a checkpoint with."""
+    return open_session(settings if settings.master else settings.model_copy(update={"master": "local[1]"}))
 
 
 def _refuse(spark: SparkSession, folder: str) -> None:

@@ -33,6 +33,7 @@ from streaming.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, Shard
 from streaming.outdated import refuse_outdated
 from streaming.progress import ProgressLog, Tallies, observed
 from streaming.records import OutputTopics
+from streaming.running import Mark
 from streaming.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -253,6 +254,7 @@ class Coordinator:
         self._query: StreamingQuery | None = None
         self._active_s: float | None = None
         self._alarm = Alarm(settings, self.tallies)
+        self._mark = Mark()
         self._stopping = threading.Event()
 
     def start(self) -> None:
@@ -264,6 +266,7 @@ class Coordinator:
         self._report("Starting Spark.")
         spark = open_session(settings, self._report, self._java_options)
         ids = topics.topic_ids(settings)
+        self._mark.set(settings.checkpoint)
         held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
         ProgressLog(self.tallies).attach(spark)
         with explained(settings):
@@ -316,11 +319,13 @@ class Coordinator:
         self._alarm.close()
         query = self._query
         if query is None or not query.isActive:
+            self._mark.remove()
             return
         deadline = time.monotonic() + BATCH_WAIT_S
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.002)
         query.stop()
+        self._mark.remove()
 
     def _raise_if_failed(self, query: StreamingQuery) -> None:
         if self._alarm.refusal:

@@ -294,7 +294,7 @@ def verify(
         raise typer.Exit(1)
 
 
-checkpoints = typer.Typer(help="Look into a checkpoint while no coordinator runs on it. Nothing is written.")
+checkpoints = typer.Typer(help="Look into a checkpoint while no coordinator runs on it, or get past a batch.")
 app.add_typer(checkpoints, name="checkpoint")
 
 Folder = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The folder that `coordinator run` was given.")]
@@ -318,6 +318,22 @@ def verify_checkpoint(folder: Folder, output: Output = Format.text, master: Mast
     typer.echo(told)
     if is_wrong:
         raise typer.Exit(1)
+
+
+@checkpoints.command("replan")
+def replan_checkpoint(
+    folder: Folder,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    stopped: Annotated[
+        bool, typer.Option("--stopped", help="No coordinator runs on it: for a checkpoint that is not on this machine.")
+    ] = False,
+    master: Master = None,
+) -> None:
+    """Have the batch that is planned and cannot be run planned anew at the next start. Its plan is kept aside."""
+    from streaming.replan import replan
+
+    settings = Settings.load(checkpoint=folder, master=master)
+    typer.echo(replan(settings, is_dry_run=dry_run, is_stopped=stopped))
 
 
 class Schema(StrEnum):

@@ -1,0 +1,83 @@
+"""A mark that a coordinator runs on a checkpoint, for commands that must not touch one that is in use.
+
+Each driver holds a shared lock of the operating system on a file in the checkpoint's folder. So no driver keeps another
+from starting, also one that is stopped; and the lock ends with its process, however that ends. A command that changes
+the checkpoint wants the lock for itself alone. Where the folder is not on a file system of this machine there is none.
+"""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from streaming.errors import Exit, UserError
+
+MARK = "running.lock"
+
+
+class InUse(UserError):
+    """A coordinator runs on the checkpoint, or a command is changing it."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+def local_folder(checkpoint: str) -> Path | None:
+    """Return the checkpoint's folder where it is on a file system of this machine; None where it is elsewhere."""
+    parts = urlsplit(checkpoint)
+    if parts.scheme not in ("", "file"):
+        return None
+    return Path(parts.path)
+
+
+class Mark:
+    """Says that this process runs on the checkpoint, until `remove` or the end of the process."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+
+    def set(self, checkpoint: str) -> None:
+        """Hold the mark.
+
+        Raises:
+            InUse: a command is changing the checkpoint at this moment.
+        """
+        if (folder := local_folder(checkpoint)) is None:
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = (folder / MARK).open("ab")
+            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(f"A command is changing the checkpoint {checkpoint}: start again when it is done.") from None
+        except OSError:
+            self.remove()  # a folder that cannot be written to is told of by whoever writes there next
+
+    def remove(self) -> None:
+        """Let go of it."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+@contextmanager
+def alone(checkpoint: str) -> Iterator[bool]:
+    """Keep coordinators from starting on a checkpoint; False where this cannot be done, as it is not on this machine.
+
+    Raises:
+        InUse: one runs on it.
+    """
+    if (folder := local_folder(checkpoint)) is None:
+        yield False
+        return
+    try:
+        file = (folder / MARK).open("ab")
+    except OSError as error:
+        raise InUse(f"{folder / MARK} cannot be written ({error.strerror}), so nobody can say who uses it.") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(f"A coordinator runs on the checkpoint {checkpoint}: stop it first.") from None
+        yield True

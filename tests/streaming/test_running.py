@@ -1,0 +1,69 @@
+"""Who runs on a checkpoint, as the operating system knows it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming.running import MARK, InUse, Mark, alone, local_folder
+
+HOLD = """
+import sys
+from streaming.running import Mark
+mark = Mark()
+mark.set(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_two_coordinators_do_not_keep_each_other_from_starting(tmp_path: Path) -> None:
+    """One of them may be stopped, and never end: the other one takes over."""
+    one, other = Mark(), Mark()
+    one.set(str(tmp_path))
+    other.set(str(tmp_path))
+    with pytest.raises(InUse, match="A coordinator runs on"), alone(str(tmp_path)):
+        pass
+    one.remove()
+    with pytest.raises(InUse), alone(str(tmp_path)):
+        pass
+    other.remove()
+    with alone(str(tmp_path)) as is_known:
+        assert is_known
+
+
+def test_the_mark_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(InUse), alone(str(tmp_path)):
+        pass
+    holder.kill()
+    holder.communicate()
+    with alone(str(tmp_path)) as is_known:
+        assert is_known
+
+
+def test_no_coordinator_starts_while_a_command_changes_the_checkpoint(tmp_path: Path) -> None:
+    with alone(f"file://{tmp_path}"), pytest.raises(InUse, match="start again when it is done"):
+        Mark().set(str(tmp_path))
+    Mark().set(str(tmp_path))
+
+
+def test_a_checkpoint_elsewhere_has_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Mark().set("hdfs:///coordinator/main")
+    with alone("s3a://bucket/main") as is_known:
+        assert not is_known
+    assert list(tmp_path.iterdir()) == []
+    assert local_folder("file:/var/lib/main") == Path("/var/lib/main")
+
+
+def test_a_folder_that_cannot_be_written_to_is_somebody_elses_to_tell(tmp_path: Path) -> None:
+    (file := tmp_path / "state").write_text("a file")
+    Mark().set(str(file))
+    with pytest.raises(InUse, match=MARK), alone(str(file)):
+        pass

@@ -1,0 +1,116 @@
+"""`coordinator checkpoint replan`: past a batch that cannot be run, on a real query that was killed in it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer.testing
+
+from streaming.cli.main import app
+from streaming.errors import UserError
+from streaming.inspection import NoCheckpoint
+from streaming.replan import NothingPlanned
+from streaming.running import InUse
+from streaming.settings import Settings
+from tests.system.conftest import Service
+from tests.system.replaying import RequestLog, assert_as_if_undisturbed, await_taken, newest
+from tests.system.test_replay import TASKS, Failpoints, await_stop, state_versions
+from tests.system.test_replay import failpoints as failpoints
+from tests.system.test_replay import settings as settings
+
+pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, which all share
+
+
+def replan(folder: str, *flags: str) -> str:
+    """Run the command in this process, which has a Spark session, and return what it prints."""
+    arguments = ["checkpoint", "replan", folder, *flags]
+    return typer.testing.CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+
+
+def refused(folder: str, *flags: str) -> UserError:
+    with pytest.raises(UserError) as error:
+        replan(folder, *flags)
+    return error.value
+
+
+def plan_files(folder: str) -> set[str]:
+    return {file.name for file in (Path(folder) / "query" / "offsets").iterdir() if file.name.isdigit()}
+
+
+def test_a_batch_that_was_killed_in_its_tasks_is_cut_smaller(
+    settings: Settings, run_service: Callable[..., Service], failpoints: Failpoints
+) -> None:
+    """F3: some of its outputs are written."""
+    cut_smaller(settings, run_service, failpoints, "yielded", "0,1,2,3", len(TASKS))
+
+
+def test_a_batch_that_was_killed_between_two_tasks_is_cut_smaller(
+    settings: Settings, run_service: Callable[..., Service], failpoints: Failpoints
+) -> None:
+    """F4: one task has written all its outputs, and its state."""
+    cut_smaller(settings, run_service, failpoints, "called", "0", 1)
+
+
+def cut_smaller(
+    settings: Settings,
+    run_service: Callable[..., Service],
+    failpoints: Failpoints,
+    point: str,
+    shards: str,
+    stops: int,
+) -> None:
+    """I17: outputs that the batch had written come again with equal bytes; its state is replaced."""
+    requests = RequestLog(settings, groups=2)
+    service = run_service(settings.topic_prefix, group_initial_rebalance_delay_ms=0)
+    service.await_ready()
+    requests.append(silent=0)
+    await_taken(service)
+    assert isinstance(refused(settings.checkpoint), InUse)
+    service.stop()
+    assert isinstance(refused(settings.checkpoint), NothingPlanned)
+
+    finished = newest(service, "commits")
+    requests.append(silent=0)
+    place = failpoints.plan("SIGSTOP", point, shards)
+    service = run_service(settings.topic_prefix, group_initial_rebalance_delay_ms=0)
+    await_stop(service, place, shards=stops)
+    service.kill()
+    failpoints.forget()
+    stuck = newest(service, "offsets")
+    assert stuck == finished + 1
+
+    before = plan_files(settings.checkpoint)
+    assert str(stuck) in replan(settings.checkpoint, "--dry-run")
+    assert plan_files(settings.checkpoint) == before
+    told = replan(settings.checkpoint)
+    assert f"Batch {stuck} is planned anew" in told
+    assert plan_files(settings.checkpoint) == before - {str(stuck)}
+    assert (Path(settings.checkpoint) / "replanned" / f"{stuck}.1").read_text().startswith("v1\n")
+    assert isinstance(refused(settings.checkpoint), NothingPlanned)
+
+    service = run_service(settings.topic_prefix, group_initial_rebalance_delay_ms=0, max_requests_per_batch=5)
+    service.await_ready()
+    await_taken(service)
+    requests.append(silent=0)
+    await_taken(service)
+    assert newest(service, "commits") > stuck + 1, "one batch has become several"
+    assert stuck + 1 in state_versions(service, 0)
+    service.stop()
+    assert_as_if_undisturbed(settings)
+
+
+def test_it_refuses_what_it_cannot_know(settings: Settings, tmp_path: Path) -> None:
+    assert isinstance(refused(str(tmp_path / "nowhere")), NoCheckpoint)
+    folder = Path(settings.checkpoint)
+    for kind, numbers in {"offsets": (0, 1, 2), "commits": (0,)}.items():
+        (folder / "query" / kind).mkdir(parents=True)
+        for number in numbers:
+            (folder / "query" / kind / str(number)).write_text("v1\n")
+    assert "plans of 2 batches" in str(refused(settings.checkpoint))
+    (folder / "query" / "offsets" / "2").unlink()
+    shutil.copy(folder / "query" / "offsets" / "1", tmp_path / "1")
+    assert "1.1" in replan(settings.checkpoint)
+    shutil.copy(tmp_path / "1", folder / "query" / "offsets" / "1")
+    assert "1.2" in replan(settings.checkpoint), "an earlier one is never replaced"
+    assert sorted(file.name for file in (folder / "replanned").iterdir()) == ["1.1", "1.2"]
