@@ -35,6 +35,7 @@ from streaming.progress import ProgressLog, Tallies, observed
 from streaming.records import OutputTopics
 from streaming.running import Mark
 from streaming.settings import Settings
+from streaming.topic_watch import TopicWatch
 
 log = logging.getLogger(__name__)
 
@@ -241,7 +242,7 @@ class Coordinator:
         report: Told in plain sentences how the start goes.
         java_options: As `open_session` takes them.
 
-    `start` raises any `UserError`; `wait` raises `QueryFailed`.
+    `start` raises any `UserError`; `wait` raises `QueryFailed` or `TopicMismatch`.
     """
 
     def __init__(
@@ -254,6 +255,7 @@ class Coordinator:
         self._query: StreamingQuery | None = None
         self._active_s: float | None = None
         self._alarm = Alarm(settings, self.tallies)
+        self._topic_watch = TopicWatch(settings)
         self._mark = Mark()
         self._stopping = threading.Event()
 
@@ -284,6 +286,7 @@ class Coordinator:
                 .start()
             )
         self._alarm.start()
+        self._topic_watch.start()
         self._await_first_batch(self._query)
 
     def _await_first_batch(self, query: StreamingQuery) -> None:
@@ -298,9 +301,10 @@ class Coordinator:
 
         Raises:
             QueryFailed: it ended by itself.
+            TopicMismatch: somebody has altered a topic, so that the coordinator must not go on.
         """
         assert self._query is not None, "wait() comes after start()"
-        while self._query.isActive and not self._stopping.is_set() and not self._alarm.refusal:
+        while self._query.isActive and not self._stopping.is_set() and not self._refusal():
             self._active_s = time.monotonic()
             self._stopping.wait(0.2)
         self._raise_if_failed(self._query)
@@ -317,6 +321,7 @@ class Coordinator:
         """End the query between two batches, so that nothing is repeated at the next start."""
         self._stopping.set()
         self._alarm.close()
+        self._topic_watch.close()
         query = self._query
         if query is None or not query.isActive:
             self._mark.remove()
@@ -327,9 +332,14 @@ class Coordinator:
         query.stop()
         self._mark.remove()
 
-    def _raise_if_failed(self, query: StreamingQuery) -> None:
+    def _refusal(self) -> UserError | None:
         if self._alarm.refusal:
-            raise because(self._alarm.refusal, self.settings, QueryFailed)
+            return because(self._alarm.refusal, self.settings, QueryFailed)
+        return self._topic_watch.refusal
+
+    def _raise_if_failed(self, query: StreamingQuery) -> None:
+        if refusal := self._refusal():
+            raise refusal
         error = query.exception()
         if isinstance(error, StreamingQueryException):
             log.debug("the query's failure in full", exc_info=error)

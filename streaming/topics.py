@@ -8,7 +8,8 @@
 | `events` | why each group is as it is | as requests | 7 days |
 
 `_NEEDED` is what a topic must be for the coordinator to be right, and is checked at every start, as is that each takes
-at least `SINK_BATCH_BYTES`; `_CHOSEN` is what we set when we make a topic, and anybody may change later.
+at least `SINK_BATCH_BYTES`; `topic_watch` checks both while the query runs. `_CHOSEN` is what we set when we make a
+topic, and anybody may change later.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -88,6 +89,17 @@ class Topic:
     config: Mapping[str, str]
 
 
+class Mismatch(NamedTuple):
+    """Something in which a topic is not as the coordinator needs it.
+
+    Args:
+        role: The topic's name in `Topics`.
+    """
+
+    role: str
+    what: str
+
+
 class Topics(NamedTuple):
     """The four topics of one coordinator."""
 
@@ -124,12 +136,27 @@ def ensure(settings: Settings, report: Callable[[str], None] | None = None) -> T
             say(f"Creating the topics {', '.join(topic.name for topic in missing)}.")
             _create(admin, missing, settings.replication_factor)
         _await_leaders(admin, names)
-        mismatches = list(_mismatches(admin, topics))
-    if mismatches:
-        raise TopicMismatch(
-            f"{'; '.join(mismatches)}: alter the topics or the settings, or choose a topic_prefix that is not in use."
-        )
+        found = list(_mismatches(admin, topics))
+    if found:
+        raise refusal(found)
     return topics
+
+
+def mismatches(settings: Settings) -> list[Mismatch]:
+    """Find in what the topics are not as the coordinator needs them.
+
+    Raises:
+        BrokerUnreachable: no broker answered.
+        TopicRefused: the brokers would not show a topic.
+    """
+    with _admin(settings) as admin:
+        return list(_mismatches(admin, layout(settings)))
+
+
+def refusal(found: Iterable[Mismatch]) -> TopicMismatch:
+    """Make the error that says what is wrong with the topics, and what to do."""
+    whats = "; ".join(mismatch.what for mismatch in found)
+    return TopicMismatch(f"{whats}: alter the topics or the settings, or choose a topic_prefix that is not in use.")
 
 
 def topic_ids(settings: Settings) -> dict[str, str]:
@@ -197,7 +224,7 @@ def _await_leaders(admin: Any, names: list[str]) -> None:
         ) from error
 
 
-def _mismatches(admin: Any, topics: Topics) -> Iterator[str]:
+def _mismatches(admin: Any, topics: Topics) -> Iterator[Mismatch]:
     """Say in what the topics that exist differ from what is needed."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics]
     configs = admin.describe_configs(resources, config_filter="all")["topic"]
@@ -206,11 +233,15 @@ def _mismatches(admin: Any, topics: Topics) -> Iterator[str]:
         _refuse_error(topic.name, "show", described[topic.name]["error_code"])
         partitions = len(described[topic.name]["partitions"])
         if partitions != topic.partitions:
-            yield f"{topic.name} has {partitions} partitions where {_PARTITIONS[role]} is {topic.partitions}"
+            yield Mismatch(
+                role, f"{topic.name} has {partitions} partitions where {_PARTITIONS[role]} is {topic.partitions}"
+            )
         for name, values in _NEEDED[role].items():
             found = configs[topic.name].get(name, {}).get("value", "unreadable")
             if sorted(found.split(",")) not in [sorted(value.split(",")) for value in values]:
-                yield f"{topic.name} has {name}={found} where {' or '.join(values)} is needed"
+                yield Mismatch(role, f"{topic.name} has {name}={found} where {' or '.join(values)} is needed")
         room = configs[topic.name].get("max.message.bytes", {}).get("value", "unreadable")
         if not room.isdigit() or int(room) < SINK_BATCH_BYTES:
-            yield f"{topic.name} has max.message.bytes={room} where {SINK_BATCH_BYTES} or more is needed"
+            yield Mismatch(
+                role, f"{topic.name} has max.message.bytes={room} where {SINK_BATCH_BYTES} or more is needed"
+            )

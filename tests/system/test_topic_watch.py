@@ -1,0 +1,97 @@
+"""Topics that somebody alters while the query runs, on a real broker (F, broker)."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from streaming.embedded import Broker
+from streaming.errors import Exit
+from streaming.settings import Settings
+from tests.system.waiting import wait_until
+
+WITHIN_S = 180
+OFTEN = (
+    "from streaming import topic_watch; topic_watch.CHECK_EVERY_S = 0.5; from streaming.cli.main import main; main()"
+)
+"""The command line, with the watch's minute made short."""
+
+
+@pytest.fixture
+def settings(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
+    return Settings.load(
+        bootstrap_servers=broker.bootstrap_servers,
+        topic_prefix=re.sub(r"\W", "-", request.node.name),
+        replication_factor=1,
+        request_partitions=2,
+        checkpoint=str(tmp_path / "state"),
+    )
+
+
+@pytest.fixture
+def service(settings: Settings, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    flags = {
+        "--bootstrap-servers": settings.bootstrap_servers,
+        "--topic-prefix": settings.topic_prefix,
+        "--checkpoint": settings.checkpoint,
+        "--ready-file": str(tmp_path / "ready"),
+    }
+    environment = {**os.environ, "COORDINATOR_REPLICATION_FACTOR": "1", "COORDINATOR_REQUEST_PARTITIONS": "2"}
+    command = [sys.executable, "-c", OFTEN, "run", *(word for flag in flags.items() for word in flag)]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    wait_until(lambda: (tmp_path / "ready").exists() or process.poll() is not None, WITHIN_S, lambda: log_of(tmp_path))
+    yield process
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        process.wait(WITHIN_S)
+
+
+def log_of(folder: Path) -> str:
+    return (folder / "log").read_text(errors="replace")
+
+
+def alter(settings: Settings, topic: str, **config: str) -> None:
+    configs = {name.replace("_", "."): value for name, value in config.items()}
+    with closing(KafkaAdminClient(**settings.kafka_client_arguments())) as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs)])
+
+
+@pytest.mark.parametrize(("config", "sentence"), [
+    ({"message_timestamp_type": "CreateTime"}, "has message.timestamp.type=CreateTime where LogAppendTime is needed"),
+    ({"cleanup_policy": "compact"}, "has cleanup.policy=compact where delete is needed"),
+], ids=["clients date their requests", "requests vanish"])  # fmt: skip
+def test_a_request_topic_that_would_not_do_stops_the_query(
+    settings: Settings, service: "subprocess.Popen[bytes]", tmp_path: Path, config: dict[str, str], sentence: str
+) -> None:
+    """As at a start: one sentence, and the exit code that no supervisor answers with another start."""
+    assert service.poll() is None, log_of(tmp_path)
+    needed = {"message_timestamp_type": "LogAppendTime", "cleanup_policy": "delete"}
+    alter(settings, settings.requests_topic, **{**needed, **config})
+    assert service.wait(WITHIN_S) == Exit.NEEDS_A_PERSON, log_of(tmp_path)
+    (told,) = [line for line in log_of(tmp_path).splitlines() if sentence in line]
+    assert told == (
+        f"coordinator: {settings.requests_topic} {sentence}: alter the topics or the settings, or choose a topic_prefix"
+        " that is not in use."
+    )
+
+
+def test_another_topic_that_would_not_do_is_warned_of_once(
+    settings: Settings, service: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    sentence = f"{settings.groups_topic} has cleanup.policy=delete where compact is needed"
+    alter(settings, settings.groups_topic, cleanup_policy="delete")
+    wait_until(lambda: sentence in log_of(tmp_path) or service.poll() is not None, WITHIN_S, lambda: log_of(tmp_path))
+    alter(settings, settings.requests_topic, cleanup_policy="delete", message_timestamp_type="CreateTime")
+    assert service.wait(WITHIN_S) == Exit.NEEDS_A_PERSON, log_of(tmp_path)
+    warned, refused = [line for line in log_of(tmp_path).splitlines() if sentence in line]
+    assert "CreateTime" not in warned
+    assert "CreateTime" in refused
