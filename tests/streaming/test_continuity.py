@@ -107,7 +107,7 @@ def commit(offset: int) -> bytes:
 def run(batches: list[list[tuple[int, bytes]]]) -> dict[bytes, list[bytes]]:
     """Return what a query of these batches writes under each key, in order."""
     home = shard_of("g", 1)
-    spark = FakeSpark(ShardOperator(1, b"a secret of some length", Config(), OutputTopics("r", "g", "e")))
+    spark = FakeSpark(ShardOperator(1, b"a secret of some length", Config(), OutputTopics("r", "g", "e", "q")))
     written: dict[bytes, list[bytes]] = defaultdict(list)
     for batch in batches:
         out = spark.batch(1_000, [(home, offset, 900 + offset, value) for offset, value in batch])

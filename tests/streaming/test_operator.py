@@ -228,11 +228,12 @@ def test_requests_that_a_plan_brings_again_are_told_of_and_change_nothing(spark:
 def test_the_place_in_the_log_outlives_a_batch_that_only_a_timeout_began(spark: FakeSpark) -> None:
     """F8: what a damaged plan passes over just after a silence must not go unnoticed."""
     member_id = stable(spark, 0)
-    assert "member_expired" in {e["event"] for e in published(spark.batch(11_001, []), "events")}
+    woken = spark.batch(11_001 + ALARM_WAIT_MS, [])
     assert spark.calls == [HOME], "by its timeout, with no record"
-    rows = spark.batch(11_002, [record(beat(member_id), 12, 11_002)])
-    (event,) = published(rows, "events")
-    assert (event["event"], event["expected"], event["found"]) == ("log_broken", 2, 12)
+    assert published(woken, "requests") == [{"kind": "wake"}]
+    rows = spark.batch(11_002 + ALARM_WAIT_MS, [record(beat(member_id), 12, 11_002)])
+    (event,) = (event for event in published(rows, "events") if event["event"] == "log_broken")
+    assert (event["expected"], event["found"]) == (2, 12)
 
 
 def test_a_state_from_before_says_nothing_of_where_the_log_goes_on(spark: FakeSpark) -> None:

@@ -211,7 +211,9 @@ def test_rules_by_host_are_not_passed_by_a_host_that_nobody_signed(name: str, ho
     rules, unsigned, signed = BY_HOST[name]
     signing = Signing((KEY,), "requests")
     config = Config(access="rules", super_users=("User:root",), group_initial_rebalance_delay_ms=0)
-    spark = FakeSpark(ShardOperator(4, b"a secret of some length", config, OutputTopics("r", "g", "events"), signing))
+    spark = FakeSpark(
+        ShardOperator(4, b"a secret of some length", config, OutputTopics("r", "g", "events", "q"), signing)
+    )
     table = SetAccess(request_id="0", reply_to="inbox", principal="User:root", made_ms=1, rules=tuple(rules))
     commit = OffsetCommit(request_id="1", reply_to="inbox", group_id="g", client_host=host, offsets=())
     values = [
@@ -228,7 +230,9 @@ def test_rules_by_host_are_not_passed_by_a_host_that_nobody_signed(name: str, ho
 def test_what_is_published_of_an_unsigned_join_shows_no_host() -> None:
     signing = Signing((KEY,), "requests")
     config = Config(access="rules", super_users=("User:root",), group_initial_rebalance_delay_ms=0)
-    spark = FakeSpark(ShardOperator(4, b"a secret of some length", config, OutputTopics("r", "g", "events"), signing))
+    spark = FakeSpark(
+        ShardOperator(4, b"a secret of some length", config, OutputTopics("r", "g", "events", "q"), signing)
+    )
     table = SetAccess(
         request_id="0", reply_to="inbox", principal="User:root", made_ms=1, rules=(allow(ANONYMOUS, "READ"),)
     )
