@@ -59,6 +59,9 @@ RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
 }
 """Role by role, operations on the topics of that name behind the prefix. Read and Write bring Describe with them."""
 
+TO_SEE_ACLS = (DESCRIBE,)
+"""What a gateway needs beside that on the cluster, where it compares requests with the brokers' own lists."""
+
 TO_CREATE = (CREATE,)
 """What the coordinator needs beside that on a topic which it is to make."""
 
@@ -73,12 +76,18 @@ def commands(role: Role, principal: str, settings: Settings, *, to_create: bool 
     for topic, operations in RIGHTS[role].items():
         if to_create and role is Role.COORDINATOR:
             operations = (*operations, *TO_CREATE)
-        asked = [part for operation in operations for part in ("--operation", _spelt(operation))]
         name = topic if topic == ANY_TOPIC else f"{settings.topic_prefix}.{topic}"
-        yield shlex.join(
-            ["kafka-acls", "--bootstrap-server", settings.bootstrap_servers, "--command-config", "admin.properties",
-             "--add", "--allow-principal", principal, *asked, "--topic", name]
-        )  # fmt: skip
+        yield _command(principal, operations, ["--topic", name], settings)
+    if role is Role.GATEWAY and settings.is_relayed_as_gateway and settings.gateway_relay == "acls":
+        yield _command(principal, TO_SEE_ACLS, ["--cluster"], settings)
+
+
+def _command(principal: str, operations: Operations, resource: list[str], settings: Settings) -> str:
+    asked = [part for operation in operations for part in ("--operation", _spelt(operation))]
+    return shlex.join(
+        ["kafka-acls", "--bootstrap-server", settings.bootstrap_servers, "--command-config", "admin.properties",
+         "--add", "--allow-principal", principal, *asked, *resource]
+    )  # fmt: skip
 
 
 def see_rights(settings: Settings, role: Role) -> None:

@@ -223,6 +223,11 @@ class GatewayAccess(BaseSettings):
     gateway_ssl_cafile: File | None = Field(
         None, description="Whose certificates clients must show, PEM; they need none if not set."
     )
+    gateway_relay: Literal["acls", "refuse", "lend_gateway_rights"] = Field(
+        "acls",
+        description="What is relayed where brokers see the gateway's certificate and not the client: what their ACLs"
+        " allow the client, nothing, or all that the gateway itself may do.",
+    )
     gateway_allow_plaintext: bool = Field(False, description="Clients on other machines may do without TLS.")
 
     @model_validator(mode="after")

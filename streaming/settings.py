@@ -195,6 +195,16 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     def events_topic(self) -> str:
         return f"{self.topic_prefix}.events"
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of all topics of the coordinator."""
+        return self.requests_topic, self.replies_topic, self.groups_topic, self.events_topic
+
+    @property
+    def is_relayed_as_gateway(self) -> bool:
+        """Do the brokers take what a gateway relays for the gateway's own, because they know it by its certificate?"""
+        return self.security_protocol == "SSL" and self.ssl_certfile is not None
+
     def signing(self) -> Signing | None:
         """Say how requests to this coordinator are signed; None without a key."""
         return self.signing_for(self.requests_topic)

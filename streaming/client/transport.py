@@ -8,10 +8,10 @@ leaves, so that no answer can be missed.
 
 import itertools
 import logging
+import secrets
 import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -40,6 +40,9 @@ TURN_MS = 50
 ANSWER_WAIT_MS = 15_000
 CLOSE_WAIT_S = 5.0
 TROUBLE_WAIT_S = 1.0
+TOKEN_BYTES = 16
+"""How much chance is in an inbox's name, and in what request ids begin with: nobody guesses 128 bits."""
+
 RECONNECT_WAIT_MS_MAX = 1_000
 """As in Kafka's own clients. kafka-python's half a minute outlives sessions that began when they were back."""
 
@@ -76,11 +79,10 @@ class Transport:
         self, kafka: Mapping[str, object], topic_prefix: str = "coordinator", signer: Signer | None = None
     ) -> None:
         self._signer = signer or Signer(None)
-        self.inbox = uuid.uuid4().hex
+        self.inbox = secrets.token_hex(TOKEN_BYTES)
         self.requests_topic, self.replies_topic = f"{topic_prefix}.requests", f"{topic_prefix}.replies"
         self._servers = kafka["bootstrap_servers"]
         self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
-        self._numbers = itertools.count(1)
         self._correspondents: dict[str, Correspondent] = {}
         self._name_of: dict[str, str] = {}  # by member id: whom a notice is for, which has no request's id
         self._asked: dict[str, Future[AnyAnswer]] = {}
@@ -148,7 +150,7 @@ class Transport:
 
     def register(self, correspondent: Correspondent) -> str:
         """Have answers and deadlines brought to somebody. Request ids must begin with the prefix that is returned."""
-        name = str(next(self._numbers))
+        name = secrets.token_hex(TOKEN_BYTES)
         self._correspondents[name] = correspondent
         return f"{name}."
 
@@ -198,7 +200,7 @@ class Transport:
 
     def _ask(self, request: Request, partitions: Sequence[int | None], timeout_s: float) -> list[AnyAnswer]:
         deadline_s = time.monotonic() + timeout_s
-        awaited: dict[str, Future[AnyAnswer]] = {f"ask.{next(self._numbers)}": Future() for _ in partitions}
+        awaited: dict[str, Future[AnyAnswer]] = {secrets.token_hex(TOKEN_BYTES): Future() for _ in partitions}
         self._asked |= awaited
         try:
             for partition, (request_id, answer) in zip(partitions, awaited.items(), strict=True):

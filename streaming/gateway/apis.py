@@ -5,7 +5,9 @@ the brokers' own group coordinator (the protocols of KIP-848, KIP-932 and KIP-10
 each other, and whatever a newer Kafka brings, until somebody has looked whether its answers name addresses.
 
 Versions end where an answer begins to name brokers' addresses in places that the gateway passes on unread: Fetch 16 and
-Produce 10 (KIP-951), DescribeQuorum 2 (KIP-853). Offset requests end where topics go by their ids alone.
+Produce 10 (KIP-951), DescribeQuorum 2 (KIP-853). Offset requests end where topics go by their ids alone. Fetch 15 has a
+tagged field that says whether a broker asks, and is of use to brokers alone (KIP-903). DescribeTopicPartitions pages
+through all topics, the coordinator's as well; clients do without it (KIP-966).
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from coordinator.errors import ErrorCode
+from streaming.gateway.limits import RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX
 
 
 class Handling(Enum):
@@ -27,7 +30,7 @@ class Handling(Enum):
     """Relayed; the addresses in the answer become the gateway's own."""
 
     RELAYED = auto()
-    """Passed on unread, and so is the answer."""
+    """Passed on as it came, once `guard` has nothing against it; the answer is passed on unread."""
 
     LOCATED = auto()
     """FindCoordinator: a group's coordinator is here, a transaction's is found as `REWRITTEN`."""
@@ -53,7 +56,7 @@ class Api(NamedTuple):
 
 APIS: Mapping[int, Api] = {
     0: Api("Produce", 0, 9, Handling.RELAYED),
-    1: Api("Fetch", 4, 15, Handling.RELAYED),
+    1: Api("Fetch", 4, 14, Handling.RELAYED),
     2: Api("ListOffsets", 1, 11, Handling.RELAYED),
     3: Api("Metadata", 0, 13, Handling.REWRITTEN),
     8: Api("OffsetCommit", 2, 9, Handling.SERVED),
@@ -91,7 +94,7 @@ APIS: Mapping[int, Api] = {
     40: Api("ExpireDelegationToken", 1, 2, Handling.RELAYED),
     41: Api("DescribeDelegationToken", 1, 3, Handling.RELAYED),
     42: Api("DeleteGroups", 0, 2, Handling.SERVED),
-    43: Api("ElectLeaders", 0, 2, Handling.RELAYED),
+    43: Api("ElectLeaders", 1, 2, Handling.RELAYED),
     44: Api("IncrementalAlterConfigs", 0, 1, Handling.RELAYED),
     45: Api("AlterPartitionReassignments", 0, 1, Handling.RELAYED),
     46: Api("ListPartitionReassignments", 0, 0, Handling.RELAYED),
@@ -108,10 +111,17 @@ APIS: Mapping[int, Api] = {
     65: Api("DescribeTransactions", 0, 0, Handling.RELAYED),
     66: Api("ListTransactions", 0, 2, Handling.RELAYED),
     74: Api("ListConfigResources", 0, 1, Handling.RELAYED),
-    75: Api("DescribeTopicPartitions", 0, 0, Handling.RELAYED),
 }
 
 PRODUCE, API_VERSIONS, SASL_AUTHENTICATE = 0, 18, 36
+
+
+def bytes_max(api_key: int) -> int:
+    """Return how large a request may be."""
+    if api_key == PRODUCE:
+        return RELAYED_BYTES_MAX
+    return SASL_BYTES_MAX if APIS[api_key].handling is Handling.AUTHENTICATED else SERVED_BYTES_MAX
+
 
 BEFORE_AUTHENTICATION = frozenset({Handling.NEGOTIATED, Handling.AUTHENTICATED})
 """What one may ask before the brokers know who asks."""

@@ -10,9 +10,9 @@ librdkafka does the work in threads of its own; answers are carried to the event
 import asyncio
 import itertools
 import logging
+import secrets
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -35,6 +35,11 @@ READ_WAIT_S = 0.1
 ANSWERS_AT_ONCE = 1_000
 ANSWER_WAIT_S = 15.0
 RETRY_WAIT_S = 0.2
+
+DELIVERIES_MAX = 2
+"""How many handfuls of answers may be on their way from the reading thread to the event loop. The thread reads no
+further until one of them has been taken, so that answers wait in librdkafka's queue, which is bounded."""
+
 SEND_WAIT_MS = 30_000
 """How long brokers may be unreachable before a request is given up."""
 
@@ -44,7 +49,14 @@ FLUSH_WAIT_S = 5.0
 NO_PARTITION = -1
 """The one of the record's key."""
 
-Told = Callable[[AnyAnswer], object]
+TOKEN_BYTES = 16
+"""How much chance is in the name of a gateway's inboxes, and in each request id: nobody guesses 128 bits.
+
+Whoever knew both could ask the coordinator something, to be answered to that inbox under that id, and so have a client
+of the gateway hear an answer to what it never asked."""
+
+Told = Callable[[AnyAnswer, int], object]
+"""Called with an answer and the bytes of its record; an answer of the gateway's own has none."""
 
 
 class Asking:
@@ -62,12 +74,13 @@ class Asking:
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self._settings, self._loop = settings, loop
         self._signer = Signer(settings.signing())  # each request says itself who asks
-        self._name = uuid.uuid4().hex
+        self._name = secrets.token_hex(TOKEN_BYTES)
         self._numbers = itertools.count(1)
-        self._waiting: dict[str, Told] = {}
+        self._waiting: dict[tuple[bytes, str], Told] = {}
         self._inboxes: dict[bytes, Callable[[RebalanceNotice], object]] = {}
         self._last_answer_s = float("-inf")
         self._heard = asyncio.Event()
+        self._room = threading.Semaphore(DELIVERIES_MAX - 1)
         self._closing = threading.Event()
         common: dict[str, Any] = {
             **settings.librdkafka_arguments(),
@@ -155,8 +168,8 @@ class Asking:
         self._inboxes.pop(inbox.encode(), None)
 
     def request_id(self) -> str:
-        """Make a request id that is unique among those of this gateway."""
-        return str(next(self._numbers))
+        """Make a request id that nobody can guess, not even whoever has seen all others."""
+        return secrets.token_hex(TOKEN_BYTES)
 
     def send(self, request: Request, told: Told, shard: int | None = None) -> None:
         """Append a request to the log and have its answer told on the event loop, where one ever comes.
@@ -164,37 +177,37 @@ class Asking:
         That the brokers would not take it is an answer as well: COORDINATOR_NOT_AVAILABLE, or INVALID_REQUEST for one
         that is too large.
         """
-        request_id = request.request_id
-        self._waiting[request_id] = told
+        asked = request.reply_to.encode(), request.request_id
+        self._waiting[asked] = told
         try:
             self._producer.produce(
                 self._settings.requests_topic,
                 self._signer.value_of(request, time.time_ns() // 1_000_000),
                 request.group_id.encode(),
                 NO_PARTITION if shard is None else shard,
-                on_delivery=lambda error, _: self._from_thread(self._give_up, request_id, error),
+                on_delivery=lambda error, _: self._from_thread(self._give_up, asked, error),
             )
         except BufferError:
-            self._loop.call_soon(self._give_up, request_id, KafkaError(KafkaError._QUEUE_FULL))
+            self._loop.call_soon(self._give_up, asked, KafkaError(KafkaError._QUEUE_FULL))
         except KafkaException as error:
-            self._loop.call_soon(self._give_up, request_id, error.args[0])
+            self._loop.call_soon(self._give_up, asked, error.args[0])
 
-    def forget(self, request_ids: Iterable[str]) -> None:
-        """Have no answers told to these any more."""
+    def forget(self, inbox: str, request_ids: Iterable[str]) -> None:
+        """Have no answers told to these requests of an inbox any more."""
         for request_id in request_ids:
-            self._waiting.pop(request_id, None)
+            self._waiting.pop((inbox.encode(), request_id), None)
 
     @property
     def waiting(self) -> int:
         """How many requests have no answer yet."""
         return len(self._waiting)
 
-    def _give_up(self, request_id: str, error: Any) -> None:
-        if told := self._waiting.pop(request_id, None):
+    def _give_up(self, asked: tuple[bytes, str], error: Any) -> None:
+        if told := self._waiting.pop(asked, None):
             log.warning("the brokers did not take a request: %s", error.str())
             too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
             code = ErrorCode.INVALID_REQUEST if too_large else ErrorCode.COORDINATOR_NOT_AVAILABLE
-            told(ErrorAnswer(request_id=request_id, error=code.name, code=code.number))
+            told(ErrorAnswer(request_id=asked[1], error=code.name, code=code.number), 0)
 
     # -- is anybody there? ---------------------------------------------------------------------------------------------
 
@@ -220,6 +233,8 @@ class Asking:
             answers = [answer for message in messages if (answer := _answer(message, prefix))]
             if answers:
                 self._from_thread(self._deliver, answers)
+                while not (self._room.acquire(timeout=READ_WAIT_S) or self._closing.is_set()):
+                    pass
         self._consumer.close()
 
     def _poll(self) -> None:
@@ -230,16 +245,17 @@ class Asking:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *arguments)
 
-    def _deliver(self, answers: list[tuple[bytes, AnyAnswer]]) -> None:
+    def _deliver(self, answers: list[tuple[bytes, AnyAnswer, int]]) -> None:
+        self._room.release()
         self._last_answer_s = time.monotonic()
         heard, self._heard = self._heard, asyncio.Event()
         heard.set()
-        for inbox, answer in answers:
+        for inbox, answer, size in answers:
             if isinstance(answer, RebalanceNotice):
                 if tell := self._inboxes.get(inbox):
                     tell(answer)
-            elif told := self._waiting.pop(answer.request_id or "", None):  # else it comes again, or for nobody
-                told(answer)
+            elif told := self._waiting.pop((inbox, answer.request_id or ""), None):  # else a repeat, or never asked
+                told(answer, size)
 
     def close(self) -> None:
         """Send what is still to be sent, and stop. May be called from any thread."""
@@ -249,8 +265,8 @@ class Asking:
         self._poller.join(FLUSH_WAIT_S)
 
 
-def _answer(message: Any, prefix: bytes) -> tuple[bytes, AnyAnswer] | None:
-    """Read one record of the reply topic, if it is for this gateway: its inbox, and what came there."""
+def _answer(message: Any, prefix: bytes) -> tuple[bytes, AnyAnswer, int] | None:
+    """Read one record of the reply topic, if it is for this gateway: its inbox, what came there, and its bytes."""
     if error := message.error():
         if error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # of the group that is not used, and looked for
             log.warning("reading replies is in trouble and goes on: %s", error.str())
@@ -258,8 +274,9 @@ def _answer(message: Any, prefix: bytes) -> tuple[bytes, AnyAnswer] | None:
     inbox = message.key() or b""
     if not inbox.startswith(prefix):
         return None
+    value = message.value() or b""
     try:
-        return inbox, decode_answer(message.value() or b"")
+        return inbox, decode_answer(value), len(value)
     except ValueError:
-        log.warning("a reply cannot be read; is the coordinator of another version? %r", message.value()[:200])
+        log.warning("a reply cannot be read; is the coordinator of another version? %r", value[:200])
         return None

@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
@@ -28,32 +28,37 @@ from streaming.gateway.apis import (
     SASL_AUTHENTICATE,
     Api,
     Handling,
+    bytes_max,
     offered,
 )
-from streaming.gateway.asking import Asking
 from streaming.gateway.certified import principal_of
-from streaming.gateway.cluster import Cluster
 from streaming.gateway.exchanges import EXCHANGES
 from streaming.gateway.exchanges.exchange import Exchange
 from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
 from streaming.gateway.heartbeats import Heartbeats
-from streaming.gateway.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX, keep_alive
-from streaming.gateway.locating import GROUP, TRANSACTION, about, located, seen_by, sought, without_rules
+from streaming.gateway.house import House
+from streaming.gateway.limits import (
+    IN_FLIGHT_MAX,
+    LARGE_IN_FLIGHT_MAX,
+    PIECE_BYTES,
+    keep_alive,
+)
+from streaming.gateway.locating import GROUP, TRANSACTION, about, located, sought, without_rules
 from streaming.gateway.messages import Header, Malformed, decode, encode, read_header
-from streaming.gateway.metrics import Metrics
-from streaming.gateway.produce import acks_of
+from streaming.gateway.outgoing import Outgoing
+from streaming.gateway.passing import LargeProduce
+from streaming.gateway.produce import HELD_BYTES_MAX, acks_of
 from streaming.gateway.rewriting import rewritten
+from streaming.gateway.rights import ANONYMOUS, Client
 from streaming.gateway.sasl import BadSasl, SaslWatch
+from streaming.gateway.seeing import seen
+from streaming.gateway.sessions import FetchSessions
 from streaming.gateway.slots import Slot, Slots
 from streaming.gateway.upstream import Upstream
-from streaming.settings import Settings
 
 log = logging.getLogger(__name__)
 
 _HEAD = struct.Struct(">hhi")
-
-BYTES_MAX = {Handling.RELAYED: RELAYED_BYTES_MAX, Handling.AUTHENTICATED: SASL_BYTES_MAX}
-"""How large a request may be, where that is not `SERVED_BYTES_MAX`."""
 
 OF_GROUPS = BEFORE_AUTHENTICATION | {Handling.SERVED, Handling.REWRITTEN}
 """What is asked on a connection that a client keeps for its group's coordinator; librdkafka asks for metadata as well.
@@ -66,42 +71,6 @@ TOKEN_HEADER = Header(SASL_AUTHENTICATE, 0, 0, None)
 """Stands for the header that bare tokens lack, after a SaslHandshake of version 0."""
 
 
-class House(Protocol):
-    """What all connections of a gateway share."""
-
-    settings: Settings
-    asking: Asking
-    cluster: Cluster
-    metrics: Metrics
-    mechanisms: tuple[str, ...]
-    """How clients may say who they are; none where the brokers do not want to know."""
-
-    async def offer_of(self, node_id: int | None) -> Any | None:
-        """Return what a broker answers to ApiVersions, None if it does not."""
-
-    async def is_served(self) -> bool:
-        """Tell whether the coordinator answers, after holding on a little if it does not."""
-
-    async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:
-        """Connect to a broker.
-
-        Raises:
-            OSError: it cannot be reached.
-        """
-
-    def opened(self, connection: "Connection") -> None:
-        """Take a new connection in; it may be closed at once."""
-
-    def said_something(self, connection: "Connection") -> None:
-        """Know that a connection has sent a whole request."""
-
-    def holds(self, more_bytes: int) -> None:
-        """Know that more of unfinished requests is here, or less."""
-
-    def closed(self, connection: "Connection") -> None:
-        """Forget a connection."""
-
-
 class Connection(asyncio.Protocol):
     """One client's.
 
@@ -111,7 +80,9 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, house: House, node_id: int | None) -> None:
         self._house, self._node_id = house, node_id
-        self._frames, self._slots = Frames(self), Slots()
+        self.outgoing = Outgoing(self, house.ledger)
+        self._frames, self._slots = Frames(self), Slots(self.outgoing.hold)
+        self._sessions = FetchSessions()
         self._upstream: Upstream | None = None
         self._pauses: set[str] = set()
         self._asked: set[str] = set()
@@ -138,6 +109,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        transport.set_write_buffer_limits(PIECE_BYTES)
         self._certified = principal_of(transport.get_extra_info("peercert"))
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if peer else ""
@@ -172,14 +144,16 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.active_s, self.stuck_since_s = time.monotonic(), None
-        self._resume("the client does not read")
-        if self._upstream:
-            self._upstream.client_slow(False)
+        self._flush()
+        if self.stuck_since_s is None:
+            self._resume("the client does not read")
+            if self._upstream:
+                self._upstream.client_slow(False)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.close()
         self._house.asking.close_inbox(self._inbox)
-        self._house.asking.forget(self._asked)
+        self._house.asking.forget(self._inbox, self._asked)
         self._heartbeats.forget()
         for task in self._tasks:
             task.cancel()
@@ -196,6 +170,10 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         return not self._slots and not self.held_bytes
+
+    def count_written(self) -> None:
+        """Count how much of what was written the client has not taken."""
+        self.outgoing.written(self._transport.get_write_buffer_size())
 
     def refuse(self, why: str) -> None:
         """Hang up on a client that breaks the protocol or goes beyond a bound."""
@@ -214,6 +192,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
         self._house.holds(-self._counted_bytes)
         self._counted_bytes = 0
+        self.outgoing.close()
         self._house.closed(self)
 
     # -- frames --------------------------------------------------------------------------------------------------------
@@ -227,11 +206,11 @@ class Connection(asyncio.Protocol):
         self._heartbeats.release()
         api_key, version, correlation_id = TOKEN_HEADER[:3] if self._sasl.is_raw else _HEAD.unpack_from(head)
         api = self._admitted(api_key, version)
-        if size > BYTES_MAX.get(api.handling, SERVED_BYTES_MAX):
+        if size > bytes_max(api_key):
             raise BadFrame(f"a {api.name} request of {size} bytes is too large")
-        if api.handling is not Handling.RELAYED:
+        if api_key != PRODUCE or size <= HELD_BYTES_MAX:
             return Wish.WHOLE
-        return self._relay(api, Header(api_key, version, correlation_id, None), head)
+        return self._stream(api, Header(api_key, version, correlation_id, None), size, head)
 
     def _admitted(self, api_key: int, version: int) -> Api:
         api = APIS.get(api_key)
@@ -254,6 +233,7 @@ class Connection(asyncio.Protocol):
         self._count(api)
         slot = self._slots.add(Slot(api, header))
         HANDLERS[api.handling](self, slot, frame)
+        self._bound_in_flight()
 
     def end(self) -> None:
         """Know that a relayed request has been copied."""
@@ -267,9 +247,9 @@ class Connection(asyncio.Protocol):
 
     # -- relayed -------------------------------------------------------------------------------------------------------
 
-    def _relay(self, api: Api, header: Header, head: memoryview) -> Wish | Callable[[Piece], object]:
-        acks = acks_of(head, header.version) if header.api_key == PRODUCE else -1
-        if acks is None:
+    def _stream(self, api: Api, header: Header, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+        """Relay a Produce that is too large to be held, piece by piece."""
+        if (acks := acks_of(head, header.version)) is None:
             return Wish.MORE
         if self._upstream is None:
             self._later(self._connect())
@@ -278,19 +258,38 @@ class Connection(asyncio.Protocol):
         if acks:
             self._upstream.expect(self._slots.add(Slot(api, header)))
         self._bound_in_flight()
-        return self._upstream.write
+        judge = partial(self._house.guard.judge_piece, client=self._client)
+        return LargeProduce(header.version, size, judge, self._upstream.write)
 
-    def _forward(self, slot: Slot, frame: bytes) -> None:
-        """Relay a request that was read here, and have its answer whole."""
-        slot.is_wanted_whole = True
+    @property
+    def _client(self) -> Client:
+        return Client(self._sasl.principal or self._certified or ANONYMOUS, self.client_host.removeprefix("/"))
+
+    def _relay(self, slot: Slot, frame: bytes) -> None:
+        """Relay a request that was read here, unless its client may not ask it."""
+        judged = self._house.guard.judge(slot.header, frame, self._client, self._sessions)
+        if judged.answer is not None:
+            self._house.metrics.denied.inc()
+            self._respond(slot, judged.answer)
+            return
+        assert judged.frame is not None, "it is relayed or answered"
+        slot.reads, slot.alters = judged.reads, judged.alters
+        slot.is_wanted_whole = slot.api.handling is not Handling.RELAYED
+        if not judged.has_answer:
+            self._slots.withdraw(slot)
+        self._forward(slot if judged.has_answer else None, judged.frame)
+
+    def _forward(self, slot: Slot | None, frame: bytes) -> None:
+        """Send a request to the broker; without a slot it has no answer."""
         if self._upstream is None:
             self._later(self._connect(), then=lambda: self._send_on(slot, frame))
         else:
             self._send_on(slot, frame)
 
-    def _send_on(self, slot: Slot, frame: bytes) -> None:
+    def _send_on(self, slot: Slot | None, frame: bytes) -> None:
         assert self._upstream is not None, "connected"
-        self._upstream.expect(slot)
+        if slot:
+            self._upstream.expect(slot)
         self._upstream.write(with_length(frame))
 
     async def _connect(self) -> None:
@@ -307,9 +306,13 @@ class Connection(asyncio.Protocol):
 
     def write(self, piece: Piece) -> None:
         self._transport.write(piece)
+        self.count_written()
 
     def is_next(self, slot: Slot) -> bool:
         return self._slots.is_first(slot)
+
+    def has_room(self, slot: Slot) -> bool:
+        return self._slots.is_first(slot) or not self.outgoing.is_much
 
     def passed_on(self, slot: Slot) -> None:
         self.active_s = time.monotonic()
@@ -321,10 +324,14 @@ class Connection(asyncio.Protocol):
         if slot.api.handling is Handling.AUTHENTICATED:
             self._authenticated(slot, frame)
         else:
+            self.outgoing.hold(len(frame))
             self._begin(self._rewrite(slot, frame))
 
     async def _rewrite(self, slot: Slot, frame: bytes) -> None:
-        self._answer(slot, await rewritten(slot.header.api_key, slot.header.version, frame, self._house.cluster))
+        header = slot.header
+        answer = await rewritten(header.api_key, header.version, frame, self._house.cluster, slot.alters)
+        self.outgoing.hold(-len(frame))
+        self._answer(slot, answer)
 
     def upstream_full(self, is_full: bool) -> None:
         (self._pause if is_full else self._resume)("the broker does not read")
@@ -341,6 +348,7 @@ class Connection(asyncio.Protocol):
     def _watch(self, slot: Slot, frame: bytes) -> None:
         refusal = self._sasl.asked(frame)
         if refusal is None:
+            slot.is_wanted_whole = True
             self._forward(slot, frame)
         else:
             self._answer(slot, with_length(refusal))
@@ -369,7 +377,7 @@ class Connection(asyncio.Protocol):
     def _locate(self, slot: Slot, frame: bytes) -> None:
         message = decode(FindCoordinatorRequest, frame, slot.header)
         if message.key_type == TRANSACTION:
-            self._forward(slot, frame)
+            self._relay(slot, frame)
         else:
             self._begin(self._find(slot, message))
 
@@ -382,22 +390,9 @@ class Connection(asyncio.Protocol):
         self._respond(slot, located(message, self._house.cluster, errors))
 
     async def _seen(self, group_ids: Sequence[str]) -> dict[str, ErrorCode]:
-        """Ask about groups what any asker needs to be allowed to describe them for, and nothing is done by."""
         asked = [about(group_id, self.fields()) for group_id in group_ids]
-        request_ids = {request.request_id for request in asked}
-        heard: asyncio.Future[Sequence[AnyAnswer]] = asyncio.get_running_loop().create_future()
-        answers = Answers(len(asked), heard.set_result)
-        self._asked |= request_ids
-        try:
-            for index, request in enumerate(asked):
-                self._house.asking.send(request, partial(answers.take, index))
-            found = await asyncio.wait_for(heard, self._house.settings.gateway_hold_ms / 1_000)
-        except TimeoutError:
-            return dict.fromkeys(group_ids, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        finally:
-            self._asked -= request_ids
-            self._house.asking.forget(request_ids)
-        return dict(zip(group_ids, map(seen_by, found), strict=True))
+        house = self._house
+        return await seen(asked, house.asking, house.settings.gateway_hold_ms, self._asked, self.outgoing.hold)
 
     # -- served --------------------------------------------------------------------------------------------------------
 
@@ -412,7 +407,8 @@ class Connection(asyncio.Protocol):
 
     def _ask(self, slot: Slot, exchange_of: Callable[..., Exchange], message: Any) -> None:
         exchange = exchange_of(message, self, self)
-        answers = Answers(len(exchange.questions), partial(self._served, slot, message, exchange))
+        served = partial(self._served, slot, message, exchange)
+        answers = Answers(len(exchange.questions), served, self.outgoing.hold)
         self._asked.update(question.request.request_id for question in exchange.questions)
         self._bound_in_flight()
         for index, question in enumerate(exchange.questions):
@@ -471,7 +467,7 @@ class Connection(asyncio.Protocol):
         self._give(slot, answer)
 
     def _give(self, slot: Slot, answer: bytes) -> None:
-        slot.answer = answer
+        self._slots.give(slot, answer)
         if not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -481,16 +477,18 @@ class Connection(asyncio.Protocol):
         self._is_flush_due = False
         if self._transport.is_closing():
             return
-        if answers := self._slots.ready():
+        while self.stuck_since_s is None and (piece := self._slots.piece(PIECE_BYTES)):
             self.active_s = time.monotonic()
-            self._transport.write(b"".join(answers))
+            self._transport.write(piece)
+        self.count_written()
         if self._upstream:
             self._upstream.go_on()
         self._bound_in_flight()
 
     def _bound_in_flight(self) -> None:
-        """Read no further while too much is on the way: requests, or questions, of which one request may be many."""
+        """Read no further while too much is on the way: requests, questions (a request may have many), or bytes."""
         is_too_much = max(len(self._slots), len(self._asked)) >= IN_FLIGHT_MAX
+        is_too_much |= self.outgoing.is_much or self._slots.large >= LARGE_IN_FLIGHT_MAX
         (self._pause if is_too_much else self._resume)("too much is on the way")
 
     # -- waiting -------------------------------------------------------------------------------------------------------
@@ -542,7 +540,8 @@ class Connection(asyncio.Protocol):
 HANDLERS: dict[Handling, Callable[[Connection, Slot, bytes], None]] = {
     Handling.SERVED: Connection._serve,
     Handling.REFUSED: Connection._serve,
-    Handling.REWRITTEN: Connection._forward,
+    Handling.REWRITTEN: Connection._relay,
+    Handling.RELAYED: Connection._relay,
     Handling.LOCATED: Connection._locate,
     Handling.NEGOTIATED: Connection._negotiate,
     Handling.AUTHENTICATED: Connection._watch,

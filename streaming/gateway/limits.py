@@ -10,10 +10,10 @@ import socket
 from coordinator.limits import RECORD_BYTES_MAX
 
 SERVED_BYTES_MAX = RECORD_BYTES_MAX
-"""A request that is read here. What it becomes must fit into a record."""
+"""A request that is read here. What it becomes must fit into a record, where it is for the coordinator."""
 
 RELAYED_BYTES_MAX = 100 * 2**20
-"""A request that is passed on: Kafka's own `socket.request.max.bytes`. None of it is kept here."""
+"""A Produce: Kafka's own `socket.request.max.bytes`. Of a large one none is kept here."""
 
 SASL_BYTES_MAX = 524_288
 """A request of somebody whom nobody knows yet: Kafka's own `sasl.server.max.receive.size`."""
@@ -22,6 +22,31 @@ IN_FLIGHT_MAX = 500
 """Requests of one connection without an answer, or groups they ask about; the next ones are left in the socket.
 
 Clients have five or less."""
+
+ANSWER_BYTES_PAUSE = RECORD_BYTES_MAX
+"""Bytes of answers that one connection holds for its client, from which on no more of its requests are read. They are
+answers that wait for their turn, that the client does not take, or that are part of one that is not whole."""
+
+LARGE_IN_FLIGHT_MAX = 5
+"""Requests of one connection without an answer, of those whose answer may be far larger than they are. Each may still
+bring one when reading has stopped. Clients have five or less."""
+
+LARGE_ANSWERS = frozenset({3, 9, 15, 16, 32, 60})
+"""Those requests: Metadata, OffsetFetch, DescribeGroups, ListGroups, DescribeConfigs, DescribeCluster."""
+
+ONE_ANSWER_BYTES_MAX = 4 * RECORD_BYTES_MAX
+"""What the coordinator's answers to the questions of one request may come to; the groups behind it hear an error, and
+are asked about again by who wants to know."""
+
+ANSWER_BYTES_MAX = 64 * 2**20
+"""Bytes of answers that one connection may hold; beyond it is hung up on. Who reads is far from it: reading stops at
+`ANSWER_BYTES_PAUSE`, and `LARGE_IN_FLIGHT_MAX` answers of a record each may follow."""
+
+ANSWERS_BYTES_MAX = 256 * 2**20
+"""Bytes of answers of all connections together; beyond it, whichever holds most is hung up on."""
+
+PIECE_BYTES = 2**16
+"""How much is given to the system at once, and may wait in its transport: the rest of an answer stays here, counted."""
 
 UNFINISHED_BYTES_MAX = 256 * 2**20
 """Unfinished requests of all connections together; beyond it, whoever has taken longest over one is hung up on."""

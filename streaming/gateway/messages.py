@@ -203,6 +203,8 @@ NUMBERS = {
     "int16": INT16,
     "int32": INT32,
     "int64": Struct(">q"),
+    "float64": Struct(">d"),
+    "uuid": Struct("16s"),
 }
 
 READERS: dict[str, tuple[Reader, Reader]] = {

@@ -23,6 +23,21 @@ class Metrics:
             "Connections ended because the client broke the protocol or went beyond a bound.",
             registry=self.registry,
         )
+        self.overfull = Counter(
+            "groupcoord_gateway_connections_overfull",
+            "Connections ended because too many bytes of answers were held that their clients did not take.",
+            registry=self.registry,
+        )
+        self.answer_bytes = Gauge(
+            "groupcoord_gateway_answer_bytes",
+            "Bytes of answers that clients have not taken yet.",
+            registry=self.registry,
+        )
+        self.denied = Counter(
+            "groupcoord_gateway_requests_denied",
+            "Requests that were not relayed, because their clients may not ask them of the brokers.",
+            registry=self.registry,
+        )
         self._requests = Counter(
             "groupcoord_gateway_requests", "Requests of clients, by API.", ["api"], registry=self.registry
         )

@@ -1,20 +1,35 @@
-"""The one thing that a relay must know of a Produce request: whether it has an answer."""
+"""What a relay must know of a Produce request: whether it has an answer, and which topics it writes to.
 
+A Produce may be as large as 100 MiB, and most of it is records, which no gateway looks at. So it is read while it
+passes: each piece is given to `Produce.feed` before it goes on, which steps over the records and copies nothing.
+"""
+
+from collections.abc import Generator
 from struct import Struct
+from typing import ClassVar
 
-from streaming.gateway.messages import Malformed, Reading
+from streaming.gateway.messages import ELEMENTS_MAX, INT16, INT32, TOO_SHORT, VARINT_BYTES_MAX, Malformed
 
-_ACKS = Struct(">h")
+FIRST_TRANSACTIONAL, FIRST_FLEXIBLE = 3, 9
+
 _BEFORE_CLIENT_ID = 8
-_FIRST_TRANSACTIONAL, _FIRST_FLEXIBLE = 3, 9
+_TIMEOUT_BYTES = _INDEX_BYTES = INT32.size
 
-_ENOUGH_BYTES = 1_024
-_ALWAYS_ENOUGH_BYTES = 2 * 2**15 + 64
-"""Two texts of Kafka's greatest length, and what stands around them."""
+TEXT_BYTES_MAX = 2**15 - 1
+"""Kafka's own, of a text in versions that are not flexible."""
+
+HELD_BYTES_MAX = 2**20 + 2**16
+"""A request that is no larger is held until it is whole, and so is answered if it is refused: Java's clients send 1 MiB
+at most by default, librdkafka's about as much. Of a larger one the client is hung up on in the midst."""
+
+Step = tuple[bool, int]
+"""How many bytes to step over, or to read."""
+
+Steps = Generator[Step, bytes, None]
 
 
 def acks_of(head: memoryview, version: int) -> int | None:
-    """Find how many acknowledgements a Produce request asks for; with 0 it has no answer.
+    """Return how many acknowledgements a Produce request asks for; with 0 it has no answer.
 
     Args:
         head: The frame without its length, as far as it is here.
@@ -25,21 +40,147 @@ def acks_of(head: memoryview, version: int) -> int | None:
     Raises:
         Malformed: it cannot be found.
     """
-    for size in (_ENOUGH_BYTES, _ALWAYS_ENOUGH_BYTES):
+    produce = Produce(version)
+    produce.feed(head)
+    if produce.acks is None and len(head) >= HELD_BYTES_MAX:
+        raise Malformed("a Produce request does not say what acknowledgements it wants")
+    return produce.acks
+
+
+class Produce:
+    """One request, of which `feed` is given the content piece by piece, without its length.
+
+    Attributes:
+        transactional_id: None where it is in no transaction.
+        acks: How many acknowledgements it asks for, with 0 it has no answer; None until that has been read.
+        topics: Partitions by topic, as far as it has been read.
+    """
+
+    API_KEY: ClassVar[int] = 0
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.transactional_id: str | None = None
+        self.acks: int | None = None
+        self.topics: dict[str, list[int]] = {}
+        self._elements_left = ELEMENTS_MAX
+        self._is_flexible = version >= FIRST_FLEXIBLE
+        self._steps = self._read()
+        self._is_skipping, self._wanted = next(self._steps)
+        self._part = bytearray()
+        self.is_whole = False
+        """Whether all that there is to be known has been read."""
+
+    @classmethod
+    def of(cls, frame: bytes | memoryview, version: int) -> "Produce":
+        """Read a whole request.
+
+        Raises:
+            Malformed: it cannot be read, or ends too early.
+        """
+        produce = cls(version)
+        produce.feed(frame)
+        if not produce.is_whole:
+            raise Malformed(f"Produce, version {version}, cannot be read: {TOO_SHORT}")
+        return produce
+
+    def feed(self, piece: bytes | bytearray | memoryview) -> None:
+        """Read the next piece.
+
+        Raises:
+            Malformed: it cannot be read.
+        """
+        position, end = 0, len(piece)
+        while not self.is_whole and (position < end or not self._wanted):
+            size = min(self._wanted, end - position)
+            if not self._is_skipping:
+                self._part += piece[position : position + size]
+            position += size
+            self._wanted -= size
+            if not self._wanted:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        part = bytes(self._part)
+        self._part.clear()
         try:
-            return _acks(Reading(bytes(head[:size]), _BEFORE_CLIENT_ID), version)
-        except Malformed:
-            continue
-    if len(head) < _ALWAYS_ENOUGH_BYTES:
-        return None
-    raise Malformed("a Produce request does not say what acknowledgements it wants")
+            self._is_skipping, self._wanted = self._steps.send(part)
+        except StopIteration:
+            self.is_whole = True
 
+    def _read(self) -> Steps:
+        yield True, _BEFORE_CLIENT_ID
+        yield from self._skip((yield from self._number(INT16)))
+        if self._is_flexible:
+            yield from self._skip_tags()
+        if self.version >= FIRST_TRANSACTIONAL:
+            self.transactional_id = yield from self._text()
+        self.acks = yield from self._number(INT16)
+        yield True, _TIMEOUT_BYTES
+        for _ in range((yield from self._elements())):
+            yield from self._topic()
+        if self._is_flexible:
+            yield from self._skip_tags()
 
-def _acks(reading: Reading, version: int) -> int:
-    reading.text()
-    if version >= _FIRST_FLEXIBLE:
-        reading.skip_tags()
-        reading.compact_text()
-    elif version >= _FIRST_TRANSACTIONAL:
-        reading.text()
-    return int(reading.fixed(_ACKS))
+    def _topic(self) -> Steps:
+        name = yield from self._text()
+        if name is None:
+            raise Malformed("Produce names a topic null")
+        partitions = self.topics.setdefault(name, [])
+        for _ in range((yield from self._elements())):
+            partitions.append((yield from self._number(INT32)))
+            yield from self._skip((yield from self._length(INT32)))
+            if self._is_flexible:
+                yield from self._skip_tags()
+        if self._is_flexible:
+            yield from self._skip_tags()
+
+    # -- pieces of the protocol ----------------------------------------------------------------------------------------
+
+    def _number(self, form: Struct) -> Generator[Step, bytes, int]:
+        (number,) = form.unpack((yield False, form.size))
+        return int(number)
+
+    def _varint(self) -> Generator[Step, bytes, int]:
+        value = 0
+        for place in range(VARINT_BYTES_MAX):
+            (byte,) = yield False, 1
+            value |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                return value
+        raise Malformed("a number in a Produce does not end")
+
+    def _length(self, form: Struct) -> Generator[Step, bytes, int]:
+        """Read a length, or a count; below 0 for null."""
+        return (yield from self._varint()) - 1 if self._is_flexible else (yield from self._number(form))
+
+    def _text(self) -> Generator[Step, bytes, str | None]:
+        length = yield from self._length(INT16)
+        if length < 0:
+            return None
+        if length > TEXT_BYTES_MAX:
+            raise Malformed("a name in a Produce is too long")
+        try:
+            return (yield False, length).decode()
+        except UnicodeDecodeError:
+            raise Malformed("a name in a Produce is not UTF-8") from None
+
+    def _elements(self) -> Generator[Step, bytes, int]:
+        count = yield from self._length(INT32)
+        self._elements_left -= count
+        if count < 0 or self._elements_left < 0:
+            raise Malformed(f"a Produce has null for an array, or more than {ELEMENTS_MAX} elements")
+        return count
+
+    def _skip(self, length: int) -> Steps:
+        if length > 0:
+            yield True, length
+
+    def _skip_tags(self) -> Steps:
+        tags = yield from self._varint()
+        self._elements_left -= tags
+        if self._elements_left < 0:
+            raise Malformed(f"a Produce has more than {ELEMENTS_MAX} elements")
+        for _ in range(tags):
+            yield from self._varint()
+            yield from self._skip((yield from self._varint()))

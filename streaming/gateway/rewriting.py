@@ -65,9 +65,17 @@ REWRITERS: Mapping[int, tuple[type[ApiMessage], Callable[[Any, Cluster], Awaitab
 }
 
 
-async def rewritten(api_key: int, version: int, frame: bytes, cluster: Cluster) -> bytes:
-    """Rewrite an answer of a broker's; frames without their lengths come in, with their lengths they go out."""
+async def rewritten(
+    api_key: int, version: int, frame: bytes, cluster: Cluster, alters: Callable[[Any], None] | None = None
+) -> bytes:
+    """Rewrite an answer of a broker's; frames without their lengths come in, with their lengths they go out.
+
+    Args:
+        alters: Called with the answer before that.
+    """
     kind, rewrite = REWRITERS[api_key]
     message: Any = kind.decode(frame, version=version, header=True)
+    if alters:
+        alters(message)
     await rewrite(message, cluster)
     return bytes(message.encode(header=True, framed=True))

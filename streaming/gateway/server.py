@@ -14,9 +14,11 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from coordinator.requests import Heartbeat
 from streaming.errors import PortTaken, UserError
 from streaming.gateway.asking import Asking
+from streaming.gateway.broker_acls import NOTHING_IS_ALLOWED, BrokerAcls
 from streaming.gateway.cluster import Address, Cluster
 from streaming.gateway.connection import Connection
 from streaming.gateway.frames import LENGTH_BYTES
+from streaming.gateway.guard import Guard
 from streaming.gateway.limits import (
     FRAME_WAIT_S,
     SILENCE_S,
@@ -25,6 +27,7 @@ from streaming.gateway.limits import (
     connections_max,
 )
 from streaming.gateway.metrics import Metrics
+from streaming.gateway.outgoing import Ledger
 from streaming.gateway.upstream import Upstream
 from streaming.health import Listener
 from streaming.pulse import GatewayHealth, Pulse
@@ -61,7 +64,10 @@ class Gateway:
         self.mechanisms = settings.client_mechanisms
         self.asking: Asking
         self.cluster: Cluster
+        self.guard: Guard
         self._connections: set[Connection] = set()
+        self.ledger = Ledger(self._connections, self.metrics.overfull.inc)
+        self.metrics.answer_bytes.set_function(lambda: self.ledger.held_bytes)
         self._silent: dict[Connection, None] = {}
         self._connections_max = connections_max(settings.gateway_connections_max)
         self._servers: list[asyncio.Server] = []
@@ -141,12 +147,24 @@ class Gateway:
         self.asking = await asyncio.to_thread(Asking, settings, self._loop)
         self._probing_inbox = self.asking.open_inbox()
         self.cluster = Cluster(self.asking.list_topics, self._listen_for)
+        self.guard = await self._guarded()
         self._bootstrap = await self._listen(settings.gateway_port, None)
         await self.cluster.refresh()
         self._sweeper = self._loop.create_task(self._sweep())
         self._report(
             f"The gateway listens on {self.bootstrap_servers}: give that to Kafka clients as bootstrap.servers."
         )
+
+    async def _guarded(self) -> Guard:
+        settings = self.settings
+        if not settings.is_relayed_as_gateway or settings.gateway_relay == "lend_gateway_rights":
+            return Guard(settings.topics)
+        if settings.gateway_relay == "refuse":
+            return Guard(settings.topics, lambda: NOTHING_IS_ALLOWED)
+        acls = BrokerAcls(settings)
+        await acls.refresh()
+        self._acls_keeper = self._loop.create_task(acls.keep())
+        return Guard(settings.topics, acls.current)
 
     async def _stop(self) -> None:
         for server in self._servers:
@@ -228,7 +246,7 @@ class Gateway:
             self.asking.send(Heartbeat(**who, group_id="", generation_id=-1, member_id=""), self._probed)
         return await self.asking.heard(self.settings.gateway_hold_ms / 1_000)
 
-    def _probed(self, _: object) -> None:
+    def _probed(self, _: object, __: int) -> None:
         self._is_probing = False
 
     # -- who is there --------------------------------------------------------------------------------------------------
@@ -256,6 +274,7 @@ class Gateway:
             await asyncio.sleep(SWEEP_S)
             now_s = time.monotonic()
             for connection in list(self._connections):
+                connection.count_written()
                 if why := self._overdue(connection, now_s):
                     connection.refuse(why)
 

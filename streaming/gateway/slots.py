@@ -2,9 +2,12 @@
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from streaming.gateway.apis import Api
+from streaming.gateway.limits import LARGE_ANSWERS
 from streaming.gateway.messages import Header
 
 
@@ -15,27 +18,54 @@ class Slot:
     Args:
         answer: All of it, with its length; None until it is there, and for good where it is passed on piece by piece.
         is_wanted_whole: Whether an answer of a broker's is read here before it goes out.
+        reads: Called with the beginning of a broker's answer that is passed on; returns whether that was enough.
+        alters: Called with a broker's answer that is read here, before it goes out.
     """
 
     api: Api
     header: Header
     is_wanted_whole: bool = False
     answer: bytes | None = None
+    reads: Callable[[memoryview], bool] | None = None
+    alters: Callable[[Any], None] | None = None
     since_s: float = field(default_factory=time.monotonic)
 
 
 class Slots:
-    """The row."""
+    """The row.
 
-    def __init__(self) -> None:
+    Args:
+        hold: Called with the bytes of answers that are held from now on; below 0 for such as are held no longer.
+    """
+
+    def __init__(self, hold: Callable[[int], None] = lambda _: None) -> None:
         self._row: deque[Slot] = deque()
+        self._hold, self._sent, self._large = hold, 0, 0
 
     def __len__(self) -> int:
         return len(self._row)
 
+    @property
+    def large(self) -> int:
+        """How many have no answer yet that may be far larger than the request."""
+        return self._large
+
     def add(self, slot: Slot) -> Slot:
         self._row.append(slot)
+        self._large += slot.header.api_key in LARGE_ANSWERS
         return slot
+
+    def withdraw(self, slot: Slot) -> None:
+        """Take out the last one, which has no answer."""
+        assert self._row[-1] is slot
+        self._row.pop()
+        self._large -= slot.header.api_key in LARGE_ANSWERS
+
+    def give(self, slot: Slot, answer: bytes) -> None:
+        """Hold an answer until it is its turn."""
+        slot.answer = answer
+        self._large -= slot.header.api_key in LARGE_ANSWERS
+        self._hold(len(answer))
 
     def is_first(self, slot: Slot) -> bool:
         return bool(self._row) and self._row[0] is slot
@@ -47,10 +77,17 @@ class Slots:
         """Take out the first one, which was answered piece by piece."""
         self._row.popleft()
 
-    def ready(self) -> list[bytes]:
-        """Take out all answers whose turn it is."""
-        answers: list[bytes] = []
-        while self._row and (answer := self._row[0].answer) is not None:
-            answers.append(answer)
-            self._row.popleft()
-        return answers
+    def piece(self, bytes_max: int) -> bytes:
+        """Take out what is to be sent next: answers whose turn it is, or a part of a large one; nothing if empty."""
+        pieces: list[bytes] = []
+        room = bytes_max
+        while room and self._row and (answer := self._row[0].answer) is not None:
+            piece = answer if not self._sent and len(answer) <= room else answer[self._sent : self._sent + room]
+            pieces.append(piece)
+            room -= len(piece)
+            self._sent += len(piece)
+            if self._sent == len(answer):
+                self._row.popleft()
+                self._sent = 0
+        self._hold(room - bytes_max)
+        return b"".join(pieces)

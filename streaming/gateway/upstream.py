@@ -18,6 +18,9 @@ class Downstream(Protocol):
     def is_next(self, slot: Slot) -> bool:
         """Tell whether all that was asked before has been answered."""
 
+    def has_room(self, slot: Slot) -> bool:
+        """Return whether an answer that is wanted whole may be read now."""
+
     def answered(self, slot: Slot, frame: bytes) -> None:
         """Take an answer that is wanted whole."""
 
@@ -108,8 +111,12 @@ class Upstream(asyncio.Protocol):
     def begin(self, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
         slot = self._expected[0]
         if slot.is_wanted_whole:
-            return Wish.WHOLE
-        return self._downstream.write if self._downstream.is_next(slot) else Wish.LATER
+            return Wish.WHOLE if self._downstream.has_room(slot) else Wish.LATER
+        if not self._downstream.is_next(slot):
+            return Wish.LATER
+        if slot.reads and not slot.reads(head) and len(head) < size:
+            return Wish.MORE
+        return self._downstream.write
 
     def take(self, frame: bytes) -> None:
         self._downstream.answered(self._expected.popleft(), frame)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from streaming import spellings
+from streaming.acls import Role, commands
 from streaming.client.config import WAY_NAMES
 from streaming.security import MECHANISMS, PlaintextRefused
 from streaming.settings import BadSettings, Settings
@@ -490,3 +491,19 @@ def test_plain_text_is_served_to_others_only_by_name(host: str, files: Certifica
         Settings.load().listener_context(host)
     assert Settings.load(gateway_allow_plaintext=True).listener_context(host) is None
     assert Settings.load(gateway_ssl_certfile=str(files.both)).listener_context(host) is not None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "has_certificate", "is_lent"),
+    [("PLAINTEXT", False, False), ("SSL", False, False), ("SSL", True, True), ("SASL_SSL", True, False)],
+)
+def test_what_a_gateway_relays_is_its_own_only_by_its_certificate(
+    files: Certificates, protocol: str, has_certificate: bool, is_lent: bool
+) -> None:
+    own = {"ssl_certfile": str(files.cert), "ssl_keyfile": str(files.key)} if has_certificate else {}
+    sasl = SCRAM | {"security_protocol": protocol} if "SASL" in protocol else {"security_protocol": protocol}
+    settings = Settings.load(**sasl, **own)
+    assert settings.is_relayed_as_gateway is is_lent
+    assert settings.gateway_relay == "acls"
+    printed = list(commands(Role.GATEWAY, "User:gateway", settings))
+    assert sum("--operation Describe --cluster" in command for command in printed) == is_lent

@@ -1,0 +1,247 @@
+"""Whether a request may go on to a broker: never to the coordinator's topics, never with more rights than its client.
+
+    client authenticates by     the brokers see     and what it may is decided by
+    SASL, passed through        the client          the brokers
+    nothing                     nobody              the brokers
+    a certificate, or nothing   the gateway         `Guard`, from the brokers' access control lists
+
+The coordinator's topics are refused in every one of these rows, by name and by id; Metadata does not tell of them. Who
+is refused something hears the error of Kafka's own for it, in the answer's own shape, or else is hung up on.
+
+Bytes are relayed as they came, but for a Metadata or a DescribeCluster of which something has to be left out.
+"""
+
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from kafka.protocol.admin import DescribeClusterRequest
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from streaming.gateway.frames import BadFrame
+from streaming.gateway.messages import Header, decode
+from streaming.gateway.needs import CLUSTER, CREATE, DESCRIBE, NEEDS, NO_ID, READ, TOPIC, Need, id_in
+from streaming.gateway.produce import Produce
+from streaming.gateway.refusing import SHAPES, TOPIC_REFUSED, Refusal, no_such_session
+from streaming.gateway.rights import ANY, CLUSTER_NAME, AccessLists, Client
+from streaming.gateway.sessions import FetchSessions, TopicIds
+
+MAY_NOT_CREATE = 4
+"""From this version on a Metadata says whether topics that are not there are to be created."""
+
+Lists = Callable[[], AccessLists]
+"""Returns the brokers' access control lists as they are known now."""
+
+
+class Hears(Protocol):
+    """Called with a whole answer of a broker's before it goes out."""
+
+    def __call__(self, message: Any) -> None: ...
+
+
+class Judged(NamedTuple):
+    """What becomes of a request.
+
+    Args:
+        frame: What is relayed, without its length; None where the client is answered instead.
+        answer: The answer to a request that is refused.
+        has_answer: Whether a broker answers what is relayed.
+        reads: Called with the beginning of the broker's answer; returns whether that was enough.
+        alters: Called with the broker's answer, where it is read here.
+    """
+
+    frame: bytes | None
+    answer: ApiMessage | None = None
+    has_answer: bool = True
+    reads: Callable[[memoryview], bool] | None = None
+    alters: Hears | None = None
+
+
+class Guard:
+    """What all connections of a gateway go by.
+
+    Args:
+        own_topics: The coordinator's, which nobody reaches.
+        lists: None where the brokers decide themselves, because they see who the client is.
+    """
+
+    def __init__(self, own_topics: Collection[str], lists: Lists | None = None) -> None:
+        self._own, self._lists = frozenset(own_topics), lists
+        self._ids = TopicIds()
+
+    def judge(self, header: Header, frame: bytes, client: Client, sessions: FetchSessions) -> Judged:
+        """Decide about a whole request.
+
+        Args:
+            frame: Without its length.
+            sessions: Those of the client's connection.
+
+        Raises:
+            Malformed: it cannot be read.
+            BadFrame: it is refused, and cannot be answered.
+        """
+        match header.api_key:
+            case Produce.API_KEY:
+                return self._judge_produce(Produce.of(frame, header.version), frame, client)
+            case FetchRequest.API_KEY:
+                return self._judge_fetch(header, frame, client, sessions)
+            case MetadataRequest.API_KEY:
+                return self._narrow_metadata(header, frame, client)
+            case DescribeClusterRequest.API_KEY if self._lists:
+                return self._narrow_cluster(header, frame)
+        row = NEEDS.get(header.api_key)
+        if row is None or not (row.is_checked or self._lists is None):
+            raise BadFrame(f"API {header.api_key} is not relayed where the brokers see the gateway and not {client}")
+        if row.request is None and not self._lists:
+            return Judged(frame)
+        message = None if row.request is None else decode(row.request, frame, header)
+        refused = self._refused(row.needs(message, self._ids.name), client)
+        return self._refuse(header.api_key, message, refused, client) if refused else Judged(frame)
+
+    def judge_piece(self, produce: Produce, client: Client) -> None:
+        """Decide about the topics of a large Produce that have been read since the last piece of it.
+
+        Raises:
+            BadFrame: one is refused. The client is hung up on, and the broker has only the beginning of the request.
+        """
+        if refused := self._refused(NEEDS[Produce.API_KEY].needs(produce, self._ids.name), client):
+            raise BadFrame(f"a large Produce of {client.principal} is refused {Refusal(refused, self._ids.name)}")
+        produce.topics.clear()
+
+    def _refuse(self, api_key: int, message: Any, refused: list[Need], client: Client) -> Judged:
+        refusal = Refusal(refused, self._ids.name)
+        if (shape := SHAPES.get(api_key)) is None:
+            raise BadFrame(f"API {api_key} is refused to {client.principal}: {refusal}")
+        return Judged(None, shape(message, refusal))
+
+    # -- who may -------------------------------------------------------------------------------------------------------
+
+    def _refused(self, needs: Iterable[Need], client: Client) -> list[Need]:
+        lists = self._lists() if self._lists else None
+        return [need for need in needs if self._is_refused(need, client, lists)]
+
+    def _is_refused(self, need: Need, client: Client, lists: AccessLists | None) -> bool:
+        operation, resource, name, or_on_cluster = need
+        if resource is TOPIC and (name is None or name in self._own):
+            return True
+        if operation is None:
+            return name == ANY  # the coordinator's are among all topics
+        if lists is None:
+            return False
+        if or_on_cluster and lists.allow(client, or_on_cluster, CLUSTER, CLUSTER_NAME):
+            return False
+        if resource is TOPIC and name == ANY:
+            return not lists.allow_some(client, operation, resource)
+        return not lists.allow(client, operation, resource, name or "")
+
+    def _may_see(self, client: Client, topic: str) -> bool:
+        return not self._refused([Need(DESCRIBE, TOPIC, topic)], client)
+
+    # -- produce and fetch ---------------------------------------------------------------------------------------------
+
+    def _judge_produce(self, produce: Produce, frame: bytes, client: Client) -> Judged:
+        refused = self._refused(NEEDS[Produce.API_KEY].needs(produce, self._ids.name), client)
+        if not refused:
+            return Judged(frame, has_answer=produce.acks != 0)
+        if produce.acks == 0:
+            raise BadFrame(f"a Produce of {client.principal} wants no answer, and is refused")
+        return self._refuse(Produce.API_KEY, produce, refused, client)
+
+    def _judge_fetch(self, header: Header, frame: bytes, client: Client, sessions: FetchSessions) -> Judged:
+        row = NEEDS[FetchRequest.API_KEY]
+        message = decode(row.request, frame, header)
+        needs = list(row.needs(message, self._ids.name))
+        session_id, epoch = getattr(message, "session_id", 0), getattr(message, "session_epoch", -1)
+        earlier = sessions.topics_of(session_id) if session_id else ()
+        if earlier is None:
+            return Judged(None, no_such_session(message))
+        if refused := self._refused(needs, client):
+            return self._refuse(FetchRequest.API_KEY, message, refused, client)
+        topics = {need.name for need in needs if need.resource is TOPIC and need.name} if self._lists else set()
+        if session_id == 0 or epoch <= 0:
+            return Judged(frame, reads=sessions.reads_session(header.version, topics) if epoch == 0 else None)
+        if self._refused((Need(READ, TOPIC, each) for each in earlier), client):
+            return Judged(None, no_such_session(message))  # the client then names all its topics, and hears which
+        sessions.add(session_id, topics)
+        return Judged(frame)
+
+    # -- what is narrowed ----------------------------------------------------------------------------------------------
+
+    def _narrow_cluster(self, header: Header, frame: bytes) -> Judged:
+        message = decode(DescribeClusterRequest, frame, header)
+        if not message.include_cluster_authorized_operations:
+            return Judged(frame)
+        fields = _fields(message, header.version, include_cluster_authorized_operations=False)
+        return Judged(_framed(DescribeClusterRequest(version=header.version, **fields), header))
+
+    def _narrow_metadata(self, header: Header, frame: bytes, client: Client) -> Judged:
+        """Leave out of a Metadata what its client may not see, and what it may not do: create topics, tell rights."""
+        message = decode(MetadataRequest, frame, header)
+        is_of_all = message.topics is None or (header.version == 0 and not message.topics)
+        entries = message.topics or []
+        left = [entry for entry in entries if id_in(entry) or self._may_see(client, entry.name)]
+        hidden = [entry.name for entry in entries if not id_in(entry) and not self._may_see(client, entry.name)]
+        changes = self._less(message, header.version, client, [each.name for each in left if not id_in(each)])
+        if header.version < MAY_NOT_CREATE and changes:
+            hidden, left = [entry.name for entry in entries], []
+        if not hidden and not changes:
+            alters = partial(self._see_metadata, client, [], None)
+            return Judged(frame, alters=alters)
+        topics = None if is_of_all else [_topic(entry) for entry in left]
+        if header.version == 0 and topics is None:
+            topics = []
+        fields = _fields(message, header.version, **changes, topics=topics)
+        fields = {name: value for name, value in fields.items() if name in _names(MetadataRequest, header.version)}
+        wanted = None if is_of_all or header.version else frozenset(each.name for each in left)
+        alters = partial(self._see_metadata, client, hidden, wanted)
+        return Judged(_framed(MetadataRequest(version=header.version, **fields), header), alters=alters)
+
+    def _less(self, message: Any, version: int, client: Client, names: list[str]) -> dict[str, Any]:
+        """Return the fields of a Metadata that must be others, where the brokers take the client for the gateway."""
+        if not self._lists:
+            return {}
+        flags = ("include_topic_authorized_operations", "include_cluster_authorized_operations")
+        changes: dict[str, Any] = {flag: False for flag in flags if getattr(message, flag, False)}
+        creates = getattr(message, "allow_auto_topic_creation", True)
+        if creates and self._refused((Need(CREATE, TOPIC, name, or_on_cluster=CREATE) for name in names), client):
+            changes["allow_auto_topic_creation"] = False
+        return changes
+
+    def _see_metadata(self, client: Client, hidden: list[str], wanted: Collection[str] | None, message: Any) -> None:
+        """Learn the topics' ids from an answer, and leave out of it what the client may not see.
+
+        Args:
+            hidden: Topics that it has named, and that were not asked about.
+            wanted: The topics that were asked about, where a broker may tell of more; None for all.
+        """
+        for topic in message.topics:
+            if topic.name and (topic_id := getattr(topic, "topic_id", None)):
+                self._ids.learn(topic_id.bytes, topic.name)
+        message.topics = [
+            topic
+            for topic in message.topics
+            if not topic.name or (self._may_see(client, topic.name) and (wanted is None or topic.name in wanted))
+        ]
+        made = MetadataResponse.MetadataResponseTopic
+        message.topics += [made(error_code=TOPIC_REFUSED, name=name, topic_id=uuid.UUID(int=0)) for name in hidden]
+
+
+def _topic(entry: Any) -> Any:
+    made = MetadataRequest.MetadataRequestTopic
+    return made(name=entry.name, topic_id=uuid.UUID(bytes=id_in(entry) or NO_ID))
+
+
+def _names(kind: Any, version: int) -> Collection[str]:
+    return {field.name for field in kind._struct.untagged_fields(version)}
+
+
+def _fields(message: Any, version: int, **changes: Any) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in _names(type(message), version)} | changes
+
+
+def _framed(message: Any, header: Header) -> bytes:
+    message.with_header(correlation_id=header.correlation_id, client_id=header.client_id)
+    return bytes(message.encode(header=True))

@@ -1,0 +1,38 @@
+"""A Produce that is too large to be held, on its way to a broker."""
+
+from collections.abc import Callable
+
+from streaming.gateway.frames import LENGTH_BYTES, BadFrame, Piece
+from streaming.gateway.produce import Produce
+
+
+class LargeProduce:
+    """Copies one, each piece after what is in it has been judged: a broker never has all of one that is refused.
+
+    Args:
+        size: Of its content, without its length, which comes first.
+        judge: Called with what has been read of it; raises where that is refused.
+        write: Sends a piece to the broker.
+    """
+
+    def __init__(
+        self, version: int, size: int, judge: Callable[[Produce], None], write: Callable[[Piece], object]
+    ) -> None:
+        self._produce, self._judge, self._write = Produce(version), judge, write
+        self._length_left, self._left = LENGTH_BYTES, size
+
+    def __call__(self, piece: Piece) -> None:
+        """Copy the next piece.
+
+        Raises:
+            BadFrame: it ends too early, or a topic in it is refused.
+            Malformed: it cannot be read.
+        """
+        content = memoryview(piece)[self._length_left :]
+        self._length_left -= len(piece) - len(content)
+        self._left -= len(content)
+        self._produce.feed(content)
+        self._judge(self._produce)
+        if not self._left and not self._produce.is_whole:
+            raise BadFrame("a large Produce ends within what it says")
+        self._write(piece)

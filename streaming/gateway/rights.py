@@ -1,0 +1,97 @@
+"""What the brokers' access control lists let a client do, decided as the brokers would.
+
+Needed where the brokers cannot see who a client is: what it asks goes out on a connection that is the gateway's own.
+What no list allows is denied, and what one list denies no other allows. The brokers' `super.users` and
+`allow.everyone.if.no.acl.found` are not among their lists, so neither of them counts here.
+
+Source: Kafka's StandardAuthorizerData (`findAclRule`, `findResult`) and AclEntry; KIP-11, KIP-290.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+ANY = "*"
+EVERYBODY = "User:*"
+ANONYMOUS = "User:ANONYMOUS"
+CLUSTER_NAME = "kafka-cluster"
+
+IMPLYING = {
+    # who is allowed one of these                                    may do this as well
+    AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
+    AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
+}
+"""Denials imply nothing."""
+
+DECISIONS_MAX = 100_000
+"""How many decisions are remembered: beyond it all are forgotten, since names come from clients."""
+
+
+class Client(NamedTuple):
+    """Who asks, as the brokers' lists name it.
+
+    Args:
+        principal: `User:CN=ana`.
+        host: The address that it comes from, without a slash.
+    """
+
+    principal: str
+    host: str
+
+
+class AccessLists:
+    """The brokers' lists at one moment.
+
+    Args:
+        bindings: All of them, of topics, transactional ids and the cluster.
+    """
+
+    def __init__(self, bindings: Iterable[AclBinding]) -> None:
+        self._named: dict[tuple[ResourcePatternType, ResourceType, str], list[AclBinding]] = {}
+        for each in bindings:
+            key = ResourcePatternType(each.resource_pattern_type), ResourceType(each.restype), each.name
+            self._named.setdefault(key, []).append(each)
+        prefixed = ResourcePatternType.PREFIXED
+        self._prefix_lengths = sorted({len(name) for pattern, _, name in self._named if pattern is prefixed})
+        self._decided: dict[tuple[Client, AclOperation, ResourceType, str], bool] = {}
+
+    def allow(self, client: Client, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+        """Return whether a client may do something to the resource of that name."""
+        question = client, operation, resource, name
+        if (decided := self._decided.get(question)) is None:
+            if len(self._decided) >= DECISIONS_MAX:
+                self._decided.clear()
+            decided = self._decided[question] = self._decide(*question)
+        return decided
+
+    def allow_some(self, client: Client, operation: AclOperation, resource: ResourceType) -> bool:
+        """Return whether there is a name for which a list allows a client something, and none denies it that."""
+        names = {name for _, kind, name in self._named if kind is resource}
+        return any(self.allow(client, operation, resource, name) for name in names)
+
+    def _decide(self, client: Client, operation: AclOperation, resource: ResourceType, name: str) -> bool:
+        is_allowed = False
+        for each in self._about(resource, name):
+            if each.principal in (client.principal, EVERYBODY) and each.host in (client.host, ANY):
+                if each.permission_type is AclPermissionType.DENY and each.operation in (operation, AclOperation.ALL):
+                    return False
+                is_allowed |= each.permission_type is AclPermissionType.ALLOW and _covers(each, operation)
+        return is_allowed
+
+    def _about(self, resource: ResourceType, name: str) -> Iterator[AclBinding]:
+        literal, prefixed = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
+        keys = [(literal, resource, each) for each in (name, ANY)]
+        keys += [(prefixed, resource, name[:length]) for length in self._prefix_lengths if length <= len(name)]
+        for key in keys:
+            yield from self._named.get(key, ())
+
+
+def _covers(allowing: AclBinding, operation: AclOperation) -> bool:
+    return allowing.operation in (operation, AclOperation.ALL) or allowing.operation in IMPLYING.get(operation, ())

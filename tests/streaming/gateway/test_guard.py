@@ -1,0 +1,350 @@
+"""Every request that goes to a broker, in every version: the coordinator's topics are refused, others not touched."""
+
+import contextlib
+import random
+import uuid
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceRequest
+
+from streaming.gateway.apis import APIS, Handling
+from streaming.gateway.frames import BadFrame, with_length
+from streaming.gateway.guard import Guard, Judged
+from streaming.gateway.messages import Malformed, decode, encode, read_header
+from streaming.gateway.needs import CLUSTER_NAME, NEEDS
+from streaming.gateway.passing import LargeProduce
+from streaming.gateway.refusing import SHAPES
+from streaming.gateway.rights import AccessLists, Client
+from streaming.gateway.sessions import FetchSessions
+from tests.streaming.gateway.wiring import frame_of, message_of
+
+OWN, DATA, OTHER = "kept.requests", "data", "other"
+IDS = {name: uuid.UUID(int=number) for number, name in enumerate((OWN, DATA, OTHER), 1)}
+ANA = Client("User:CN=ana", "127.0.0.1")
+
+RELAYED = {key: api for key, api in APIS.items() if api.handling in (Handling.RELAYED, Handling.REWRITTEN)}
+OF_TOPICS = (1, 2, 19, 20, 21, 23, 24, 27, 32, 33, 34, 35, 37, 43, 44, 45, 46, 61)
+"""Those that name topics, but for Produce and Metadata."""
+
+CASES = [(key, version) for key in OF_TOPICS for version in range(APIS[key].first, APIS[key].last + 1)]
+TOPIC_CONFIG, REFUSED, CLUSTER_REFUSED = 2, 29, 31
+
+
+def asked(key: int, version: int, name: str) -> bytes:
+    """Fill a request of an API: whatever in it names a topic, by name or by id, names this one."""
+    values = {"string": name, "bytes": b"x", "bool": True, "uuid": IDS[name], "float64": 1.0}
+
+    def leaf(field: Any) -> Any:
+        if field.name == "resource_type":
+            return TOPIC_CONFIG
+        if field.name in ("session_id", "session_epoch"):
+            return -1 if field.name == "session_epoch" else 0
+        if field.name == "replica_id":
+            return -1
+        if field.name == "name" and version == APIS[20].last and key == 20:
+            return None  # named by its id
+        return values.get(field.type_str, 1)
+
+    return frame_of(message_of(NEEDS[key].request, version, leaf, lambda _: 2), version)
+
+
+def knowing(guard: Guard) -> Guard:
+    """Let a guard see a broker's answer to Metadata."""
+    made = MetadataResponse.MetadataResponseTopic
+    told = MetadataResponse(version=12, topics=[made(name=name, topic_id=each) for name, each in IDS.items()])
+    judged = judge(guard, frame_of(MetadataRequest(version=12, topics=None), 12))
+    assert judged.alters
+    judged.alters(told)
+    return guard
+
+
+def judge(guard: Guard, frame: bytes, client: Client = ANA, sessions: FetchSessions | None = None) -> Judged:
+    return guard.judge(read_header(frame), frame, client, sessions or FetchSessions())
+
+
+def codes(answer: Any) -> set[int]:
+    found: set[int] = set()
+
+    def walk(value: Any) -> None:
+        for name, each in value.items() if isinstance(value, dict) else enumerate(value):
+            if str(name).endswith("error_code") and each:
+                found.add(each)
+            elif isinstance(each, dict | list):
+                walk(each)
+
+    walk(answer.to_dict())
+    return found
+
+
+def lists(*rights: tuple[str, ResourceType, str]) -> AccessLists:
+    """Make lists that allow ana what is said."""
+    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    return AccessLists(
+        AclBinding(kind, name, literal, ANA.principal, "*", AclOperation[operation], allow)
+        for operation, kind, name in rights
+    )
+
+
+def test_all_that_is_relayed_has_a_row():
+    assert RELAYED.keys() | {10} == NEEDS.keys()
+
+
+@pytest.mark.parametrize(("key", "version"), CASES)
+def test_the_coordinators_topics_are_refused_in_every_version(key: int, version: int):
+    guard = knowing(Guard({OWN}))
+    frame = asked(key, version, OWN)
+    if key not in SHAPES:
+        with pytest.raises(BadFrame, match=OWN):
+            judge(guard, frame)
+        return
+    judged = judge(guard, frame)
+    assert judged.frame is None
+    assert judged.answer is not None
+    assert codes(judged.answer) & {REFUSED, CLUSTER_REFUSED}
+    assert encode(judged.answer, read_header(frame))
+
+
+@pytest.mark.parametrize(("key", "version"), CASES)
+def test_other_topics_pass_with_not_a_byte_changed(key: int, version: int):
+    frame = asked(key, version, DATA)
+    assert judge(knowing(Guard({OWN})), frame).frame == frame
+
+
+@pytest.mark.parametrize(("key", "version"), CASES)
+def test_what_ends_early_is_not_relayed(key: int, version: int):
+    frame = asked(key, version, DATA)
+    guard = knowing(Guard({OWN}))
+    for end in range(10, len(frame) - 1):
+        with pytest.raises(Malformed):
+            judge(guard, frame[:end])
+
+
+@pytest.mark.parametrize(("key", "version"), [case for case in CASES if case[0] in (1, 2, 19, 20, 21, 23, 32, 37, 61)])
+def test_who_is_allowed_nothing_has_nothing_relayed_and_who_is_allowed_it_has(key: int, version: int):
+    """Where the brokers would take the client for the gateway."""
+    frame = asked(key, version, DATA)
+    nothing = knowing(Guard({OWN}, lambda: lists()))
+    assert judge(nothing, frame).frame is None
+    needed = {
+        (need.operation, need.name)
+        for need in NEEDS[key].needs(decode(NEEDS[key].request, frame, read_header(frame)), nothing._ids.name)
+    }
+    ((operation, _),) = needed
+    allowed = lists((operation.name, ResourceType.TOPIC, DATA))
+    assert judge(knowing(Guard({OWN}, lambda: allowed)), frame).frame == frame
+    other = lists((operation.name, ResourceType.TOPIC, OTHER))
+    assert judge(knowing(Guard({OWN}, lambda: other)), frame).frame is None
+
+
+@pytest.mark.parametrize("key", sorted(RELAYED.keys() - {3, 38, 39, 40, 41, 60, 64}))
+def test_nothing_is_lent_to_who_is_allowed_nothing(key: int):
+    frame = produce(9, DATA) if key == 0 else asked(key, APIS[key].last, DATA)
+    with contextlib.suppress(BadFrame):
+        assert judge(Guard({OWN}, lambda: lists()), frame).frame is None
+
+
+@pytest.mark.parametrize("key", [38, 39, 40, 41])
+def test_delegation_tokens_are_never_the_gateways(key: int):
+    frame = bytes([0, key, 0, 1, 0, 0, 0, 1, 255, 255])
+    everything = lists(*(("ALL", kind, name) for kind, name in ((ResourceType.BROKER, CLUSTER_NAME),)))
+    with pytest.raises(BadFrame):
+        judge(Guard({OWN}, lambda: everything), frame)
+    assert judge(Guard({OWN}), frame).frame == frame
+
+
+# -- metadata ------------------------------------------------------------------------------------------------------
+
+
+def relayed_metadata(judged: Judged, version: int) -> Any:
+    assert judged.frame is not None
+    return MetadataRequest.decode(judged.frame, version=version, header=True)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_metadata_that_names_them_is_asked_without(version: int):
+    made = MetadataRequest.MetadataRequestTopic
+    names = [made(name=name, topic_id=uuid.UUID(int=0)) for name in (DATA, OWN)]
+    judged = judge(Guard({OWN}), frame_of(MetadataRequest(version=version, topics=names), version))
+    assert [each.name for each in relayed_metadata(judged, version).topics] == [DATA]
+    told = MetadataResponse(version=version, topics=[MetadataResponse.MetadataResponseTopic(name=DATA)])
+    assert judged.alters
+    judged.alters(told)
+    assert {each.name: each.error_code for each in told.topics} == {DATA: 0, OWN: REFUSED}
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_metadata_that_names_nothing_of_theirs_is_not_touched(version: int):
+    made = MetadataRequest.MetadataRequestTopic
+    names = [made(name=DATA, topic_id=uuid.UUID(int=0))]
+    frame = frame_of(MetadataRequest(version=version, topics=names), version)
+    assert judge(Guard({OWN}), frame).frame == frame
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+def test_looking_makes_no_topic_that_the_client_may_not_make(version: int):
+    made = MetadataRequest.MetadataRequestTopic
+    names = [made(name=DATA, topic_id=uuid.UUID(int=0))]
+    frame = frame_of(MetadataRequest(version=version, topics=names, allow_auto_topic_creation=True), version)
+    sees = ("DESCRIBE", ResourceType.TOPIC, DATA)
+    judged = judge(Guard({OWN}, lambda: lists(sees)), frame)
+    assert relayed_metadata(judged, version).allow_auto_topic_creation is False
+    for makes in (("CREATE", ResourceType.TOPIC, DATA), ("CREATE", ResourceType.BROKER, CLUSTER_NAME)):
+        judged = judge(Guard({OWN}, lambda makes=makes: lists(sees, makes)), frame)
+        assert judged.frame == frame
+
+
+def test_rights_that_are_told_are_not_the_gateways():
+    request = MetadataRequest(version=10, topics=None, include_topic_authorized_operations=True,
+                              include_cluster_authorized_operations=True)  # fmt: skip
+    left = relayed_metadata(judge(Guard({OWN}, lambda: lists()), frame_of(request, 10)), 10)
+    assert (left.topics, left.include_topic_authorized_operations) == (None, False)
+    assert left.include_cluster_authorized_operations is False
+
+
+# -- produce -------------------------------------------------------------------------------------------------------
+
+
+def produce(version: int, *names: str, acks: int = -1, size: int = 100, transactional_id: str | None = None) -> bytes:
+    kind = ProduceRequest.TopicProduceData
+    each = [
+        kind(name=name, partition_data=[kind.PartitionProduceData(index=n, records=bytes(size)) for n in range(2)])
+        for name in names
+    ]
+    request = ProduceRequest(
+        version=version, transactional_id=transactional_id, acks=acks, timeout_ms=1, topic_data=each
+    )
+    return frame_of(request, version)
+
+
+@pytest.mark.parametrize("version", range(3, 10))
+def test_a_produce_is_refused_whole_and_the_rest_of_it_may_be_tried_again(version: int):
+    judged = judge(Guard({OWN}), produce(version, DATA, OWN))
+    assert judged.frame is None
+    told = {
+        topic["name"]: {p["error_code"] for p in topic["partition_responses"]}
+        for topic in judged.answer.to_dict()["responses"]  # type: ignore[union-attr]
+    }
+    assert told == {DATA: {6}, OWN: {REFUSED}}
+    frame = produce(version, DATA, OTHER)
+    assert judge(Guard({OWN}), frame) == Judged(frame)
+
+
+def test_a_produce_without_acknowledgement_has_no_answer():
+    assert judge(Guard({OWN}), produce(9, DATA, acks=0)).has_answer is False
+    with pytest.raises(BadFrame):
+        judge(Guard({OWN}), produce(9, OWN, acks=0))
+
+
+def test_a_transactional_produce_needs_its_id():
+    frame = produce(9, DATA, transactional_id="tx")
+    writes = ("WRITE", ResourceType.TOPIC, DATA)
+    assert codes(judge(Guard({OWN}, lambda: lists(writes)), frame).answer) == {53}
+    both = lists(writes, ("WRITE", ResourceType.TRANSACTIONAL_ID, "tx"))
+    assert judge(Guard({OWN}, lambda: both), frame).frame == frame
+
+
+@pytest.mark.parametrize("version", [3, 8, 9])
+@pytest.mark.parametrize("place", range(3))
+def test_a_large_produce_is_never_whole_at_the_broker_when_it_is_refused(version: int, place: int):
+    """Whatever pieces it comes in."""
+    chance = random.Random(version * 10 + place)
+    names = [DATA, OTHER, "third"]
+    names[place] = OWN
+    frame = produce(version, *names, size=5_000)
+    for _ in range(50):
+        passed = bytearray()
+        with pytest.raises(BadFrame, match=OWN):
+            _copy(frame, version, chance, passed)
+        assert len(passed) < len(frame)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9])
+def test_a_large_produce_passes_as_it_came(version: int):
+    chance = random.Random(version)
+    frame = produce(version, DATA, OTHER, size=5_000)
+    for _ in range(50):
+        passed = bytearray()
+        _copy(frame, version, chance, passed)
+        assert passed == with_length(frame)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9])
+def test_a_large_produce_that_ends_within_what_it_says_is_not_passed(version: int):
+    frame = produce(version, DATA, OTHER, size=5_000)
+    for end in (100, 5_100, len(frame) - 4):
+        passed = bytearray()
+        with pytest.raises(BadFrame):
+            _copy(frame[:end], version, random.Random(end), passed)
+        assert len(passed) < end + 4
+
+
+def _copy(frame: bytes, version: int, chance: random.Random, passed: bytearray) -> None:
+    guard = Guard({OWN})
+    copy = LargeProduce(version, len(frame), lambda read: guard.judge_piece(read, ANA), passed.extend)
+    stream = with_length(frame)
+    while stream:
+        size = chance.randrange(4, 3_000) if len(stream) == len(frame) + 4 else chance.randrange(1, 3_000)
+        copy(stream[:size])
+        stream = stream[size:]
+
+
+# -- fetch sessions ------------------------------------------------------------------------------------------------
+
+
+def fetch(version: int, *names: str, session_id: int = 0, epoch: int = 0) -> bytes:
+    kind = FetchRequest.FetchTopic
+    part = kind.FetchPartition(partition=0, fetch_offset=0, log_start_offset=0, partition_max_bytes=1)
+    topics = [kind(topic=name, topic_id=IDS[name], partitions=[part]) for name in names]
+    request = FetchRequest(
+        version=version, replica_id=-1, max_wait_ms=1, min_bytes=0, max_bytes=1, isolation_level=0,
+        session_id=session_id, session_epoch=epoch, topics=topics, forgotten_topics_data=[], rack_id="",
+    )  # fmt: skip
+    return frame_of(request, version)
+
+
+def answered(version: int, session_id: int) -> memoryview:
+    frame = encode(FetchResponse(version=version, session_id=session_id, responses=[]), read_header(fetch(version)))
+    return memoryview(frame[4:] + bytes(20))
+
+
+@pytest.mark.parametrize("version", range(7, 15))
+def test_a_session_is_of_the_connection_that_it_was_given_to(version: int):
+    guard, sessions = knowing(Guard({OWN})), FetchSessions()
+    judged = judge(guard, fetch(version, DATA), sessions=sessions)
+    assert judged.reads
+    assert not judged.reads(answered(version, 55)[:8])
+    assert judged.reads(answered(version, 55))
+    more = fetch(version, OTHER, session_id=55, epoch=1)
+    assert judge(guard, more, sessions=sessions).frame == more
+    for elsewhere in (judge(guard, more), judge(guard, fetch(version, session_id=56, epoch=1), sessions=sessions)):
+        assert elsewhere.frame is None
+        assert elsewhere.answer.to_dict()["error_code"] == 70  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", range(7, 15))
+def test_a_right_that_is_taken_away_ends_the_session(version: int):
+    """An incremental fetch names nothing: what was asked for in its session before is looked at again."""
+    reads = [lists(("READ", ResourceType.TOPIC, DATA), ("READ", ResourceType.TOPIC, OTHER))]
+    guard, sessions = knowing(Guard({OWN}, lambda: reads[0])), FetchSessions()
+    judged = judge(guard, fetch(version, DATA), sessions=sessions)
+    assert judged.reads
+    judged.reads(answered(version, 55))
+    more = fetch(version, OTHER, session_id=55, epoch=1)
+    assert judge(guard, more, sessions=sessions).frame == more
+    again = fetch(version, session_id=55, epoch=2)
+    assert judge(guard, again, sessions=sessions).frame == again
+    for left in (DATA, OTHER):
+        reads[0] = lists(("READ", ResourceType.TOPIC, left))
+        judged = judge(guard, again, sessions=sessions)
+        assert judged.frame is None
+        assert judged.answer.to_dict()["error_code"] == 70  # type: ignore[union-attr]
