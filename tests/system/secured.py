@@ -81,7 +81,7 @@ def secured_broker(folder: Path, **properties: str) -> Iterator[SecuredBroker]:
     folder.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
     own = certificates(authority, folder / "broker-certificates", "127.0.0.1", "localhost")
-    clients = certificates(authority, folder / "client-certificates", "ana")
+    clients = certificates(authority, folder / "client-certificates")
     ports = _free_ports(len(PROTOCOLS) + 1)
     addresses = {name: f"{embedded.HOST}:{port}" for name, port in zip(PROTOCOLS, ports, strict=False)}
     properties = {**_listeners(addresses, ports[-1]), **_authentication(), **_encryption(own), **properties}
@@ -90,11 +90,18 @@ def secured_broker(folder: Path, **properties: str) -> Iterator[SecuredBroker]:
         yield SecuredBroker(broker, addresses, authority, clients)
 
 
-def certificates(authority: trustme.CA, folder: Path, *names: str) -> Certificates:
+def principal(user: str) -> str:
+    """Return what the brokers call the owner of a certificate for a user of that common name."""
+    return f"User:CN={user},OU=People,O=Acme"
+
+
+def certificates(authority: trustme.CA, folder: Path, *names: str, user: str = "ana") -> Certificates:
     """Issue a certificate for host names and addresses, or for a user, and write what belongs to it."""
     folder.mkdir()
     files = Certificates(*(folder / f"{name}.pem" for name in ("ca", "cert", "key", "encrypted-key", "both")))
-    leaf = authority.issue_cert(*names)
+    leaf = authority.issue_cert(
+        *(names or [user]), common_name=user, organization_name="Acme", organization_unit_name="People"
+    )
     key = load_pem_private_key(leaf.private_key_pem.bytes(), password=None)
     plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     encryption = BestAvailableEncryption(KEY_PASSWORD.encode())

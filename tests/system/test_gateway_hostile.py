@@ -12,8 +12,11 @@ import pytest
 from kafka.protocol.admin import DescribeGroupsRequest
 from prometheus_client import generate_latest
 
-from streaming.gateway import Gateway, connection, server
+from coordinator.requests import DescribeGroup, Heartbeat
+from streaming.client import Transport
+from streaming.gateway import Gateway, connection, outgoing, server
 from streaming.gateway.apis import APIS, Handling
+from streaming.gateway.outgoing import Holder
 from tests.system.test_gateway import become_member, heartbeat, join
 from tests.system.waiting import wait_until
 from tests.system.wire import Wire, connect
@@ -33,7 +36,8 @@ def strain(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Strain
         def start(limits: dict[str, float] | None = None, **settings: object) -> Gateway:
             monkeypatch.setattr(server, "SWEEP_S", 0.05)
             for name, value in (limits or {}).items():
-                monkeypatch.setattr(server if hasattr(server, name) else connection, name, value)
+                module = next(each for each in (server, outgoing, connection) if hasattr(each, name))
+                monkeypatch.setattr(module, name, value)
             return opened.enter_context(Gateway(gateway.settings.model_copy(update=settings)))
 
         yield start
@@ -154,11 +158,91 @@ def test_who_does_not_read_is_read_no_further_and_at_last_hung_up_on(strain: Str
         assert is_served(bystander)
 
 
+def answer_bytes(gateway: Gateway) -> list[int]:
+    """Keep how many bytes of answers a gateway holds, whenever that changes."""
+    held: list[int] = []
+    add = gateway.ledger.add
+
+    def watched(holder: Holder, more_bytes: int) -> None:
+        held.append(gateway.ledger.held_bytes + more_bytes)
+        add(holder, more_bytes)
+
+    gateway.ledger.add = watched  # type: ignore[method-assign]
+    return held
+
+
+def describe(group_id: str) -> DescribeGroupsRequest:
+    return DescribeGroupsRequest(version=6, groups=[group_id])
+
+
+def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: Strain, group_id: str):
+    """500 requests at once, with answers of 270 KB: as many are answered as there is room for, the others wait."""
+    bound = 2 * MIB
+    gateway = strain({"ANSWER_BYTES_PAUSE": bound})
+    held = answer_bytes(gateway)
+    with connect(gateway.bootstrap_servers) as slow, connect(gateway.bootstrap_servers) as bystander:
+        become_member(slow, group_id, metadata=bytes(200_000))
+        size = len(slow.call(describe(group_id)).encode())
+        slow.send(*(describe(group_id) for _ in range(500)))
+        wait_until(lambda: gateway.ledger.held_bytes >= bound)
+        for _ in range(20):
+            assert is_served(bystander)
+        assert {slow.read().groups[0].error_code for _ in range(500)} == {0}
+        assert is_served(slow)
+    assert max(held) <= bound + (connection.LARGE_IN_FLIGHT_MAX + 1) * size
+    wait_until(lambda: gateway.ledger.held_bytes == 0)
+    assert gateway.metrics.registry.get_sample_value("groupcoord_gateway_connections_overfull_total") == 0
+
+
+def test_ten_that_take_no_answers_are_bounded_together(strain: Strain, group_id: str):
+    """Whichever holds most is hung up on, and nobody else notices."""
+    each, together = 2 * MIB, 6 * MIB
+    gateway = strain({"ANSWER_BYTES_PAUSE": each, "ANSWERS_BYTES_MAX": together})
+    held = answer_bytes(gateway)
+    with ExitStack() as opened, connect(gateway.bootstrap_servers) as bystander:
+        become_member(bystander, group_id, metadata=bytes(200_000))
+        deaf = [opened.enter_context(connect(gateway.bootstrap_servers)) for _ in range(10)]
+        for wire in deaf:
+            wire.send(*(describe(group_id) for _ in range(500)))
+        overfull = "groupcoord_gateway_connections_overfull_total"
+        wait_until(lambda: gateway.metrics.registry.get_sample_value(overfull) >= 7)  # three fit
+        assert is_served(bystander)
+        assert max(held) <= together + 300_000
+        assert gateway.ledger.held_bytes <= together
+
+
 def test_requests_without_end_are_answered_in_their_order(gateway: Gateway):
     """Far more than may be on the way at a time: the rest waits in the socket."""
     with connect(gateway.bootstrap_servers) as wire:
         wire.send(*(heartbeat("g", "nobody") for _ in range(3 * connection.IN_FLIGHT_MAX)))
         assert {wire.read().error_code for _ in range(3 * connection.IN_FLIGHT_MAX)} == {25}
+
+
+def test_answers_cannot_be_forged_by_asking_in_anothers_name(gateway: Gateway, transport: Transport, group_id: str):
+    """Somebody who may write requests and read replies knows inboxes; what else is asked there is not to be guessed.
+
+    With ids that are counted, a join that waits would hear the answer to one of these heartbeats.
+    """
+    with connect(gateway.bootstrap_servers) as ana, connect(gateway.bootstrap_servers) as bo:
+        member_id = become_member(ana, group_id)
+        newcomer = bo.call(join(group_id)).member_id
+        bo.send(join(group_id, newcomer))
+        wait_until(lambda: ana.call(heartbeat(group_id, member_id)).error_code == 27)
+        for inbox in [name.decode() for name in gateway.asking._inboxes]:
+            for number in range(100):
+                forged = Heartbeat(
+                    request_id=str(number), reply_to=inbox, group_id=group_id, generation_id=1, member_id="nobody"
+                )
+                transport.send(forged)
+        transport.ask(DescribeGroup(request_id="", reply_to="", group_id=group_id))  # it comes after all of these
+        ana.send(join(group_id, member_id))
+        assert (ana.read().error_code, bo.read().error_code) == (0, 0)
+
+
+def test_request_ids_tell_nothing_of_the_next(gateway: Gateway):
+    ids = [gateway.asking.request_id() for _ in range(1_000)]
+    assert len(set(ids)) == len({each[:8] for each in ids}) == 1_000
+    assert {len(each) for each in ids} == {32}, "128 bits"
 
 
 def test_a_client_that_vanishes_leaves_nothing_behind(strain: Strain, group_id: str):

@@ -1,6 +1,7 @@
 """A Kafka client that says just what a test wants it to say, byte by byte if need be."""
 
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -11,10 +12,12 @@ ANSWER_WAIT_S = 20.0
 class Wire:
     """A connection that sends requests without waiting, and reads answers in the order of the requests."""
 
-    def __init__(self, bootstrap_servers: str, client_id: str = "wire") -> None:
+    def __init__(self, bootstrap_servers: str, client_id: str = "wire", context: ssl.SSLContext | None = None) -> None:
         host, port = bootstrap_servers.rsplit(":", 1)
         self._client_id, self._asked, self._number = client_id, list[Any](), 0
         self.socket = socket.create_connection((host, int(port)), timeout=ANSWER_WAIT_S)
+        if context:
+            self.socket = context.wrap_socket(self.socket, server_hostname=host)
         self._stream = self.socket.makefile("rb")
 
     def close(self) -> None:
@@ -57,6 +60,6 @@ class Wire:
 
 
 @contextmanager
-def connect(bootstrap_servers: str, client_id: str = "wire") -> Iterator[Wire]:
-    with closing(Wire(bootstrap_servers, client_id)) as wire:
+def connect(bootstrap_servers: str, client_id: str = "wire", context: ssl.SSLContext | None = None) -> Iterator[Wire]:
+    with closing(Wire(bootstrap_servers, client_id, context)) as wire:
         yield wire
