@@ -348,3 +348,14 @@ def test_a_right_that_is_taken_away_ends_the_session(version: int):
         judged = judge(guard, again, sessions=sessions)
         assert judged.frame is None
         assert judged.answer.to_dict()["error_code"] == 70  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", [13, 14])
+def test_a_topic_whose_id_nobody_has_told_of_is_not_fetched(version: int):
+    """It might be the coordinator's. Clients ask for metadata then, by which the gateway hears of it as well."""
+    frame = fetch(version, DATA)
+    judged = judge(Guard({OWN}), frame)
+    assert judged.frame is None
+    assert codes(judged.answer) == {100}
+    assert judge(knowing(Guard({OWN})), frame).frame == frame
+    assert codes(judge(knowing(Guard({OWN})), fetch(version, OWN)).answer) == {REFUSED}
