@@ -154,7 +154,7 @@ def test_who_does_not_read_is_read_no_further_and_at_last_hung_up_on(strain: Str
             "groupcoord_gateway_requests_total", {"api": "DescribeGroups"}
         )
         assert asked is not None
-        assert 50 <= asked < 400, "in flight, and what the sockets between have room for"
+        assert connection.LARGE_IN_FLIGHT_MAX < asked < 400, "in flight, and what the sockets between have room for"
         assert is_served(bystander)
 
 
