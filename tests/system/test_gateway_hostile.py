@@ -23,6 +23,8 @@ from tests.system.wire import Wire, connect
 
 HEARTBEAT, PRODUCE, JOIN = 12, 0, 11
 MIB = 2**20
+LONG_S = 180.0
+"""What comes to pass batch by batch of the coordinator's."""
 SERVED = [key for key, api in APIS.items() if api.handling in (Handling.SERVED, Handling.REFUSED)]
 
 Strain = Callable[..., Gateway]
@@ -178,13 +180,13 @@ def describe(group_id: str) -> DescribeGroupsRequest:
 def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: Strain, group_id: str):
     """500 requests at once, with answers of 270 KB: as many are answered as there is room for, the others wait."""
     bound = 2 * MIB
-    gateway = strain({"ANSWER_BYTES_PAUSE": bound})
+    gateway = strain({"ANSWER_BYTES_PAUSE": bound, "STUCK_WAIT_S": LONG_S})
     held = answer_bytes(gateway)
     with connect(gateway.bootstrap_servers) as slow, connect(gateway.bootstrap_servers) as bystander:
         become_member(slow, group_id, metadata=bytes(200_000))
         size = len(slow.call(describe(group_id)).encode())
         slow.send(*(describe(group_id) for _ in range(500)))
-        wait_until(lambda: gateway.ledger.held_bytes >= bound)
+        wait_until(lambda: gateway.ledger.held_bytes >= bound, LONG_S)
         for _ in range(20):
             assert is_served(bystander)
         assert {slow.read().groups[0].error_code for _ in range(500)} == {0}
@@ -197,7 +199,7 @@ def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: S
 def test_ten_that_take_no_answers_are_bounded_together(strain: Strain, group_id: str):
     """Whichever holds most is hung up on, and nobody else notices."""
     each, together = 2 * MIB, 6 * MIB
-    gateway = strain({"ANSWER_BYTES_PAUSE": each, "ANSWERS_BYTES_MAX": together})
+    gateway = strain({"ANSWER_BYTES_PAUSE": each, "ANSWERS_BYTES_MAX": together, "STUCK_WAIT_S": LONG_S})
     held = answer_bytes(gateway)
     with ExitStack() as opened, connect(gateway.bootstrap_servers) as bystander:
         become_member(bystander, group_id, metadata=bytes(200_000))
@@ -205,7 +207,7 @@ def test_ten_that_take_no_answers_are_bounded_together(strain: Strain, group_id:
         for wire in deaf:
             wire.send(*(describe(group_id) for _ in range(500)))
         overfull = "groupcoord_gateway_connections_overfull_total"
-        wait_until(lambda: gateway.metrics.registry.get_sample_value(overfull) >= 7)  # three fit
+        wait_until(lambda: gateway.metrics.registry.get_sample_value(overfull) >= 7, LONG_S)  # three fit
         assert is_served(bystander)
         assert max(held) <= together + 300_000
         assert gateway.ledger.held_bytes <= together
