@@ -156,7 +156,7 @@ def test_who_does_not_read_is_read_no_further_and_at_last_hung_up_on(strain: Str
             "groupcoord_gateway_requests_total", {"api": "DescribeGroups"}
         )
         assert asked is not None
-        assert connection.LARGE_IN_FLIGHT_MAX < asked < 400, "in flight, and what the sockets between have room for"
+        assert connection.LARGE_IN_FLIGHT_MAX <= asked < 400, "in flight, and what the sockets between have room for"
         assert is_served(bystander)
 
 
@@ -179,7 +179,7 @@ def describe(group_id: str) -> DescribeGroupsRequest:
 
 def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: Strain, group_id: str):
     """500 requests at once, with answers of 270 KB: as many are answered as there is room for, the others wait."""
-    bound = 2 * MIB
+    bound = MIB // 2
     gateway = strain({"ANSWER_BYTES_PAUSE": bound, "STUCK_WAIT_S": LONG_S})
     held = answer_bytes(gateway)
     with connect(gateway.bootstrap_servers) as slow, connect(gateway.bootstrap_servers) as bystander:
@@ -198,7 +198,7 @@ def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: S
 
 def test_ten_that_take_no_answers_are_bounded_together(strain: Strain, group_id: str):
     """Whichever holds most is hung up on, and nobody else notices."""
-    each, together = 2 * MIB, 6 * MIB
+    each, together = MIB // 2, 2 * MIB
     gateway = strain({"ANSWER_BYTES_PAUSE": each, "ANSWERS_BYTES_MAX": together, "STUCK_WAIT_S": LONG_S})
     held = answer_bytes(gateway)
     with ExitStack() as opened, connect(gateway.bootstrap_servers) as bystander:
@@ -207,7 +207,7 @@ def test_ten_that_take_no_answers_are_bounded_together(strain: Strain, group_id:
         for wire in deaf:
             wire.send(*(describe(group_id) for _ in range(500)))
         overfull = "groupcoord_gateway_connections_overfull_total"
-        wait_until(lambda: gateway.metrics.registry.get_sample_value(overfull) >= 7, LONG_S)  # three fit
+        wait_until(lambda: gateway.metrics.registry.get_sample_value(overfull) >= 3, LONG_S)
         assert is_served(bystander)
         assert max(held) <= together + 300_000
         assert gateway.ledger.held_bytes <= together
