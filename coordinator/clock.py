@@ -38,7 +38,9 @@ class Times(NamedTuple):
 
     Args:
         now_ms: When what happens in this step is noticed.
-        earliest_ms, latest_ms: No request is earlier or later than this.
+        earliest_ms: A record that is dated earlier is of a clock that went back; its time is this plus the slack. It
+            goes on with the records of the step.
+        latest_ms: No request is later.
         horizon_ms: Deadlines up to here fire, of groups whose requests are all handled.
         horizon_now_ms: Where the horizon would be, had the log been read to its end.
     """
@@ -62,7 +64,8 @@ def tell(clock: Clock, log: Sequence[Received], batch_ms: int, slack_ms: int) ->
     for received in log:
         if type(received.request) is Wake and received.request.sent_ms is not None:
             ahead_ms = max(received.request.sent_ms - received.at_ms, 0)
-    gone_back = bool(log) and log[-1].at_ms < clock.read_ms - slack_ms
+    latest = next((received for received in reversed(log) if not received.was_deferred), None)
+    gone_back = latest is not None and latest.at_ms < clock.read_ms - slack_ms
     driver_ms = batch_ms if gone_back else batch_ms - ahead_ms
     base_ms = driver_ms
     if clock.read_ms:
@@ -71,11 +74,11 @@ def tell(clock: Clock, log: Sequence[Received], batch_ms: int, slack_ms: int) ->
     read_ms = clock.read_ms
     if gone_back:
         read_ms = max(read_ms, base_ms)
-    elif log:
-        read_ms = max(read_ms, min(log[-1].at_ms, base_ms + slack_ms))
+    elif latest is not None:
+        read_ms = max(read_ms, min(latest.at_ms, base_ms + slack_ms))
     times = Times(
         now_ms=min(driver_ms, read_ms + AWAY_MS_MAX),
-        earliest_ms=base_ms if gone_back else TIME_MS_MIN,
+        earliest_ms=(base_ms if gone_back else clock.read_ms or TIME_MS_MIN) - slack_ms,
         latest_ms=base_ms + slack_ms,
         horizon_ms=read_ms - slack_ms,
         horizon_now_ms=base_ms - slack_ms,

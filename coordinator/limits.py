@@ -115,7 +115,7 @@ partition: INVALID_COMMIT_OFFSET_SIZE."""
 TIME_MS_MAX = 2**53
 """A time in Unix milliseconds that somebody claims; JSON's readers hold integers up to there."""
 
-TIME_MS_MIN = -(2**63)
+TIME_MS_MIN = -(2**60)
 """Earlier than every time."""
 
 AWAY_MS_MAX = 600_000

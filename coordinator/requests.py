@@ -278,6 +278,7 @@ class Received(Struct, frozen=True):
         at_ms: The broker's append time, Unix milliseconds.
         doubt: Why the record must not be believed, where rules say who may do what: its signature is wrong.
         size_bytes: The length of the record's value.
+        was_deferred: An earlier step has read it and left it to this one: it says nothing new about time.
     """
 
     offset: int
@@ -285,3 +286,4 @@ class Received(Struct, frozen=True):
     request: Request | Unreadable | Wake
     doubt: str | None = None
     size_bytes: int = 0
+    was_deferred: bool = False

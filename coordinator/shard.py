@@ -88,7 +88,8 @@ class Shard:
             log: Requests in the order of their offsets, which begin with those that the step before has `deferred`.
             now_ms: The time for which the batch was planned, Unix milliseconds.
         """
-        self._clock, times = clock.tell(self._clock, log, now_ms, self._config.clock_slack_ms)
+        slack_ms = self._config.clock_slack_ms
+        self._clock, times = clock.tell(self._clock, log, now_ms, slack_ms)
         self._times = times
         now_ms, earliest_ms, latest_ms = times.now_ms, times.earliest_ms, times.latest_ms
         self._budget, self._waiting, self.deferred = Budget(), set(), []
@@ -99,10 +100,14 @@ class Shard:
             if budget.is_tight and self._must_wait(received):
                 outputs.extend(self._defer(received))
                 continue
-            if not earliest_ms <= received.at_ms <= latest_ms:
-                if received.at_ms > latest_ms:
-                    ahead.append(received)
-                received = replace(received, at_ms=min(max(received.at_ms, earliest_ms), latest_ms))
+            dated_ms = received.at_ms
+            if dated_ms > latest_ms:
+                ahead.append(received)
+                received = replace(received, at_ms=latest_ms)
+            elif dated_ms < earliest_ms and not received.was_deferred:
+                received = replace(received, at_ms=earliest_ms + slack_ms)
+            elif dated_ms - slack_ms > earliest_ms:
+                earliest_ms = dated_ms - slack_ms
             if self._guard is not None and not self._guard.admits(received):
                 outputs.extend(self._charged(received, self._guard.refuse(received)))
                 continue
@@ -193,7 +198,7 @@ class Shard:
         assert not isinstance(request, Wake), "a wake record asks nothing"
         self._waiting.add(_group_of(received))
         if self._budget.defers(received.size_bytes):
-            self.deferred.append(received)
+            self.deferred.append(replace(received, was_deferred=True))
         elif isinstance(request, Unreadable):
             yield self._reject(received, request)
         else:

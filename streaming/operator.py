@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pandas as pd
 import pybase64
+from msgspec import structs
 from pyspark.sql.streaming.state import GroupState
 
 from coordinator.config import Config
@@ -90,7 +91,7 @@ class ShardOperator:
         shard = Shard(number, self.partitions, self.secret, self.config, held.shard)
         fresh, breaks, next_offset = follow(number, _rows(frames), held.next_offset)
         read = [*held.deferred, *fresh]
-        log = _log(read, self.signing)
+        log = _log(read, self.signing, len(held.deferred))
         outputs = [*breaks, *shard.step(log, now_ms)]
         _reach("stepped", number)
         left = {received.offset for received in shard.deferred}
@@ -197,8 +198,11 @@ def _rows(frames: Iterable[pd.DataFrame]) -> list[Row]:
     return rows
 
 
-def _log(rows: Iterable[Row], signing: Signing | None) -> list[Received]:
-    """Read the requests; a record may ask nothing."""
+def _log(rows: Sequence[Row], signing: Signing | None, deferred: int) -> list[Received]:
+    """Read the requests; the first `deferred` of them were read by an earlier batch."""
     if signing is not None:
-        return [signing.received(*row) for row in rows]
-    return [Received(offset, at_ms, decode_request(value), None, len(value or b"")) for offset, at_ms, value in rows]
+        log = [signing.received(*row) for row in rows]
+    else:
+        log = [Received(offset, at_ms, decode_request(value), None, len(value or b"")) for offset, at_ms, value in rows]
+    log[:deferred] = [structs.replace(received, was_deferred=True) for received in log[:deferred]]
+    return log

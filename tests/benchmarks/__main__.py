@@ -14,12 +14,14 @@ from tests.benchmarks import (
     recovery,
     rest,
     silent,
+    together,
     views,
 )
 
 if __name__ == "__main__":
     bench.main(
         operator.measure,
+        together.measure,
         assignors.measure,
         views.measure,
         page.measure,

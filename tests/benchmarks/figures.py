@@ -35,6 +35,25 @@ MEANINGS: Mapping[str, Meaning] = {
     "operator_groups": Meaning("groups in the shard"),
     "state_bytes_per_member": Meaning("state of a Stable group, bytes for each member"),
     "state_mb": Meaning("state of 16 such shards, MB"),
+    # 10,000 members of one group that do the same within a second, the core alone
+    **{
+        f"together_{act}_{figure}": Meaning(f"10,000 members {what}: {says}", goal)
+        for act, what in (
+            ("join", "join and sync"),
+            ("restart_static", "restart under their instance ids"),
+            ("restart_dynamic", "leave and come back"),
+            ("leave", "leave"),
+            ("expire", "expire"),
+            ("commit", "commit"),
+            ("describe", "ask for a description each"),
+        )
+        for figure, says, goal in (
+            ("s", "processor time, s", None),
+            ("step_s", "... of the longest step, s", None),
+            ("mib", "records put out, MiB", None),
+            ("growth", "time against that of 1,000 members", 20),
+        )
+    },
     # the leader's plans
     **{
         f"assignors_{name}_{kind}_{case}_s": Meaning(

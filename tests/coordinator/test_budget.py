@@ -249,6 +249,18 @@ def test_time_does_not_pass_for_a_group_whose_requests_wait(monkeypatch: pytest.
     assert answer.code == 0
 
 
+def test_requests_that_waited_keep_the_time_of_their_records(monkeypatch: pytest.MonkeyPatch):
+    """I17: the log has gone on meanwhile, and that is no clock that went back."""
+    monkeypatch.setattr(limits_of_the_step, "GROUP_STEP_BYTES_MAX", 1)
+    s = Scenario.stable("ana", "bo", session_timeout_ms=10_000)
+    beat = Heartbeat(request_id="b", reply_to="in", group_id="g", generation_id=2, member_id=s.ids["ana"])
+    shard = s.new_shard(s.shard.to_bytes())
+    shard.step([Received(50, 5_000, asked(DescribeGroup, 0)), Received(51, 5_000, beat), wake(9_000, 52)], 9_000)
+    again = s.new_shard(shard.to_bytes())
+    again.step(shard.deferred, 9_500)
+    assert again.group("g").vitals.sessions[s.ids["ana"]].deadline_ms == 15_000
+
+
 def test_requests_beyond_what_may_wait_are_refused(heavy: bytes, monkeypatch: pytest.MonkeyPatch):
     """I22: at the bound they wait, beyond it they are refused; nothing is lost without an answer."""
     monkeypatch.setattr(limits_of_the_step, "STEP_BYTES_MAX", MIB)

@@ -116,6 +116,14 @@ def test_broker_whose_clock_goes_back_neither_expels_nor_stalls():
         assert s.group.phase is (Phase.STABLE if second < 43 else Phase.EMPTY)
 
 
+def test_record_that_is_dated_back_amid_others_renews_from_the_time_of_the_log():
+    """I10: what the record before it was dated is what the log's time was."""
+    s = two_members()
+    now_ms = START_MS + 20_000
+    s.step([wake(now_ms), beat(s, "ana", now_ms - HOUR_MS), wake(now_ms)], now_ms)
+    assert s.group.vitals.sessions[s.ids["ana"]].deadline_ms == now_ms + 45_000
+
+
 # -- the driver's clock ------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,17 @@ from coordinator import codec
 from coordinator.config import Config
 from coordinator.errors import CorruptState
 from coordinator.hashing import shard_of
-from coordinator.requests import Assignment, Heartbeat, JoinGroup, LeaveGroup, Leaving, Protocol, Request, SyncGroup
+from coordinator.requests import (
+    Assignment,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaving,
+    Protocol,
+    Request,
+    SyncGroup,
+)
 from streaming.operator import ALARM_WAIT_MS, ShardOperator, packed, unpacked
 from streaming.records import OutputTopics, encode_request
 from tests.streaming.fake_spark import NO_TIMEOUT, FakeSpark, Record
@@ -263,3 +273,38 @@ def test_a_record_that_only_wakes_is_no_request_but_has_the_shard_looked_at(spar
     events = published(rows, "events")
     assert [e["event"] for e in events] == ["member_expired", "rebalance_started", "group_emptied"]
     assert rows.iloc[-1]["tally"]["requests"] == 0
+
+
+# -- requests that wait for the next batch -----------------------------------------------------------------------------
+
+
+def test_requests_beyond_the_budget_wait_in_the_state_and_are_answered_by_the_next_batch(
+    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I22: 300 small questions with large answers killed the worker, and the batch was repeated for ever."""
+    member_id = stable(spark, 0)
+    monkeypatch.setattr("coordinator.budget.STEP_BYTES_MAX", 1)
+    describe = DescribeGroup(request_id="d", reply_to="inbox", group_id="g")
+    before = dict(spark.store)
+    records = [record(describe, 2, 100), record(beat(member_id), 3, 200), record(describe, 4, 300)]
+    first = spark.batch(300, records)
+    assert [reply["kind"] for reply in replies(first)] == ["describe_group"]
+    tally = first.iloc[-1]["tally"]
+    assert (tally["requests"], tally["deferred"], tally["due_in_ms"]) == (1, 2, 0)
+    after, spark.store = spark.store, before
+    assert spark.batch(300, records).equals(first), "a batch that is repeated writes the same bytes"
+    assert spark.store == after
+    monkeypatch.undo()
+    second = spark.batch(302, [])
+    assert spark.calls == [HOME], "by its timeout, where no record comes"
+    assert [reply["kind"] for reply in replies(second)] == ["heartbeat", "describe_group"]
+    assert second.iloc[-1]["tally"]["deferred"] == 0
+    text, _ = spark.store[HOME]
+    assert unpacked(str(text)).next_offset == 5
+    assert not unpacked(str(text)).deferred
+
+
+@pytest.mark.parametrize("text", ["1 x y z", "1 eA== !", "1 eA== eA=="])
+def test_state_whose_waiting_requests_are_damaged_is_refused(text: str) -> None:
+    with pytest.raises(CorruptState):
+        unpacked(text)
