@@ -31,6 +31,7 @@ from streaming.client import driver as clock_user
 from streaming.client.driver import Driver
 from streaming.client.participant import Participant, Racks
 from streaming.client.plans import effective_protocol, resolve
+from tests.coordinator.waking import wake
 from tests.streaming.contract import CallbacksInOrder, OneOwnerAGeneration, OneOwnerAToken
 
 TURN_MS = 100
@@ -326,7 +327,7 @@ class Simulation:
     def _batch(self) -> None:
         self._last_batch_ms = self.now_ms
         log, self.log = self.log, []
-        for output in self.shard.step(log, self.now_ms):
+        for output in self.shard.step([*log, wake(self.now_ms)], self.now_ms):
             self._put_out(output)
 
     def _put_out(self, output: Output) -> None:

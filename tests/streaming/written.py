@@ -27,6 +27,7 @@ from coordinator.requests import (
 )
 from coordinator.shard import Shard
 from streaming.records import OutputTopics, encode_request, pack
+from tests.coordinator.waking import wake
 
 TOPICS = OutputTopics("replies", "groups", "events", "requests")
 CONFIG = Config(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1_000, clock_slack_ms=0)
@@ -92,7 +93,7 @@ class World:
 
     def batch(self, chance: random.Random | None = None) -> list[Output]:
         """Take the log through one batch; with `chance`, it may be cut short and repeated."""
-        outputs = self.shard.step(self.log, self.now_ms)
+        outputs = self.shard.step([*self.log, wake(self.now_ms)], self.now_ms)
         self.log = []
         rows = [
             (packed.topic, key, value, version)
