@@ -10,8 +10,9 @@ refused. The folder may be on any file system that Spark can reach.
 
 import json
 import secrets
-from collections.abc import Callable
-from typing import Any
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -25,6 +26,10 @@ PLAN_VERSION = 2
 
 REPLANNED = "replanned"
 """The folder of plans that were put aside; each is named for its batch, and by how often that was done."""
+
+
+TASKS = "spark.sql.shuffle.partitions"
+"""Among the settings that Spark notes with each plan, and goes on with whatever it is told."""
 
 
 class CheckpointMismatch(UserError):
@@ -48,6 +53,12 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     codec_version: int = VERSION
     plan_version: int = 1
     fencing_token_floor: int = 0
+    checksum: str = ""
+
+    @property
+    def sealed(self) -> "Identity":
+        """The same with the checksum of all else, without which a bit of the secret could turn and nobody notice."""
+        return msgspec.structs.replace(self, checksum=_checksum(msgspec.structs.asdict(self)))
 
 
 def claim(
@@ -78,12 +89,18 @@ def claim(
                 "restore that file from a back-up, or start with an empty checkpoint folder."
             )
         wanted = msgspec.structs.replace(wanted, fencing_token_floor=find_floor())
-        _write(spark, path, wanted)
+        _write(spark, path, wanted.sealed)
         return wanted
     if differences := _differences(found, wanted):
         raise CheckpointMismatch(
             f"The checkpoint {settings.checkpoint} is of another query: {'; '.join(differences)}. "
             "Start with the settings it was made with, or with another checkpoint folder."
+        )
+    plan = newest_plan(spark, settings)
+    if plan is not None and plan.tasks != found.shuffle_partitions:
+        raise CheckpointMismatch(
+            f"The checkpoint {settings.checkpoint} is damaged (what Spark notes of its batches is of {plan.tasks}"
+            f" tasks, not {found.shuffle_partitions}): restore it from a back-up, or start with an empty folder."
         )
     return found
 
@@ -113,6 +130,33 @@ def _planned_at_ms(spark: SparkSession, file: str) -> int | None:
         return None
 
 
+class Planned(NamedTuple):
+    """Spark's plan of a batch.
+
+    Args:
+        tasks: Among how many it deals the shards, whatever the settings are.
+        ends: By request partition the offset behind the last record that it takes.
+    """
+
+    tasks: int
+    ends: dict[int, int]
+
+
+def newest_plan(spark: SparkSession, settings: Settings) -> Planned | None:
+    """Read the plan of the newest batch; None where there is none, or it cannot be read."""
+    plans = f"{query_folder(settings)}/offsets"
+    planned_batches = batches(spark, plans)
+    if not planned_batches:
+        return None
+    try:
+        _, planned, source = read_file(spark, f"{plans}/{planned_batches[-1]}").decode().splitlines()
+        noted, ends = json.loads(planned), json.loads(source)[settings.requests_topic]
+        tasks = int(noted["conf"][TASKS])
+        return Planned(tasks, {int(partition): int(end) for partition, end in ends.items()})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 def _differences(found: Identity, wanted: Identity) -> list[str]:
     differences = [
         f"{name} was {getattr(found, name)} and is {getattr(wanted, name)}"
@@ -135,9 +179,19 @@ def read_identity(spark: SparkSession, folder: str) -> Identity | None:
     if not exists(spark, path):
         return None
     try:
-        return msgspec.json.decode(read_file(spark, path), type=Identity)
+        written = read_file(spark, path)
+        found = msgspec.json.decode(written, type=Identity)
     except msgspec.MsgspecError as error:
         raise CheckpointMismatch(f"{path} cannot be read ({error}): restore it from a back-up.") from None
+    if found.checksum and found.checksum != _checksum(msgspec.json.decode(written)):
+        raise CheckpointMismatch(f"{path} cannot be read (it fails its checksum): restore it from a back-up.")
+    return found
+
+
+def _checksum(fields: Mapping[str, Any]) -> str:
+    """Return the checksum of all fields but the checksum itself, known to this version or not."""
+    rest = {name: value for name, value in fields.items() if name != "checksum"}
+    return f"{zlib.crc32(msgspec.json.encode(rest, order='sorted')):08x}"
 
 
 def _identity_file(folder: str) -> str:
@@ -203,6 +257,7 @@ def _write(spark: SparkSession, path: str, identity: Identity) -> None:
     stream = files.create(beside, True)
     try:
         stream.write(msgspec.json.encode(identity))
+        stream.hsync()
     finally:
         stream.close()
     files.setPermission(beside, permission)

@@ -66,9 +66,10 @@ class KeptShard(Struct, frozen=True):
 
 
 class Plan(NamedTuple):
-    """Spark's plan of a batch: its time, and where the requests of each partition end, by topic."""
+    """Spark's plan of a batch: its time, how many tasks, and where the requests of each partition end, by topic."""
 
     at_ms: int
+    tasks: int
     ends: dict[str, dict[str, int]]
 
 
@@ -194,12 +195,15 @@ class _Examination:
         if sorted(map(int, ends)) != list(range(self._identity.request_partitions)):
             wanted = self._identity.request_partitions
             yield f"offsets/{number} is of {len(ends)} request partitions, not {wanted}: {RESTORE}."
+        if plan.tasks != self._identity.shuffle_partitions:
+            yield f"offsets/{number} is of {plan.tasks} tasks, not {self._identity.shuffle_partitions}: {RESTORE}."
         if back := [partition for partition, end in ends.items() if end < before.get(partition, 0)]:
             yield f"offsets/{number} goes back in request partition {back[0]}: {RESTORE}."
 
     def _plan(self, number: int) -> Plan:
         _, planned, source = self._lines("offsets", number, 3)
-        return Plan(int(json.loads(planned)["batchTimestampMs"]), json.loads(source))
+        noted = json.loads(planned)
+        return Plan(int(noted["batchTimestampMs"]), int(noted["conf"][checkpoint.TASKS]), json.loads(source))
 
     def _lines(self, kind: str, number: int, wanted: int) -> list[str]:
         lines = checkpoint.read_file(self._spark, f"{self._query}/{kind}/{number}").decode().splitlines()

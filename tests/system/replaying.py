@@ -65,7 +65,7 @@ def claim(settings: Settings) -> None:
     )
     folder = Path(settings.checkpoint)
     folder.mkdir(parents=True)
-    (folder / "identity.json").write_bytes(msgspec.json.encode(identity))
+    (folder / "identity.json").write_bytes(msgspec.json.encode(identity.sealed))
 
 
 class Conversation:
@@ -276,12 +276,13 @@ def once(records: Iterable[Record], settings: Settings) -> dict[object, Record]:
     """Drop repeats as readers do, which know them by a request's id or by a group's version; they must be equal."""
     kept: dict[object, Record] = {}
     for record in records:
-        first = kept.setdefault(_identity(record, settings), record)
+        first = kept.setdefault(identity(record, settings), record)
         assert record == first, "a repeat has other bytes than what it repeats"
     return kept
 
 
-def _identity(record: Record, settings: Settings) -> object:
+def identity(record: Record, settings: Settings) -> object:
+    """Return what a reader knows a repeat of this record by."""
     value = json.loads(record.value) if record.value else {}
     if record.topic == settings.replies_topic:
         return value["request_id"] or record.value  # a notice answers nobody

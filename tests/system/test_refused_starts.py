@@ -7,12 +7,15 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
+from coordinator.requests import ListGroups
 from streaming.embedded import Broker
+from streaming.records import encode_request
 from streaming.settings import Settings
 from tests.system.replaying import RequestLog, claim, ends, written
 from tests.system.starting import STARTED, Starter, starter
@@ -120,6 +123,7 @@ DAMAGES: Mapping[str, tuple[Damage, str]] = {
     "a hole in the states": (lambda query: (query / STATE / "2.delta").unlink(), GROUPS),
     "no metadata": (lambda query: (query / "metadata").unlink(), NOTES),
     "a bit of the metadata": (lambda query: (query / "metadata").write_text("z" + "{}"), NOTES),
+    "a bit of a plan's number of tasks": (flip(PLANS, b'"spark.sql.shuffle.partitions":"'), NOTES),
     "an identity that is none": (lambda query: (query.parent / "identity.json").write_text("z"), "cannot be read"),
 }
 
@@ -136,6 +140,16 @@ def test_a_damaged_checkpoint_is_refused(name: str, good: Settings, starts: Star
     assert told in ending.told
     assert "restore it from a back-up" in ending.told
     assert "\n" not in ending.told
+
+
+def test_another_secret_is_no_secret(good: Settings, starts: Starter, tmp_path: Path) -> None:
+    """F8: one bit of it, and member ids would be others when a batch is repeated."""
+    shutil.copytree(good.checkpoint, tmp_path / "state")
+    file = tmp_path / "state" / "identity.json"
+    file.write_bytes(file.read_bytes().replace(b'"secret":"5', b'"secret":"4'))
+    ending = starts.start(good.model_copy(update={"checkpoint": str(tmp_path / "state")}))
+    assert ending.is_refused, ending.told
+    assert ending.told == f"{file} cannot be read (it fails its checksum): restore it from a back-up."
 
 
 def test_the_same_checkpoint_without_damage_is_taken(good: Settings, starts: Starter, tmp_path: Path) -> None:
@@ -182,6 +196,30 @@ def test_a_back_up_that_a_later_checkpoint_has_overtaken_is_refused(
     assert ending.is_refused, ending.told
     assert re.search(r"/state ends (59|60) min before things that good.events tells of", ending.told), ending.told
     assert starts.start(overtaken.model_copy(update={"checkpoint_may_be_outdated": True})) == STARTED
+
+
+def test_requests_in_the_place_of_lost_ones_are_not_passed_over(
+    broker: Broker, starts: Starter, tmp_path: Path
+) -> None:
+    """F8: the broker has lost its power, and requests; new ones have grown to where the checkpoint goes on.
+
+    No topic can be cut at its end from outside. So the batch is said to be of an hour before the requests it handled.
+    """
+    settings = settings_of(broker, "regrown", tmp_path)
+    claim(settings)
+    listing = encode_request(ListGroups(request_id="list", reply_to="inbox"))  # no event tells of it
+    with closing(KafkaProducer(**settings.kafka_client_arguments())) as producer:
+        producer.send(settings.requests_topic, listing, b"any", partition=2)
+    assert starts.start(settings) == STARTED
+    plan = newest(Path(settings.checkpoint) / "query" / PLANS)
+    version, planned, *rest = plan.read_text().splitlines()
+    noted = json.loads(planned)
+    noted["batchTimestampMs"] -= HOUR_MS
+    plan.write_text("\n".join([version, json.dumps(noted), *rest]))
+    ending = starts.start(settings)
+    assert ending.is_refused, ending.told
+    assert ending.told.startswith("Requests that were handled are gone from regrown.requests"), ending.told
+    assert starts.start(settings.model_copy(update={"checkpoint_may_be_outdated": True})) == STARTED
 
 
 # -- the checkpoint cannot be used -------------------------------------------------------------------------------------
