@@ -24,6 +24,7 @@ from coordinator.requests import Heartbeat, Received, Wake
 from coordinator.shard import Shard
 from streaming import failpoints
 from streaming.continuity import Row, follow
+from streaming.durable import sync_before_output
 from streaming.records import OutputTopics, Pack, Tally, decode_request, encode_request, pack
 from streaming.signing import Signing
 
@@ -66,6 +67,7 @@ class ShardOperator:
 
     Args:
         signing: What records are believed by, where rules say who may do what; None where nobody is asked.
+        synced: The folder of Spark's files that are synced before anything is said; None for no such folder.
     """
 
     partitions: int
@@ -73,6 +75,7 @@ class ShardOperator:
     config: Config
     topics: OutputTopics
     signing: Signing | None = None
+    synced: str | None = None
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
@@ -83,6 +86,7 @@ class ShardOperator:
             CorruptState: its state is not to be trusted. A client's bad record never raises.
         """
         _spare_the_collector()
+        sync_before_output(self.synced)
         now_ms = state.getCurrentProcessingTimeMs()
         number = int(key[0]) % self.partitions
         _reach("called", number)

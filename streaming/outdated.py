@@ -56,7 +56,7 @@ def refuse_outdated(spark: SparkSession, settings: Settings) -> None:
     try:
         with closing(KafkaConsumer(**settings.kafka_client_arguments(), group_id=None)) as consumer:
             later_ms = _later(consumer, settings, after_ms)
-            replaced = None if later_ms is not None else _replaced(consumer, settings, taken, after_ms)
+            replaced = None if later_ms is not None or not taken else _replaced(consumer, settings, taken, after_ms)
     except KafkaError as error:
         raise BrokerUnreachable.at(settings.bootstrap_servers, error) from error
     if later_ms is not None:

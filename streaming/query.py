@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import acls, checkpoint, topics
 from streaming.alarm import Alarm
+from streaming.durable import local_folder
 from streaming.embedded import CONNECTOR, archive, fetch, find_java
 from streaming.errors import Exit, UserError
 from streaming.failures import because, explained
@@ -201,6 +202,7 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
             settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic
         ),
         signing=settings.signing() if settings.access == "rules" else None,
+        synced=local_folder(checkpoint.query_folder(settings)) if settings.checkpoint_synced else None,
     )
     answered = (
         asked.coalesce(settings.shuffle_partitions)  # a task for each partition of the topic costs more than it reads

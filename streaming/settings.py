@@ -85,6 +85,9 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     checkpoint_may_be_outdated: bool = Field(
         False, description="Start though events tell of a later time: a clock was ahead, or the newest one is lost."
     )
+    checkpoint_synced: bool = Field(
+        True, description="Have a local disk hold what a batch rests on before it says anything; off for a faster one."
+    )
     state_store: Literal["hdfs", "rocksdb"] = Field(
         "hdfs", description="Where Spark keeps state: in memory, or in RocksDB. Fixed for a checkpoint."
     )
