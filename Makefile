@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test simulate nightly chaos bench cluster-test mutants pictures format clean
+.PHONY: run test simulate nightly chaos soak bench cluster-test mutants pictures format clean
 
 run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up
@@ -31,6 +31,12 @@ bench: $(READY)  ## every figure the README states, measured on this machine
 
 chaos: $(READY)  ## kill, pause and restart everything for MINUTES=20 while members consume; SEED=... repeats a plan
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),20) $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED))
+
+SOAK = $(BIN)/python -m $(if $(filter kills,$(KIND)),tests.chaos --kills 1000,tests.power $(KIND))
+
+soak: $(READY)  ## MINUTES=25 of losses of power, turned bits or kill -9, added to a tally: make soak KIND=power|bits|kills
+	@$(if $(filter power bits kills,$(KIND)),,echo "Name what: make soak KIND=power, KIND=bits or KIND=kills"; exit 2)
+	@$(SOAK) --minutes $(or $(MINUTES),25) --tally docs/tallies/$(KIND).json
 
 cluster-test: $(READY)  ## a standalone cluster whose executor, worker and driver are killed; then heartbeats/s on 1 and 2
 	@$(BIN)/python -m pytest tests/cluster -s

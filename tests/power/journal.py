@@ -1,0 +1,79 @@
+"""The recorder of what processes do to files (`journal.c`), and what it has noted."""
+
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+SOURCE = Path(__file__).with_name("journal.c")
+_HEADER = struct.Struct("=cQQQII")
+
+
+class NoCompiler(Exception):
+    """The recorder is C, and nothing here compiles it."""
+
+
+class Note(NamedTuple):
+    """One thing that was done.
+
+    Args:
+        what: `C`reate, `W`rite, set the `L`ength, `S`ync a file, sync a fol`D`er, `R`ename, `U`nlink, li`N`k, `M`kdir.
+        at_ns: When, by the machine's monotonic clock.
+        file: The file's inode; 0 where names alone are concerned.
+        offset: Where it was written, or the new length.
+        data: What was written.
+        path: What was created, renamed, linked, unlinked or synced.
+        to: Its new name.
+    """
+
+    what: str
+    at_ns: int
+    file: int
+    offset: int
+    data: bytes
+    path: str
+    to: str
+
+
+def compile_recorder(folder: Path) -> Path:
+    """Compile the recorder into a folder.
+
+    Raises:
+        NoCompiler: there is no C compiler.
+    """
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise NoCompiler("No C compiler is here (cc): what the machine would lose with its power cannot be recorded.")
+    library = folder / "journal.so"
+    flags = ("-O2", "-shared", "-fPIC", "-Wno-nonnull-compare")
+    subprocess.run([compiler, *flags, "-o", library, SOURCE, "-ldl", "-lpthread"], check=True)
+    return library
+
+
+def environment(library: Path, journal: Path, folders: list[Path]) -> dict[str, str]:
+    """Return the environment under which a process, and what it starts, is recorded."""
+    watched = ":".join(str(folder) for folder in folders)
+    return {**os.environ, "LD_PRELOAD": str(library), "POWER_JOURNAL": str(journal), "POWER_FOLDERS": watched}
+
+
+def read(journal: Path) -> Iterator[Note]:
+    """Read a journal.
+
+    Raises:
+        AssertionError: a file was changed in a way that is not recorded.
+    """
+    data, at = journal.read_bytes(), 0
+    while at < len(data):
+        what, at_ns, file, offset, first_bytes, second_bytes = _HEADER.unpack_from(data, at)
+        at += _HEADER.size
+        first, second = data[at : at + first_bytes], data[at + first_bytes : at + first_bytes + second_bytes]
+        at += first_bytes + second_bytes
+        kind = what.decode()
+        assert kind != "?", f"a file was changed by {first!r} {second!r}, which is not recorded"
+        is_data = kind in "WL"
+        yield Note(
+            kind, at_ns, file, offset, first if is_data else b"", "" if is_data else first.decode(), second.decode()
+        )

@@ -1,0 +1,77 @@
+"""What came of a start on a damaged disk, by what the topics hold afterwards.
+
+Whatever the disk has kept, the records of the request topic and the checkpoint's plans say what an undisturbed run
+would have written (`tests.system.replaying.undisturbed`). Where something else is there, somebody must have been told.
+"""
+
+from typing import NamedTuple
+
+from streaming.settings import Settings
+from streaming.verify import verify
+from streaming.verify.findings import Kind
+from tests.system.replaying import Record, identity, undisturbed, written
+
+
+class Verdict(NamedTuple):
+    """How a run ended.
+
+    Args:
+        kind: "whole", nothing is lost; "refused", with a sentence; "told", something is lost, and our own means tell;
+            "wrong", anything else.
+    """
+
+    kind: str
+    text: str = ""
+
+
+LOST = {Kind.MISSING, Kind.NEVER_ANSWERED, Kind.COMMIT_LOST}
+"""What `coordinator verify` finds where brokers have lost records, and nobody else has done wrong."""
+
+
+def judge(settings: Settings, *, brokers_lost: bool) -> Verdict:
+    """Compare what is published with what an undisturbed run publishes.
+
+    Args:
+        brokers_lost: Whether the brokers may have lost records that they had acknowledged, as Kafka does that keeps one
+            copy and does not sync it. Readers and `coordinator verify` see gaps then.
+    """
+    real = written(settings)
+    try:
+        ideal = undisturbed(settings)
+    except (AssertionError, ValueError, KeyError) as error:
+        return Verdict("wrong", f"it went on with plans that are not whole: {error}")
+    broken = sum(b'"event":"log_broken"' in (record.value or b"") for record in real)
+    differences = [*_differences(real, ideal, settings)]
+    if not differences:
+        return Verdict("told", f"{broken} log_broken events") if broken else Verdict("whole")
+    if broken:
+        return Verdict("told", f"{broken} log_broken events; {differences[0]}")
+    found = verify(settings, settling_ms=0).findings
+    if brokers_lost and found and {finding.kind for finding in found} <= LOST:
+        return Verdict("told", f"coordinator verify: {found[0]}; {differences[0]}")
+    return Verdict("wrong", "; ".join([*differences, *map(str, found[:3])]))
+
+
+def _differences(real: list[Record], ideal: list[Record], settings: Settings) -> list[str]:
+    kept, altered = _once(real, settings)
+    wanted, _ = _once(ideal, settings)
+    lost, strange = wanted.keys() - kept.keys(), kept.keys() - wanted.keys()
+    other = [key for key in kept.keys() & wanted.keys() if kept[key] != wanted[key]]
+    found = {
+        "lost": lost,
+        "published, and never to be heard again": strange,
+        "published twice, differently": altered,
+        "published otherwise": other,
+    }
+    return [f"{len(keys)} {what}, as {min(map(str, keys))}" for what, keys in found.items() if keys]
+
+
+def _once(records: list[Record], settings: Settings) -> tuple[dict[object, Record], set[object]]:
+    """Drop repeats as readers do; return also which of them had other bytes."""
+    kept: dict[object, Record] = {}
+    altered = set()
+    for record in records:
+        key = identity(record, settings)
+        if kept.setdefault(key, record) != record:
+            altered.add(key)
+    return kept, altered

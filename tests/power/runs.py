@@ -1,0 +1,154 @@
+"""One run: a disk is made from a recording, a broker and the coordinator are started on it, and what comes is judged.
+
+| kind | checkpoint | broker's disk |
+| --- | --- | --- |
+| nothing-cut | whole, as a killed coordinator leaves it | whole, as a killed broker leaves it |
+| checkpoint-cut | loses power | whole, as a killed broker leaves it |
+| broker-cut | whole, as a killed coordinator leaves it | loses power |
+| machine-cut | loses power | loses power, in the same way at the same moment |
+| checkpoint-flip | stopped in good order, then one bit is turned | stopped in good order |
+| broker-flip | stopped in good order | stopped or killed, then one bit is turned |
+
+Broker, coordinator, requests and file systems are real; only the loss itself is worked out. The coordinators of many
+runs share one Spark session, as those of `tests.system.starting`; every run has a broker process of its own.
+"""
+
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kafka.errors import KafkaError
+
+from streaming.embedded import Broker
+from streaming.errors import UserError
+from tests.power import disk, journal
+from tests.power.disk import NO_LOSS, Disk
+from tests.power.journal import Note
+from tests.power.judge import Verdict, judge
+from tests.power.record import BROKER, settings_for
+from tests.power.serving import Serving, ask
+
+CONTROL = "nothing-cut"
+"""The machinery alone, which must lose nothing."""
+
+KINDS = ("checkpoint-cut", "broker-cut", "machine-cut", "checkpoint-flip", "broker-flip")
+
+READ_S_MAX = 300.0
+BROKERS_LOSE = ("broker-cut", "machine-cut", "broker-flip")
+
+
+class Recording(NamedTuple):
+    """What processes did to the files below a folder."""
+
+    folder: Path
+    notes: Sequence[Note]
+
+    @property
+    def begin(self) -> int:
+        """The first moment of which there is something to tell: the coordinator has planned a batch."""
+        first = f"{self.folder}/state/query/commits/0"
+        return next(place for place, note in enumerate(self.notes) if note.to == first)
+
+
+def make_recording(folder: Path, seconds: float) -> Recording:
+    """Run the parts under load for so long, and note what they do to files.
+
+    Raises:
+        NoCompiler: there is no C compiler.
+    """
+    library, notes = journal.compile_recorder(folder), folder / "journal"
+    watched = [folder / "broker" / "data", folder / "state"]
+    command = [sys.executable, "-m", "tests.power.record", str(folder), str(seconds)]
+    subprocess.run(command, env=journal.environment(library, notes, watched), check=True)
+    return Recording(folder, list(journal.read(notes)))
+
+
+def run(recording: Recording, kind: str, chance: random.Random, folder: Path, serving: Serving) -> tuple[str, Verdict]:
+    """Do one run in an empty folder; return what was done to the disk, and what came of it."""
+    done = prepare(recording, kind, chance, folder)
+    clients_first = chance.random() < 0.5
+    broker = Broker(folder / "broker", properties=BROKER)
+    try:
+        broker.start()
+    except UserError as error:
+        return done, Verdict("refused", f"broker: {error}")
+    try:
+        verdict = _serve(broker, folder, serving, clients_first=clients_first)
+        return done, verdict or _judged(broker, folder, brokers_lost=kind in BROKERS_LOSE)
+    finally:
+        broker.kill()
+
+
+def _serve(broker: Broker, folder: Path, serving: Serving, *, clients_first: bool) -> Verdict | None:
+    """Have the coordinator take all that clients ask; return how that ended, unless it went well."""
+    settings = settings_for(broker.bootstrap_servers, folder)
+    if clients_first:
+        ask(settings)
+    ending = serving.serve(settings, ask_late=not clients_first)
+    if ending.is_refused:
+        return Verdict("refused", ending.told)
+    return Verdict("wrong", ending.told) if ending.told else None
+
+
+def _judged(broker: Broker, folder: Path, *, brokers_lost: bool) -> Verdict:
+    """Judge within a time; what cannot be read has told its reader so."""
+    settings = settings_for(broker.bootstrap_servers, folder)
+    verdict = Verdict("wrong", f"a topic cannot be read within {READ_S_MAX:.0f} s, and no error tells")
+
+    def read() -> None:
+        nonlocal verdict
+        try:
+            verdict = judge(settings, brokers_lost=brokers_lost)
+        except KafkaError as error:
+            verdict = Verdict("told" if brokers_lost else "wrong", f"a reader hears {type(error).__name__}: {error}")
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    reading.join(READ_S_MAX)
+    return verdict
+
+
+def prepare(recording: Recording, kind: str, chance: random.Random, folder: Path) -> str:
+    """Make the disk of a run; return what was done to it."""
+    what, _, how = kind.partition("-")
+    if how == "flip":
+        return _with_a_bit_turned(recording, what, chance, folder)
+    end = chance.randrange(recording.begin, len(recording.notes)) + 1
+    loss, seed = disk.draw_loss(chance), chance.randrange(2**31)
+    held = Disk(recording.notes[:end])
+    lost, whole = (held.left(each, random.Random(seed)) for each in (loss, NO_LOSS))
+    state = str(recording.folder / "state")
+    tree = {
+        path: data
+        for source, is_cut in ((lost, True), (whole, False))
+        for path, data in source.items()
+        if (what in ("machine", "checkpoint" if path.startswith(state) else "broker")) is is_cut
+    }
+    disk.write(tree, recording.folder, folder)
+    return f"after note {end} of {len(recording.notes)}, {loss}"
+
+
+def _with_a_bit_turned(recording: Recording, what: str, chance: random.Random, folder: Path) -> str:
+    notes = recording.notes
+    tree = Disk(notes).left(NO_LOSS, chance)
+    killed = what == "broker" and chance.random() < 0.5
+    if killed:
+        tree = {path: data for path, data in tree.items() if not path.endswith("/.kafka_cleanshutdown")}
+    disk.write(tree, recording.folder, folder)
+    root = folder / ("state" if what == "checkpoint" else "broker")
+    files = sorted(file for file in root.rglob("*") if file.is_file() and file.stat().st_size)
+    file = chance.choice(files)
+    data = bytearray(file.read_bytes())
+    place, bit = chance.randrange(len(data)), chance.randrange(8)
+    data[place] ^= 1 << bit
+    file.write_bytes(data)
+    return f"bit {bit} of byte {place} of {len(data)} in {file.relative_to(folder)}{', killed' * killed}"
+
+
+def clean(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

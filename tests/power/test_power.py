@@ -1,0 +1,73 @@
+"""Losses of power and turned bits on real parts: a few of those that `make soak KIND=power` does by the hundred."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.power.journal import NoCompiler
+from tests.power.record import TOPIC_PREFIX
+from tests.power.runs import CONTROL, KINDS, Recording, make_recording, run
+from tests.power.serving import Serving, serving
+
+RECORDED_S = 4.0
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    try:
+        return make_recording(tmp_path_factory.mktemp("recorded"), RECORDED_S)
+    except NoCompiler as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def coordinators() -> Iterator[Serving]:
+    with serving() as other:
+        yield other
+
+
+def test_a_kill_alone_loses_nothing(recording: Recording, coordinators: Serving, tmp_path: Path) -> None:
+    """The machinery itself: what a killed broker and coordinator leave is started again, and everything is there."""
+    done, verdict = run(recording, CONTROL, random.Random(0), tmp_path, coordinators)
+    assert verdict.kind == "whole", f"{done}: {verdict.text}"
+
+
+def test_a_plan_is_on_the_disk_before_anything_is_said_by_it(recording: Recording) -> None:
+    """F8: else a loss of power takes back the plan, and the requests are taken again under another one."""
+    names: dict[str, int] = {}
+    unsynced: set[int | str] = set()
+    plans = said = 0
+    outputs = tuple(
+        f"{recording.folder}/broker/data/{TOPIC_PREFIX}.{topic}-" for topic in ("replies", "groups", "events")
+    )
+    logs: set[int] = set()
+    for note in recording.notes:
+        if note.what == "C":
+            names[note.path] = note.file
+            if note.path.startswith(outputs) and note.path.endswith(".log"):
+                logs.add(note.file)
+        elif note.what == "R":
+            names[note.to] = names.pop(note.path, 0)
+            folder, _, name = note.to.rpartition("/")
+            if folder.endswith("/state/query/offsets"):
+                assert name.isdigit()
+                unsynced = {names[note.to], folder}
+                plans += 1
+        elif note.what in "SD":
+            unsynced.discard(note.file if note.what == "S" else note.path)
+        elif note.what == "W" and note.file in logs:
+            assert not unsynced, f"{note} is written, and plan {plans} is not synced"
+            said += 1
+    assert plans > 1
+    assert said > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_loss_leaves_is_whole_refused_or_told(
+    kind: str, recording: Recording, coordinators: Serving, tmp_path: Path
+) -> None:
+    """F8: never silently wrong."""
+    done, verdict = run(recording, kind, random.Random(kind), tmp_path, coordinators)
+    assert verdict.kind in ("whole", "refused", "told"), f"{done}: {verdict.text}"
