@@ -8,15 +8,21 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests import tally
 from tests.chaos.runs import chaos, kills, restarts
+
+MINUTES = 20.0
+COUNTED = ("commits acknowledged", "acknowledged commits lost", "unexpected rebalances", "records lost", "findings")
+"""What a tally adds up beside the kills."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--minutes", type=float)
+    parser.add_argument("--minutes", type=float, default=MINUTES)
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--restarts", type=int)
     what.add_argument("--kills", type=int)
+    parser.add_argument("--tally", type=Path, help="a file of docs/tallies that kills are added to")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
     asked = parser.parse_args()
     began_s = time.monotonic()
@@ -27,13 +33,17 @@ def main() -> int:
     tell(f"seed {asked.seed}")
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as name:
         folder, chance = Path(name), random.Random(asked.seed)
-        if asked.minutes is not None:
-            outcome = chaos(folder, chance, asked.minutes * 60, tell)
-        elif asked.restarts is not None:
+        if asked.restarts is not None:
             outcome = restarts(folder, chance, asked.restarts, tell)
+        elif asked.kills is not None:
+            outcome = kills(folder, chance, asked.kills, asked.minutes * 60, tell)
         else:
-            outcome = kills(folder, chance, asked.kills, tell)
-    print(json.dumps({"seed": asked.seed, "seconds": round(time.monotonic() - began_s), **outcome.figures}, indent=2))
+            outcome = chaos(folder, chance, asked.minutes * 60, tell)
+    told = {"seed": asked.seed, "seconds": round(time.monotonic() - began_s), **outcome.figures}
+    print(json.dumps(told, indent=2))
+    if asked.tally:
+        counts = {name: told.pop(name) for name in COUNTED if name in told}
+        tally.add(asked.tally, told, {"kills": told.pop("kills"), "outcome": counts})
     for wrong in outcome.wrong:
         print(wrong)
     return bool(outcome.wrong)

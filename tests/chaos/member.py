@@ -1,7 +1,8 @@
 """A consumer in a process of its own: reads, writes that down, commits, writes down what was acknowledged.
 
-    python -m tests.chaos.member FILE TOPIC '{"group_id": "g", ...}'
+    python -m tests.chaos.member FILE TOPIC '{"group_id": "g", "topic_prefix": "chaos", ...}'
 
+Without a topic prefix it is kafka-python's own consumer, which knows the coordinator that a gateway names.
 SIGTERM has it leave its group and end.
 """
 
@@ -12,7 +13,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError
 
 from streaming.client import GroupConsumer
@@ -20,20 +23,41 @@ from streaming.errors import UserError
 from tests.chaos.history import History
 
 POLL_MS = 100
+STOCK_POLL_MS = 1_000
+"""kafka-python 3.0.12 hangs where a poll ends between the answers to its join and to its sync."""
+
+ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 
 Partitions = set[TopicPartition]
+
+
+class StockConsumer(KafkaConsumer):  # type: ignore[misc]
+    """kafka-python's consumer, and what it keeps to itself of its membership."""
+
+    def __init__(self, partition_assignment_strategy: list[str], **config: Any) -> None:
+        strategy = [ASSIGNORS[name] for name in partition_assignment_strategy]
+        super().__init__(partition_assignment_strategy=strategy, **config)
+
+    @property
+    def generation(self) -> int:
+        return int(self._coordinator._generation.generation_id)
+
+    @property
+    def member_id(self) -> str:
+        return str(self._coordinator._generation.member_id)
 
 
 class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     """One consumer and its notes."""
 
-    def __init__(self, consumer: GroupConsumer, history: History) -> None:
+    def __init__(self, consumer: GroupConsumer | StockConsumer, history: History) -> None:
         self._consumer, self._history = consumer, history
+        self._poll_ms = STOCK_POLL_MS if isinstance(consumer, StockConsumer) else POLL_MS
         self._owes: dict[int, int] = {}
 
     def work(self, leaving: threading.Event) -> None:
         while not leaving.is_set():
-            for place, records in self._consumer.poll(POLL_MS).items():
+            for place, records in self._consumer.poll(self._poll_ms).items():
                 self._note("read", [place.partition, records[0].offset, records[-1].offset])
                 assert [r.offset for r in records] == list(range(records[0].offset, records[-1].offset + 1))
                 self._owes[place.partition] = records[-1].offset + 1
@@ -76,12 +100,14 @@ def main() -> None:
     config: dict[str, Any] = json.loads(told)
     leaving = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: leaving.set())
+    kind = GroupConsumer if "topic_prefix" in config else StockConsumer
     while not leaving.is_set():
         try:
-            with GroupConsumer(**config) as consumer:
+            with kind(**config) as consumer:
                 consumer.subscribe([topic], listener=(member := Member(consumer, History(Path(file)))))
+                consumer.partitions_for_topic(topic)
                 member.work(leaving)
-        except UserError:
+        except (UserError, KafkaError):
             leaving.wait(0.2)  # nobody is there to talk to yet
 
 

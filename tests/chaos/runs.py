@@ -1,19 +1,25 @@
 """The three kinds of runs, each to its end and judged."""
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.chaos.faults import PAUSE_SESSIONS, Chaos
+from tests.chaos.killing import MEMBERS, Killer
 from tests.chaos.world import STRATEGIES, World
+from tests.cluster.standalone import Cluster
 
 Tell = Callable[[str], None]
 
 SESSION_MS = 3_000
 PATIENT_MS = 10_000
 """Sessions in which the coordinator's restarts alone are watched; it is away for longer than that."""
+
+LONG_MS = 30_000
+"""Sessions of members of which none may end: kafka-python finds a gateway again only after some seconds."""
 
 
 @dataclass
@@ -52,16 +58,32 @@ def restarts(folder: Path, chance: random.Random, times: int, tell: Tell) -> Out
         return outcome
 
 
-def kills(folder: Path, chance: random.Random, times: int, tell: Tell) -> Outcome:
-    """Kill the coordinator at any moment while members commit as fast as they can."""
-    with World(folder, members=3, strategy=chance.choice(STRATEGIES), session_timeout_ms=PATIENT_MS) as world:
+def kills(folder: Path, chance: random.Random, times: int, seconds: float, tell: Tell) -> Outcome:
+    """Kill drivers, executors, Python workers and gateways under members that live; nobody may have to rebalance."""
+    (folder / "spark").mkdir()
+    with (
+        Cluster(folder / "spark") as cluster,
+        World(
+            folder,
+            members=MEMBERS,
+            strategy=chance.choice(STRATEGIES),
+            session_timeout_ms=LONG_MS,
+            gateways=2,
+            master=cluster.url,
+        ) as world,
+    ):
         world.await_settled()
-        for number in range(times):
-            tell(f"kill {number + 1} of {times}, after {world.acknowledged()} acknowledged commits")
-            world.producing.join(chance.uniform(0, 1.5))  # any moment of a batch
-            world.service.kill()
-            _back(world)
-        return _end(world, {"kills": times}, tell)
+        before, began_s = len(_rebalances(world)), time.monotonic()
+        killer = Killer(world, cluster, chance, tell)
+        killer.run(times, began_s + seconds)
+        figures = {"kills": dict(killer.done), "longest until all are served, s": killer.longest_s}
+        figures["load"] = (
+            f"{MEMBERS} members, {world.producing.acknowledged / (time.monotonic() - began_s):.0f} records/s"
+        )
+        unexpected = _rebalances(world)[before:]
+        outcome = _end(world, {**figures, "unexpected rebalances": len(unexpected)}, tell)
+        outcome.wrong += [f"a rebalance that nobody wanted: {event}" for event in unexpected]
+        return outcome
 
 
 def _back(world: World) -> None:

@@ -24,6 +24,7 @@ from streaming.embedded import Broker
 from streaming.records import decode_group_record
 from streaming.settings import Settings
 from streaming.verify import Report, verify
+from tests.chaos.gateways import GatewayProcess
 from tests.chaos.judge import Run
 from tests.system.asking import Asker
 from tests.system.conftest import Service, start_service
@@ -32,7 +33,7 @@ from tests.system.waiting import wait_until
 
 TOPIC = GROUP = "work"
 PARTITIONS = 6
-READY_S = 120
+READY_S = 300
 CALM_S = 90
 STRATEGIES = ("range", "cooperative-sticky")
 
@@ -71,14 +72,26 @@ class World:
 
     Args:
         session_timeout_ms: Of the members.
+        gateways: How many there are. Where there are any, every second member is kafka-python's, through them.
+        master: What Spark runs on; its own default unless given.
     """
 
     def __init__(
-        self, folder: Path, *, members: int, strategy: str, session_timeout_ms: int, per_second: int = 400
+        self,
+        folder: Path,
+        *,
+        members: int,
+        strategy: str,
+        session_timeout_ms: int,
+        per_second: int = 400,
+        gateways: int = 0,
+        master: str | None = None,
     ) -> None:
         self._folder, self._members, self._strategy = folder, members, strategy
         self._session_timeout_ms, self._per_second = session_timeout_ms, per_second
+        self._settings = {} if master is None else {"master": master}
         self.broker = Broker(folder / "broker")
+        self.gateways = [GatewayProcess(folder, number) for number in range(gateways)]
         self.members: list[subprocess.Popen[bytes]] = []
         self.paused: list[int] = []
         self._started = 0
@@ -91,6 +104,10 @@ class World:
                 admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
             self.start_coordinator()
             self.service.await_ready(READY_S)
+            for gateway in self.gateways:
+                gateway.start(self.broker.bootstrap_servers, "chaos")
+            for gateway in self.gateways:
+                gateway.await_ready()
             for _ in range(self._members):
                 self.start_member()
             self.producing = Producing(self.broker.bootstrap_servers, self._per_second)
@@ -107,6 +124,8 @@ class World:
         for member in self.members:
             member.kill()
             member.wait()
+        for gateway in self.gateways:
+            gateway.kill()
         if hasattr(self, "service") and self.service.process.poll() is None:
             self.service.kill()
         self.broker.kill()
@@ -123,6 +142,7 @@ class World:
             topic_prefix="chaos",
             group_initial_rebalance_delay_ms=300,
             group_min_session_timeout_ms=1_000,
+            **self._settings,
         )
 
     def start_member(self) -> subprocess.Popen[bytes]:
@@ -130,7 +150,7 @@ class World:
         self._started += 1
         name = f"member-{self._started}"
         config = {
-            "bootstrap_servers": self.broker.bootstrap_servers, "topic_prefix": "chaos", "group_id": GROUP,
+            **self._reached_through(self._started), "group_id": GROUP,
             "client_id": name, "auto_offset_reset": "earliest", "enable_auto_commit": False,
             "session_timeout_ms": self._session_timeout_ms, "heartbeat_interval_ms": self._session_timeout_ms // 4,
             "partition_assignment_strategy": [self._strategy],
@@ -141,6 +161,12 @@ class World:
             member = subprocess.Popen([*command, json.dumps(config)], stderr=log)
         self.members.append(member)
         return member
+
+    def _reached_through(self, number: int) -> dict[str, object]:
+        """Say how a member reaches the coordinator: by its topics, or by gateways."""
+        if self.gateways and number % 2:
+            return {"bootstrap_servers": [gateway.address for gateway in self.gateways]}
+        return {"bootstrap_servers": self.broker.bootstrap_servers, "topic_prefix": "chaos"}
 
     @property
     def is_up(self) -> bool:

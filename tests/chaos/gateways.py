@@ -1,0 +1,75 @@
+"""A gateway in a process of its own, at one address however often it is started."""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from streaming.embedded.broker import HOST, PORTS
+from tests.system.waiting import wait_until
+
+READY_S = 300
+BROKER = 1
+"""The number of the embedded broker."""
+
+
+class GatewayProcess:
+    """`coordinator gateway`, to be killed and started again.
+
+    Args:
+        folder: Where it keeps its log and its ready files.
+        number: Tells it from others there.
+    """
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._folder, self._number = folder, number
+        self._port = _free_ports()
+        self._started = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self._port}"
+
+    @property
+    def log(self) -> str:
+        return (self._folder / f"gateway-{self._number}.log").read_text(errors="replace")
+
+    def start(self, bootstrap_servers: str, topic_prefix: str) -> None:
+        self._started += 1
+        command = [sys.executable, "-m", "streaming", "gateway", "--port", str(self._port)]
+        settings = {"COORDINATOR_BOOTSTRAP_SERVERS": bootstrap_servers, "COORDINATOR_TOPIC_PREFIX": topic_prefix}
+        with (self._folder / f"gateway-{self._number}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--ready-file", str(self._ready_file)],
+                env={**os.environ, **settings},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def _ready_file(self) -> Path:
+        return self._folder / f"gateway-{self._number}-ready-{self._started}"
+
+    def await_ready(self) -> None:
+        assert self.process is not None
+        process = self.process
+        wait_until(lambda: self._ready_file.exists() or process.poll() is not None, READY_S, lambda: self.log)
+        assert process.poll() is None, self.log
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+def _free_ports() -> int:
+    """Find a port that is free, as is the one on which the broker is served."""
+    return next(port for port in random.sample(PORTS, len(PORTS)) if _is_free(port) and _is_free(port + 1 + BROKER))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) != 0

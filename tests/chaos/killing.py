@@ -1,0 +1,124 @@
+"""kill -9 of whatever serves, one after the other, each as soon as all members have been served after the one before.
+
+| kind | what is killed | what starts it again |
+| --- | --- | --- |
+| driver | `coordinator run` with its Java; its executors notice and end | we do, as a supervisor |
+| executor | one of the two Java processes of a standalone cluster that run tasks | the cluster |
+| python worker | a process that runs the operator, or the daemon it was forked from | Spark, which repeats the task |
+| gateway | one of two, with all of its connections | we do, as a supervisor |
+
+The moment is drawn: up to a second after the members were served. Sessions last longer than any of that takes, so no
+rebalance is wanted.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from tests.chaos.world import World
+from tests.cluster.standalone import Cluster
+from tests.system.waiting import wait_until
+
+MEMBERS = 4
+SHARES = {"gateway": 8, "python worker": 6, "executor": 4, "driver": 2}
+"""Of twenty kills. A driver takes the longest to come back."""
+
+MOMENT_S = 1.0
+SERVED_S_MAX = 300.0
+
+
+class Killer:
+    """Kills in a world, and counts."""
+
+    def __init__(self, world: World, cluster: Cluster, chance: random.Random, tell: Callable[[str], None]) -> None:
+        self._world, self._cluster, self._chance, self._tell = world, cluster, chance, tell
+        self._read = dict.fromkeys(world.histories, 0)
+        self._acknowledged = Counter(dict.fromkeys(world.histories, 0))
+        self.done: Counter[str] = Counter()
+        self.longest_s: dict[str, float] = {}
+
+    def run(self, times: int, until_s: float) -> None:
+        """Kill so often, or until a moment of the machine's monotonic clock."""
+        while self.done.total() < times and time.monotonic() < until_s:
+            self.kill_one()
+
+    def kill_one(self) -> None:
+        """Kill something of a kind that is drawn, and wait until every member has been served since."""
+        kind = self._chance.choices([*SHARES], [*SHARES.values()])[0]
+        self._world.producing.join(self._chance.uniform(0, MOMENT_S))
+        began_s = time.monotonic()
+        self._tell(f"kill {self.done.total() + 1}: {kind}")
+        {
+            "gateway": self._kill_gateway,
+            "python worker": lambda: self._kill_process(self._python_workers),
+            "executor": lambda: self._kill_process(self._cluster.at_work),
+            "driver": self._kill_driver,
+        }[kind]()
+        self.done[kind] += 1
+        self._await_served()
+        self.longest_s[kind] = max(self.longest_s.get(kind, 0.0), round(time.monotonic() - began_s, 1))
+
+    def _kill_gateway(self) -> None:
+        gateway = self._chance.choice(self._world.gateways)
+        gateway.kill()
+        gateway.start(self._world.broker.bootstrap_servers, "chaos")
+        gateway.await_ready()
+
+    def _kill_driver(self) -> None:
+        self._world.service.kill()
+        self._world.start_coordinator()
+        self._world.service.await_ready()
+
+    def _kill_process(self, found: Callable[[], list[psutil.Process]]) -> None:
+        """Kill one of what is found, once there is one."""
+
+        def is_there() -> bool:
+            self._supervise()
+            return bool(found())
+
+        wait_until(is_there, SERVED_S_MAX, lambda: self._world.service.log)
+        victims = sorted(found(), key=lambda process: process.pid)
+        self._chance.choice(victims).kill()
+
+    def _python_workers(self) -> list[psutil.Process]:
+        found = []
+        for executor in self._cluster.at_work():
+            with suppress(psutil.NoSuchProcess):
+                found += executor.children(recursive=True)
+        return found
+
+    def _supervise(self) -> None:
+        """Start a coordinator that has ended by itself, as one does whose task failed too often."""
+        if self._world.service.process.poll() is not None:
+            self._tell(f"the coordinator has ended by itself: {self._world.service.log[-300:]}")
+            self.done["driver ended by itself"] += 1
+            self._world.start_coordinator()
+            self._world.service.await_ready()
+
+    def _await_served(self) -> None:
+        self._look()
+        before = Counter(self._acknowledged)
+
+        def all_served() -> bool:
+            self._supervise()
+            self._look()
+            return all(self._acknowledged[file] > before[file] for file in self._read)
+
+        wait_until(all_served, SERVED_S_MAX, lambda: f"{self._silent(before)}; {self._world.service.log[-500:]}")
+
+    def _silent(self, before: Counter[Path]) -> list[str]:
+        return [file.name for file in self._read if self._acknowledged[file] <= before[file]]
+
+    def _look(self) -> None:
+        """Count the commits that each member has heard NONE for, by what it has written since the last look."""
+        for file, place in self._read.items():
+            with file.open("rb") as history:
+                history.seek(place)
+                lines, _, _ = history.read().rpartition(b"\n")
+            self._acknowledged[file] += lines.count(b'"acknowledged"')
+            self._read[file] = place + len(lines)

@@ -1,0 +1,19 @@
+"""A few of the kills that `make soak KIND=kills` does by the hundred."""
+
+import random
+from pathlib import Path
+
+from tests.chaos.runs import kills
+
+TIMES, SECONDS = 6, 60.0
+
+
+def test_kills_of_each_kind_lose_no_commit_and_cause_no_rebalance(tmp_path: Path) -> None:
+    """I13, I21: drivers, executors, Python workers and gateways, under members that live."""
+    seed = random.SystemRandom().randrange(2**31)
+    told = [f"python -m tests.chaos --kills {TIMES} --seed {seed}"]
+    outcome = kills(tmp_path, random.Random(seed), TIMES, SECONDS, told.append)
+    print(*told, outcome.figures, sep="\n")  # pytest shows it where the test fails
+    assert outcome.wrong == []
+    assert sum(outcome.figures["kills"].values()) >= 1
+    assert outcome.figures["commits acknowledged"] > 0
