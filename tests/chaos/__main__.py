@@ -12,7 +12,14 @@ from tests import tally
 from tests.chaos.runs import chaos, kills, restarts
 
 MINUTES = 20.0
-COUNTED = ("commits acknowledged", "acknowledged commits lost", "unexpected rebalances", "records lost", "findings")
+COUNTED = (
+    "commits acknowledged",
+    "acknowledged commits lost",
+    "unexpected rebalances",
+    "records lost",
+    "findings",
+    "coordinator ended by itself",
+)
 """What a tally adds up beside the kills."""
 
 

@@ -73,13 +73,16 @@ def kills(folder: Path, chance: random.Random, times: int, seconds: float, tell:
         ) as world,
     ):
         world.await_settled()
-        before, began_s = len(_rebalances(world)), time.monotonic()
+        before, began_s, produced = len(_rebalances(world)), time.monotonic(), world.producing.acknowledged
         killer = Killer(world, cluster, chance, tell)
         killer.run(times, began_s + seconds)
-        figures = {"kills": dict(killer.done), "longest until all are served, s": killer.longest_s}
-        figures["load"] = (
-            f"{MEMBERS} members, {world.producing.acknowledged / (time.monotonic() - began_s):.0f} records/s"
-        )
+        per_s = (world.producing.acknowledged - produced) / (time.monotonic() - began_s)
+        figures = {
+            "kills": dict(killer.done),
+            "coordinator ended by itself": killer.ended_by_itself,
+            "longest until all are served, s": killer.longest_s,
+            "load": f"{MEMBERS} members, {per_s:.0f} records/s",
+        }
         unexpected = _rebalances(world)[before:]
         outcome = _end(world, {**figures, "unexpected rebalances": len(unexpected)}, tell)
         outcome.wrong += [f"a rebalance that nobody wanted: {event}" for event in unexpected]
