@@ -30,7 +30,7 @@ SHARES = {"gateway": 8, "python worker": 6, "executor": 4, "driver": 2}
 
 MOMENT_S = 1.0
 COMMITS = 2
-"""Acknowledged to a member that is served again: the second one was asked for after the first, and so after the kill."""
+"""Acknowledged to a member that is served again: the second is asked for after the first, and so after the kill."""
 
 SERVED_S_MAX = 300.0
 
