@@ -123,7 +123,6 @@ DAMAGES: Mapping[str, tuple[Damage, str]] = {
     "a hole in the states": (lambda query: (query / STATE / "2.delta").unlink(), GROUPS),
     "no metadata": (lambda query: (query / "metadata").unlink(), NOTES),
     "a bit of the metadata": (lambda query: (query / "metadata").write_text("z" + "{}"), NOTES),
-    "a bit of a plan's number of tasks": (flip(PLANS, b'"spark.sql.shuffle.partitions":"'), NOTES),
     "an identity that is none": (lambda query: (query.parent / "identity.json").write_text("z"), "cannot be read"),
 }
 
@@ -150,6 +149,20 @@ def test_another_secret_is_no_secret(good: Settings, starts: Starter, tmp_path: 
     ending = starts.start(good.model_copy(update={"checkpoint": str(tmp_path / "state")}))
     assert ending.is_refused, ending.told
     assert ending.told == f"{file} cannot be read (it fails its checksum): restore it from a back-up."
+
+
+def test_a_plan_of_fewer_tasks_is_refused(broker: Broker, starts: Starter, tmp_path: Path) -> None:
+    """F8: Spark goes on with the number that its plan notes; with one bit turned, shards meet the state of other tasks."""
+    settings = settings_of(broker, "tasks", tmp_path).model_copy(update={"shuffle_partitions": 3})
+    claim(settings)
+    log = RequestLog(settings)
+    log.append()
+    assert starts.start(settings) == STARTED
+    flip(PLANS, b'"spark.sql.shuffle.partitions":"')(tmp_path / "state" / "query")  # 3 becomes 2
+    log.append()
+    ending = starts.start(settings)
+    assert ending.is_refused, ending.told
+    assert "is damaged (what Spark notes of its batches is of 2 tasks, not 3): restore it from a back-up" in ending.told
 
 
 def test_the_same_checkpoint_without_damage_is_taken(good: Settings, starts: Starter, tmp_path: Path) -> None:
