@@ -152,7 +152,7 @@ def test_another_secret_is_no_secret(good: Settings, starts: Starter, tmp_path: 
 
 
 def test_a_plan_of_fewer_tasks_is_refused(broker: Broker, starts: Starter, tmp_path: Path) -> None:
-    """F8: Spark goes on with the number that its plan notes; with one bit turned, shards meet the state of other tasks."""
+    """F8: Spark goes on with the number that its plan notes; one bit turned, and shards meet others' state."""
     settings = settings_of(broker, "tasks", tmp_path).model_copy(update={"shuffle_partitions": 3})
     claim(settings)
     log = RequestLog(settings)
