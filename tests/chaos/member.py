@@ -107,7 +107,8 @@ def main() -> None:
                 consumer.subscribe([topic], listener=(member := Member(consumer, History(Path(file)))))
                 consumer.partitions_for_topic(topic)
                 member.work(leaving)
-        except (UserError, KafkaError):
+        except (UserError, KafkaError) as error:
+            print(f"begins anew: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             leaving.wait(0.2)  # nobody is there to talk to yet
 
 

@@ -79,6 +79,8 @@ def run(recording: Recording, kind: str, chance: random.Random, folder: Path, se
         return done, Verdict("refused", f"broker: {error}")
     try:
         verdict = _serve(broker, folder, serving, clients_first=clients_first)
+        if kind == "checkpoint-flip":
+            _restore_old_plans(recording, folder)
         return done, verdict or _judged(broker, folder, brokers_lost=kind in BROKERS_LOSE)
     finally:
         broker.kill()
@@ -93,6 +95,15 @@ def _serve(broker: Broker, folder: Path, serving: Serving, *, clients_first: boo
     if ending.is_refused:
         return Verdict("refused", ending.told)
     return Verdict("wrong", ending.told) if ending.told else None
+
+
+def _restore_old_plans(recording: Recording, folder: Path) -> None:
+    """Put back the plans that no start reads: all but the newest two of the recording. The judge reads them."""
+    tree = Disk(recording.notes).left(NO_LOSS, random.Random(0))
+    plans = f"{recording.folder}/state/query/offsets/"
+    numbers = sorted(int(path.removeprefix(plans)) for path in tree if path.removeprefix(plans).isdigit())
+    old = {f"{plans}{number}" for number in numbers[:-2]}
+    disk.write({path: data for path, data in tree.items() if path in old}, recording.folder, folder)
 
 
 def _judged(broker: Broker, folder: Path, *, brokers_lost: bool) -> Verdict:
