@@ -210,3 +210,13 @@ def test_the_times_of_a_step(before: Clock, log_ms: int | None, batch_ms: int, e
     log = [] if log_ms is None else [wake(log_ms)]
     times = clock.tell(before, log, batch_ms, SLACK_MS)[1]
     assert (times.now_ms, times.latest_ms, times.horizon_ms) == expected
+
+
+@pytest.mark.parametrize("back_ms", [SLACK_MS + 4_001, HOUR_MS])
+def test_record_that_is_dated_back_renews_for_the_whole_session_timeout(back_ms: int):
+    """I10: a heartbeat whose time is before what was read counts from when it is read."""
+    s = Scenario().at(START_MS).join("ana", session_timeout_ms=6_000).sync("ana").is_("Stable")
+    s.step([wake(START_MS + 3_900)], START_MS + 3_900)
+    s.step([beat(s, "ana", START_MS + 4_000 - back_ms)], START_MS + 4_000)
+    assert not expired(s.step([wake(START_MS + 9_999)], START_MS + 9_999))
+    assert expired(s.step([wake(START_MS + 4_000 + 6_000 + SLACK_MS)], START_MS + 4_000 + 6_000 + SLACK_MS))

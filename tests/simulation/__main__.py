@@ -1,7 +1,8 @@
 """`python -m tests.simulation --steps 1000000 --seed 1`: let worlds live, and say what they came to.
 
 A step is a request that a batch has handled, or a reply that a member has heard; every promise is checked after each
-batch. A world that breaks one ends the run: its trace is cut short, printed and kept.
+batch. A world that breaks one ends the run: its trace is cut short, printed and kept. With `--bugs`, worlds live with
+one bug in the core after another, each until it is found or `--steps` are over; the table says who found it.
 """
 
 import argparse
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 from time import monotonic
 
+from tests.simulation.bugs import BUGS
+from tests.simulation.bugs.hunt import hunts, table
 from tests.simulation.runs import Tally, keep, live, lives, trace_of
 
 TRACES = Path(__file__).with_name("traces")
@@ -22,8 +25,11 @@ def main() -> int:
     parser.add_argument("--seed", default="1", help="decides everything")
     parser.add_argument("--jobs", type=int, default=1, help="processes; the outcome is the same")
     parser.add_argument("--world", metavar="NAME", help="let only this one live, as SEED/NUMBER")
+    parser.add_argument("--bugs", nargs="*", metavar="PART", help="put bugs in, all or those named so, and find them")
     parser.add_argument("--keep", type=Path, default=TRACES, metavar="FOLDER", help="where a trace is written to")
     asked = parser.parse_args()
+    if asked.bugs is not None:
+        return _hunt(asked.bugs, asked.seed, asked.steps, asked.jobs)
     tally, began = Tally(), monotonic()
     told = began
     for outcome in [live(asked.world)] if asked.world else lives(asked.seed, asked.jobs):
@@ -41,6 +47,17 @@ def main() -> int:
     print(f"seed {asked.seed}: {_so_far(tally, monotonic() - began)}")
     print(f"digest {tally.digest}")
     return 0
+
+
+def _hunt(parts: list[str], seed: str, steps: int, jobs: int) -> int:
+    """Look for each bug whose name holds one of some parts, and print what became of that as a table."""
+    names = [name for name in BUGS if not parts or any(part in name for part in parts)]
+    found = []
+    for ended in hunts(names, seed, steps, jobs):
+        print(f"{ended.by or 'NOBODY'} after {ended.steps:,} steps: {ended.bug}", file=sys.stderr, flush=True)
+        found.append(ended)
+    print(table(found))
+    return any(ended.by is None for ended in found)
 
 
 def _so_far(tally: Tally, took_s: float) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from random import Random
 
+from msgspec.structs import replace
+
 from coordinator.effects import MakePlan, PrepareToJoin
 from coordinator.group import Group
 from coordinator.member import Member, MemberConfig, MemberState, Todo
@@ -59,12 +61,14 @@ class Process:
     """A client: the real member, and an owner who polls, plans and commits."""
 
     def __init__(self, config: MemberConfig, number: int, chance: Random, swarm: Swarm, now_ms: int) -> None:
-        self.config, self.chance, self.swarm = config, chance, swarm
+        self.config, self.number, self.chance, self.swarm = config, number, chance, swarm
         self.member = Member(config, f"{config.client_id}.{number}.", now_ms)
         self.topics = chance.choice(TOPICS)
         self.offered = chance.choice(OFFERS)
         self.asleep_until_ms = self.idle_until_ms = self.due_ms = 0
         self.comes_back = chance.random() < 0.8  # after it has left
+        self.asks_for_its_id = chance.random() < 0.5
+        self.inbox = config.reply_to
         self._poll_ms = self._deadline_ms = self.position = 0
         self._owed: tuple[int, tuple[JoinedMember, ...], bool] | None = None
         self.member.subscribe()
@@ -114,12 +118,20 @@ class Process:
         for todo in todos:
             match todo:
                 case Asked():
-                    sent.append(todo)
+                    sent.append(self._addressed(todo))
                 case PrepareToJoin():
                     sent += self._do(self.member.join(offer(self.offered, self.topics), now_ms), now_ms)
                 case MakePlan(generation_id, _, members, is_planned):
                     sent += self._do(self._plan(generation_id, members, is_planned, now_ms), now_ms)
         return sent
+
+    def _addressed(self, request: Request) -> Request:
+        """Ask from the inbox that is read now; where it is wanted, join as clients do that ask for their id first."""
+        if request.reply_to != self.inbox:
+            request = replace(request, reply_to=self.inbox)
+        if self.asks_for_its_id and isinstance(request, JoinGroup) and not request.member_id:
+            request = replace(request, require_known_member_id=True)
+        return request
 
     def _plan(self, generation_id: int, members: tuple[JoinedMember, ...], is_planned: bool, now_ms: int) -> list[Todo]:
         parts = [Assignment(m.member_id, share(place, len(members))) for place, m in enumerate(members)]
@@ -129,7 +141,10 @@ class Process:
             if fault == "never comes":
                 self._owed = generation_id, members, is_planned
                 return []
-            parts = [*parts[1:], *parts[:2], Assignment("a stranger", b"anything")]
+            if fault == "leaves one out":
+                parts = parts[1:]
+            else:
+                parts = [*parts[1:], *parts[:2], Assignment("a stranger", b"anything")]
         return self.member.plan(generation_id, () if is_planned else parts, now_ms)
 
     def make_up(self, now_ms: int) -> list[Request]:
@@ -192,12 +207,13 @@ Fields = dict[str, object]
 
 def _joins(s: Stranger, group: Group | None) -> Fields:
     member_id = s.chance.choice(("", s.anybody(group)))
+    is_fit = group is not None and group.protocol_type is not None and s.chance.random() < 0.8
     return {
         "member_id": member_id,
         "group_instance_id": s.instance(group),
         "session_timeout_ms": s.chance.choice((6_000, 6_000, 30_000, 1)),
         "rebalance_timeout_ms": s.chance.choice((0, -1, 5_000, 60_000)),
-        "protocol_type": s.chance.choice(("consumer", "consumer", "consumer", "other")),
+        "protocol_type": group.protocol_type if is_fit and group else s.chance.choice(("consumer", "other")),
         "protocols": offer(s.chance.choice((*OFFERS, ("mine",))), s.chance.choice(TOPICS)),
         "require_known_member_id": s.chance.random() < 0.5,
         "supports_skipping_assignment": s.chance.random() < 0.5,
@@ -236,9 +252,9 @@ def _commits(s: Stranger, group: Group | None) -> Fields:
 
 def _offsets(s: Stranger, group: Group | None) -> Fields:
     def one() -> OffsetToCommit:
-        topic, metadata = s.chance.choice(("t", "u", "v", "t-0")), s.chance.choice((None, "ok", "far too long"))
+        topic, metadata = s.chance.choice(("t", "u", "v", "t-0")), s.chance.choice((None, "ok", "five!"))
         term_ms = s.chance.choice((-1, -1, -1, 0, 20_000))
-        return OffsetToCommit(topic, s.chance.randrange(3), s.chance.randrange(100), 1, metadata, term_ms)
+        return OffsetToCommit(topic, s.chance.randrange(3), s.chance.choice((0, 1, 99)), 1, metadata, term_ms)
 
     return {"offsets": tuple(one() for _ in range(s.chance.randrange(4)))}
 

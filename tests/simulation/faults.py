@@ -24,9 +24,13 @@ HIGHEST: dict[str, dict[str, float]] = {
         "is left short": 0.4,  # records wait for the next one
     },
     "turn of the coordinator": {
-        "goes away": 0.02,
+        "goes away": 0.06,
+        "reads slowly": 0.02,  # a few requests at a time, for minutes, while others wait in the log
         "clock jumps": 0.01,
         "log's clock goes back": 0.02,
+        "log's clock goes ahead": 0.02,
+        "log's clock jumps for good": 0.005,
+        "a record is dated otherwise": 0.02,
     },
     "turn of the members": {  # each befalls one of them
         "sleeps": 0.05,
@@ -35,11 +39,13 @@ HIGHEST: dict[str, dict[str, float]] = {
         "leaves": 0.05,
         "subscribes anew": 0.05,
         "is started twice": 0.03,
+        "moves to another inbox": 0.03,
     },
     "plan": {
         "fails": 0.1,
         "never comes": 0.1,
         "is for others": 0.2,
+        "leaves one out": 0.2,
     },
     "turn of others": {
         "a stranger asks": 0.5,
@@ -49,7 +55,15 @@ HIGHEST: dict[str, dict[str, float]] = {
     },
 }
 
-SHOW_CUTS = ("is left short", "clock jumps", "log's clock goes back")
+SHOW_CUTS = (
+    "is left short",
+    "reads slowly",
+    "clock jumps",
+    "log's clock goes back",
+    "log's clock goes ahead",
+    "log's clock jumps for good",
+    "a record is dated otherwise",
+)
 """Where one of these happens, deadlines may fire that the log alone would not have made due."""
 
 

@@ -6,7 +6,7 @@ Before batch N+1 all is forgotten but the bytes (I18, I21; F6). Checkers are sho
 they have seen the others as they are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -19,7 +19,7 @@ from coordinator.group import Group
 from coordinator.outputs import Output
 from coordinator.requests import Received
 from coordinator.shard import Shard
-from tests.coordinator.invariants import Step, all_checkers
+from tests.coordinator.invariants import MisroutedIsRefused, Step, Truth, all_checkers
 from tests.simulation.script import Batch, Script
 
 SECRET = b"a secret of the simulation"
@@ -45,16 +45,18 @@ class Broken(Exception):
 class Judge:
     """One shard, from its first batch on, and what came out of each."""
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    def __init__(self, config: Config, written_ms: Mapping[int, int] | None = None, partitions: int = 1) -> None:
+        self.config, self.written_ms, self.partitions = config, {} if written_ms is None else written_ms, partitions
+        self._is_driver_right = self._is_log_right = True
         self.state: bytes | None = None
+        self.deferred: list[Received] = []
         self.kept = Kept()
         self.next_deadline_ms: int | None = None
         self.groups: dict[str, Group] = {}
         """As they were when they changed last."""
         self.outputs: list[list[Output]] = []
         self.requests = 0
-        self._checkers = all_checkers(config)
+        self._checkers = [*all_checkers(config), MisroutedIsRefused(partitions)]
         self._digest = blake2b(digest_size=16)
 
     @property
@@ -64,7 +66,7 @@ class Judge:
 
     def shard(self, state: bytes | None) -> Shard:
         """Take up what was stored."""
-        return Shard(0, 1, SECRET, self.config, state)
+        return Shard(0, self.partitions, SECRET, self.config, state)
 
     def take(self, records: Sequence[Received], batch: Batch) -> list[Output]:
         """Take one batch, and give back all that leaves: what killed attempts had out as well.
@@ -74,17 +76,20 @@ class Judge:
         """
         if batch.damaged is not None and self.state is not None:
             self._refuse(damaged(self.state, batch.damaged))
-        stored = self.state if batch.codec is None else written_as(batch.codec, self.kept, self.state)
-        attempts = [self._attempt(stored, records, batch.now_ms) for _ in range(len(batch.killed) + 1)]
-        outputs, state = attempts[-1]
+        older = self.state if batch.codec is None else written_as(batch.codec, self.kept, self.state)
+        log = [*self.deferred, *records]
+        attempts = [self._attempt(older, log, batch.now_ms) for _ in batch.killed]
+        stored = self.state if batch.is_upgraded else older
+        attempts.append(self._attempt(stored, log, batch.now_ms))
+        outputs, state, self.deferred = attempts[-1]
         if any(attempt != attempts[-1] for attempt in attempts):
             raise Broken("EqualBytes", "an attempt that was killed gave others than the one that lasted")
         self.requests += len(records)
         self._digest.update(_encode(outputs))
         self._digest.update(state or b"none")
-        self._watch(Step(records, outputs, batch.now_ms, self._look(state)))
+        self._watch(Step(records, outputs, batch.now_ms, self._look(state), self._truth(records, batch), self.deferred))
         self.outputs.append(outputs)
-        told = [output for (all_of_it, _), share in zip(attempts, batch.killed, strict=False)
+        told = [output for (all_of_it, _, _), share in zip(attempts, batch.killed, strict=False)
                 for output in all_of_it[: len(all_of_it) * share // 1_000]]  # fmt: skip
         return told + outputs if told else outputs
 
@@ -97,12 +102,12 @@ class Judge:
 
     def _attempt(
         self, state: bytes | None, records: Sequence[Received], now_ms: int
-    ) -> tuple[list[Output], bytes | None]:
+    ) -> tuple[list[Output], bytes | None, list[Received]]:
         try:
             shard = self.shard(state)
             outputs = shard.step(records, now_ms)
             self.next_deadline_ms = shard.next_deadline_ms
-            return outputs, shard.to_bytes()
+            return outputs, shard.to_bytes(), shard.deferred
         except Exception as error:
             raise Broken(f"Coordinator raised {type(error).__name__}", str(error)) from error
 
@@ -122,6 +127,12 @@ class Judge:
         self.groups.update(changed)
         return changed
 
+    def _truth(self, records: Sequence[Received], batch: Batch) -> Truth:
+        self._is_driver_right &= batch.true_ms is None
+        self._is_log_right &= not any(received.offset in self.written_ms for received in records)
+        now_ms = batch.now_ms if batch.true_ms is None else batch.true_ms
+        return Truth(now_ms, self.written_ms, self._is_driver_right, self._is_log_right)
+
     def _watch(self, step: Step) -> None:
         for checker in self._checkers:
             try:
@@ -136,7 +147,7 @@ def replayed(script: Script) -> Judge:
     Raises:
         Broken: at the first promise that is.
     """
-    judge = Judge(script.config)
+    judge = Judge(script.config, script.written_ms, script.partitions)
     for records, batch in script.batches():
         judge.take(records, batch)
     return judge

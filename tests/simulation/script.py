@@ -3,13 +3,15 @@
 # what was found, and by which seed
 config {"group_max_size":8}
 exact                                           cuts must not show; see `audits`
+partitions 3                                    of the log's topic, where it has more than one
 17 at 1000123 {"kind":"heartbeat", ...}         the record with offset 17, without what is at its default
-18 at 1000124 unreadable {"why":"no JSON"}
-19 at 1000125 wake
+18 at 4600124 really 1000124 {"kind": ...}      one whose time is wrong
+19 at 1000124 unreadable {"why":"no JSON"}
+20 at 1000125 wake {"sent_ms":1000125}
 batch at 1001000 killed=0,400 codec=2 damaged=17
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ class Batch(Struct, frozen=True):
         killed: Attempts that are killed before the one that lasts, each with how much of its output was out by then,
             in thousandths: 0 is F2 and F3, 1000 is F5, and between them F4. Many are F9.
         codec: The version that the state is written in before.
+        is_upgraded: The attempt that lasts is another version's: it reads the state as this one writes it.
+        true_ms: The true time, where the driver's clock shows another.
         damaged: Where a bit of the state has flipped in a copy that is offered first, in thousandths (F8).
     """
 
@@ -35,6 +39,8 @@ class Batch(Struct, frozen=True):
     killed: tuple[int, ...] = ()
     codec: int | None = None
     damaged: int | None = None
+    true_ms: int | None = None
+    is_upgraded: bool = False
 
 
 Happening = Received | Batch
@@ -46,11 +52,15 @@ class Script(Struct):
     Args:
         is_exact: It was cut so that other cuts must not show (design.md 7): no record was left for a later batch,
             both clocks went forward, and nothing counts as noticed late.
+        partitions: How many the log's topic has; the shard is the one of the first.
+        written_ms: By offset, when a record was really written, where its time says otherwise.
     """
 
     config: Config
     is_exact: bool = False
+    partitions: int = 1
     happenings: list[Happening] = field(default_factory=list)
+    written_ms: dict[int, int] = field(default_factory=dict)
 
     def batches(self) -> Iterator[tuple[list[Received], Batch]]:
         """Walk through the batches with what each of them takes."""
@@ -67,6 +77,9 @@ class Script(Struct):
 
 _requests = msgspec.json.Decoder(Request)
 _unreadable = msgspec.json.Decoder(Unreadable)
+_wake = msgspec.json.Decoder(Wake)
+
+KINDS = {Unreadable: "unreadable ", Wake: "wake "}
 
 
 def write(script: Script, remarks: Iterable[str] = ()) -> str:
@@ -74,17 +87,23 @@ def write(script: Script, remarks: Iterable[str] = ()) -> str:
     head = [f"# {remark}" for remark in remarks]
     head.append(f"config {_without_defaults(script.config)}")
     head += ["exact"] if script.is_exact else []
-    return "\n".join([*head, *map(_line, script.happenings)]) + "\n"
+    head += [f"partitions {script.partitions}"] if script.partitions > 1 else []
+    return "\n".join([*head, *(_line(h, script.written_ms) for h in script.happenings)]) + "\n"
 
 
-def _line(happening: Happening) -> str:
+def _line(happening: Happening, written_ms: Mapping[int, int]) -> str:
     if isinstance(happening, Received):
-        if isinstance(happening.request, Wake):
-            return f"{happening.offset} at {happening.at_ms} wake"
-        unreadable = "unreadable " if isinstance(happening.request, Unreadable) else ""
-        return f"{happening.offset} at {happening.at_ms} {unreadable}{_without_defaults(happening.request)}"
+        really = f"really {written_ms[happening.offset]} " if happening.offset in written_ms else ""
+        kind = KINDS.get(type(happening.request), "")
+        return f"{happening.offset} at {happening.at_ms} {really}{kind}{_without_defaults(happening.request)}"
     killed = ",".join(map(str, happening.killed))
-    options = {"killed": killed or None, "codec": happening.codec, "damaged": happening.damaged}
+    options = {
+        "killed": killed or None,
+        "codec": happening.codec,
+        "damaged": happening.damaged,
+        "true_ms": happening.true_ms,
+        "is_upgraded": 1 if happening.is_upgraded else None,
+    }
     return " ".join([f"batch at {happening.now_ms}", *(f"{k}={v}" for k, v in options.items() if v is not None)])
 
 
@@ -103,19 +122,29 @@ def read(path: Path) -> Script:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     config = msgspec.json.decode(lines[0].removeprefix("config "), type=Config)
     is_exact = lines[1] == "exact"
-    return Script(config, is_exact, [_happening(line) for line in lines[1 + is_exact :]])
+    rest = lines[1 + is_exact :]
+    script = Script(config, is_exact)
+    if rest and rest[0].startswith("partitions "):
+        script.partitions = int(rest.pop(0).removeprefix("partitions "))
+    script.happenings += [_happening(line, script.written_ms) for line in rest]
+    return script
 
 
-def _happening(line: str) -> Happening:
+def _happening(line: str, written_ms: dict[int, int]) -> Happening:
     word, _, rest = line.partition(" at ")
     if word == "batch":
         now_ms, *options = rest.split()
         said = dict(option.split("=") for option in options)
         killed = tuple(map(int, said.pop("killed").split(","))) if "killed" in said else ()
-        return Batch(int(now_ms), killed, **{name: int(value) for name, value in said.items()})
+        is_upgraded = said.pop("is_upgraded", "") == "1"
+        numbers = {name: int(value) for name, value in said.items()}
+        return Batch(int(now_ms), killed, **numbers, is_upgraded=is_upgraded)
     at_ms, _, request = rest.partition(" ")
-    if request == "wake":
-        return Received(int(word), int(at_ms), Wake())
+    if request.startswith("really "):
+        really, _, request = request.removeprefix("really ").partition(" ")
+        written_ms[int(word)] = int(really)
+    if request.startswith("wake "):
+        return Received(int(word), int(at_ms), _wake.decode(request.removeprefix("wake ")))
     if request.startswith("unreadable "):
         return Received(int(word), int(at_ms), _unreadable.decode(request.removeprefix("unreadable ")))
     return Received(int(word), int(at_ms), _requests.decode(request))

@@ -10,17 +10,20 @@ what the audits handle again, and deadlines that fire are not counted.
 
 import heapq
 from collections import deque
+from itertools import count, islice
 from random import Random
 from typing import Any
 
 from coordinator.config import Config
 from coordinator.group import NEVER_MS
+from coordinator.hashing import shard_of
+from coordinator.limits import ASSIGNMENTS_MAX
 from coordinator.member import MemberConfig, MemberState
 from coordinator.outputs import AnyAnswer, Reply
 from coordinator.phases import Phase
-from coordinator.requests import Received, Request, Unreadable
-from tests.coordinator.waking import wake
+from coordinator.requests import Received, Request, Unreadable, Wake
 from tests.simulation.actors import OPERATORS, STRANGERS, TOOLS, Process, Stranger
+from tests.simulation.clocks import DAY_MS, Clocks
 from tests.simulation.faults import Swarm
 from tests.simulation.judge import OLDER, Broken, Judge
 from tests.simulation.script import Batch, Script
@@ -33,7 +36,17 @@ NO_LATENESS_MS = 2**40
 
 ASKED = {"a stranger asks": STRANGERS, "an operator asks": OPERATORS, "a tool commits": TOOLS}
 
-HOUR_MS = 3_600_000
+BEGINS_MS = 20_000 * DAY_MS
+"""When worlds begin, long after 1970: clocks that go back stay above 0."""
+
+CROWD, CROWD_RATE, CROWD_STEPS = ASSIGNMENTS_MAX, 0.001, 50_000
+"""How many members the largest group has, which share of worlds has one, and the steps that take them all in."""
+
+SLOW_MS_MAX = 300_000
+"""How long reading may be slow."""
+
+SLOW_BATCH_MS_MAX = 5_000
+"""How long a batch takes meanwhile."""
 
 IDLE_MS = 5_000
 """The longest turn in which nothing happens."""
@@ -48,18 +61,24 @@ class World:
     Args:
         name: The seed.
         steps: How many before the calm.
+        is_crowded: One group of the largest size; drawn where that is not said.
     """
 
-    def __init__(self, name: str, steps: int) -> None:
+    def __init__(self, name: str, steps: int, *, is_crowded: bool | None = None) -> None:
         self.chance = chance = Random(name)
-        self.name, self.heard, self.now_ms = name, 0, 1_000_000
+        self.is_crowded = chance.random() < CROWD_RATE if is_crowded is None else is_crowded
+        self.name, self.heard, self.now_ms = name, 0, BEGINS_MS
         is_exact = chance.random() < 0.3
         self.swarm = Swarm(chance, is_exact=is_exact)
-        self.script = Script(_config(chance, is_exact), is_exact)
-        self.judge = Judge(self.script.config)
+        partitions, sizes = chance.choice((1, 1, 3)), self._sizes(chance)
+        own = (f"group {n}" for n in count() if shard_of(f"group {n}", partitions) == 0)
+        self.group_ids = tuple(islice(own, len(sizes)))
+        self.script = Script(_config(chance, is_exact, self.group_ids[0], max(sizes)), is_exact, partitions)
+        self.judge = Judge(self.script.config, self.script.written_ms, partitions)
         self.pace_ms = chance.choice(PACES_MS)
         self.steps = steps // 4 if self.pace_ms < 1_000 else steps  # batches of one or two requests take their time
-        self.group_ids = tuple(f"group {n}" for n in range(chance.choice((1, 2, 4, 4))))
+        if self.is_crowded:
+            self.pace_ms, self.steps = PACES_MS[-1], CROWD_STEPS
         self.stranger = Stranger(chance, (*self.group_ids, "nobody's"), self.judge.groups)
         self.processes: list[Process] = []
         self._started = 0
@@ -68,11 +87,18 @@ class World:
         self._log: deque[Received] = deque()
         self._to_inbox: list[tuple[int, int, str, AnyAnswer]] = []
         self._sent = self._offset = 0
-        self._away_until_ms = self._astray_until_ms = self._astray_ms = self._back_until_ms = self._back_ms = 0
+        self.clocks = Clocks(chance)
+        self._away_until_ms = self._slow_until_ms = self._takes_max = 0
         self._restarts: list[tuple[int, MemberConfig]] = []
-        for group_id in self.group_ids:
-            for n in range(chance.choice((1, 3, 6, 9))):
+        for group_id, size in zip(self.group_ids, sizes, strict=True):
+            for n in range(size):
                 self._start(_member(chance, group_id, n))
+
+    def _sizes(self, chance: Random) -> list[int]:
+        """Choose how many members each group has: a few, and rarely all that one may have."""
+        if self.is_crowded:
+            return [CROWD]
+        return [chance.choice((1, 3, 6, 9)) for _ in range(chance.choice((1, 2, 4, 4)))]
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -102,7 +128,7 @@ class World:
         self._append()
         if self._alarm_ms() <= now_ms:
             self._wake()
-        if self._away_until_ms <= now_ms and self._log:
+        if self._away_until_ms <= now_ms and (self._log or self.judge.deferred):
             self._batch()
         self._deliver()
         for process in self.processes:
@@ -120,6 +146,8 @@ class World:
 
     def _alarm_ms(self) -> int:
         """Say when the engine is to call a shard without requests."""
+        if self.judge.deferred:
+            return self.now_ms
         deadline_ms = self.judge.next_deadline_ms
         return NEVER_MS if deadline_ms is None else deadline_ms + self.script.config.clock_slack_ms
 
@@ -145,17 +173,19 @@ class World:
         """Let the log take what has arrived, at its own time."""
         while self._to_log and self._to_log[0][0] <= self.now_ms:
             at_ms, _, request = heapq.heappop(self._to_log)
-            if self._back_until_ms > self.now_ms:
-                at_ms -= self._back_ms
-            self._log.append(Received(self._offset, at_ms, request))
-            self._offset += 1
+            self._write(at_ms, request)
+
+    def _write(self, at_ms: int, request: Request | Unreadable | Wake) -> None:
+        told_ms = self.clocks.log_ms(at_ms, self.now_ms)
+        if told_ms != at_ms:
+            self.script.written_ms[self._offset] = at_ms
+        self._log.append(Received(self._offset, told_ms, request))
+        self._offset += 1
 
     def _wake(self) -> None:
-        """Let the coordinator's alarm append the record that asks nothing."""
+        """Let the coordinator's alarm append the record that asks nothing, with what the driver's clock shows."""
         if self._away_until_ms <= self.now_ms:
-            at_ms = self.now_ms - (self._back_ms if self._back_until_ms > self.now_ms else 0)
-            self._log.append(wake(at_ms, self._offset))
-            self._offset += 1
+            self._write(self.now_ms, Wake(self.clocks.driver_ms(self.now_ms)))
 
     # -- batches -------------------------------------------------------------------------------------------------------
 
@@ -164,9 +194,13 @@ class World:
         takes = len(self._log)
         if takes > 1 and "is left short" in faults:
             takes = self.chance.randrange(takes)
+        if self._slow_until_ms > self.now_ms:
+            takes = min(takes, self._takes_max)
+            self._away_until_ms = self.now_ms + self.chance.randrange(SLOW_BATCH_MS_MAX)
         records = [self._log.popleft() for _ in range(takes)]
-        astray_ms = self._astray_ms if self._astray_until_ms > self.now_ms else 0
-        batch = Batch(self.now_ms + astray_ms, **self._wrongs(faults))
+        driver_ms = self.clocks.driver_ms(self.now_ms)
+        true_ms = None if driver_ms == self.now_ms else self.now_ms
+        batch = Batch(driver_ms, **self._wrongs(faults), true_ms=true_ms)
         self.script.happenings += [*records, batch]
         for output in self.judge.take(records, batch):
             if type(output) is Reply:
@@ -179,6 +213,7 @@ class World:
             wrongs["killed"] = tuple(chance.choice((0, 1_000, chance.randrange(1_000))) for _ in attempts)
         if "begins with a state of an older version" in faults:
             wrongs["codec"] = chance.choice(list(OLDER))
+            wrongs["is_upgraded"] = chance.random() < 0.5
         if "begins with a damaged state" in faults:
             wrongs["damaged"] = chance.randrange(1_000)
         return wrongs
@@ -224,12 +259,11 @@ class World:
         for fault in self.swarm.faults("turn of the coordinator"):
             if fault == "goes away":
                 self._away_until_ms = now_ms + int(180_000 * chance.random() ** 2)
-            elif fault == "clock jumps":
-                self._astray_until_ms = now_ms + chance.randrange(30_000)
-                self._astray_ms = int(HOUR_MS * chance.random() ** 3) * chance.choice((-1, 1))
+            elif fault == "reads slowly":
+                self._slow_until_ms = now_ms + chance.randrange(SLOW_MS_MAX)
+                self._takes_max = chance.randint(1, 8)
             else:
-                self._back_until_ms = now_ms + chance.randrange(30_000)
-                self._back_ms = int(HOUR_MS * chance.random() ** 3)
+                self.clocks.befall(fault, now_ms)
         self._restart(now_ms)
 
     def _befall(self, process: Process, fault: str) -> None:
@@ -248,6 +282,8 @@ class World:
                 requests = process.subscribe(now_ms)
             case "is started twice":
                 self._start(process.config)
+            case "moves to another inbox":
+                self._move(process)
         for request in requests:
             self._send(request)
 
@@ -262,16 +298,24 @@ class World:
         self.processes.append(process)
         self._inboxes.setdefault(config.reply_to, []).append(process)
 
+    def _move(self, process: Process) -> None:
+        """Let a process ask from another inbox from now on; it reads the one before as well."""
+        if process.inbox == process.config.reply_to:
+            process.inbox = f"{process.config.reply_to}, moved by {process.number}"
+            self._inboxes[process.inbox] = [process]
+
     def _kill(self, process: Process) -> None:
         self.processes.remove(process)
-        self._inboxes[process.config.reply_to].remove(process)
+        for inbox in {process.config.reply_to: None, process.inbox: None}:
+            self._inboxes[inbox].remove(process)
 
     # -- calm ----------------------------------------------------------------------------------------------------------
 
     def _calm(self) -> None:
         """From now on nothing goes wrong: what is on its way arrives, and of each name there is one process."""
         self.swarm.calm()
-        self._away_until_ms = self._astray_until_ms = self._back_until_ms = 0
+        self.clocks.calm()
+        self._away_until_ms = self._slow_until_ms = 0
         self._restart(NEVER_MS)
         for process in list(self.processes):
             process.asleep_until_ms = process.idle_until_ms = process.due_ms = 0
@@ -314,13 +358,14 @@ class World:
         return None
 
 
-def _config(chance: Random, is_exact: bool) -> Config:
+def _config(chance: Random, is_exact: bool, group_id: str, size: int) -> Config:
     return Config(
         group_initial_rebalance_delay_ms=chance.choice((0, 0, 1_000, 3_000)),
-        group_max_size=chance.choice((12, 1_000)),
+        group_max_size=chance.choice((12, 1_000)) if size < 12 else size + 10,
         group_new_member_join_timeout_ms=chance.choice((15_000, 60_000)),
         offsets_retention_ms=chance.choice((30_000, 300_000)),
         offset_metadata_max_bytes=4,
+        offsets_retention_by_group_ms=chance.choice(({}, {group_id: 120_000})),
         empty_group_retention_ms=chance.choice((10_000, 100_000)),
         late_notice_ms=NO_LATENESS_MS if is_exact else 5_000,
     )

@@ -13,10 +13,18 @@ from tests.coordinator.invariants.answers import (
     RepliesFitTheirRequests,
     VersionsHaveNoGap,
 )
-from tests.coordinator.invariants.commits import CommitsAreFenced, CommitsAreKept, OffsetsAreForgottenInTime
+from tests.coordinator.invariants.commits import (
+    CommitsAreFenced,
+    CommitsAreKept,
+    OffsetsAreForgottenAtLast,
+    OffsetsAreForgottenInTime,
+    TheForgottenAreTold,
+)
+from tests.coordinator.invariants.dropped import NobodyIsDroppedUnheard, PendingIdsAreGood, SessionsEnd
 from tests.coordinator.invariants.generations import (
     GenerationsAreAgreed,
     GenerationsGrow,
+    HandoversAddUp,
     PhasesAreLegal,
     PlansArePassedOn,
 )
@@ -27,15 +35,17 @@ from tests.coordinator.invariants.lives import (
     TheGoneStayOut,
     TimeNeverGoesBack,
 )
-from tests.coordinator.invariants.step import Asked, Checker, Step
+from tests.coordinator.invariants.rolls import AnswersFitTheGroup, MisroutedIsRefused
+from tests.coordinator.invariants.step import Asked, Checker, Step, Truth
 from tests.coordinator.invariants.tokens import TokensGrow
+from tests.coordinator.invariants.truth import JumpsHarmNobody, TheUnreadIsHeardFirst
 
-__all__ = ["Step", "all_checkers"]
+__all__ = ["MisroutedIsRefused", "Step", "Truth", "all_checkers"]
 
 
 def all_checkers(config: Config) -> list[Checker]:
     """Make one checker for each promise, to be shown the same steps from the first one on."""
-    asked = Asked(config.clock_slack_ms)
+    asked = Asked()
     return [
         RepliesFitTheirRequests(asked),  # the first one: the others ask what a reply's request was
         GenerationsGrow(),
@@ -53,5 +63,14 @@ def all_checkers(config: Config) -> list[Checker]:
         CommitsAreKept(asked),
         CommitsAreFenced(asked),
         OffsetsAreForgottenInTime(config),
+        OffsetsAreForgottenAtLast(config),
+        TheForgottenAreTold(),
         GroupsAreBounded(config),
+        AnswersFitTheGroup(asked),
+        SessionsEnd(asked),
+        NobodyIsDroppedUnheard(config, asked),
+        PendingIdsAreGood(asked),
+        HandoversAddUp(),
+        JumpsHarmNobody(config),
+        TheUnreadIsHeardFirst(),
     ]

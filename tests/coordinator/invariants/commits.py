@@ -1,26 +1,26 @@
 """I13 to I15: commits are kept, fenced, and forgotten in time."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 
 from coordinator.config import Config
 from coordinator.consumer_protocol import CONSUMERS
+from coordinator.group import NEVER_MS, Group, Offset
 from coordinator.outputs import (
+    GroupDeleted,
     GroupRecord,
-    MemberFenced,
-    MemberJoined,
+    JoinGroupAnswer,
     OffsetCommitAnswer,
     OffsetFetchAnswer,
     OffsetRecord,
     OffsetsDeleted,
     OffsetsExpired,
-    Output,
     Published,
     Reply,
 )
 from coordinator.phases import Phase
 from coordinator.requests import OffsetCommit, OffsetFetch
-from tests.coordinator.invariants.step import GONE, NONE, Asked, Step, forgotten
+from tests.coordinator.invariants.rolls import Roll
+from tests.coordinator.invariants.step import NONE, Asked, Step, forgotten
 
 
 class CommitsAreKept:
@@ -29,6 +29,7 @@ class CommitsAreKept:
     def __init__(self, asked: Asked | None = None) -> None:
         self.asked = asked or Asked()
         self.committed: dict[str, dict[tuple[str, int], tuple[int, int, str]]] = {}
+        self.terms_ms: dict[tuple[object, ...], int] = {}
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
@@ -52,6 +53,8 @@ class CommitsAreKept:
             record = output.record
             assert isinstance(record, OffsetRecord)
             known[place] = record.offset, record.leader_epoch, record.metadata
+            is_timed = record.expire_timestamp_ms is not None
+            self.terms_ms[output.key] = record.expire_timestamp_ms - record.commit_timestamp_ms if is_timed else -1
 
     def _acknowledged(self, request: OffsetCommit, answer: OffsetCommitAnswer) -> None:
         known = self.committed.get(request.group_id, {})
@@ -62,6 +65,14 @@ class CommitsAreKept:
         }
         for place, offset in kept.items():
             assert known.get(place) == offset, f"{place}: {offset} is acknowledged, {known.get(place)} published"
+        asked_ms = {
+            (asked.topic, asked.partition): max(asked.retention_ms, -1)
+            for asked, ended in zip(request.offsets, answer.partitions, strict=True)
+            if ended.code == NONE
+        }
+        for place in kept:
+            term_ms = self.terms_ms["offset", request.group_id, *place]
+            assert term_ms == asked_ms[place], f"{place} is kept for {term_ms} ms, asked for were {asked_ms[place]}"
 
     def _fetched(self, request: OffsetFetch, answer: OffsetFetchAnswer) -> None:
         known = self.committed.get(request.group_id, {})
@@ -71,26 +82,6 @@ class CommitsAreKept:
             expected = known.get((fetched.topic, fetched.partition), (-1, -1, ""))
             if fetched.code == NONE:
                 assert (fetched.offset, fetched.leader_epoch, fetched.metadata) == expected, fetched
-
-
-@dataclass
-class Roll:
-    """Who is in a group, as its outputs tell: instance ids by member id."""
-
-    state: Phase = Phase.EMPTY
-    generation_id: int = 0
-    members: dict[str, str | None] = field(default_factory=dict)
-
-    def note(self, output: Output) -> None:
-        if isinstance(output, Published) and isinstance(output.record, GroupRecord):
-            self.state, self.generation_id = output.record.state, output.record.generation_id
-            self.members = {m.member_id: m.group_instance_id for m in output.record.members}
-        elif isinstance(output, MemberJoined):
-            self.members[output.member_id] = output.group_instance_id
-        elif isinstance(output, GONE):
-            del self.members[output.member_id]
-            if isinstance(output, MemberFenced):
-                self.members[output.replaced_by] = output.group_instance_id
 
 
 class CommitsAreFenced:
@@ -107,11 +98,13 @@ class CommitsAreFenced:
         stored: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
         for output in step.news:
             if isinstance(output, Reply):
-                if isinstance(output.answer, OffsetCommitAnswer):
+                if isinstance(output.answer, JoinGroupAnswer) and output.answer.code == NONE:
+                    self.rolls[self.asked.by(output).group_id].joined(output.answer)
+                elif isinstance(output.answer, OffsetCommitAnswer):
                     request = self.asked.by(output)
                     self._judge(request, output.answer, stored.pop(request.group_id, []))
             elif forgotten(output):
-                del self.rolls[output.group_id]
+                self.rolls.pop(output.group_id, None)
             elif isinstance(output, Published) and isinstance(output.record, OffsetRecord):
                 stored[output.group_id].append((output.record.topic, output.record.partition))
             elif output.group_id is not None:
@@ -125,6 +118,7 @@ class CommitsAreFenced:
         if not taken or (roll and request.generation_id < 0 and roll.state is Phase.EMPTY):
             return
         assert roll is not None, f"there is no group for {request.member_id} to commit to"
+        assert roll.state in (Phase.PREPARING, Phase.STABLE), f"{request.member_id} commits, and no plan is there"
         assert request.member_id in roll.members, f"{request.member_id} is no member and commits"
         assert request.generation_id == roll.generation_id, f"{request.member_id} commits for another generation"
         assert request.group_instance_id in (None, roll.members[request.member_id]), "under another's instance id"
@@ -162,9 +156,20 @@ class OffsetsAreForgottenInTime:
             elif isinstance(output, OffsetsExpired | OffsetsDeleted):
                 told = gone.pop(group_id, {})
                 assert list(told) == list(output.partitions), f"{list(told)} are gone, told is {output}"
-                for offset in told.values() if isinstance(output, OffsetsExpired) else ():
-                    assert output.at_ms >= self._promised_ms(self.groups[group_id], offset), f"early: {offset}"
+                for offset in told.values():
+                    if isinstance(output, OffsetsExpired):
+                        assert output.at_ms >= self._promised_ms(self.groups[group_id], offset), f"early: {offset}"
+                    else:
+                        self._is_nobodys(self.groups[group_id], offset.topic)
         assert not any(gone.values()), f"nobody is told of {dict(gone)}"
+
+    @staticmethod
+    def _is_nobodys(group: GroupRecord, topic: str) -> None:
+        """Check that no member can be reading what is deleted on request."""
+        if group.state is not Phase.EMPTY:
+            assert group.protocol_type == CONSUMERS, f"what its members read is not known: {group}"
+            assert group.subscribed_topics is not None, f"what its members read cannot be told: {group}"
+            assert topic not in group.subscribed_topics, f"{topic} is being read: {group}"
 
     def _promised_ms(self, group: GroupRecord, offset: OffsetRecord) -> int:
         assert group.state in (Phase.EMPTY, Phase.STABLE), f"{group.state} and an offset expires"
@@ -179,3 +184,53 @@ class OffsetsAreForgottenInTime:
             return offset.expire_timestamp_ms
         kept_ms = self.config.offsets_retention_by_group_ms.get(group.group_id, self.config.offsets_retention_ms)
         return since_ms + kept_ms
+
+
+class OffsetsAreForgottenAtLast:
+    """I15, I22: what has been kept as long as was promised is forgotten then, in groups that have no members."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.earliest_ms: dict[str, int] = {}
+        self.read_ms = -NEVER_MS
+
+    def watch(self, step: Step) -> None:
+        for output in step.news:
+            if forgotten(output):
+                self.earliest_ms.pop(output.group_id, None)
+        for group_id, group in (step.groups or {}).items():
+            expiries_ms = [self._expiry_ms(group, o) for _, _, o in group.all_offsets() if group.phase is Phase.EMPTY]
+            self.earliest_ms[group_id] = min(expiries_ms, default=NEVER_MS)
+        if step.received:
+            self.read_ms = max(self.read_ms, step.received[-1].at_ms)
+        horizon_ms = min(step.now_ms, self.read_ms) - self.config.clock_slack_ms
+        for group_id, at_ms in self.earliest_ms.items() if step.has_honest_clocks and not step.deferred else ():
+            assert at_ms > horizon_ms, f"an offset of {group_id} was to go at {at_ms}"
+
+    def _expiry_ms(self, group: Group, offset: Offset) -> int:
+        if offset.expire_timestamp_ms is not None:
+            return offset.expire_timestamp_ms
+        kept_ms = self.config.offsets_retention_by_group_ms.get(group.group_id, self.config.offsets_retention_ms)
+        return (group.since_ms if group.protocol_type else offset.commit_timestamp_ms) + kept_ms
+
+
+class TheForgottenAreTold:
+    """I8, I13: a group that is forgotten leaves nothing published: a tombstone for each offset, then for the group."""
+
+    def __init__(self) -> None:
+        self.published: defaultdict[str, set[tuple[object, ...]]] = defaultdict(set)
+
+    def watch(self, step: Step) -> None:
+        deleted: set[str] = set()
+        for output in step.news:
+            if isinstance(output, GroupDeleted):
+                deleted.add(output.group_id or "")
+            elif forgotten(output):
+                left = self.published.pop(output.group_id) - {output.key}
+                assert not left, f"{output.group_id} is forgotten, and {left} stay published"
+                deleted.discard(output.group_id)
+            elif isinstance(output, Published) and output.record is None:
+                self.published[output.group_id].discard(output.key)
+            elif isinstance(output, Published):
+                self.published[output.group_id].add(output.key)
+        assert not deleted, f"{deleted} are deleted, and published on"

@@ -1,17 +1,21 @@
 """I1 to I4: generations grow, phases follow each other, and all hear of the same plan."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
+from coordinator.consumer_protocol import READABLE
 from coordinator.group import NEVER_MS, Group
 from coordinator.limits import GRAVE_MS
 from coordinator.outputs import (
+    AssignmentChanged,
     Event,
     GroupDeleted,
+    GroupEmptied,
     GroupRecord,
     JoinGroupAnswer,
     MemberFenced,
     Published,
+    RebalanceCompleted,
     Reply,
     SyncGroupAnswer,
 )
@@ -108,6 +112,8 @@ class PhasesAreLegal:
         assert not any(m.awaiting_sync and m.owes_sync for m in members), "who waits for the plan has asked for it"
         assert (group.protocol_name is not None) >= (group.phase in (Phase.COMPLETING, Phase.STABLE))
         assert group.phase is not Phase.EMPTY or group.protocol_name is None
+        if group.phase in (Phase.COMPLETING, Phase.STABLE):
+            assert group.supporters[group.protocol_name or ""] == len(members), "not all offer the assignor"
 
 
 class GenerationsAreAgreed:
@@ -117,6 +123,7 @@ class GenerationsAreAgreed:
         self.asked = asked or Asked()
         self.heard: dict[tuple[str, int], tuple[Any, ...]] = {}
         self.rolls: dict[tuple[str, int], frozenset[str]] = {}
+        self.joined: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
         self.first: dict[str, str] = {}
         """The id that a static member had first: a new process of it is no new member."""
 
@@ -126,11 +133,22 @@ class GenerationsAreAgreed:
             if isinstance(output, MemberFenced):
                 self.first[output.replaced_by] = self._first(output.member_id)
             elif forgotten(output):
-                for memory in (self.heard, self.rolls):
+                for memory in (self.heard, self.rolls, self.joined):
                     for key in [k for k in memory if k[0] == output.group_id]:
                         del memory[key]
             elif isinstance(output, Reply) and isinstance(output.answer, JoinGroupAnswer):
                 self._joined(self.asked.by(output).group_id, output.answer)
+            elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
+                self._published(output.record)
+
+    def _published(self, record: GroupRecord) -> None:
+        """Who leads has heard that it does, and who is in has joined, unless it is an absent static member."""
+        if record.state is Phase.COMPLETING:
+            generation = record.group_id, record.generation_id
+            assert generation in self.rolls, f"nobody has heard that it leads: {record}"
+            for member in record.members:
+                has_joined = self._first(member.member_id) in self.joined[generation]
+                assert has_joined or member.group_instance_id is not None, f"{member.member_id} did not join"
 
     def _joined(self, group_id: str, answer: JoinGroupAnswer) -> None:
         generation = group_id, answer.generation_id
@@ -138,6 +156,7 @@ class GenerationsAreAgreed:
             told = answer.generation_id, answer.protocol_type, answer.protocol_name, answer.leader, answer.members
             assert told == (-1, None, None, "", ()), f"an error says more than that: {answer}"
             return
+        self.joined[generation].add(self._first(answer.member_id))
         told = answer.protocol_type, answer.protocol_name, self._first(answer.leader)
         assert self.heard.setdefault(generation, told) == told, f"{told}, but others heard {self.heard[generation]}"
         if answer.member_id == answer.leader:
@@ -201,3 +220,48 @@ class PlansArePassedOn:
         for request, assignment in answers:
             planned = self.plans[request.group_id, request.generation_id].get(request.member_id, b"")
             assert assignment == planned, f"{request.member_id} hears {assignment!r}, planned was {planned!r}"
+
+
+class HandoversAddUp:
+    """I1: what changes hands comes from whom it was given to before, and ends with whom the record names."""
+
+    def __init__(self) -> None:
+        self.owners: defaultdict[str, dict[tuple[str, int], str | None]] = defaultdict(dict)
+        self.members: dict[str, tuple[str, ...]] = {}
+
+    def watch(self, step: Step) -> None:
+        for output in step.news:
+            if forgotten(output) or isinstance(output, GroupEmptied):
+                self.owners.pop(output.group_id, None)
+                self.members.pop(output.group_id, None)
+            elif isinstance(output, MemberFenced):
+                self._replaced(output)
+            elif isinstance(output, RebalanceCompleted):
+                self._completed(output)
+            elif isinstance(output, AssignmentChanged):
+                owners = self.owners[output.group_id or ""]
+                for handover in output.handovers:
+                    place = handover.topic, handover.partition
+                    assert owners.get(place) == handover.before, f"it was {owners.get(place)}'s: {handover}"
+                    owners[place] = handover.after
+            elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
+                self._published(output.record)
+
+    def _replaced(self, fenced: MemberFenced) -> None:
+        group_id, old, new = fenced.group_id or "", fenced.member_id, fenced.replaced_by
+        owners = self.owners[group_id]
+        owners.update({place: new for place, owner in owners.items() if owner == old})
+        self.members[group_id] = tuple(new if m == old else m for m in self.members.get(group_id, ()))
+
+    def _completed(self, told: RebalanceCompleted) -> None:
+        group_id, before, after = told.group_id or "", set(told.members_before), set(told.members_after)
+        assert before == set(self.members.get(group_id, ())), f"not who was in before: {told}"
+        assert (set(told.joined), set(told.gone)) == (after - before, before - after), f"does not add up: {told}"
+        self.members[group_id] = told.members_after
+
+    def _published(self, record: GroupRecord) -> None:
+        if record.state is not Phase.STABLE or record.protocol_type not in READABLE:
+            return
+        owned = {(t, p) for m in record.members for t, ps in (m.assigned or {}).items() for p in ps}
+        told = {place for place, owner in self.owners[record.group_id].items() if owner is not None}
+        assert told == owned, f"{told ^ owned} changed hands unsaid: {record}"

@@ -9,10 +9,13 @@ from coordinator.group import NEVER_MS, Group
 from coordinator.limits import PENDING_MAX
 from coordinator.outputs import (
     Event,
+    GroupRecord,
     HeartbeatAnswer,
     MemberExpired,
+    MemberFenced,
     MemberJoined,
     OffsetCommitAnswer,
+    Published,
     Reply,
     SyncGroupAnswer,
 )
@@ -52,7 +55,8 @@ class TheGoneStayOut:
 class SessionsAreKept:
     """I10: no session ends before its timeout has passed since the latest request that counted.
 
-    A join that names another timeout does not count itself: until the next one that does, the shorter of both holds.
+    The end of a round and taking over from a static member's old process count as well. A join that names another
+    timeout does not count itself: until the next one that does, the shorter of both holds.
     """
 
     def __init__(self, asked: Asked | None = None) -> None:
@@ -72,6 +76,12 @@ class SessionsAreKept:
                 silence_ms = output.at_ms - self.alive_ms.get(member, -NEVER_MS)
                 timeout_ms = min(self.timeouts_ms.get(member, 0), named_ms.get(member, NEVER_MS))
                 assert silence_ms >= timeout_ms, f"after {silence_ms} ms only: {output}"
+            elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
+                self._published(output.record)
+            if isinstance(output, MemberFenced):
+                old, new = (output.group_id, output.member_id), (output.group_id, output.replaced_by)
+                self.timeouts_ms[new] = min(self.timeouts_ms.get(old, NEVER_MS), named_ms.get(new, NEVER_MS))
+                self.alive_ms[new] = output.at_ms
             if isinstance(output, GONE):
                 for memory in (self.timeouts_ms, self.alive_ms):
                     memory.pop((output.group_id, output.member_id), None)  # who joins anew begins anew
@@ -81,6 +91,12 @@ class SessionsAreKept:
                 member = group.group_id, member_id
                 known_ms = session.timeout_ms if member in counted else self.timeouts_ms.get(member, NEVER_MS)
                 self.timeouts_ms[member] = min(known_ms, session.timeout_ms)
+
+    def _published(self, record: GroupRecord) -> None:
+        if record.state is Phase.COMPLETING:
+            for published in record.members:
+                member = record.group_id, published.member_id
+                self.alive_ms[member] = max(record.since_ms, self.alive_ms.get(member, -NEVER_MS))
 
     @staticmethod
     def _named(step: Step) -> dict[tuple[str | None, str], int]:
@@ -116,22 +132,20 @@ class NothingWaitsForEver:
         self.earliest: dict[str, Deadline] = {}
         self.latest_ms = self.read_ms = -NEVER_MS
         self.longest: dict[str, _Longest] = {}
+        self.is_honest = True
 
     def watch(self, step: Step) -> None:
         self.latest_ms = max(self.latest_ms, step.now_ms)
         if step.received:
             self.read_ms = max(self.read_ms, step.received[-1].at_ms)
-        for _, request in step.requests:
-            if isinstance(request, JoinGroup):
-                longest = self.longest.setdefault(request.group_id, _Longest())
-                longest.note(request.session_timeout_ms, request.rebalance_timeout_ms)
+        self.note(step)
         for output in step.news:
             if forgotten(output):
                 self.earliest.pop(output.group_id, None)
         for group_id, group in (step.groups or {}).items():
             vitals = group.vitals
             self.latest_ms = max(self.latest_ms, vitals.now_ms)
-            self._are_as_long_as_asked(group)
+            self.are_as_long_as_asked(group, self.latest_ms)
             earliest = self.earliest[group_id] = min(deadlines(group))
             assert vitals.earliest_ms <= earliest.at_ms, f"the alarm comes after {earliest}"
             assert earliest.at_ms > vitals.now_ms or earliest.at_ms == NEVER_MS, f"passed over: {earliest}"
@@ -142,12 +156,24 @@ class NothingWaitsForEver:
             for member in group.members.values():
                 parked = member.awaiting_join or member.awaiting_sync
                 assert parked or vitals.sessions[member.member_id].deadline_ms < NEVER_MS, "a session without an end"
-        for group_id, earliest in self.earliest.items():
+            assert all(s.deadline_ms < NEVER_MS for s in vitals.pending.values()), "an id is awaited for ever"
+            is_full = group.joins_parked >= self.config.group_max_size  # whoever was turned away was awaited
+            is_over = group.phase is Phase.PREPARING and group.delay is None and group.everybody_joined and not is_full
+            assert not is_over, f"{group_id} waits, and everybody has joined"
+        for group_id, earliest in self.earliest.items() if step.has_honest_clocks and not step.deferred else ():
             horizon_ms = min(step.now_ms, self.read_ms) - self.config.clock_slack_ms
             assert earliest.at_ms > horizon_ms, f"overdue in {group_id}: {earliest}"
 
-    def _are_as_long_as_asked(self, group: Group) -> None:
-        """A wait begins now at the latest, by the latest clock that there was, and takes what anybody has asked for."""
+    def note(self, step: Step) -> None:
+        """Remember which timeouts are asked for, and whether clocks are right."""
+        self.is_honest = step.has_honest_clocks
+        for _, request in step.requests:
+            if isinstance(request, JoinGroup):
+                longest = self.longest.setdefault(request.group_id, _Longest())
+                longest.note(request.session_timeout_ms, request.rebalance_timeout_ms)
+
+    def are_as_long_as_asked(self, group: Group, latest_ms: int) -> None:
+        """Check that a wait begins at `latest_ms` at the latest, and takes what anybody has asked for."""
         vitals, members = group.vitals, group.members.values()
         sessions = [*vitals.sessions.values(), *vitals.pending.values()]
         longest = self.longest.setdefault(group.group_id, _Longest())
@@ -158,11 +184,14 @@ class NothingWaitsForEver:
         session_ms = longest.session_ms
         if any(member.awaiting_join for member in members):
             session_ms = max(session_ms, self.config.group_new_member_join_timeout_ms)
+        if self.is_honest and group.delay and not vitals.spared and vitals.back_ms <= group.since_ms:
+            extended_ms = vitals.joins_ms - group.since_ms
+            assert extended_ms <= round_ms, f"{group.group_id} has been delayed by {extended_ms} ms"
         waits = [(vitals.joins_ms, round_ms), (vitals.syncs_ms, round_ms)]
         waits += [(session.deadline_ms, session_ms) for session in sessions]
         for deadline_ms, longest_ms in waits:
             if deadline_ms < NEVER_MS:
-                assert deadline_ms <= self.latest_ms + longest_ms, f"{group.group_id} waits until {deadline_ms}"
+                assert deadline_ms <= latest_ms + longest_ms, f"{group.group_id} waits until {deadline_ms}"
 
 
 @dataclass
@@ -212,5 +241,8 @@ class GroupsAreBounded:
             assert group.joins_parked <= size_max, f"{group.joins_parked} joins are parked"
             assert len(group.vitals.pending) <= PENDING_MAX, f"{len(group.vitals.pending)} ids are on their way"
             assert group.phase is Phase.PREPARING or dynamic <= size_max, f"{dynamic} members"
+            for session in group.vitals.sessions.values():
+                assert session.timeout_ms >= self.config.group_min_session_timeout_ms, "a session is too short"
+                assert session.timeout_ms <= self.config.group_max_session_timeout_ms, "a session is too long"
             for _, _, offset in group.all_offsets():
                 assert len(offset.metadata) <= self.config.offset_metadata_max_bytes

@@ -6,12 +6,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from coordinator import clock
-from coordinator.clock import Clock
-from coordinator.config import Config
 from coordinator.errors import ErrorCode
-from coordinator.group import Group
-from coordinator.outputs import HeartbeatAnswer, MemberExpired, MemberFenced, MemberLeft, Output, Published, Reply
+from coordinator.group import NEVER_MS, Group
+from coordinator.outputs import (
+    ClockAhead,
+    HeartbeatAnswer,
+    MemberExpired,
+    MemberFenced,
+    MemberLeft,
+    Output,
+    Published,
+    Reply,
+)
 from coordinator.requests import Received, Request, Unreadable, Wake
 
 NONE, REBALANCE_IN_PROGRESS = ErrorCode.NONE.number, ErrorCode.REBALANCE_IN_PROGRESS.number
@@ -25,17 +31,37 @@ Asker = tuple[str, str | None]
 
 
 @dataclass(frozen=True)
+class Truth:
+    """What no clock of the coordinator's world shows: when things really happen. Only a simulation knows.
+
+    Args:
+        now_ms: When the batch is taken.
+        written_ms: By offset, when a record was really written, where its time says otherwise.
+        is_driver_right: The driver's clock has been right up to now.
+        is_log_right: All times in the log have been.
+    """
+
+    now_ms: int
+    written_ms: Mapping[int, int]
+    is_driver_right: bool
+    is_log_right: bool
+
+
+@dataclass(frozen=True)
 class Step:
     """One batch: what the shard was given, what it gave back, and what it is now.
 
     Args:
         groups: All that the step may have changed.
+        deferred: Requests that are left to the next step, as too much has been put out.
     """
 
     received: Sequence[Received]
     outputs: Sequence[Output]
     now_ms: int
     groups: Mapping[str, Group] | None = None
+    truth: Truth | None = None
+    deferred: Sequence[Received] = ()
 
     @cached_property
     def news(self) -> Sequence[Output]:
@@ -52,6 +78,19 @@ class Step:
             and (type(received.request) is not Unreadable or received.request.request_id is not None)
         ]
 
+    @property
+    def has_honest_clocks(self) -> bool:
+        """Whether neither clock was ever wrong, as far as anybody knows."""
+        return self.truth is None or (self.truth.is_driver_right and self.truth.is_log_right)
+
+    def at_ms(self, received: Received) -> int:
+        """Return a record's time, which is bounded where it is told that it is ahead."""
+        return min(received.at_ms, self._latest_ms)
+
+    @cached_property
+    def _latest_ms(self) -> int:
+        return next((o.at_ms for o in self.outputs if type(o) is ClockAhead), NEVER_MS)
+
 
 class Checker(Protocol):
     """Watches one promise."""
@@ -64,26 +103,23 @@ class Asked:
     """Requests by who asked them: the memory that most checkers share.
 
     Args:
-        times_ms: When each came, every time that it did, but for what `answered_at_ms` has told already. A record that
-            is dated later than its batch may be came at the latest time that is believed.
+        times_ms: When each came, every time that it did, but for what `answered_at_ms` has told already. A record of
+            which it is told that it is dated too late came at the latest time that is believed.
     """
 
-    slack_ms: int = Config().clock_slack_ms
     requests: dict[Asker, Request | Unreadable] = field(default_factory=dict)
     times_ms: defaultdict[Asker, list[int]] = field(default_factory=lambda: defaultdict(list))
     _latest: Step | None = None
-    _clock: Clock = field(default_factory=Clock)
 
     def note(self, step: Step) -> None:
         """Remember what was asked in a step; whoever shares this memory may have done so."""
         if step is self._latest:
             return
         self._latest = step
-        self._clock, times = clock.tell(self._clock, step.received, step.now_ms, self.slack_ms)
         for received, request in step.requests:
             asker = request.reply_to or "", request.request_id
             self.requests[asker] = request
-            self.times_ms[asker].append(min(received.at_ms, times.latest_ms))
+            self.times_ms[asker].append(step.at_ms(received))
 
     def by(self, reply: Reply) -> Any:
         return self.requests.get((reply.to, reply.answer.request_id))

@@ -1,0 +1,177 @@
+"""I9 to I11, I21: who is dropped had it coming, and who has it coming is dropped."""
+
+from collections import defaultdict
+
+from coordinator.config import Config
+from coordinator.errors import ErrorCode
+from coordinator.group import NEVER_MS, Group
+from coordinator.outputs import (
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    MemberExpired,
+    MemberFenced,
+    MemberJoined,
+    OffsetCommitAnswer,
+    Output,
+    Reply,
+    SyncGroupAnswer,
+)
+from coordinator.requests import ExpelMember, JoinGroup, LeaveGroup, SyncGroup
+from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, Asked, Asker, Step, forgotten
+
+MemberKey = tuple[str | None, str]
+
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID.number
+METADATA_TOO_LARGE = ErrorCode.OFFSET_METADATA_TOO_LARGE.number
+"""Of one partition; the commit as a whole was taken."""
+
+
+class SessionsEnd:
+    """I10: a session is prolonged by what counts and by nothing else, and once by an absence of the coordinator's."""
+
+    def __init__(self, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.known: dict[str, tuple[int, dict[str, tuple[int, bool]]]] = {}
+        """By group, its generation, and of each member the deadline and whether it was spared."""
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        counted = self._counted(step)
+        for group_id, group in (step.groups or {}).items():
+            generation_id, known = self.known.get(group_id, (None, {}))
+            if generation_id == group.generation_id:
+                self._compare(group, known, counted)
+            sessions = group.vitals.sessions.items()
+            self.known[group_id] = group.generation_id, {m: (s.deadline_ms, s.spared) for m, s in sessions}
+
+    def _counted(self, step: Step) -> set[MemberKey]:
+        counted = set[MemberKey]()
+        for output in step.outputs:
+            if isinstance(output, Reply):
+                answer = output.answer
+                if isinstance(answer, HeartbeatAnswer):
+                    counts = answer.code in (NONE, REBALANCE_IN_PROGRESS)
+                elif isinstance(answer, OffsetCommitAnswer):
+                    counts = any(p.code in (NONE, METADATA_TOO_LARGE) for p in answer.partitions)
+                elif isinstance(answer, JoinGroupAnswer):
+                    counts = False
+                else:
+                    counts = isinstance(answer, SyncGroupAnswer)
+                if counts:
+                    request = self.asked.by(output)
+                    counted.add((request.group_id, request.member_id))
+            elif isinstance(output, MemberJoined):
+                counted.add((output.group_id, output.member_id))
+        return counted
+
+    @staticmethod
+    def _compare(group: Group, known: dict[str, tuple[int, bool]], counted: set[MemberKey]) -> None:
+        for member_id, session in group.vitals.sessions.items():
+            if member_id not in known or session.deadline_ms >= NEVER_MS:
+                continue
+            deadline_ms, spared = known[member_id]
+            is_spared_now = session.spared and not spared
+            if session.deadline_ms > deadline_ms and not is_spared_now:
+                assert (group.group_id, member_id) in counted, f"{member_id} did nothing, and lives on"
+
+
+class NobodyIsDroppedUnheard:
+    """I9, I11: who did its part is not dropped for what it did not do, and a static member may be restarting.
+
+    A member that is dropped while a request of its own is parked hears of it just before that is told.
+    """
+
+    def __init__(self, config: Config, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.config = config
+        self.heard: set[MemberKey] = set()
+        """Members that a round has ended for."""
+        self.synced: dict[MemberKey, int] = {}
+        """The latest generation in which a member was given its part of the plan."""
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        before: Output | None = None
+        for output in step.news:
+            if isinstance(output, MemberExpired):
+                self._dropped(output, before, step)
+            if isinstance(output, MemberFenced):
+                self.heard.add((output.group_id, output.replaced_by))
+            if isinstance(output, GONE):
+                self.heard.discard((output.group_id, output.member_id))
+            elif isinstance(output, Reply) and isinstance(output.answer, JoinGroupAnswer) and not output.answer.code:
+                self.heard.add((self.asked.by(output).group_id, output.answer.member_id))
+            elif isinstance(output, Reply) and isinstance(output.answer, SyncGroupAnswer) and not output.answer.code:
+                request = self.asked.by(output)
+                self.synced[request.group_id, request.member_id] = request.generation_id
+            before = output
+
+    def _dropped(self, told: MemberExpired, before: Output | None, step: Step) -> None:
+        refused = type(before.answer) if before is not None and self._is_refused(before, told) else None
+        if told.why == "joins_overdue":
+            assert refused is not JoinGroupAnswer, f"its join was in: {told}"
+            assert told.group_instance_id is None, f"it may be restarting: {told}"
+        elif told.why == "syncs_overdue":
+            has_synced = self.synced.get((told.group_id, told.member_id)) == told.generation_id
+            assert refused is not SyncGroupAnswer, f"its sync was in: {told}"
+            assert not has_synced, f"it had its part of the plan: {told}"
+        elif told.why == "session_expired":
+            is_waiting = refused in (JoinGroupAnswer, SyncGroupAnswer)
+            assert not (is_waiting and (told.group_id, told.member_id) in self.heard), f"it waited for others: {told}"
+            if step.has_honest_clocks and told.silence_ms is not None:
+                late_ms = step.now_ms - told.at_ms
+                assert late_ms <= self.config.late_notice_ms, f"{late_ms} ms ago: {told}"
+
+    def _is_refused(self, output: Output, told: MemberExpired) -> bool:
+        """Check whether an output refuses what the member had parked."""
+        if not isinstance(output, Reply) or output.answer.code != UNKNOWN:
+            return False
+        request = self.asked.by(output)
+        if not isinstance(request, JoinGroup | SyncGroup) or request.group_id != told.group_id:
+            return False
+        if request.group_instance_id != told.group_instance_id:
+            return False
+        return request.member_id == told.member_id or (not request.member_id and told.group_instance_id is not None)
+
+
+class PendingIdsAreGood:
+    """KIP-394: an id that MEMBER_ID_REQUIRED handed out is known when it comes back within the session timeout."""
+
+    def __init__(self, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.until_ms: dict[MemberKey, int] = {}
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        for _, request in step.requests:
+            if isinstance(request, LeaveGroup):
+                for entry in request.members:
+                    self.until_ms.pop((request.group_id, entry.member_id), None)
+            elif isinstance(request, ExpelMember):
+                self.until_ms.pop((request.group_id, request.member_id), None)
+        times_ms: defaultdict[Asker, list[int]] = defaultdict(list)
+        for received, request in step.requests:
+            times_ms[request.reply_to or "", request.request_id].append(step.at_ms(received))
+        for output in step.news:
+            if isinstance(output, MemberJoined):
+                self.until_ms.pop((output.group_id, output.member_id), None)
+            elif forgotten(output):
+                self.until_ms = {key: ms for key, ms in self.until_ms.items() if key[0] != output.group_id}
+            elif isinstance(output, Reply) and isinstance(output.answer, JoinGroupAnswer) and output.answer.code:
+                self._refused(
+                    self.asked.by(output),
+                    output.answer,
+                    times_ms[output.to, output.answer.request_id],
+                    is_honest=step.has_honest_clocks,
+                )
+
+    def _refused(self, request: JoinGroup, answer: JoinGroupAnswer, times_ms: list[int], *, is_honest: bool) -> None:
+        """Note an id that is handed out, from the earliest time that it may be; judge a refusal by the latest."""
+        handed_out = request.group_id, answer.member_id or request.member_id
+        if answer.code == ErrorCode.MEMBER_ID_REQUIRED.number:
+            self.until_ms[handed_out] = min(times_ms, default=0) + request.session_timeout_ms
+        elif answer.code == ErrorCode.GROUP_MAX_SIZE_REACHED.number:
+            self.until_ms.pop(handed_out, None)
+        elif answer.code == UNKNOWN and times_ms and request.group_instance_id is None:
+            until_ms = self.until_ms.pop(handed_out, -NEVER_MS)
+            assert max(times_ms) >= until_ms or not is_honest, f"{handed_out} was to be good until {until_ms}"

@@ -1,0 +1,170 @@
+"""I3, I9: answers about a group fit what the group has published: who is in, which phase, which generation."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from coordinator.errors import ErrorCode
+from coordinator.hashing import shard_of
+from coordinator.outputs import (
+    DescribeGroupAnswer,
+    GroupEmptied,
+    GroupRecord,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    ListGroupsAnswer,
+    MemberFenced,
+    MemberJoined,
+    Output,
+    Published,
+    RebalanceCompleted,
+    RebalanceNotice,
+    RebalanceStarted,
+    Reply,
+)
+from coordinator.phases import Phase
+from coordinator.requests import Heartbeat, ListGroups
+from tests.coordinator.invariants.step import GONE, NONE, Asked, Step, forgotten
+
+UNKNOWN, FENCED = ErrorCode.UNKNOWN_MEMBER_ID.number, ErrorCode.FENCED_INSTANCE_ID.number
+AGAIN = ErrorCode.REBALANCE_IN_PROGRESS.number
+ILLEGAL = ErrorCode.ILLEGAL_GENERATION.number
+NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.number
+NOT_OF_THE_GROUP = {ErrorCode.NOT_COORDINATOR.number, ErrorCode.INVALID_GROUP_ID.number}
+"""Refusals that do not look at the group."""
+
+MOVES_TO = {
+    RebalanceStarted: Phase.PREPARING,
+    RebalanceCompleted: Phase.STABLE,
+    GroupEmptied: Phase.EMPTY,
+}
+
+
+@dataclass
+class Roll:
+    """Who is in a group, as its outputs tell: instance ids by member id."""
+
+    state: Phase = Phase.EMPTY
+    generation_id: int = 0
+    members: dict[str, str | None] = field(default_factory=dict)
+
+    def note(self, output: Output) -> None:
+        """Follow a record or an event of the group."""
+        if isinstance(output, Published):
+            if isinstance(output.record, GroupRecord):
+                self.state, self.generation_id = output.record.state, output.record.generation_id
+                self.members = {m.member_id: m.group_instance_id for m in output.record.members}
+            return
+        self.state = MOVES_TO.get(type(output), self.state)
+        self.generation_id = output.generation_id or self.generation_id
+        if isinstance(output, MemberJoined):
+            self.members[output.member_id] = output.group_instance_id
+        elif isinstance(output, GONE):
+            del self.members[output.member_id]
+            if isinstance(output, MemberFenced):
+                self.members[output.replaced_by] = output.group_instance_id
+
+    def joined(self, answer: JoinGroupAnswer) -> None:
+        """Follow the answer to a join: the first one of a generation tells that its joins are in."""
+        if answer.generation_id > self.generation_id:
+            self.state, self.generation_id = Phase.COMPLETING, answer.generation_id
+
+
+class AnswersFitTheGroup:
+    """I3, I9: heartbeats, descriptions and listings are answered as the group's records and events say that it is."""
+
+    def __init__(self, asked: Asked | None = None) -> None:
+        self.asked = asked or Asked()
+        self.rolls: defaultdict[str, Roll] = defaultdict(Roll)
+
+    def watch(self, step: Step) -> None:
+        self.asked.note(step)
+        for output in step.outputs:
+            if type(output) is Reply:
+                if type(output.answer) is HeartbeatAnswer:
+                    self._heartbeat(self.asked.by(output), output.answer.code)
+                else:
+                    self._answered(output)
+            elif forgotten(output):
+                self.rolls.pop(output.group_id, None)
+            elif output.group_id is not None:
+                if isinstance(output, Published) and isinstance(output.record, GroupRecord):
+                    self._is_whole(output.record)
+                self.rolls[output.group_id].note(output)
+
+    def _is_whole(self, record: GroupRecord) -> None:
+        told, roll = {m.member_id for m in record.members}, self.rolls[record.group_id]
+        assert told == roll.members.keys(), f"{told} are published, events tell of {list(roll.members)}"
+
+    def _heartbeat(self, request: Heartbeat, code: int) -> None:
+        if code in NOT_OF_THE_GROUP:
+            return
+        roll = self.rolls.get(request.group_id)
+        expected = self._expected(roll, request) if roll else UNKNOWN
+        assert code == expected, f"{code}, not {expected}, is heard by {request}"
+
+    @staticmethod
+    def _expected(roll: Roll, request: Heartbeat) -> int:
+        if request.group_instance_id is not None:
+            holder = next((m for m, i in roll.members.items() if i == request.group_instance_id), None)
+            if holder != request.member_id:
+                return UNKNOWN if holder is None else FENCED
+        if request.member_id not in roll.members:
+            return UNKNOWN
+        return (
+            ILLEGAL if request.generation_id != roll.generation_id else AGAIN if roll.state is Phase.PREPARING else NONE
+        )
+
+    def _answered(self, reply: Reply) -> None:
+        match reply.answer:
+            case JoinGroupAnswer():
+                if reply.answer.code == NONE:
+                    self.rolls[self.asked.by(reply).group_id].joined(reply.answer)
+            case DescribeGroupAnswer(code=0):
+                self._described(reply.answer)
+            case ListGroupsAnswer(code=0):
+                self._listed(self.asked.by(reply), reply.answer)
+
+    def _described(self, answer: DescribeGroupAnswer) -> None:
+        roll = self.rolls.get(answer.group_id)
+        if answer.state is Phase.DEAD:
+            assert roll is None or not roll.members, f"{answer.group_id} is there"
+            return
+        assert roll is not None, f"{answer.group_id} is not there"
+        told = answer.state, answer.generation_id, {m.member_id for m in answer.members}
+        assert told == (roll.state, roll.generation_id, roll.members.keys()), f"{told}, not {roll}"
+
+    def _listed(self, request: ListGroups, answer: ListGroupsAnswer) -> None:
+        if request.types:
+            return
+        wanted = {state.strip().lower() for state in request.states}
+        listed = {group.group_id for group in answer.groups}
+        there = {group_id for group_id, roll in self.rolls.items() if not wanted or roll.state.value.lower() in wanted}
+        assert listed == there, f"{listed} are listed, {there} are there"
+
+
+class MisroutedIsRefused:
+    """A request to a group of another partition hears NOT_COORDINATOR and nothing else, and nobody else does.
+
+    Args:
+        partitions: How many there are; the requests are those of the first.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.asked = Asked()
+
+    def watch(self, step: Step) -> None:
+        if self.partitions == 1:
+            return
+        self.asked.note(step)
+        for output in step.news:
+            group_id = getattr(self.asked.by(output), "group_id", "") if isinstance(output, Reply) else output.group_id
+            if not group_id or (isinstance(output, Reply) and isinstance(output.answer, RebalanceNotice)):
+                continue
+            is_elsewhere = shard_of(group_id, self.partitions) != 0
+            if not isinstance(output, Reply):
+                assert not is_elsewhere, f"{group_id} is another shard's: {output}"
+                continue
+            codes = {p.code for p in getattr(output.answer, "partitions", ())} | {output.answer.code}
+            is_refused = NOT_COORDINATOR in codes or (is_elsewhere and codes <= NOT_OF_THE_GROUP)
+            assert is_elsewhere == is_refused, f"{group_id} is refused wrongly, or not refused: {output}"

@@ -1,0 +1,110 @@
+"""I10, I13, I15: a clock that jumps ends no session early, forgets no offset early, and makes nobody wait for it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from msgspec.structs import replace as changed
+
+from coordinator.config import Config
+from coordinator.group import NEVER_MS
+from coordinator.outputs import (
+    GroupRecord,
+    MemberExpired,
+    MemberFenced,
+    OffsetRecord,
+    OffsetsExpired,
+    Output,
+    Published,
+)
+from coordinator.phases import Phase
+from coordinator.requests import Heartbeat
+from tests.coordinator.invariants.lives import NothingWaitsForEver, SessionsAreKept
+from tests.coordinator.invariants.step import Step, Truth
+
+Place = tuple[str | None, str, int]
+
+
+class JumpsHarmNobody:
+    """I10, I11, I15: by the true time, sessions and offsets last as was promised, less the slack, and waits end.
+
+    Where one clock is wrong, the other one is there to tell; where both have been, nothing can be promised.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.sessions = SessionsAreKept()
+        self.waits = NothingWaitsForEver(config)
+        self.committed_ms: dict[Place, tuple[int, int]] = {}
+        """When an offset was committed, or earlier where its record says so, and for how long."""
+        self.emptied_ms: dict[str, int] = {}
+
+    def watch(self, step: Step) -> None:
+        truth = step.truth
+        if truth is None or not (truth.is_driver_right or truth.is_log_right):
+            return
+        self.sessions.watch(self._translated(step, truth))
+        for output in step.news:
+            self._note(output, truth)
+            if isinstance(output, OffsetsExpired):
+                self._expired(output, truth)
+        self.waits.note(step)
+        if truth.is_driver_right:
+            for group in (step.groups or {}).values():
+                self.waits.are_as_long_as_asked(group, truth.now_ms + self.config.clock_slack_ms)
+
+    def _translated(self, step: Step, truth: Truth) -> Step:
+        """Tell the same step in true times; what expires has the slack on top."""
+        received = [changed(r, at_ms=truth.written_ms.get(r.offset, r.at_ms)) for r in step.received]
+        return replace(step, received=received, outputs=list(self._in_truth(step, truth)))
+
+    def _in_truth(self, step: Step, truth: Truth) -> Iterator[Output]:
+        for output in step.outputs:
+            if isinstance(output, MemberExpired):
+                yield changed(output, at_ms=truth.now_ms + 2 * self.config.clock_slack_ms)
+            elif isinstance(output, MemberFenced):
+                yield changed(output, at_ms=min(output.at_ms, truth.now_ms))
+            elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
+                record = output.record
+                yield changed(output, record=changed(record, since_ms=min(record.since_ms, truth.now_ms)))
+            else:
+                yield output
+
+    def _note(self, output: Output, truth: Truth) -> None:
+        """Remember when an offset was committed, and when a group emptied: not later than it is now."""
+        if isinstance(output, Published) and isinstance(output.record, GroupRecord):
+            record = output.record
+            is_empty = record.state is Phase.EMPTY and record.protocol_type is not None
+            self.emptied_ms[record.group_id] = min(record.since_ms, truth.now_ms) if is_empty else NEVER_MS
+        elif isinstance(output, Published) and isinstance(output.record, OffsetRecord):
+            record = output.record
+            kept_ms = self.config.offsets_retention_by_group_ms.get(record.group_id, self.config.offsets_retention_ms)
+            if record.expire_timestamp_ms is not None:
+                kept_ms = record.expire_timestamp_ms - record.commit_timestamp_ms
+            place = record.group_id, record.topic, record.partition
+            self.committed_ms[place] = min(record.commit_timestamp_ms, truth.now_ms), kept_ms
+
+    def _expired(self, told: OffsetsExpired, truth: Truth) -> None:
+        for topic, partition in told.partitions:
+            at_ms, kept_ms = self.committed_ms.pop((told.group_id, topic, partition))
+            after_ms = truth.now_ms - min(at_ms, self.emptied_ms.get(told.group_id or "", NEVER_MS))
+            assert after_ms >= kept_ms - 2 * self.config.clock_slack_ms, f"after {after_ms} ms: {told}"
+
+
+class TheUnreadIsHeardFirst:
+    """I10: nobody is expelled by a time up to which the log was not read: its heartbeats may be among the rest."""
+
+    def __init__(self) -> None:
+        self.expired: dict[tuple[str | None, str], MemberExpired] = {}
+
+    def watch(self, step: Step) -> None:
+        if not step.has_honest_clocks:
+            return
+        for received, request in step.requests:
+            told = self.expired.get((request.group_id, request.member_id)) if isinstance(request, Heartbeat) else None
+            if told and request.generation_id == told.generation_id:
+                is_its = request.group_instance_id in (None, told.group_instance_id)
+                before_ms = told.at_ms - received.at_ms
+                assert not is_its or before_ms <= 0, f"asked {before_ms} ms before {told}"
+        for output in step.news:
+            if isinstance(output, MemberExpired) and output.why == "session_expired":
+                self.expired[output.group_id, output.member_id] = output

@@ -1,0 +1,46 @@
+"""A bug as a change of the core's text: which function, what it says, what it says with the bug in it."""
+
+import inspect
+from textwrap import dedent
+from types import FunctionType
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+
+class Bug(Struct, frozen=True):
+    """One bug.
+
+    Args:
+        name: What a member, an operator or a reader sees of it.
+        function: Where it is put.
+        before: A piece of that function's text, which it holds once.
+        after: What stands there with the bug.
+        found_by: The checker or audit that raises, at the first of the worlds that the test lets live.
+    """
+
+    name: str
+    function: Any
+    before: str
+    after: str
+    found_by: str
+
+    def plant(self, patch: pytest.MonkeyPatch) -> None:
+        """Put the bug in, wherever the function is known already: its code is replaced, not its name.
+
+        Raises:
+            LookupError: the core says something else by now.
+        """
+        function = self.function.fget if isinstance(self.function, property) else self.function
+        patch.setattr(function, "__code__", _code(function, self.before, self.after))
+
+
+def _code(function: FunctionType, before: str, after: str) -> Any:
+    text = dedent(inspect.getsource(function))
+    if text.count(before) != 1:
+        raise LookupError(f"{function.__qualname__} holds {before!r} {text.count(before)} times")
+    names: dict[str, Any] = {}
+    exec(compile(text.replace(before, after), inspect.getfile(function), "exec"), dict(function.__globals__), names)
+    changed = names[function.__name__]
+    return (changed.fget if isinstance(changed, property) else changed).__code__

@@ -1,0 +1,63 @@
+"""Bugs of committed offsets, and of what is published."""
+
+from coordinator import checks, offsets
+from coordinator.group import Group
+from tests.simulation.bugs.bug import Bug
+
+BUGS = (
+    # -- committing and fetching ---------------------------------------------------------------------------------------
+    Bug("a commit does not renew its member", offsets.commit,
+        "group.vitals.renew(session, now_ms)", "pass", "SessionsAreKept"),
+    Bug("a commit below the stored offset is lost", offsets._store,
+        "group.keep_offset(asked.topic, asked.partition, offset)",
+        "known = group.offsets.get(asked.topic, {}).get(asked.partition)\n"
+        "    if known is None or known.offset <= offset.offset:\n"
+        "        group.keep_offset(asked.topic, asked.partition, offset)", "CommitsAreKept"),
+    Bug("offset 0 reads as none", offsets._fetched,
+        "if offset is None:", "if offset is None or not offset.offset:", "CommitsAreKept"),
+    Bug("a fetched offset is one too high", offsets._fetched,
+        "offset.offset, offset.leader_epoch", "offset.offset + 1, offset.leader_epoch", "CommitsAreKept"),
+    Bug("a commit of an older generation is taken", checks.is_of_this_generation,
+        "request.generation_id == vitals.generation_id",
+        "request.generation_id <= vitals.generation_id and hasattr(request, 'offsets')"
+        " or request.generation_id == vitals.generation_id", "CommitsAreFenced"),
+    Bug("a commit is taken while the plan is awaited", checks.commits_are_taken,
+        "return answers.COMMIT[group.phase]", "return ErrorCode.NONE", "CommitsAreFenced"),
+    Bug("a tool commits over the heads of members", checks.is_from_outside,
+        "request.generation_id < 0 and group.phase is Phase.EMPTY", "request.generation_id < 0", "CommitsAreFenced"),
+    Bug("a commit's own term is forgotten", offsets._store,
+        "expire_ms = None if asked.retention_ms < 0 else min(now_ms + asked.retention_ms, NEVER_MS)",
+        "expire_ms = None", "CommitsAreKept"),
+    Bug("metadata may be one longer", offsets.commit,
+        "> config.offset_metadata_max_bytes", "> config.offset_metadata_max_bytes + 1", "GroupsAreBounded"),
+    # -- forgetting ----------------------------------------------------------------------------------------------------
+    Bug("offsets of subscribed topics expire", Group.subscribes,
+        "return topic in self.subscribed_topics", "return False", "OffsetsAreForgottenInTime"),
+    Bug("offsets of subscribed topics are deleted on request", offsets.delete,
+        "if group.subscribes(topic)", "if False", "OffsetsAreForgottenInTime"),
+    Bug("offsets of an Empty group expire by their commit", offsets.expiry_ms,
+        "group.since_ms if group.protocol_type else offset.commit_timestamp_ms", "offset.commit_timestamp_ms",
+        "OffsetsAreForgottenInTime"),
+    Bug("a group's own retention is not looked at", offsets.expiry_ms,
+        "config.offsets_retention_by_group_ms.get(group.group_id, config.offsets_retention_ms)",
+        "config.offsets_retention_ms", "OffsetsAreForgottenInTime"),
+    Bug("what is committed never expires", offsets._store,
+        "group.look_at_offsets(max(now_ms, expiry_ms(group, asked.topic, offset, config)))", "pass",
+        "OffsetsAreForgottenInTime"),
+    Bug("a group is deleted while it has members", checks.is_empty,
+        "group.phase is Phase.EMPTY", "True", "Coordinator raised IllegalMove"),
+    Bug("offsets of an unreadable group are deleted", checks.is_of_consumers_or_empty,
+        "group.phase is Phase.EMPTY or group.is_of_consumers", "True", "OffsetsAreForgottenInTime"),
+    # -- what is published ---------------------------------------------------------------------------------------------
+    Bug("an offset's tombstone is lost", offsets._drop,
+        "yield Published(group.group_id, key, None, group.next_version())", "yield from ()",
+        "OffsetsAreForgottenInTime"),
+    Bug("an offset's tombstone has the version before", offsets._drop,
+        "group.next_version()", "group.version", "VersionsHaveNoGap"),
+    Bug("a group's tombstone is lost", offsets._forget,
+        'yield Published(group.group_id, ("group", group.group_id), None, group.next_version())', "pass",
+        "TheForgottenAreTold"),
+    Bug("a group is forgotten and its offsets stay published", offsets.delete_group,
+        "yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()])", "pass",
+        "TheForgottenAreTold"),
+)  # fmt: skip

@@ -1,0 +1,56 @@
+"""Worlds against bugs: which checker finds each of them, and after how many steps."""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count
+from multiprocessing import get_context
+
+import pytest
+from msgspec import Struct
+
+from tests.simulation.bugs import BUGS
+from tests.simulation.runs import live
+
+
+class Found(Struct, frozen=True):
+    """What became of a hunt.
+
+    Args:
+        by: The checker or audit that raised; None where the worlds kept every promise.
+        steps: How many there were until then, over all worlds.
+        world: The last world that lived.
+    """
+
+    bug: str
+    by: str | None
+    why: str
+    steps: int
+    world: str
+
+
+def hunt(name: str, seed: str, steps_max: int) -> Found:
+    """Let one world after another live with a bug, until one breaks a promise or there were enough steps."""
+    steps = 0
+    with pytest.MonkeyPatch.context() as patch:
+        BUGS[name].plant(patch)
+        for number in count():
+            outcome = live(f"{seed}/{number}")
+            steps += outcome.steps
+            if outcome.broken is not None:
+                return Found(name, *outcome.broken, steps, outcome.name)
+            if steps >= steps_max:
+                return Found(name, None, "", steps, outcome.name)
+    raise AssertionError("worlds never end")
+
+
+def hunts(names: Iterable[str], seed: str, steps_max: int, jobs: int) -> Iterator[Found]:
+    """Hunt one bug after another, each in a process of its own."""
+    with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver"), max_tasks_per_child=1) as pool:
+        for begun in [pool.submit(hunt, name, seed, steps_max) for name in names]:
+            yield begun.result()
+
+
+def table(found: Iterable[Found]) -> str:
+    """Write what was found as a table in Markdown."""
+    rows = [f"| {f.bug} | {f.by or '**nobody**'} | {f.steps:,} | {f.world} |" for f in found]
+    return "\n".join(["| bug | found by | steps until found | world |", "| --- | --- | ---: | --- |", *rows])

@@ -1,0 +1,69 @@
+"""Bugs that others have had, and some that were made up for checkers, as `test_known_bugs` puts them in."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec import Struct
+
+from coordinator import checks, membership, offsets
+from coordinator.group import Vitals
+from coordinator.requests import JoinGroup
+from tests.coordinator.test_known_bugs import SEEDS
+
+
+class Known(Struct, frozen=True):
+    """A bug that is put in by a function of its own; see `Bug`."""
+
+    name: str
+    plant: Callable[[pytest.MonkeyPatch], None]
+    found_by: str
+
+
+def _takes_a_repeat_for_another_join(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(membership, "is_known_by_its_id", lambda request: False)
+
+
+def _forgets_a_moment_early(patch: pytest.MonkeyPatch) -> None:
+    expiry_ms = offsets.expiry_ms
+    patch.setattr(offsets, "expiry_ms", lambda *arguments: expiry_ms(*arguments) - 1)
+
+
+def _lets_everybody_in(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(checks.OF_THE_GROUP, JoinGroup, checks.OF_THE_GROUP[JoinGroup][1:])
+
+
+def _waits_twice_as_long(patch: pytest.MonkeyPatch) -> None:
+    wait = Vitals.wait
+    patch.setattr(Vitals, "wait", lambda self, now_ms, wait_ms: wait(self, now_ms, wait_ms * 2))
+
+
+MADE_UP = (
+    Known("a repeated join makes a phantom", _takes_a_repeat_for_another_join, "RepeatsMakeNobodyNew"),
+    Known("offsets expire a moment early", _forgets_a_moment_early, "OffsetsAreForgottenInTime"),
+    Known("a group has no bound", _lets_everybody_in, "GroupsAreBounded"),
+    Known("all waits are doubled", _waits_twice_as_long, "NothingWaitsForEver"),
+)
+
+FOUND_BY = {
+    # a bug of `test_known_bugs`, and who finds it in worlds; the others of that list are seen in stories alone
+    "Kafka's joined timer keys": "CommitsAreKept",
+    "Kafka's comments on heartbeats": "AnswersFitTheGroup",
+    "KAFKA-20938, joins": "EachRequestIsAnsweredOnce",
+    "KAFKA-20985, repeats": "Coordinator raised AssertionError",
+    "KAFKA-9801": "PlansArePassedOn",
+    "librdkafka #2631": "CommitsAreFenced",
+    "Iceberg connect #17551": "CommitsAreFenced",
+    "SeaweedFS, a fetch right after a commit": "CommitsAreKept",
+    "Redpanda #31483": "EqualBytes",
+    "KAFKA-8069": "EqualBytes",
+    "Redpanda #3300": "NothingWaitsForEver",
+    "a group that comes back counts from 1": "GenerationsGrow",
+    "a round ends without one who left": "PhasesAreLegal",
+    "followers hear who is in": "GenerationsAreAgreed",
+    "a reply goes astray": "RepliesFitTheirRequests",
+    "a version is skipped": "VersionsHaveNoGap",
+    "sessions are rounded down": "SessionsAreKept",
+    "a broker's clock goes back": "TimeNeverGoesBack",
+}
+
+BUGS = (*MADE_UP, *(Known(name, SEEDS[name].bug, found_by) for name, found_by in FOUND_BY.items()))

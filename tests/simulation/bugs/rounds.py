@@ -1,0 +1,66 @@
+"""Bugs of join rounds, generations and plans."""
+
+from coordinator import checks, deadlines, membership, rebalance
+from coordinator.group import Group
+from tests.simulation.bugs.bug import Bug
+
+BUGS = (
+    # -- generations ---------------------------------------------------------------------------------------------------
+    Bug("a round ends and the generation stays", rebalance.complete,
+        "vitals.generation_id += 1", "pass", "GenerationsGrow"),
+    Bug("a group empties and the generation stays", rebalance._become_empty,
+        "group.vitals.generation_id += 1", "pass", "GenerationsGrow"),
+    Bug("a generation is skipped", rebalance.complete,
+        "vitals.generation_id += 1", "vitals.generation_id += 2", "GenerationsGrow"),
+    # -- rounds --------------------------------------------------------------------------------------------------------
+    Bug("an absent static member goes on leading", rebalance.complete,
+        'if not group.members[group.leader_id or ""].awaiting_join:', "if False:", "GenerationsAreAgreed"),
+    Bug("a member that did not rejoin stays", rebalance.complete,
+        "if not m.awaiting_join and not m.is_static", "if False", "GenerationsAreAgreed"),
+    Bug("an absent static member is dropped", rebalance.complete,
+        "if not m.awaiting_join and not m.is_static", "if not m.awaiting_join", "NobodyIsDroppedUnheard"),
+    Bug("the assignor is one that not all offer", rebalance.vote,
+        "if supporters == len(group.members)", "if supporters", "PhasesAreLegal"),
+    Bug("any protocol is let in", checks.speaks_our_protocol,
+        "if group.supports(request.protocol_type, request.protocols):", "if True:", "Coordinator raised RuntimeError"),
+    Bug("what a member no longer offers counts on", Group.offer,
+        "self._count_protocols(member, -1)", "pass", "PhasesAreLegal"),
+    Bug("a round overtakes the plan and parked syncs stay", rebalance.prepare,
+        "if group.phase is Phase.COMPLETING:", "if False:", "PhasesAreLegal"),
+    Bug("the deadline of a round outlives it", rebalance.complete,
+        "vitals.joins_ms, vitals.spared, group.delay = NEVER_MS, False, None",
+        "vitals.spared, group.delay = False, None", "Coordinator raised IllegalMove"),
+    Bug("the plan is awaited for ever", rebalance.complete,
+        "vitals.syncs_ms = vitals.wait(now_ms, group.rebalance_timeout_ms)", "pass", "NothingWaitsForEver"),
+    Bug("an overdue sync costs everybody", rebalance.syncs_due,
+        "if m.owes_sync]", "]", "NobodyIsDroppedUnheard"),
+    Bug("an initial delay goes on for ever", rebalance.joins_due,
+        "group.delay = Delay(next_ms, max(delay.remaining_ms - delay.delay_ms, 0))", "pass", "NothingWaitsForEver"),
+    Bug("all members joined and the round waits on", membership._park_join,
+        "group.joins_parked += earlier is None",
+        "group.joins_parked += earlier is None and group.phase.value != 'Stable'",
+        "PhasesAreLegal"),
+    # -- plans ---------------------------------------------------------------------------------------------------------
+    Bug("a follower's plan is taken", membership.sync,
+        "if member.member_id == group.leader_id:", "if request.assignments:", "PlansArePassedOn"),
+    Bug("everybody is given the first one's part", rebalance.install,
+        'plan.get(member.member_id, b"")', 'next(iter(plan.values()), b"")', "PlansArePassedOn"),
+    Bug("whom the plan leaves out keeps what it had", rebalance.install,
+        'plan.get(member.member_id, b"")', "plan.get(member.member_id, member.assignment)", "PlansArePassedOn"),
+    Bug("the round does not remember who owned what", Group.open_round,
+        "for m in self.members.values()}", "for m in self.members.values() if m.is_static}", "HandoversAddUp"),
+    # -- deadlines -----------------------------------------------------------------------------------------------------
+    Bug("an earlier deadline is not noted", Group.look_at_offsets,
+        "self.vitals.offsets_ms = self.vitals.noting(min(self.vitals.offsets_ms, at_ms))",
+        "self.vitals.offsets_ms = min(self.vitals.offsets_ms, at_ms)", "NothingWaitsForEver"),
+    Bug("after a deadline the next one is not looked for", deadlines.advance,
+        "vitals.earliest_ms = min(d.at_ms for d in deadlines(group))", "pass", "NothingWaitsForEver"),
+    Bug("what is due at this very moment waits", deadlines.advance,
+        "while vitals.earliest_ms <= until_ms:", "while vitals.earliest_ms < until_ms:", "NothingWaitsForEver"),
+    Bug("a silent member is spared for ever", deadlines._may_be_spared,
+        "return not (session or group.vitals).spared", "return True", "SessionsEnd"),
+    Bug("whoever was spared is not remembered", deadlines._wait_once_more,
+        "session.spared = True", "pass", "SessionsEnd"),
+    Bug("an absence of the coordinator is the members' fault", deadlines._may_be_spared,
+        "return not (session or group.vitals).spared", "return False", "NobodyIsDroppedUnheard"),
+)  # fmt: skip

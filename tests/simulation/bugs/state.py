@@ -1,0 +1,83 @@
+"""Bugs of what is kept from batch to batch, of the log's time, and of groups that touch each other."""
+
+from coordinator import administration, clock, codec, describe
+from coordinator.group import Vitals
+from coordinator.shard import Shard
+from tests.simulation.bugs.bug import Bug
+
+RETURNS = "    group.vitals = vitals\n"
+
+
+def _reads_back(name: str, change: str, found_by: str) -> Bug:
+    """Make a bug that shows once a group has been read back from bytes."""
+    return Bug(name, codec.decode_rest, RETURNS, f"{RETURNS}    {change}\n", found_by)
+
+
+EACH = "for m in group.members.values(): "
+
+BUGS = (
+    # -- what is kept --------------------------------------------------------------------------------------------------
+    Bug("what heartbeats alone change is not kept", Shard._put_away,
+        "codec.encode_vitals(vitals, rest)",
+        "codec.encode_vitals(vitals, rest) if group else self._stored[group_id].vitals",
+        "SessionsAreKept"),
+    Bug("a Stable group is not written again", Shard._put_away,
+        "codec.encode_rest(group) if group else",
+        "codec.encode_rest(group) if group and (vitals.phase.value[0] != 'S' or not self._stored[group_id].rest) else",
+        "PhasesAreLegal"),
+    Bug("the alarm of a new group is lost", Shard._put_away,
+        "Stored(vitals.earliest_ms,", "Stored(self._stored[group_id].earliest_ms,", "NothingWaitsForEver"),
+    _reads_back("a parked join is lost between batches", EACH + "m.awaiting_join = None", "PhasesAreLegal"),
+    _reads_back("which join made a static member is lost between batches", EACH + "m.made_by = None",
+                "Coordinator raised AssertionError"),
+    _reads_back("who owned what is lost between batches", "if group.round: group.round.before = {}", "HandoversAddUp"),
+    _reads_back("the initial delay is lost between batches", "group.delay = None", "NothingWaitsForEver"),
+    _reads_back("the version is one less between batches", "group.version = max(group.version - 1, 0)",
+                "VersionsHaveNoGap"),
+    _reads_back("pending ids are lost between batches", "vitals.pending.clear()", "PendingIdsAreGoodForOnce"),
+    _reads_back("that members were spared is lost between batches",
+                "for s in vitals.sessions.values(): s.spared = False", "SessionsEnd"),
+    Bug("forgotten groups are lost between batches", codec.decode_shard,
+        "return _decode(_shard_decoder, body)",
+        "kept = _decode(_shard_decoder, body)\n    kept.graves.clear()\n    return kept", "EqualBytes"),
+    Bug("forgotten groups are forgotten at once", Shard._forget_graves,
+        "if grave.until_ms > horizon_ms:", "if False:", "GenerationsGrow"),
+    # -- groups that touch each other ----------------------------------------------------------------------------------
+    Bug("a new group takes the place of another one that was forgotten", Shard._found,
+        "self._graves.pop(group_id, None)", "self._graves.pop(next(iter(self._graves), group_id), None)",
+        "GenerationsGrow"),
+    Bug("a group that is not there shows another's offsets", Shard._handle,
+        "offsets.fetch(group, request)", "offsets.fetch(group or next(iter(self._groups.values()), None), request)",
+        "CommitsAreKept"),
+    Bug("groups of one batch share the time of the first", Shard._handle,
+        "yield from offsets.commit(group, request, at_ms, self._config)",
+        "yield from offsets.commit(group, request, max(v.now_ms for v in self._vitals.values()) if group else at_ms,"
+        " self._config)", "TimeNeverGoesBack"),
+    Bug("a listing leaves the last group out", administration.list_groups,
+        "phase in groups", "phase in list(groups)[:-1]", "AnswersFitTheGroup"),
+    Bug("a description is of the generation before", describe.describe,
+        "generation_id=group.generation_id", "generation_id=max(group.generation_id - 1, 0)", "AnswersFitTheGroup"),
+    # -- the log and its time ------------------------------------------------------------------------------------------
+    Bug("a batch of more than twenty loses the rest", Shard.step,
+        "for received in log:", "for received in list(log)[:20]:", "EachRequestIsAnsweredOnce"),
+    Bug("the last request of a batch is taken twice", Shard.step,
+        "for received in log:", "for received in [*log, *list(log)[-1:]]:", "EachRequestIsAnsweredOnce"),
+    Bug("what is due fires after the request", Shard._take,
+        "yield from self._advance(request.group_id, received.at_ms, now_ms)", "pass", "NothingWaitsForEver"),
+    Bug("a heartbeat sets the group's time back", Shard.step,
+        "received.at_ms if received.at_ms > vitals.now_ms else vitals.now_ms", "received.at_ms", "TimeNeverGoesBack"),
+    Bug("deadlines fire at half of their time", Vitals.wait,
+        "+ wait_ms", "+ wait_ms // 2", "SessionsAreKept"),
+    Bug("a record from the future is believed", Shard.step,
+        "at_ms=min(max(received.at_ms, earliest_ms), latest_ms)", "at_ms=max(received.at_ms, earliest_ms)",
+        "JumpsHarmNobody"),
+    Bug("a log that goes back shortens sessions", clock.tell,
+        "earliest_ms=base_ms if gone_back else TIME_MS_MIN", "earliest_ms=TIME_MS_MIN", "JumpsHarmNobody"),
+    Bug("time passes beyond what was read", clock.tell,
+        "read_ms = max(read_ms, min(log[-1].at_ms, base_ms + slack_ms))", "read_ms = batch_ms",
+        "TheUnreadIsHeardFirst"),
+    Bug("silent groups are not called", Shard._due_by,
+        "if vitals.get(group_id, stored).earliest_ms <= horizon_ms",
+        "if group_id in vitals and vitals[group_id].earliest_ms <= horizon_ms",
+        "NothingWaitsForEver"),
+)  # fmt: skip

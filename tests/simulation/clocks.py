@@ -1,0 +1,62 @@
+"""Clocks that are wrong: the driver's, which times batches, and the brokers', which times records."""
+
+from random import Random
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+AHEAD_MS_MAX = 8 * DAY_MS
+"""How far a broker's clock may be ahead: further than committed offsets are kept by default."""
+
+BACK_MS_MAX = HOUR_MS
+ASTRAY_MS_MAX = 30_000
+"""How long a clock is wrong that is not so for good."""
+
+
+class Clocks:
+    """What the clocks of a world show."""
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self._driver_until_ms = self._driver_by_ms = 0
+        self._log_until_ms = self._log_by_ms = 0
+        self._log_for_good_ms = 0
+        self._next_by_ms = 0
+
+    def befall(self, fault: str, now_ms: int) -> None:
+        """Let a clock go wrong."""
+        match fault:
+            case "clock jumps":
+                self._driver_until_ms = now_ms + self.chance.randrange(ASTRAY_MS_MAX)
+                self._driver_by_ms = int(HOUR_MS * self.chance.random() ** 3) * self.chance.choice((-1, 1))
+            case "log's clock goes back":
+                self._log_until_ms = now_ms + self.chance.randrange(ASTRAY_MS_MAX)
+                self._log_by_ms = -self._back_ms()
+            case "log's clock goes ahead":
+                self._log_until_ms = now_ms + self.chance.randrange(ASTRAY_MS_MAX)
+                self._log_by_ms = self._ahead_ms()
+            case "log's clock jumps for good":
+                self._log_for_good_ms = self.chance.choice((self._ahead_ms, lambda: -self._back_ms()))()
+            case "a record is dated otherwise":
+                self._next_by_ms = self.chance.choice((self._ahead_ms, lambda: -self._back_ms()))()
+
+    def _ahead_ms(self) -> int:
+        return int(AHEAD_MS_MAX * self.chance.random() ** 6)
+
+    def _back_ms(self) -> int:
+        return int(BACK_MS_MAX * self.chance.random() ** 3)
+
+    def calm(self) -> None:
+        """Let no clock jump any more; one that has jumped for good stays there."""
+        self._driver_until_ms = self._log_until_ms = self._next_by_ms = 0
+
+    def driver_ms(self, now_ms: int) -> int:
+        """Return what the driver's clock shows."""
+        return now_ms + (self._driver_by_ms if self._driver_until_ms > now_ms else 0)
+
+    def log_ms(self, at_ms: int, now_ms: int) -> int:
+        """Return the time that the log gives to a record that it takes at `at_ms`."""
+        by_ms, self._next_by_ms = self._next_by_ms, 0
+        if self._log_until_ms > now_ms:
+            by_ms += self._log_by_ms
+        return at_ms + by_ms + self._log_for_good_ms
