@@ -51,7 +51,7 @@ def _kept(shard: Shard) -> tuple[dict[str, Group | None], dict[str, Grave]]:
 def cut(size: int, script: Script, judge: Judge) -> None:
     """I17: so do batches of so many records each, where the script was cut so that this must be."""
     batches = list(script.batches())
-    if not script.is_exact or not batches:
+    if not script.is_exact or not any(records for records, _ in batches):
         return
     log, end_ms = [record for records, _ in batches for record in records], batches[-1][1].now_ms
     living = judge.shard(None)
@@ -59,7 +59,7 @@ def cut(size: int, script: Script, judge: Judge) -> None:
     for begin in range(0, len(log), size):
         part = log[begin : begin + size]
         outputs += living.step([*living.deferred, *part], part[-1].at_ms)
-    outputs += living.step([wake(end_ms)], end_ms)
+    outputs += living.step([*living.deferred, wake(log[-1].at_ms)], end_ms)
     mine, theirs = _by_group(script, outputs), _by_group(script, _said(judge))
     for group_id in theirs:
         if mine.get(group_id) != theirs[group_id]:

@@ -195,8 +195,8 @@ def test_a_killed_attempt_that_gives_other_bytes_is_noticed(world: World, monkey
 
     def forgetful(self: Judge, *arguments: object) -> object:
         seen.append(arguments)
-        outputs, state = attempt(self, *arguments)
-        return (outputs[:-1], state) if len(seen) == 2 else (outputs, state)
+        outputs, *kept = attempt(self, *arguments)
+        return (outputs[:-1] if len(seen) == 2 else outputs, *kept)
 
     monkeypatch.setattr(Judge, "_attempt", forgetful)
     records, batch = next((r, b) for r, b in world.script.batches() if r)
@@ -216,7 +216,7 @@ def test_states_of_older_versions_and_damaged_ones_are_what_they_say(world: Worl
     """I18, F8."""
     judge = world.judge
     states = [written_as(version, judge.kept, judge.state) for version in (*OLDER, VERSION)]
-    assert [state[0] for state in states] == [1 if not judge.kept.graves else VERSION, 2, 3, VERSION]
+    assert [state[0] for state in states] == [1 if not judge.kept.graves else VERSION, *range(2, VERSION + 1)]
     assert damaged(states[-1], 999) != states[-1]
     assert len(damaged(states[-1], 0)) == len(states[-1])
 
