@@ -183,7 +183,7 @@ class NothingWaitsForEver:
         )
         round_ms = max(longest.rebalance_ms, self.config.group_initial_rebalance_delay_ms)
         session_ms = longest.session_ms
-        if not group.rebalance_timeout_ms:  # absent static members are awaited for as long as a session
+        if any(m.rebalance_timeout_ms <= 0 for m in members):  # absent, they are awaited for as long as a session
             round_ms = max(round_ms, session_ms)
         if any(member.awaiting_join for member in members):
             session_ms = max(session_ms, self.config.group_new_member_join_timeout_ms)
