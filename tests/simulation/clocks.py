@@ -17,7 +17,7 @@ class Clocks:
     """What the clocks of a world show."""
 
     def __init__(self, chance: Random) -> None:
-        self.chance = chance
+        self.chance, self.were_right = chance, True
         self._driver_until_ms = self._driver_by_ms = 0
         self._log_until_ms = self._log_by_ms = 0
         self._log_for_good_ms = 0
@@ -25,6 +25,7 @@ class Clocks:
 
     def befall(self, fault: str, now_ms: int) -> None:
         """Let a clock go wrong."""
+        self.were_right = False
         match fault:
             case "clock jumps":
                 self._driver_until_ms = now_ms + self.chance.randrange(ASTRAY_MS_MAX)

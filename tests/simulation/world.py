@@ -213,7 +213,7 @@ class World:
             wrongs["killed"] = tuple(chance.choice((0, 1_000, chance.randrange(1_000))) for _ in attempts)
         if "begins with a state of an older version" in faults:
             wrongs["codec"] = chance.choice(list(OLDER))
-            wrongs["is_upgraded"] = chance.random() < 0.5
+            wrongs["is_upgraded"] = chance.random() < 0.5 and self.clocks.were_right  # an older one forgets them
         if "begins with a damaged state" in faults:
             wrongs["damaged"] = chance.randrange(1_000)
         return wrongs
