@@ -69,7 +69,7 @@ def tell(clock: Clock, log: Sequence[Received], batch_ms: int, slack_ms: int) ->
     driver_ms = batch_ms if gone_back else batch_ms - ahead_ms
     base_ms = driver_ms
     if clock.read_ms:
-        passed_ms = min(max(batch_ms - clock.batch_ms, 0), CLOCK_STANDS_STILL_MS_MAX)
+        passed_ms = min(max(batch_ms - (clock.batch_ms or batch_ms), 0), CLOCK_STANDS_STILL_MS_MAX)
         base_ms = max(driver_ms, clock.read_ms + passed_ms - slack_ms)
     read_ms = clock.read_ms
     if gone_back:

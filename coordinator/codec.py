@@ -131,6 +131,14 @@ class _Manned(Struct, array_like=True):
     members: dict[str, _Named]
 
 
+class _Timed(Struct, array_like=True):
+    """The beginning of a `_Pulse` up to its time; what follows is passed over."""
+
+    phase: Raw
+    generation_id: Raw
+    now_ms: int
+
+
 class _Typed(Struct, array_like=True):
     """The beginning of a `Group` up to its protocol type; what follows is passed over."""
 
@@ -147,6 +155,7 @@ _shard_decoder = msgspec.msgpack.Decoder(Kept)
 _first_shard_decoder = msgspec.msgpack.Decoder(dict[str, Stored])
 _pulse_decoder = msgspec.msgpack.Decoder(_Pulse)
 _phased_decoder = msgspec.msgpack.Decoder(_Phased)
+_timed_decoder = msgspec.msgpack.Decoder(_Timed)
 _typed_decoder = msgspec.msgpack.Decoder(_Typed)
 _manned_decoder = msgspec.msgpack.Decoder(_Manned)
 _group_decoder = msgspec.msgpack.Decoder(Group)
@@ -232,6 +241,11 @@ def decode_vitals(data: bytes, rest: bytes) -> Vitals:
 def decode_phase(data: bytes) -> Phase:
     """Read the phase alone off what `encode_vitals` wrote."""
     return _decode(_phased_decoder, data).phase
+
+
+def decode_now_ms(stored: Stored) -> int:
+    """Read the time alone of a group at rest."""
+    return _decode(_timed_decoder, stored.vitals).now_ms
 
 
 def decode_protocol_type(data: bytes) -> str:

@@ -89,6 +89,8 @@ class Shard:
             now_ms: The time for which the batch was planned, Unix milliseconds.
         """
         slack_ms = self._config.clock_slack_ms
+        if not self._clock.read_ms and self._stored:  # as older code has left it
+            self._clock = replace(self._clock, read_ms=max(map(codec.decode_now_ms, self._stored.values())))
         self._clock, times = clock.tell(self._clock, log, now_ms, slack_ms)
         self._times = times
         now_ms, earliest_ms, latest_ms = times.now_ms, times.earliest_ms, times.latest_ms

@@ -1,8 +1,9 @@
 """Clocks that are wrong: a broker's, the driver's, and a log that is read late (design.md 7.6, I10, I15, I17)."""
 
 import pytest
+from msgspec.structs import replace
 
-from coordinator import clock, limits
+from coordinator import clock, codec, limits
 from coordinator.clock import Clock
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
@@ -220,3 +221,12 @@ def test_record_that_is_dated_back_renews_for_the_whole_session_timeout(back_ms:
     s.step([beat(s, "ana", START_MS + 4_000 - back_ms)], START_MS + 4_000)
     assert not expired(s.step([wake(START_MS + 9_999)], START_MS + 9_999))
     assert expired(s.step([wake(START_MS + 4_000 + 6_000 + SLACK_MS)], START_MS + 4_000 + 6_000 + SLACK_MS))
+
+
+def test_state_of_older_code_does_not_say_how_far_its_log_was_read_but_its_groups_do():
+    """I12: the log's clock went back before the upgrade; what is due is due by the groups' time."""
+    s = two_members()
+    kept = codec.decode_shard(s.shard.to_bytes())
+    older = s.new_shard(codec.encode_shard(replace(kept, clock=Clock())))
+    older.step([wake(START_MS - HOUR_MS)], START_MS + 1_000)
+    assert codec.decode_shard(older.to_bytes()).clock.read_ms == START_MS + 1_000

@@ -5,16 +5,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from coordinator import codec
-from coordinator.budget import Allowance
-from coordinator.clock import Clock
 from coordinator.codec import Grave
 from coordinator.group import Group
 from coordinator.outputs import Output, RebalanceNotice, Reply
 from coordinator.requests import ListGroups, Received, Wake
 from coordinator.shard import Shard
 from tests.coordinator.waking import wake
-from tests.simulation.judge import OLDER, Broken, Judge
-from tests.simulation.script import Batch, Script
+from tests.simulation.judge import Broken, Judge
+from tests.simulation.script import Script
 
 ByGroup = dict[str | None, list[Output]]
 
@@ -25,17 +23,10 @@ def one_life(script: Script, judge: Judge) -> None:
         return  # an older version does not write down how the clocks were, which shows where one is wrong
     living = judge.shard(None)
     for (records, batch), outputs in zip(script.batches(), judge.outputs, strict=False):
-        _forget_what_is_not_written(living, batch)
         if living.step([*living.deferred, *records], batch.now_ms) != outputs:
             raise Broken("OneLife", f"being written down and read back shows in the batch of {batch.now_ms}")
     if _kept(living) != _kept(judge.shard(judge.state)):
         raise Broken("OneLife", "being written down and read back shows in the state")
-
-
-def _forget_what_is_not_written(living: Shard, batch: Batch) -> None:
-    """Forget what a state of an older version does not hold, where a batch begins with one."""
-    if batch.codec in OLDER and not (batch.codec == 1 and living._graves):
-        living._clock, living._allowance = Clock(), Allowance()
 
 
 def _has_right_clocks(script: Script) -> bool:
@@ -80,7 +71,6 @@ def each_alone(script: Script, judge: Judge) -> None:
                 r if _group_of(r) == group_id or isinstance(r.request, ListGroups | Wake) else wake(r.at_ms, r.offset)
                 for r in records
             ]
-            _forget_what_is_not_written(living, batch)
             outputs += living.step([*living.deferred, *own], batch.now_ms)
         if _by_group(script, outputs).get(group_id, []) != heard:
             raise Broken("Neighbours", f"the other groups show in {group_id}")

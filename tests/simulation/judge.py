@@ -12,6 +12,7 @@ from hashlib import blake2b
 import msgspec
 
 from coordinator import codec
+from coordinator.clock import Clock
 from coordinator.codec import Kept, Stored
 from coordinator.config import Config
 from coordinator.errors import CorruptState
@@ -82,7 +83,8 @@ class Judge:
         stored = self.state if batch.is_upgraded else older
         attempts.append(self._attempt(stored, log, batch.now_ms))
         outputs, state, self.deferred = attempts[-1]
-        if any(attempt != attempts[-1] for attempt in attempts):
+        same = 1 if batch.is_upgraded else len(attempts[-1])  # groups that nobody touches stay as they were written
+        if any(attempt[:same] != attempts[-1][:same] for attempt in attempts):
             raise Broken("EqualBytes", "an attempt that was killed gave others than the one that lasted")
         self.requests += len(records)
         self._digest.update(_encode(outputs))
@@ -163,8 +165,11 @@ def damaged(state: bytes, place: int) -> bytes:
 
 
 def written_as(version: int, kept: Kept, state: bytes | None) -> bytes | None:
-    """Write a state as an older version of the codec did; the first one could not write forgotten groups down."""
-    if state is None or version not in OLDER or (version == 1 and kept.graves):
+    """Write a state as an older version of the codec did; the first one could not write forgotten groups down.
+
+    What the fifth one knows of time stays: the code before it had other times, which no checker could agree with.
+    """
+    if state is None or version not in OLDER or (version == 1 and (kept.graves or kept.clock != Clock())):
         return state
     body = _encode(OLDER[version](kept))
     return b"%c%b%b" % (version, codec._checksum(version, body), body)
@@ -176,9 +181,9 @@ def _with_vitals(kept: Kept) -> dict[str, Stored]:
 
 OLDER: dict[int, Callable[[Kept], object]] = {
     1: _with_vitals,
-    2: lambda kept: [_with_vitals(kept), kept.graves],
-    3: lambda kept: [kept.groups, kept.graves],
-    4: lambda kept: [kept.groups, kept.graves, kept.access],
+    2: lambda kept: [_with_vitals(kept), kept.graves, b"", kept.clock, kept.allowance],
+    3: lambda kept: [kept.groups, kept.graves, b"", kept.clock, kept.allowance],
+    4: lambda kept: [kept.groups, kept.graves, kept.access, kept.clock, kept.allowance],
 }
 """Nobody sets rules in a world, which the fourth version added. The fencing tokens of the fifth, at the ends of
 members, groups and forgotten groups, stay: an older version takes them back, which no checker could agree with."""

@@ -80,7 +80,7 @@ class SessionsAreKept:
                 self._published(output.record)
             if isinstance(output, MemberFenced):
                 old, new = (output.group_id, output.member_id), (output.group_id, output.replaced_by)
-                self.timeouts_ms[new] = min(self.timeouts_ms.get(old, NEVER_MS), named_ms.get(new, NEVER_MS))
+                self.timeouts_ms[new] = min(self.timeouts_ms.get(old, 0), named_ms.get(new, NEVER_MS))
                 self.alive_ms[new] = output.at_ms
             if isinstance(output, GONE):
                 for memory in (self.timeouts_ms, self.alive_ms):
