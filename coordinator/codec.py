@@ -61,11 +61,16 @@ class Stored(Struct, array_like=True, frozen=True):
 
 
 class Grave(Struct, array_like=True, frozen=True):
-    """What is left of a forgotten group: one that is founded under its name goes on counting generations and tokens."""
+    """What is left of a forgotten group: one that is founded under its name goes on counting generations and tokens.
+
+    Args:
+        ended_ms: The group's time when it was forgotten: that of the new one is later; -1 where older code did not say.
+    """
 
     until_ms: int
     generation_id: int
     token: int = 0
+    ended_ms: int = -1
 
 
 class Kept(Struct, array_like=True, frozen=True):

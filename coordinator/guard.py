@@ -50,6 +50,7 @@ from coordinator.requests import (
     OffsetFetch,
     RebalanceGroup,
     Received,
+    RepublishGroup,
     Request,
     SetAccess,
     SyncGroup,
@@ -70,10 +71,14 @@ NEEDS: dict[type, tuple[Operation, Resource]] = {
     DeleteGroup:       (Operation.DELETE,   Resource.GROUP),
     RebalanceGroup:    (Operation.READ,     Resource.GROUP),
     ExpelMember:       (Operation.READ,     Resource.GROUP),
+    RepublishGroup:    (Operation.ALTER,    Resource.CLUSTER),
     SetAccess:         (Operation.ALTER,    Resource.CLUSTER),
     DescribeAccess:    (Operation.DESCRIBE, Resource.CLUSTER),
 }  # fmt: skip
 """Anybody may ask for a listing, and hears of what it may describe; and what it may do itself."""
+
+COORDINATOR = "Coordinator:itself"
+"""The principal under which a coordinator signs its own requests; a gateway's clients are all `User:` something."""
 
 REFUSALS = {
     Resource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -112,6 +117,8 @@ class Guard:
             return False
         request = received.request
         need = NEEDS.get(type(request))
+        if isinstance(request, RepublishGroup) and request.principal == COORDINATOR:
+            return True
         return need is None or self._may(request, *need)
 
     def may(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool:

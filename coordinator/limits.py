@@ -41,6 +41,9 @@ PENDING_MAX = 10_000
 """Ids of one group that MEMBER_ID_REQUIRED handed out and that have not come back; beyond it the oldest is forgotten,
 and whoever comes with it starts anew (UNKNOWN_MEMBER_ID). Kafka bounds them by their time alone."""
 
+REPUBLISHED_OFFSETS_MAX = 100
+"""Offsets that one request may have written again: 100 records with the longest metadata are some 500 KB of output."""
+
 FILTERS_MAX = 64
 """States or types that one listing may ask for; there are five and one."""
 
@@ -53,6 +56,13 @@ GRAVE_MS = 24 * 3_600_000
 FENCING_TOKEN_FLOOR_MAX = 2**52
 """As microseconds since 1970 that is the year 2112. Tokens count on above it and stay below 2^53, up to which
 JavaScript, Lua and JSON's usual readers hold integers exactly."""
+
+ENDED_MS = 10 * 60_000
+"""How long the end of a group that never had a generation is remembered: a group that is founded anew has to be later,
+and requests may wait in the log, or clocks differ, for so long. A flood of such groups is to go soon."""
+
+SHORT_GRAVES_MAX = GRAVES_MAX // 2
+"""Beyond so many forgotten groups, only those that had a generation are remembered: the others never push them out."""
 
 COMMIT_METADATA_CHARS_MAX = 65_536
 """Parsed at all; `offset_metadata_max_bytes` is the bound that a commit is judged by."""

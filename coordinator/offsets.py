@@ -76,21 +76,28 @@ def _store(group: Group, request: OffsetCommit, asked: OffsetToCommit, now_ms: i
     offset = Offset(asked.offset, asked.leader_epoch, asked.metadata or "", now_ms, expire_ms)
     group.keep_offset(asked.topic, asked.partition, offset)
     group.look_at_offsets(max(now_ms, expiry_ms(group, asked.topic, offset, config)))
+    return publish_offset(group, asked.topic, asked.partition, offset, request.generation_id, request.member_id)
+
+
+def publish_offset(
+    group: Group, topic: str, partition: int, offset: Offset, generation_id: int = -1, member_id: str = ""
+) -> Published:
+    """Write down a committed offset, under the group's next version."""
     version = group.next_version()
     record = OffsetRecord(
         group_id=group.group_id,
-        topic=asked.topic,
-        partition=asked.partition,
+        topic=topic,
+        partition=partition,
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
-        commit_timestamp_ms=now_ms,
-        expire_timestamp_ms=expire_ms,
-        generation_id=request.generation_id,
-        member_id=request.member_id,
+        commit_timestamp_ms=offset.commit_timestamp_ms,
+        expire_timestamp_ms=offset.expire_timestamp_ms,
+        generation_id=generation_id,
+        member_id=member_id,
         version=version,
     )
-    return Published(group.group_id, ("offset", group.group_id, asked.topic, asked.partition), record, version)
+    return Published(group.group_id, ("offset", group.group_id, topic, partition), record, version)
 
 
 def _rejected(group: Group, request: OffsetCommit, error: ErrorCode, now_ms: int) -> CommitRejected:
@@ -160,7 +167,7 @@ def next_expiry_ms(group: Group, config: Config) -> int:
 def offsets_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
     """Forget the offsets whose time is over, and an Empty group that has none left."""
     expired = [(t, p) for t, p, o in group.all_offsets() if expiry_ms(group, t, o, config) <= now_ms]
-    yield from _drop(group, expired)
+    yield from _drop(group, expired, now_ms)
     if expired:
         yield event(OffsetsExpired, group, now_ms, partitions=tuple(expired))
     if group.phase is Phase.EMPTY and not group.offsets and (expired or _nobody_for_long(group, now_ms, config)):
@@ -173,17 +180,17 @@ def _nobody_for_long(group: Group, now_ms: int, config: Config) -> bool:
     return now_ms >= group.since_ms + config.empty_group_retention_ms
 
 
-def _drop(group: Group, places: list[tuple[str, int]]) -> Iterator[Output]:
+def _drop(group: Group, places: list[tuple[str, int]], now_ms: int) -> Iterator[Output]:
     for topic, partition in places:
         group.forget_offset(topic, partition)
         key = ("offset", group.group_id, topic, partition)
-        yield Published(group.group_id, key, None, group.next_version())
+        yield Published(group.group_id, key, None, group.next_version(), now_ms)
 
 
 def _forget(group: Group, why: str, now_ms: int) -> Iterator[Output]:
     group.move(Cause.FORGOTTEN, now_ms)
     yield event(GroupDeleted, group, now_ms, why=why)
-    yield Published(group.group_id, ("group", group.group_id), None, group.next_version())
+    yield Published(group.group_id, ("group", group.group_id), None, group.next_version(), now_ms)
 
 
 # -- forgetting on request ---------------------------------------------------------------------------------------------
@@ -206,7 +213,7 @@ def delete(group: Group | None, request: OffsetDelete, now_ms: int, config: Conf
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes(topic) else ErrorCode.NONE
         if error is ErrorCode.NONE and partition in group.offsets.get(topic, {}):
             gone.append((topic, partition))
-            yield from _drop(group, [(topic, partition)])
+            yield from _drop(group, [(topic, partition)], now_ms)
         ended.append(DeletedPartition(topic, partition, error.name, error.number))
     if gone:
         yield event(OffsetsDeleted, group, now_ms, partitions=tuple(gone))
@@ -224,6 +231,6 @@ def delete_group(group: Group | None, request: DeleteGroup, now_ms: int, config:
     if group is None or error is not ErrorCode.NONE:
         yield refuse(request, error)
         return
-    yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()])
+    yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)
     yield from _forget(group, "deleted on request", now_ms)
     yield Reply(request.reply_to, DeleteGroupAnswer(request_id=request.request_id))

@@ -177,6 +177,12 @@ class RebalanceGroupAnswer(Answer, frozen=True, kw_only=True, tag="rebalance_gro
     generation_id: int = -1
 
 
+class RepublishGroupAnswer(Answer, frozen=True, kw_only=True, tag="republish_group"):
+    """How many records were written again, tombstones included."""
+
+    records: int = 0
+
+
 class ExpelMemberAnswer(Answer, frozen=True, kw_only=True, tag="expel_member"):
     """Whom it was that had to go."""
 
@@ -226,6 +232,7 @@ AnyAnswer = (
     | OffsetDeleteAnswer
     | DeleteGroupAnswer
     | RebalanceGroupAnswer
+    | RepublishGroupAnswer
     | ExpelMemberAnswer
     | SetAccessAnswer
     | DescribeAccessAnswer
@@ -298,12 +305,18 @@ OffsetKey = tuple[str, str, str, int]
 
 
 class Published(Struct, frozen=True):
-    """A record of the compacted topic; without a record, a tombstone, whose version travels in a header."""
+    """A record of the compacted topic; without a record, a tombstone, whose version and time travel in headers.
+
+    Args:
+        version: None where there is no group: its key is ended once more, and nothing is counted.
+        ended_ms: The group's time of a tombstone; later than all that the group had published before it ended.
+    """
 
     group_id: str
     key: GroupKey | OffsetKey
     record: GroupRecord | OffsetRecord | None
-    version: int
+    version: int | None
+    ended_ms: int | None = None
 
 
 # -- the events topic --------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from coordinator.outputs import (
     OffsetFetchAnswer,
     RebalanceGroupAnswer,
     Reply,
+    RepublishGroupAnswer,
     SetAccessAnswer,
     SyncGroupAnswer,
 )
@@ -44,6 +45,7 @@ from coordinator.requests import (
     OffsetDelete,
     OffsetFetch,
     RebalanceGroup,
+    RepublishGroup,
     Request,
     SetAccess,
     SyncGroup,
@@ -92,6 +94,7 @@ SHAPES: dict[type, tuple[type[AnyAnswer], Callable[[Any, ErrorCode], Fields]]] =
     OffsetDelete:    (OffsetDeleteAnswer,   _nothing),
     DeleteGroup:     (DeleteGroupAnswer,    _nothing),
     RebalanceGroup:  (RebalanceGroupAnswer, _nothing),
+    RepublishGroup:  (RepublishGroupAnswer, _nothing),
     ExpelMember:     (ExpelMemberAnswer,    _nothing),
     SetAccess:       (SetAccessAnswer,      _nothing),
     DescribeAccess:  (DescribeAccessAnswer, _nothing),

@@ -188,6 +188,27 @@ class RebalanceGroup(Asked, frozen=True, kw_only=True, tag="rebalance_group"):
     reason: Reason | None = None
 
 
+class TopicPartition(Struct, frozen=True, forbid_unknown_fields=True):
+    """One partition of a topic."""
+
+    topic: Name
+    partition: Int32
+
+
+class RepublishGroup(Asked, frozen=True, kw_only=True, tag="republish_group"):
+    """Ask that records of the groups topic are written again as they should be, under new versions.
+
+    The coordinator asks itself, where an older record stands last because a paused writer has repeated a batch.
+
+    Args:
+        group: Whether the group's own record is one of them.
+        offsets: The partitions whose committed offsets are.
+    """
+
+    group: bool = False
+    offsets: Annotated[tuple[TopicPartition, ...], Meta(max_length=limits.REPUBLISHED_OFFSETS_MAX)] = ()
+
+
 class ExpelMember(Asked, frozen=True, kw_only=True, tag="expel_member"):
     """Take a member out, as its leaving would: an operator's wish.
 
@@ -245,6 +266,7 @@ Request = (
     | OffsetDelete
     | DeleteGroup
     | RebalanceGroup
+    | RepublishGroup
     | ExpelMember
     | SetAccess
     | DescribeAccess

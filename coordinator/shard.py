@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from coordinator import administration, checks, clock, codec, guard, leaving, membership, offsets
+from coordinator import administration, checks, clock, codec, guard, leaving, membership, offsets, republishing
 from coordinator.budget import Budget, answer_bytes
 from coordinator.clock import Times
 from coordinator.codec import Grave, Kept, Stored
@@ -22,7 +22,7 @@ from coordinator.describe import describe, publish, publishing
 from coordinator.errors import ErrorCode
 from coordinator.group import NEVER_MS, Group, Vitals
 from coordinator.hashing import member_suffix, shard_of
-from coordinator.limits import GRAVE_MS, GRAVES_MAX
+from coordinator.limits import ENDED_MS, GRAVE_MS, GRAVES_MAX, SHORT_GRAVES_MAX
 from coordinator.outputs import ClockAhead, ErrorAnswer, HeartbeatAnswer, Output, Rejected, Reply
 from coordinator.phases import Phase
 from coordinator.refusals import refuse
@@ -40,6 +40,7 @@ from coordinator.requests import (
     OffsetFetch,
     RebalanceGroup,
     Received,
+    RepublishGroup,
     Request,
     SetAccess,
     SyncGroup,
@@ -152,8 +153,7 @@ class Shard:
     def next_deadline_ms(self) -> int | None:
         """When time alone may change a group next: never later than it does, sometimes earlier."""
         earliest_ms = min((s.earliest_ms for s in self._stored.values()), default=NEVER_MS)
-        if self._graves:
-            earliest_ms = min(earliest_ms, next(iter(self._graves.values())).until_ms)
+        earliest_ms = min(earliest_ms, *(grave.until_ms for grave in self._graves.values()), NEVER_MS)
         return earliest_ms if earliest_ms < NEVER_MS else None
 
     @property
@@ -288,6 +288,8 @@ class Shard:
                 yield from offsets.delete_group(group, request, at_ms, self._config)
             case RebalanceGroup():
                 yield from administration.rebalance(group, request, at_ms, self._config)
+            case RepublishGroup():
+                yield from republishing.republish(group, request, self._after_its_end(request.group_id) or at_ms)
             case _:
                 yield from leaving.expel(group, request, at_ms, self._config)
 
@@ -314,6 +316,7 @@ class Shard:
         return False
 
     def _found(self, group_id: str, at_ms: int) -> Group:
+        at_ms = max(at_ms, self._after_its_end(group_id))
         grave = self._graves.pop(group_id, None)
         generation_id, token = (grave.generation_id, grave.token) if grave and grave.until_ms > at_ms else (0, 0)
         vitals = Vitals(now_ms=at_ms, generation_id=generation_id)
@@ -322,6 +325,15 @@ class Shard:
         self._stored[group_id] = _UNWRITTEN
         self._vitals[group_id], self._groups[group_id] = group.vitals, group
         return group
+
+    def _after_its_end(self, group_id: str) -> int:
+        """Return the first time after a forgotten group's end; 0 where that is not remembered.
+
+        Versions begin again at 1 with a group that is founded anew, so a reader tells it by its time from the one
+        before, whose records may be repeated late.
+        """
+        grave = self._graves.get(group_id)
+        return grave.ended_ms + 1 if grave else 0
 
     def _list(self, request: ListGroups, at_ms: int, now_ms: int) -> Iterator[Output]:
         if self._allowance.left_at(at_ms) <= 0:
@@ -399,18 +411,18 @@ class Shard:
     def _bury(self, group: Group) -> None:
         group_id = group.group_id
         del self._stored[group_id], self._vitals[group_id], self._groups[group_id]
+        now_ms, token = group.vitals.now_ms, group.token
+        until_ms = now_ms + ENDED_MS
         if group.generation_id:
-            until_ms = max(group.vitals.now_ms + GRAVE_MS, group.token // 1_000 + 1)  # a floor may be ahead of time
-            self._graves[group_id] = Grave(until_ms, group.generation_id, group.token)
-            if len(self._graves) > GRAVES_MAX:
-                del self._graves[next(iter(self._graves))]
+            until_ms = max(now_ms + GRAVE_MS, token // 1_000 + 1)  # a floor may be ahead of time
+        if group.generation_id or len(self._graves) < SHORT_GRAVES_MAX:
+            self._graves[group_id] = Grave(until_ms, group.generation_id, token, now_ms)
+        if len(self._graves) > GRAVES_MAX:
+            del self._graves[next(iter(self._graves))]
 
     def _forget_graves(self, horizon_ms: int) -> None:
-        while self._graves:
-            group_id, grave = next(iter(self._graves.items()))
-            if grave.until_ms > horizon_ms:
-                break
-            del self._graves[group_id]
+        if any(grave.until_ms <= horizon_ms for grave in self._graves.values()):
+            self._graves = {name: grave for name, grave in self._graves.items() if grave.until_ms > horizon_ms}
 
     # -- groups, taken out when touched and put away when the batch is over --------------------------------------------
 

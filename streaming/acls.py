@@ -43,7 +43,8 @@ CREATE, DESCRIBE_CONFIGS = AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS
 
 RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
     # the query reads what is asked, and appends what wakes it; at each start it looks at how its topics are configured,
-    # and at what happened last; with a new checkpoint, at the fencing tokens that groups were given
+    # and at what happened last; with a new checkpoint, at the fencing tokens that groups were given; and it looks for
+    # records of groups that were repeated late
     Role.COORDINATOR: {
         "requests": (READ, WRITE, DESCRIBE_CONFIGS),
         "replies": (WRITE, DESCRIBE_CONFIGS),

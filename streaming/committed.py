@@ -7,6 +7,9 @@ its partition; the last of each key stays. So of one partition of a topic
 - between two records without a hole between them, nothing is missing;
 - records younger than the topic's `min.compaction.lag.ms` are all there, if that was set before they were written.
 
+A record that a paused writer has repeated late stands behind newer ones: it is left out where they are there, and makes
+its key uncertain where a hole may have been the newer one.
+
 A tombstone may be gone as well, and with it all trace of an offset that was deleted: who asks for all partitions is
 told for certain of times after the last hole, or within the lag.
 """
@@ -21,6 +24,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 from coordinator.outputs import OffsetRecord
 from streaming.records import decode_group_record
 from streaming.settings import Settings
+from streaming.standing import Order, Standing
 from streaming.views.group import Place
 from streaming.views.reading import Reading, kafka_log
 
@@ -51,23 +55,38 @@ class Past:
 
     def __init__(self, group_id: str, kept_from_ms: int = NEVER_MS) -> None:
         self._group_id, self.kept_from_ms = group_id, kept_from_ms
+        self._group_key = msgspec.json.encode(["group", group_id])
         self._prefix = msgspec.json.encode(["offset", group_id])[:-1] + b","
         self._commits: dict[Place, list[Commit]] = {}
+        self._standing = Standing()
         self._next_offset = 0
         self._after_holes: list[int] = []
         self._after_last_hole_ms = 0
 
-    def take(self, offset: int, timestamp_ms: int, key: bytes, value: bytes | None) -> None:
-        """Take a record of the group's partition of the topic; they come in order, other groups' among them."""
+    def take(self, offset: int, timestamp_ms: int, key: bytes, value: bytes | None, order: Order | None = None) -> None:
+        """Take a record of the group's partition of the topic; they come in order, other groups' among them.
+
+        Args:
+            order: When the record came about; None where it does not tell.
+        """
         if offset != self._next_offset:
             self._after_holes.append(offset)
             self._after_last_hole_ms = timestamp_ms
         self._next_offset = offset + 1
-        if key.startswith(self._prefix):
+        if key == self._group_key:
+            self._is_newest(key, order)
+        elif key.startswith(self._prefix) and self._is_newest(key, order):
             (_, _, topic, partition), record = decode_group_record(key, value)  # type: ignore[misc]
             at_ms = record.commit_timestamp_ms if isinstance(record, OffsetRecord) else timestamp_ms
             commit = Commit(offset, at_ms, record if isinstance(record, OffsetRecord) else None)
             self._commits.setdefault((topic, partition), []).append(commit)
+
+    def _is_newest(self, key: bytes, order: Order | None) -> bool:
+        return order is None or self._standing.take(key, order)
+
+    def _is_late(self, place: Place) -> bool:
+        """Tell whether the last record of a key is a late repeat: what it stands for may be gone."""
+        return msgspec.json.encode(["offset", self._group_id, *place]) in self._standing.late
 
     def end(self, offset: int, now_ms: int) -> None:
         """Note where the partition ends: what may be missing there is no younger than now."""
@@ -112,7 +131,7 @@ class Past:
         if not commits:
             return at_ms >= self._after_last_hole_ms
         if last is commits[-1]:
-            return True
+            return not self._is_late(place)
         begin = last.offset if last else -1
         end = next(each.offset for each in commits if each.offset > begin)
         return not any(begin < hole <= end for hole in self._after_holes)
@@ -121,6 +140,8 @@ class Past:
         commits = self._commits.get(place)
         if not commits:
             return self._after_last_hole_ms
+        if self._is_late(place):
+            return NEVER_MS
         return next((each.at_ms for each in commits if each.offset >= self._after_holes[-1]), commits[-1].at_ms)
 
 
@@ -138,7 +159,7 @@ def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
     past = Past(group_id, now_ms - lag_ms + settings.clock_slack_ms if lag_ms else NEVER_MS)
     with Reading(settings, groups=[group_id], topics=["groups"]) as reading:
         for raw in reading.backlog():
-            past.take(raw.offset, raw.timestamp_ms, raw.key, raw.value)
+            past.take(raw.offset, raw.timestamp_ms, raw.key, raw.value, raw.order)
         past.end(max(reading.ends.values()), now_ms)
     return past
 

@@ -31,11 +31,12 @@ from streaming.signing import Signing
 INPUT_COLUMNS = ("key", "offset", "at_ms", "value")
 
 OUTPUT_SCHEMA = (
-    "topic string, partition int, keys array<binary>, values array<binary>, versions array<binary>, tally string"
+    "topic string, partition int, keys array<binary>, values array<binary>, versions array<binary>,"
+    " times array<binary>, tally string"
 )
 """`Pack`s of records to write; and in each shard's last row no record but its `Tally` for the progress report."""
 
-OUTPUT_COLUMNS = ["topic", "partition", "keys", "values", "versions", "tally"]
+OUTPUT_COLUMNS = ["topic", "partition", "keys", "values", "versions", "times", "tally"]
 
 ALARM_WAIT_MS = 3_000
 """How long after a shard is due it is left to the alarm to wake it; less than `late_notice_ms` by default."""
@@ -116,7 +117,7 @@ class ShardOperator:
             deferred=len(deferred),
             due_in_ms=shard.due_in_ms,
         )
-        rows.append((None, None, None, None, None, tally.to_json()))
+        rows.append((None, None, None, None, None, None, tally.to_json()))
         yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
         _reach("yielded", number)
 

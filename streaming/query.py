@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,7 +33,8 @@ from streaming.logs import are_json
 from streaming.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
 from streaming.outdated import refuse_outdated
 from streaming.progress import ProgressLog, Tallies, observed
-from streaming.records import OutputTopics
+from streaming.records import AT_MS, VERSION, OutputTopics
+from streaming.repeats import RepeatWatch
 from streaming.running import Mark
 from streaming.settings import Settings
 from streaming.topic_watch import TopicWatch
@@ -226,15 +227,20 @@ def even_keys(spark: SparkSession, shards: int, tasks: int) -> list[int]:
 
 def _unpacked(packs: DataFrame) -> DataFrame:
     """Turn `Pack`s into the rows that the sink writes."""
-    version = F.col("versions")[F.col("place")]
-    header = F.struct(F.lit("version").alias("key"), version.alias("value"))
+    version, at_ms = F.col("versions")[F.col("place")], F.col("times")[F.col("place")]
+    ended, counted = _header(AT_MS, at_ms), _header(VERSION, version)
+    headers = F.when(version.isNotNull(), F.array(counted, ended)).otherwise(F.array(ended))
     return packs.select("*", F.posexplode("keys").alias("place", "key")).select(
         "topic",
         "partition",
         "key",
         F.col("values")[F.col("place")].alias("value"),
-        F.when(version.isNotNull(), F.array(header)).alias("headers"),
+        F.when(at_ms.isNotNull(), headers).alias("headers"),
     )
+
+
+def _header(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.alias("value"))
 
 
 class Coordinator:
@@ -259,6 +265,7 @@ class Coordinator:
         self._alarm = Alarm(settings, self.tallies)
         self._topic_watch = TopicWatch(settings)
         self._mark = Mark()
+        self._repeats = RepeatWatch(settings)
         self._stopping = threading.Event()
 
     def start(self) -> None:
@@ -290,6 +297,7 @@ class Coordinator:
         self._alarm.start()
         self._topic_watch.start()
         self._await_first_batch(self._query)
+        self._repeats.start()
 
     def _await_first_batch(self, query: StreamingQuery) -> None:
         while query.lastProgress is None and not self._stopping.is_set():
@@ -324,6 +332,7 @@ class Coordinator:
         self._stopping.set()
         self._alarm.close()
         self._topic_watch.close()
+        self._repeats.close()
         query = self._query
         if query is None or not query.isActive:
             self._mark.remove()

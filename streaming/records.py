@@ -28,6 +28,9 @@ T = TypeVar("T")
 PACK_RECORDS = 32
 PACK_VALUE_BYTES_MAX = 2**16
 
+VERSION, AT_MS = "version", "at_ms"
+"""Headers of a tombstone."""
+
 SIGNATURE_CHARS, SIGNATURE_END = 56, b"="
 """What `signing` puts behind a request, on a line of its own: no JSON object ends as it does."""
 
@@ -74,7 +77,7 @@ class Pack(NamedTuple):
 
     Args:
         partition: As in `Row`.
-        versions: Each tombstone's version, for its header; None for other records, or for all of them.
+        versions, times: Each tombstone's version and time, for its headers; None for other records, or for all of them.
     """
 
     topic: str
@@ -82,6 +85,7 @@ class Pack(NamedTuple):
     keys: list[bytes]
     values: list[bytes | None]
     versions: list[bytes | None] | None = None
+    times: list[bytes | None] | None = None
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,9 +192,10 @@ def pack(outputs: Iterable[Output], topics: OutputTopics, shard: int) -> Iterato
         yield Pack(topics.replies, None, inboxes[begin:end], answers[begin:end])
     for topic, rows in others.items():
         keys, values = [row.key for row in rows], [row.value for row in rows]
-        versions = [row.headers[0][1] if row.headers else None for row in rows]
+        headers = [dict(row.headers or ()) for row in rows]
+        versions, times = ([each.get(name) for each in headers] for name in (VERSION, AT_MS))
         for begin, end in _portions(values):
-            yield Pack(topic, shard, keys[begin:end], values[begin:end], versions[begin:end])
+            yield Pack(topic, shard, keys[begin:end], values[begin:end], versions[begin:end], times[begin:end])
 
 
 def _portions(values: list[bytes | None]) -> Iterator[tuple[int, int]]:
@@ -207,7 +212,9 @@ def _row(output: Output, topics: OutputTopics, shard: int) -> Row:
         return Row(topics.replies, None, output.to.encode(), _encode(output.answer))
     if isinstance(output, Published):
         if output.record is None:
-            return Row(topics.groups, shard, _encode(output.key), None, [("version", str(output.version).encode())])
+            told = ((VERSION, output.version), (AT_MS, output.ended_ms))
+            headers = [(name, str(number).encode()) for name, number in told if number is not None]
+            return Row(topics.groups, shard, _encode(output.key), None, headers)
         return Row(topics.groups, shard, _encode(output.key), _encode(output.record))
     return Row(topics.events, shard, (output.group_id or "").encode(), _encode(output))
 

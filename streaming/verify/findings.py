@@ -26,6 +26,7 @@ class Kind(StrEnum):
     ANSWERED_TWICE = "answered twice"
     NEVER_ANSWERED = "never answered"
     COMMIT_LOST = "commit lost"
+    STANDS_OLD = "an older record stands last"
     UNREADABLE = "unreadable"
 
 
@@ -41,6 +42,7 @@ EXPLAINED = {
     Kind.ANSWERED_TWICE:  "a request is answered once; a reply that is written again is the same",
     Kind.NEVER_ANSWERED:  "every request is answered",
     Kind.COMMIT_LOST:     "what was acknowledged is kept",
+    Kind.STANDS_OLD:      "the last record of a key is the newest one; a repeat that came late is corrected",
     Kind.UNREADABLE:      "the coordinator alone writes its output topics, as its schemas say",
 }  # fmt: skip
 
@@ -63,7 +65,11 @@ class Finding(Struct, frozen=True):
 
 
 class Report(Struct):
-    """All findings, up to a bound; how many there are of each kind; and what was looked at."""
+    """All findings, up to a bound; how many there are of each kind; and what was looked at.
+
+    Args:
+        corrected: Keys of which an older record stood last for a while. That is no finding.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -71,6 +77,7 @@ class Report(Struct):
     groups: int = 0
     requests: int = 0
     commits: int = 0
+    corrected: int = 0
 
     def add(self, finding: Finding) -> None:
         self.counts[finding.kind] += 1
@@ -87,6 +94,8 @@ class Report(Struct):
             f"{self.records} records of {self.groups} group{'s' * (self.groups != 1)} were read,"
             f" {self.requests} requests and {self.commits} acknowledged commits compared with what followed"
         )
+        if self.corrected:
+            looked += f"; {self.corrected} keys were repeated late by another writer, and have been written again since"
         if not told:
             return f"Nothing found: {looked}."
         more = [f"... and {untold} more"] if untold else []

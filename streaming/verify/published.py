@@ -14,7 +14,8 @@ from coordinator.consumer_protocol import READABLE, assigned_partitions
 from coordinator.limits import GRAVE_MS, GRAVES_MAX
 from coordinator.outputs import AnyEvent, GroupDeleted, GroupRecord, OffsetRecord
 from coordinator.phases import Phase
-from streaming.records import decode_event
+from streaming.records import decode_event, decode_group_key
+from streaming.standing import Standing, order_of
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.life import EVENTS, GROUPS, Holes, Life
 from streaming.verify.tokens import Tokens
@@ -74,6 +75,7 @@ class Watched(Struct):
     Args:
         is_blurred: It has ended, and something is gone from the topics: which lives of the two belong together, and
             which record repeats which, is a guess then, so numbers and generations are not judged any more.
+        late: By key, where the last record stands that is older than one before it, and when it was written.
     """
 
     places: tuple[Place, Place] = field(default_factory=lambda: (Place(), Place()))
@@ -86,6 +88,8 @@ class Watched(Struct):
     is_blurred: bool = False
     committed: dict[tuple[str, int], Committed] = field(default_factory=dict)
     tokens: Tokens = field(default_factory=Tokens)
+    standing: Standing = field(default_factory=Standing)
+    late: dict[bytes, tuple[str, int]] = field(default_factory=dict)
 
     def pass_over_an_end(self, topic: int) -> None:
         self.places[topic].begin_anew(is_remembered=False)
@@ -119,12 +123,16 @@ class Published:
         except ValueError as error:
             yield Finding(Kind.UNREADABLE, None, _where(record), escape(str(error))[:500])
             return
-        if version is None or read.group_id is None or (self._wanted is not None and read.group_id not in self._wanted):
+        if read.group_id is None or (self._wanted is not None and read.group_id not in self._wanted):
             return
         group = self.groups.setdefault(read.group_id, Watched())
+        if topic == GROUPS:
+            _note_late(group, read, record)
+        if version is None:
+            return
         doubtful = group.places[topic].doubtful
-        if self._is_known(hash((topic, record.key, record.value, version))):
-            if isinstance(read, Tombstone):
+        if self._is_known(hash((topic, record.key, record.value, version, _own_ms(read)))):
+            if isinstance(read, Tombstone) and read.at_ms is None:
                 doubtful.append((read, record))
             else:
                 doubtful.clear()
@@ -138,9 +146,30 @@ class Published:
             yield from self._resolve(group, GROUPS)
         yield from (held for held in self._held if not self.groups[held.group_id or ""].is_blurred)
         for group_id, group in self.groups.items():
+            yield from self._stands_old(group_id, group, at_ms)
             for life in group.lives.values() if not group.is_blurred else ():
                 for gone in life.end(self._holes, at_ms):
                     yield Finding(Kind.MISSING, group_id, "at the end", _missing(gone))
+
+    def _stands_old(self, group_id: str, group: Watched, at_ms: float) -> Iterator[Finding]:
+        """Judge the keys whose last record is older than one of the group that stands before it.
+
+        Where records are gone, the one that the last record has taken the place of may be among them.
+        """
+        for key, (where, written_ms) in group.late.items():
+            order = group.standing.late[key]
+            if written_ms > at_ms:
+                continue
+            if group.standing.stands_wrong(key):
+                newest = group.standing.newest[key]
+                text = (
+                    f"version {order.version} stands last for {_words(key)}, and version {newest.version} came before"
+                )
+                yield Finding(Kind.STANDS_OLD, group_id, where, text)
+            elif self._removed[GROUPS]:
+                text = f"version {order.version} of {_words(key)} was repeated after version {group.standing.highest}"
+                told = f"{text} of the group: compaction may have taken a newer record of the key"
+                yield Finding(Kind.STANDS_OLD, group_id, where, told)
 
     @property
     def _holes(self) -> Holes:
@@ -174,7 +203,8 @@ class Published:
 
     def _judge(self, group: Watched, topic: int, read: Record, version: int, at_ms: int) -> Iterator[Wrong]:
         place = group.places[topic]
-        if isinstance(read, Tombstone) and version <= place.version and self._removed[topic]:
+        is_undated = isinstance(read, Tombstone) and read.at_ms is None
+        if is_undated and version <= place.version and self._removed[topic]:
             return  # it may be a repeat, and what it repeats gone
         self._find_life(group, topic, read, at_ms)
         if version <= place.version:
@@ -195,7 +225,8 @@ class Published:
         place.latest_ms = max(place.latest_ms, _own_ms(read) or 0)
         if not group.is_blurred:
             yield from self._number(group, topic, version, at_ms)
-            yield from _judge_generation(place, read)
+            if not _is_written_again(group.latest, read):
+                yield from _judge_generation(place, read)
         if isinstance(read, GroupRecord):
             yield from _judge_owners(group, read)
         yield from ((Kind.TOKEN_FELL, text) for text in group.tokens.take(read))
@@ -273,15 +304,36 @@ def _decode(topic: int, record: Any) -> tuple[Record, int | None]:
 
 
 def _own_ms(read: Record) -> int | None:
-    """Say when a record came about, by its group's own time, which never goes back; a tombstone does not tell."""
+    """Say when a record came about, by its group's own time, which never goes back; old tombstones do not tell."""
     match read:
         case GroupRecord():
             return read.since_ms
         case OffsetRecord():
             return read.commit_timestamp_ms
         case Tombstone():
-            return None
+            return read.at_ms
     return int(read.at_ms)
+
+
+def _note_late(group: Watched, read: Record, record: Any) -> None:
+    if isinstance(read, GroupRecord | OffsetRecord | Tombstone) and (order := order_of(read)) is not None:
+        group.standing.take(record.key, order)
+        group.late = {key: place for key, place in group.late.items() if key in group.standing.late}
+        if record.key in group.standing.late:
+            group.late[record.key] = _where(record), record.timestamp
+
+
+def _words(key: bytes) -> str:
+    kind, _, *place = decode_group_key(key)
+    return "the group" if kind == "group" else f"the offset of {escape(str(place[0]))}-{place[1]}"
+
+
+def _is_written_again(latest: GroupRecord | None, read: Record) -> bool:
+    """Tell whether a group's record says anew what its latest one says: nothing has begun by that."""
+    if latest is None or not isinstance(read, GroupRecord):
+        return False
+    told = ((each.state, each.generation_id, each.since_ms) for each in (latest, read))
+    return next(told) == next(told)
 
 
 def _judge_generation(place: Place, read: Record) -> Iterator[Wrong]:

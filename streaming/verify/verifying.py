@@ -65,6 +65,7 @@ def verify(
                 _add(report, judge.take(topic, record))
             _add(report, judge.end(now_ms - settling_ms))
             report.groups += len(judge.groups)
+            report.corrected += sum(group.standing.corrected for group in judge.groups.values())
             is_cut = requests.begins[partition] > 0
             _add(report, exchanges.asked(requests.read(partition), judge.groups, is_cut=is_cut))
     _add(report, exchanges.end())

@@ -20,6 +20,7 @@ from coordinator.outputs import (
     Oversized,
 )
 from streaming.records import decode_event, decode_group_record
+from streaming.standing import Order, order_in, order_of
 from streaming.views.group import GroupView
 from streaming.views.numbering import EVENTS, GROUPS
 from streaming.watch.words import Gap, Tombstone, Unreadable, to_line
@@ -40,7 +41,7 @@ class Raw(NamedTuple):
     """A Kafka record of one of the two topics.
 
     Args:
-        version: Of a tombstone, as its header has it.
+        version, at_ms: Of a tombstone, as its headers have them.
     """
 
     topic: TopicKind
@@ -50,6 +51,15 @@ class Raw(NamedTuple):
     key: bytes
     value: bytes | None
     version: int | bytes | None = None
+    at_ms: int | bytes | None = None
+
+    @property
+    def order(self) -> Order | None:
+        """When the record came about; None where it does not tell, or cannot be read."""
+        try:
+            return order_in(self.value, _number(self.version), _number(self.at_ms))
+        except ValueError:
+            return None
 
 
 Told = AnyEvent | GroupRecord | OffsetRecord | Tombstone
@@ -104,8 +114,7 @@ class Views(Struct):
             return None
         if raw.topic == "events" and raw.partition in self.from_ms:
             self.from_ms[raw.partition] = min(raw.timestamp_ms, self.from_ms[raw.partition])
-        version = told.version
-        if told.group_id is None or version is None:
+        if told.group_id is None or (told.version is None and not _is_uncounted(told)):
             self._note_shard(told, raw)
             return told
         if self.only is not None and told.group_id not in self.only:
@@ -113,14 +122,18 @@ class Views(Struct):
         group = self.groups.get(told.group_id)
         if group is None:
             group = self.groups[told.group_id] = GroupView(told.group_id, raw.partition)
-        is_new = self._number(group, told, version, now_ms)
+        is_new = self._number(group, told, told.version, now_ms)
         self._note(group, told, is_new=is_new)
         return told if is_new else None
 
-    def _number(self, group: GroupView, told: Told, version: int, now_ms: int) -> bool:
+    def _number(self, group: GroupView, told: Told, version: int | None, now_ms: int) -> bool:
         numbering, is_live = group.numbering, self.is_live
+        if version is None:
+            return True
         match told:
             case Tombstone():
+                if told.at_ms is not None:
+                    return numbering.take(GROUPS, version, told.at_ms, now_ms, is_live=is_live)
                 if is_live:
                     numbering.take_tombstone(version, now_ms)
                 return True
@@ -152,6 +165,7 @@ class Views(Struct):
         """Count what comes, and miss what does not: all that was there is read."""
         for group in self.groups.values():
             group.numbering.begin()
+            group.ended = {}
         self.is_live = True
 
     def expired_before(self, shard: int, at_ms: int) -> None:
@@ -173,7 +187,11 @@ class Views(Struct):
     # -- one record ----------------------------------------------------------------------------------------------------
 
     def _note(self, group: GroupView, told: Told, *, is_new: bool) -> None:
-        """Take over what a record says. Of the compacted topic the latest of a key holds, be it a repeat or not."""
+        """Take over what a record says. Of the compacted topic the newest of a key holds, wherever it stands."""
+        if isinstance(told, GroupRecord | OffsetRecord | Tombstone) and self._is_late(group, told, is_new=is_new):
+            return
+        if isinstance(told, Tombstone) and not self.is_live:
+            group.end(told)
         match told:
             case OffsetRecord():
                 group.offsets.setdefault(told.topic, {})[told.partition] = told
@@ -193,6 +211,16 @@ class Views(Struct):
                 self._end(group)
             case _ if is_new:
                 self._keep(group, told)
+
+    def _is_late(self, group: GroupView, told: GroupRecord | OffsetRecord | Tombstone, *, is_new: bool) -> bool:
+        """Tell whether a newer record of the key was read before.
+
+        Once all is read that was there, a repeat of a key of which nothing stands is of one that has ended since.
+        """
+        order, stands = order_of(told), group.stands(told)
+        if order is None:
+            return False
+        return order < stands if stands else self.is_live and not is_new
 
     def _keep(self, group: GroupView, event: AnyEvent) -> None:
         before = group.weight
@@ -248,4 +276,13 @@ def _decode(raw: Raw) -> Told:
     key, record = decode_group_record(raw.key, raw.value)
     if record is not None:
         return record
-    return Tombstone.of(key, None if raw.version is None else int(raw.version))
+    return Tombstone.of(key, _number(raw.version), _number(raw.at_ms))
+
+
+def _number(header: int | bytes | None) -> int | None:
+    return None if header is None else int(header)
+
+
+def _is_uncounted(told: Told) -> bool:
+    """Tell whether a key is ended once more of a group that is gone."""
+    return isinstance(told, Tombstone) and told.version is None and told.at_ms is not None

@@ -22,7 +22,9 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import Phase
+from streaming.standing import Order, order_of
 from streaming.views.numbering import Numbering
+from streaming.watch.words import Tombstone
 
 Place = tuple[str, int]
 """A topic and a partition."""
@@ -110,6 +112,7 @@ class GroupView(Struct):
         offsets: By topic and partition.
         events: The latest ones, in order.
         known_from_ms: Events before that were dropped; 0 where none was.
+        ended: While what was there before is read, by key what ended it last.
     """
 
     group_id: str
@@ -121,6 +124,7 @@ class GroupView(Struct):
     known_from_ms: int = 0
     tallied: Tallied = field(default_factory=Tallied)
     numbering: Numbering = field(default_factory=Numbering)
+    ended: dict[str, Order] = field(default_factory=dict)
 
     @property
     def state(self) -> Phase:
@@ -149,6 +153,18 @@ class GroupView(Struct):
     def committed(self) -> dict[Place, OffsetRecord]:
         """Say what is committed for which partition."""
         return {(topic, p): offset for topic, each in self.offsets.items() for p, offset in each.items()}
+
+    def stands(self, told: GroupRecord | OffsetRecord | Tombstone) -> Order | None:
+        """Return the order of the record that stands for the key of another one; None where none does."""
+        topic = None if isinstance(told, GroupRecord) else told.topic
+        partition = None if isinstance(told, GroupRecord) else told.partition
+        held = self.record if topic is None else self.offsets.get(topic, {}).get(partition or 0)
+        return order_of(held) if held else self.ended.get(f"{topic}:{partition}")
+
+    def end(self, told: Tombstone) -> None:
+        """Take note of a tombstone, so that an older record of its key is known."""
+        if (order := order_of(told)) is not None:
+            self.ended[f"{told.topic}:{told.partition}"] = order
 
     def since(self, at_ms: int, kind: Any = None) -> Iterator[AnyEvent]:
         """Yield the events from that time on, of one kind or of all."""

@@ -31,7 +31,8 @@ class _Life(Struct):
     """The numbers of one life: all up to `settled` have come or been told; `beyond` says when higher ones were read.
 
     Args:
-        doubtful: Of those beyond, the tombstones: they tell no time, and may repeat some of the life before.
+        doubtful: Of those beyond, tombstones of an older coordinator: they tell no time, and may repeat some of the
+            life before.
     """
 
     settled: int = 0
@@ -69,13 +70,14 @@ class _Life(Struct):
             self.settled = version
 
 
-class _Place(Struct):
+class Place(Struct):
     """Where one topic is: in which life, since when, and at which number and time of it.
 
     Args:
         at_latest: The numbers that have come with the time `latest_ms`.
+        began_ms: When the life began, or earlier, but after all that was read of the life before.
         at_beginning: Of the life before, those with the time at which this one began.
-        has_ended: What comes next is of another life.
+        ended_ms: What is new from that time on is of another life; None where nothing has ended this one.
     """
 
     life: int = 0
@@ -84,7 +86,7 @@ class _Place(Struct):
     latest_ms: int = 0
     at_latest: list[int] = field(default_factory=list)
     at_beginning: list[int] = field(default_factory=list)
-    has_ended: bool = False
+    ended_ms: int | None = None
 
     def has_seen(self, version: int, at_ms: int) -> bool:
         """Tell whether a record of this or the life before comes again."""
@@ -94,9 +96,12 @@ class _Place(Struct):
 
     def go_on(self, version: int, at_ms: int) -> None:
         """Take a new record; after an end, or where its number is lower than the last one's, it begins another life."""
-        if self.has_ended or version <= self.highest:
+        has_ended = self.ended_ms is not None and at_ms >= self.ended_ms
+        if has_ended or version <= self.highest:
             self.at_beginning = self.at_latest if at_ms == self.latest_ms else []
-            self.life, self.began_ms, self.at_latest, self.has_ended = self.life + 1, at_ms, [], False
+            # its first records may be gone, and may come again under higher versions
+            began_ms = min(at_ms, self.latest_ms + 1)
+            self.life, self.began_ms, self.at_latest, self.ended_ms = self.life + 1, began_ms, [], None
         self.highest = version
         if at_ms > self.latest_ms:
             self.latest_ms, self.at_latest = at_ms, []
@@ -107,7 +112,7 @@ class _Place(Struct):
 class Numbering(Struct):
     """What has been seen of one group's numbers; of what is missing, only since `begin`."""
 
-    places: tuple[_Place, _Place] = field(default_factory=lambda: (_Place(), _Place()))
+    places: tuple[Place, Place] = field(default_factory=lambda: (Place(), Place()))
     lives: dict[int, _Life] = field(default_factory=dict)
 
     def begin(self) -> None:
@@ -117,9 +122,10 @@ class Numbering(Struct):
         left of the one before is not judged.
         """
         groups, events = self.places
-        is_ahead = (groups.latest_ms if events.has_ended else groups.began_ms) > events.latest_ms
+        has_ended = events.ended_ms is not None
+        is_ahead = (groups.latest_ms if has_ended else groups.began_ms) > events.latest_ms
         groups.life, events.life = int(is_ahead), 0
-        groups.has_ended = events.has_ended and not is_ahead
+        groups.ended_ms = events.latest_ms + 1 if has_ended and not is_ahead else None
         self.lives = {0: _Life(max(groups.highest, events.highest))}
         if is_ahead:
             self.lives = {0: _Life(_NEVER_REACHED), 1: _Life(groups.highest)}
@@ -142,7 +148,7 @@ class Numbering(Struct):
             return False
         before = place.life
         place.go_on(version, at_ms)
-        place.has_ended = ends_life
+        place.ended_ms = at_ms if ends_life else place.ended_ms
         if is_live:
             self._life(place).take(version, now_ms)
         if place.life != before:
@@ -151,7 +157,7 @@ class Numbering(Struct):
         return True
 
     def take_tombstone(self, version: int, now_ms: int) -> None:
-        """Note a tombstone."""
+        """Note a tombstone that does not tell its time."""
         self._life(self.places[GROUPS]).take_doubtful(version, now_ms)
 
     @property
@@ -164,5 +170,5 @@ class Numbering(Struct):
         for life in self.lives.values():
             yield from life.give_up(now_ms - PATIENCE_MS)
 
-    def _life(self, place: _Place) -> _Life:
+    def _life(self, place: Place) -> _Life:
         return self.lives.setdefault(place.life, _Life())

@@ -15,7 +15,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from coordinator.hashing import shard_of
 from coordinator.limits import RECORD_BYTES_MAX
 from streaming.errors import BrokerUnreachable, NoCoordinator
+from streaming.records import AT_MS, VERSION
 from streaming.settings import Settings
+from streaming.standing import Order
 from streaming.views.fold import Raw, Told, TopicKind, Views
 
 kafka_log = logging.getLogger("kafka.librdkafka")
@@ -94,7 +96,7 @@ class Reading:
     ) -> Views:
         """Read all that was there when this began.
 
-        Of the compacted topic only the latest record of each key is looked at, as if it had just been compacted.
+        Of the compacted topic only the newest record of each key is looked at, as if it had just been compacted.
 
         Args:
             tell: Told now and then how many records are read, of about how many.
@@ -103,13 +105,16 @@ class Reading:
         Raises:
             BrokerUnreachable: the brokers went away under way.
         """
-        latest: dict[bytes, Raw] | None = {} if take is None else None
+        latest: dict[bytes, tuple[Raw, Order | None]] | None = {} if take is None else None
         for raw in self.backlog(tell):
             if latest is not None and raw.topic == "groups":
-                latest[raw.key] = raw
+                before, order = latest.get(raw.key), raw.order
+                if before is None or before[1] is None or order is None or order >= before[1]:
+                    latest[raw.key] = raw, order
             elif (told := self._take(raw)) is not None and take is not None:
                 take(told)
-        for raw in sorted((latest or {}).values(), key=lambda raw: (raw.partition, raw.offset)):
+        newest = (raw for raw, _ in (latest or {}).values())
+        for raw in sorted(newest, key=lambda raw: (raw.partition, raw.offset)):
             self._take(raw)
         self.views.begin()
         return self.views
@@ -223,11 +228,11 @@ class Reading:
         topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
         _, timestamp_ms = message.timestamp()
         value, key = message.value(), message.key()
-        version = None
-        if value is None:
-            headers: Any = message.headers()
-            version = next((v for name, v in headers or () if name == "version"), None)
-        return Raw(self._kinds[topic], partition, offset, timestamp_ms, key or b"", value, version)
+        headers: Any = message.headers() if value is None else None
+        told = dict(headers or ())
+        return Raw(
+            self._kinds[topic], partition, offset, timestamp_ms, key or b"", value, told.get(VERSION), told.get(AT_MS)
+        )
 
     def _see(self, error: KafkaError) -> None:
         if error.retriable() or error.code() in _PASSING:

@@ -1,5 +1,6 @@
 """Reading the two output topics as they grow: each record once, as a line, and a line for what is missing."""
 
+import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
@@ -7,11 +8,12 @@ from typing import Any, NamedTuple
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from coordinator.outputs import GroupRecord, OffsetRecord
+from coordinator.outputs import GroupDeleted, GroupRecord, OffsetRecord
 from streaming.client.transport import monotonic_ms
 from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.records import decode_event, decode_group_record
+from streaming.records import AT_MS, VERSION, decode_event, decode_group_record
 from streaming.settings import Settings
+from streaming.views.numbering import EVENTS, GROUPS
 from streaming.watch.versions import Versions
 from streaming.watch.words import Gap, Line, Record, Tombstone, Unreadable, to_line
 
@@ -44,9 +46,11 @@ class Reader:
 
     def read(self, records: Iterable[Fetched], now_ms: int) -> Iterator[Line]:
         """Put the Kafka records of one poll into words, in the order in which they were written."""
-        decoded = [(fetched, _decode(fetched)) for fetched in records]
-        decoded.sort(key=lambda pair: (pair[0].record.timestamp, getattr(pair[1], "version", None) or 0))
-        for fetched, record in decoded:
+        partitions: dict[tuple[str, int], list[tuple[Fetched, Record]]] = {}
+        for fetched in records:
+            place = fetched.topic, fetched.record.partition
+            partitions.setdefault(place, []).append((fetched, _decode(fetched)))
+        for fetched, record in heapq.merge(*partitions.values(), key=_moment):
             group_id = getattr(record, "group_id", None)
             if (self._groups is None or group_id in self._groups) and self._is_new(fetched, record, now_ms):
                 yield to_line(record, _at_ms(record, fetched.record.timestamp))
@@ -56,11 +60,10 @@ class Reader:
         if group_id is None or version is None:
             return True
         versions = self._versions.setdefault(group_id, Versions())
-        fingerprint = hash((fetched.record.key, fetched.record.value))
-        is_new = versions.take(version, fingerprint, now_ms, is_history=fetched.is_history)
-        if is_new and isinstance(record, Tombstone) and record.topic is None:
-            versions.end()
-        return is_new
+        topic = EVENTS if fetched.topic == "events" else GROUPS
+        at_ms = record.at_ms if isinstance(record, Tombstone) else _at_ms(record, fetched.record.timestamp)
+        ends = isinstance(record, GroupDeleted) or (isinstance(record, Tombstone) and record.topic is None)
+        return versions.take(topic, version, at_ms, now_ms, is_history=fetched.is_history, ends_life=ends)
 
     def is_in_doubt(self, now_ms: int) -> bool:
         """Tell whether something has been missing for so long that it is worth making sure."""
@@ -71,6 +74,16 @@ class Reader:
         for group_id, versions in self._versions.items():
             for first, last in versions.give_up(now_ms):
                 yield to_line(Gap(group_id, first, last), None)
+
+
+def _moment(read: tuple[Fetched, Record]) -> tuple[int, int, int]:
+    """Return when a record was written, when it came about, and its version: what two topics are put in order by."""
+    timestamp_ms, record = read[0].record.timestamp, read[1]
+    return (
+        timestamp_ms,
+        getattr(record, "at_ms", None) or _at_ms(record, timestamp_ms),
+        getattr(record, "version", None) or 0,
+    )
 
 
 def _decode(fetched: Fetched) -> Record:
@@ -94,7 +107,8 @@ def decode_group(record: Any) -> GroupRecord | OffsetRecord | Tombstone:
     key, read = decode_group_record(record.key or b"", record.value)
     if read is not None:
         return read
-    return Tombstone.of(key, next((int(value) for name, value in record.headers if name == "version"), None))
+    told = {name: int(value) for name, value in record.headers if name in (VERSION, AT_MS)}
+    return Tombstone.of(key, told.get(VERSION), told.get(AT_MS))
 
 
 def _at_ms(read: Record, timestamp_ms: int) -> int:

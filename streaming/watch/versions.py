@@ -8,47 +8,48 @@ some may have been compacted away or expired: only what follows is judged.
 import itertools
 from collections.abc import Iterator
 
-PATIENCE_MS = 10_000
-"""Far longer than the records of one batch are apart."""
-
-VERSIONS_KEPT = 4_096
-"""How many of a group's latest versions are remembered, to know a repeat: many times what one batch publishes."""
+from streaming.views.numbering import PATIENCE_MS, Place
 
 
 class Versions:
     """The versions seen of one group. All times are from any clock that never goes back."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, int] = {}  # version -> fingerprint of its record
-        self._before: dict[int, int] = {}  # the same, from before the group was forgotten and founded anew
+        self._places = Place(), Place()  # what is a repeat on either topic
+        self._began_ms = 0  # of the group's life: the first time that was seen of it
         self._missing: dict[int, int] = {}  # version -> when a later one was read
         self._highest = 0
 
-    def take(self, version: int, fingerprint: int, now_ms: int, *, is_history: bool) -> bool:
-        """Note a record; tells whether it is new.
+    def take(
+        self, topic: int, version: int, at_ms: int | None, now_ms: int, *, is_history: bool, ends_life: bool = False
+    ) -> bool:
+        """Note a record; tells whether it is new, which no repeat is, however late it comes.
 
         Args:
-            fingerprint: Equal for repeats, which are equal byte for byte.
+            topic: `GROUPS` or `EVENTS`, of which each has its versions in order.
+            at_ms: The group's own time of it; None for a tombstone that does not tell.
             is_history: It was there before the reading began.
+            ends_life: It is the topic's last of the group.
         """
-        if fingerprint in (self._seen.get(version), self._before.get(version)):
+        place = self._places[topic]
+        own_ms = place.latest_ms if at_ms is None else at_ms
+        if place.has_seen(version, own_ms) or (at_ms is None and version <= place.highest):
             return False
-        if version in self._seen:
-            self.end()
+        life, latest_ms = place.life, place.latest_ms
+        place.go_on(version, own_ms)
+        place.ended_ms = own_ms if ends_life else place.ended_ms
+        follows_the_other = latest_ms < self._began_ms <= own_ms
+        if place.life != life and own_ms > self._began_ms and not follows_the_other:
+            self._began_ms, self._missing, self._highest = own_ms, {}, 0
+        if own_ms < self._began_ms:
+            return True  # the other topic has begun the next life, or this one later
         if is_history:
             self._missing = {v: at_ms for v, at_ms in self._missing.items() if v > version}
-        elif self._seen:
+        elif self._highest:
             self._missing |= dict.fromkeys(range(self._highest + 1, version), now_ms)
         self._missing.pop(version, None)
-        self._seen[version] = fingerprint
         self._highest = max(self._highest, version)
-        if len(self._seen) > VERSIONS_KEPT:
-            del self._seen[next(iter(self._seen))]
         return True
-
-    def end(self) -> None:
-        """Begin anew: the group is forgotten, and one of the same name counts from 1 again."""
-        self._before, self._seen, self._missing, self._highest = self._seen, {}, {}, 0
 
     def is_in_doubt(self, now_ms: int) -> bool:
         """Tell whether something has been missing for too long."""

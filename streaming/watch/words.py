@@ -42,19 +42,25 @@ from streaming.moments import calendar_time
 
 
 class Tombstone(Struct, frozen=True):
-    """A record that ends a key of `groups`: a group, or one of its offsets."""
+    """A record that ends a key of `groups`: a group, or one of its offsets.
+
+    Args:
+        version: None where there was no group any more, and nothing was counted.
+        at_ms: The group's time; None where an older coordinator wrote it.
+    """
 
     group_id: str
     topic: str | None
     partition: int | None
     version: int | None
+    at_ms: int | None = None
 
     @classmethod
-    def of(cls, key: GroupKey | OffsetKey, version: int | None) -> Self:
-        """Say which key it is that ends; the version is from the record's header."""
+    def of(cls, key: GroupKey | OffsetKey, version: int | None, at_ms: int | None = None) -> Self:
+        """Return the tombstone of a key; version and time are from the record's headers."""
         _, group_id, *which = key
         topic, partition = which or (None, None)
-        return cls(str(group_id), topic, partition, version)  # type: ignore[arg-type]
+        return cls(str(group_id), topic, partition, version, at_ms)  # type: ignore[arg-type]
 
 
 class Gap(Struct, frozen=True):

@@ -49,8 +49,10 @@ from coordinator.requests import (
     Protocol,
     RebalanceGroup,
     Received,
+    RepublishGroup,
     Request,
     SyncGroup,
+    TopicPartition,
     TopicPartitions,
     Unreadable,
 )
@@ -242,6 +244,11 @@ class Scenario:
     def rebalance(self, name: str = "admin", **fields: Any) -> Self:
         """Have everybody join again."""
         return self.ask(name, RebalanceGroup, **fields)
+
+    def republish(self, topics: Partitions, name: str = "admin", *, group: bool = True, **fields: Any) -> Self:
+        """Have records written again."""
+        offsets = tuple(TopicPartition(topic, p) for topic, partitions in topics.items() for p in partitions)
+        return self.ask(name, RepublishGroup, group=group, offsets=offsets, **fields)
 
     def expel(self, who: str, name: str = "admin", **fields: Any) -> Self:
         """Have a member taken out, whose id is known."""

@@ -246,6 +246,7 @@ VERBS = {
     out.OffsetDeleteAnswer: "delete-offsets",
     out.DeleteGroupAnswer: "delete",
     out.RebalanceGroupAnswer: "rebalance",
+    out.RepublishGroupAnswer: "republish",
     out.ExpelMemberAnswer: "expel",
     out.ErrorAnswer: "garbage",
 }
@@ -262,6 +263,7 @@ REPLIES: dict[type, Callable[[Teller, Any], str]] = {
     out.OffsetDeleteAnswer: Teller._committed,
     out.DeleteGroupAnswer: _nothing,
     out.RebalanceGroupAnswer: Teller._rebalancing,
+    out.RepublishGroupAnswer: lambda teller, answer: f"{answer.records} records",
     out.ExpelMemberAnswer: Teller._expelled,
     out.ErrorAnswer: _nothing,
 }

@@ -126,6 +126,7 @@ REQUESTS: dict[str, Ask] = {
     "offset delete, topic is not":    lambda s: s.delete_offsets("admin", {"u": [0]}),
     "delete group":                   lambda s: s.delete(),
     "rebalance":                      lambda s: s.rebalance(),
+    "republish":                      lambda s: s.republish({"t": [0]}),
     "expel the leader":               lambda s: s.expel("c1"),
     "expel a follower":               lambda s: s.expel("c2"),
     "expel an unknown id":            lambda s: s.expel("made-up"),
@@ -178,6 +179,7 @@ offset delete, topic is read    69 -    0 E        86 P                86 C     
 offset delete, topic is not     69 -    0 E        0 P                 0 C                  0 S
 delete group                    69 -    0 -        68 P                68 C                 68 S
 rebalance                       69 -    0 E        0 P                 0 P                  0 P
+republish                       0 -     0 E        0 P                 0 C                  0 S
 expel the leader                69 -    25 E       0 P                 0 P                  0 P
 expel a follower                69 -    25 E       0 P                 0 P                  0 P
 expel an unknown id             69 -    25 E       25 P                25 C                 25 S

@@ -133,6 +133,10 @@ class Conversations(RuleBasedStateMachine):
     def rebalance(self) -> None:
         self.s.rebalance(reason="why not")
 
+    @rule(partitions=st.lists(st.integers(0, 2), max_size=3), group=st.booleans())
+    def republish(self, partitions: list[int], group: bool) -> None:
+        self.s.republish({"t": partitions, "v": [0]}, group=group)
+
     @rule()
     def delete(self) -> None:
         self.s.delete()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from coordinator import codec
 from coordinator.access import Access, Operation, Resource, Rule
 from coordinator.config import Config
-from coordinator.guard import NEEDS
+from coordinator.guard import COORDINATOR, NEEDS
 from coordinator.limits import RULES_AHEAD_MS
 from coordinator.outputs import AccessChanged, AccessDenied, Output, Reply
 from coordinator.phases import Phase
@@ -36,6 +36,7 @@ from coordinator.requests import (
     Protocol,
     RebalanceGroup,
     Received,
+    RepublishGroup,
     Request,
     SetAccess,
     SyncGroup,
@@ -73,6 +74,9 @@ OF_A_GROUP: dict[str, Callable[..., Request]] = {
     "rebalance": lambda **who: RebalanceGroup(**ASKED, **who),
     "expel": lambda **who: ExpelMember(**ASKED, member_id="m", **who),
 }
+
+
+AGAIN = RepublishGroup(**ASKED, group_id="g", group=True)
 
 
 class Log:
@@ -182,6 +186,27 @@ def test_a_record_in_doubt_is_refused_whatever_the_rules_say():
     before = log.shard.to_bytes()
     assert log.ask(SetAccess(**ASKED, principal=ROOT, made_ms=5, rules=()), doubt="?")[1].answer.code == 31
     assert log.shard.to_bytes() == before
+
+
+@pytest.mark.parametrize(("principal", "rules", "code"), [
+    (COORDINATOR, (), 0),
+    (EVE, (allow(EVE, "ALTER", "kafka-cluster", of="CLUSTER"),), 0),
+    (EVE, (allow(EVE, "ALL"),), 31),
+    (None, (), 31),
+])  # fmt: skip
+def test_the_coordinator_and_who_may_alter_the_cluster_may_have_records_written_again(
+    principal: str | None, rules: tuple[Rule, ...], code: int
+):
+    log = Log(rules).with_a_group()
+    assert log.hears(msgspec.structs.replace(AGAIN, principal=principal)).code == code
+
+
+def test_who_says_to_be_the_coordinator_and_has_not_signed_is_refused():
+    """The name is nobody's whom a gateway could sign for; and it may do nothing else."""
+    log = Log().with_a_group()
+    again = msgspec.structs.replace(AGAIN, principal=COORDINATOR)
+    assert [o.answer.code for o in log.ask(again, doubt="not signed") if isinstance(o, Reply)] == [31]
+    assert log.hears(OF_A_GROUP["describe"](group_id="g", principal=COORDINATOR)).code == 30
 
 
 def test_where_access_is_open_nothing_is_asked_and_names_mean_nothing():

@@ -215,6 +215,8 @@ def test_a_flood_of_group_ids_is_forgotten_when_nobody_stays():
     flood.passes(6_000 + CONFIG.clock_slack_ms)
     flood.passes(CONFIG.empty_group_retention_ms + CONFIG.late_notice_ms)
     flood.passes(CONFIG.empty_group_retention_ms)
+    assert not flood.shard.group_ids
+    flood.passes(limits.ENDED_MS)
     assert flood.shard.is_blank
 
 

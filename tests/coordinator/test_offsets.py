@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from coordinator import codec
+from coordinator import codec, limits
 from coordinator.errors import ErrorCode
 from coordinator.limits import GRAVE_MS
-from coordinator.outputs import CommitRejected, OffsetRecord, OffsetsExpired, Published
+from coordinator.outputs import CommitRejected, GroupRecord, OffsetRecord, OffsetsExpired, Published
 from coordinator.requests import OffsetCommit, OffsetToCommit
 from tests.coordinator.scenario import Scenario
 
@@ -300,9 +300,23 @@ def test_what_is_remembered_of_a_forgotten_group_goes_after_a_day():
     assert s.shard.next_deadline_ms is None
 
 
-def test_a_group_that_never_had_a_generation_leaves_no_grave():
+def test_a_group_that_never_had_a_generation_is_remembered_for_minutes():
     s = Scenario().commit_from_outside("tool", {("t", 0): 1}).delete().is_gone()
-    assert s.shard.is_blank
+    ended_ms = s.now_ms
+    assert not s.until(ended_ms + limits.ENDED_MS - 1).shard.is_blank
+    assert s.until(ended_ms + limits.ENDED_MS).shard.is_blank
+
+
+def test_a_group_that_is_founded_anew_is_later_than_the_one_before():
+    """Versions begin again at 1: a reader tells the group by its time from the one whose records may come again."""
+    for s in (Scenario().commit_from_outside("tool", {("t", 0): 1}), Scenario().join("c").leave("c")):
+        s.delete().hears(ErrorCode.NONE)
+        ended_ms = s.published()[-1].ended_ms
+        s.commit_from_outside("tool", {("t", 0): 1})
+        begin = s.published()[-2].record
+        assert ended_ms is not None
+        assert isinstance(begin, GroupRecord)
+        assert (begin.version, begin.since_ms) == (1, ended_ms + 1)
 
 
 def test_of_very_many_forgotten_groups_the_oldest_are_not_remembered(monkeypatch: pytest.MonkeyPatch):

@@ -18,7 +18,7 @@ SCHEMA = StructType([StructField("shard", BinaryType())])
 NO_TIMEOUT = -1
 FRAME_ROWS = 3  # a group's rows come in several frames; Spark's own have 10,000
 
-COLUMNS = ["topic", "partition", "key", "value", "version", "tally"]
+COLUMNS = ["topic", "partition", "key", "value", "version", "at_ms", "tally"]
 
 Record = tuple[int, int, int, bytes | None]
 """shard, offset, at_ms, value"""
@@ -68,10 +68,9 @@ def _unpacked(packs: pd.DataFrame) -> pd.DataFrame:
     rows: list[tuple[object, ...]] = []
     for pack in packs.itertuples():
         if pack.topic is None:
-            rows.append((None, None, None, None, None, json.loads(pack.tally)))
+            rows.append((None, None, None, None, None, None, json.loads(pack.tally)))
             continue
-        versions = pack.versions or [None] * len(pack.keys)
-        rows += [
-            (pack.topic, pack.partition, *record, None) for record in zip(pack.keys, pack.values, versions, strict=True)
-        ]
+        none = [None] * len(pack.keys)
+        records = zip(pack.keys, pack.values, pack.versions or none, pack.times or none, strict=True)
+        rows += [(pack.topic, pack.partition, *record, None) for record in records]
     return pd.DataFrame(rows, columns=COLUMNS, dtype=object)

@@ -75,11 +75,12 @@ def test_replies_go_under_their_inbox_and_events_under_their_group_in_its_shards
     assert decode_event(event.value or b"") == deleted
 
 
-def test_a_tombstone_has_no_value_and_carries_its_version_in_a_header() -> None:
-    """I8: also what ends is counted."""
-    row = to_row(Published("g", ("offset", "g", "t", 3), None, 17), TOPICS, 3)
+def test_a_tombstone_has_no_value_and_carries_its_version_and_time_in_headers() -> None:
+    """I8: also what ends is counted; a group's next life counts from 1 again, and only the time tells it apart."""
+    row = to_row(Published("g", ("offset", "g", "t", 3), None, 17, 5_000), TOPICS, 3)
     assert (row.topic, row.partition, row.key, row.value) == ("groups", 3, b'["offset","g","t",3]', None)
-    assert row.headers == [("version", b"17")]
+    assert row.headers == [("version", b"17"), ("at_ms", b"5000")]
+    assert to_row(Published("g", ("group", "g"), None, None, 5_000), TOPICS, 3).headers == [("at_ms", b"5000")]
 
 
 @pytest.mark.parametrize("group_id", ["g", 'a"]', "a\nb", "\u202e", "消费者组"])
@@ -161,7 +162,7 @@ def test_a_record_or_event_that_is_too_large_leaves_its_version_behind() -> None
 
 def test_packed_records_are_those_that_would_be_written_one_by_one() -> None:
     """S20: topic by topic, each topic's in their order, and a tombstone with its version."""
-    tombstone = Published("g", ("offset", "g", "t", 0), None, 17)
+    tombstone = Published("g", ("offset", "g", "t", 0), None, 17, 5_000)
     deleted = GroupDeleted(group_id="g", version=18, at_ms=5, generation_id=1, why="over")
     replies = [Reply(f"inbox-{i}", HeartbeatAnswer(request_id=str(i))) for i in range(2 * PACK_RECORDS + 1)]
     outputs = [*replies[:40], tombstone, deleted, *replies[40:]]
@@ -169,10 +170,15 @@ def test_packed_records_are_those_that_would_be_written_one_by_one() -> None:
     rows = [
         (p.topic, p.partition, *record)
         for p in packs
-        for record in zip(p.keys, p.values, p.versions or [None] * len(p.keys), strict=True)
+        for none in [[None] * len(p.keys)]
+        for record in zip(p.keys, p.values, p.versions or none, p.times or none, strict=True)
     ]
     singly = [to_row(output, TOPICS, 3) for output in (*replies, tombstone, deleted)]
-    assert rows == [(r.topic, r.partition, r.key, r.value, r.headers[0][1] if r.headers else None) for r in singly]
+    headers = [dict(row.headers or ()) for row in singly]
+    assert rows == [
+        (r.topic, r.partition, r.key, r.value, told.get("version"), told.get("at_ms"))
+        for r, told in zip(singly, headers, strict=True)
+    ]
     assert [len(p.keys) for p in packs] == [PACK_RECORDS, PACK_RECORDS, 1, 1, 1]
 
 

@@ -35,9 +35,9 @@ AT_MS = 1_790_000_000_000
 
 
 def raw(record: Written) -> Raw:
-    version = next((int(value) for name, value in record.headers if name == "version"), None)
+    told = {name: int(value) for name, value in record.headers}
     return Raw(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value,  # type: ignore[arg-type]
-               version)  # fmt: skip
+               told.get("version"), told.get("at_ms"))  # fmt: skip
 
 
 def raws(world: World) -> list[Raw]:
@@ -338,8 +338,8 @@ def test_worlds_of_the_simulation(seed: int) -> None:
             if isinstance(output, Reply):
                 continue
             row = to_row(output, topics, 0)
-            header = next((int(v) for _, v in row.headers or ()), None)
-            views.take(Raw(row.topic, 0, offsets[row.topic], 0, row.key or b"", row.value, header), 0)  # type: ignore[arg-type]
+            header = {name: int(v) for name, v in row.headers or ()}
+            views.take(Raw(row.topic, 0, offsets[row.topic], 0, row.key or b"", row.value, **header), 0)  # type: ignore[arg-type]
             offsets[row.topic] += 1
     assert not list(views.missing(LATER_MS, AT_MS))
     assert not views.alarms

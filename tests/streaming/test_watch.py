@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple, get_args
 
+import msgspec
 import pytest
 
 from coordinator import outputs
@@ -31,8 +32,9 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from streaming.records import OutputTopics, to_row
+from streaming.views.numbering import EVENTS, GROUPS, PATIENCE_MS
 from streaming.watch.reader import Fetched, Reader
-from streaming.watch.versions import PATIENCE_MS, VERSIONS_KEPT, Versions
+from streaming.watch.versions import Versions
 from streaming.watch.words import _WORDS, Gap, Tombstone, Unreadable, brief, duration, escape, spans, to_line
 
 ANA = "ana-2a84c1d0-1111-2222-3333-444455556666"
@@ -154,10 +156,11 @@ class Seen:
     def __init__(self, *history: int) -> None:
         self.versions, self.now_ms = Versions(), NOW_MS
         for version in history:
-            self.versions.take(version, version, self.now_ms, is_history=True)
+            self.versions.take(GROUPS, version, version, self.now_ms, is_history=True)
 
-    def take(self, *versions: int, fingerprint: int | None = None) -> list[bool]:
-        return [self.versions.take(v, fingerprint or v, self.now_ms, is_history=False) for v in versions]
+    def take(self, *versions: int, after_ms: int = 0, topic: int = GROUPS) -> list[bool]:
+        """Take records whose times grow with their versions."""
+        return [self.versions.take(topic, v, after_ms + v, self.now_ms, is_history=False) for v in versions]
 
     def missing(self, after_ms: int = PATIENCE_MS) -> list[tuple[int, int]]:
         self.now_ms += after_ms
@@ -172,9 +175,9 @@ def test_a_repeat_is_dropped_and_only_a_repeat() -> None:
 
 def test_versions_may_come_in_any_order_for_a_while() -> None:
     seen = Seen(1)
-    assert seen.take(5, 3, 2) == [True] * 3
+    assert seen.take(5) + seen.take(2, 3, topic=EVENTS) == [True] * 3
     assert seen.missing(PATIENCE_MS - 1) == []
-    seen.take(4)
+    seen.take(4, topic=EVENTS)
     assert seen.missing() == []
 
 
@@ -190,37 +193,39 @@ def test_what_is_gone_from_before_the_reading_began_is_not_missed() -> None:
     assert Seen(4, 9).missing() == []
     seen = Seen(4)
     seen.take(12)
-    seen.versions.take(10, 10, seen.now_ms, is_history=True)
+    seen.versions.take(EVENTS, 10, 10, seen.now_ms, is_history=True)
     assert seen.missing() == [(11, 11)]
 
 
 def test_reading_that_begins_in_the_middle_misses_nothing_before_its_first_record() -> None:
     seen = Seen()
-    assert seen.take(7, 5, 8) == [True] * 3
+    assert seen.take(7) + seen.take(5, 8, topic=EVENTS) == [True] * 3
     assert seen.missing() == []
 
 
 def test_a_group_that_is_founded_anew_counts_from_one_again() -> None:
     seen = Seen()
-    seen.take(1, 2, 3)
-    seen.versions.end()
+    seen.take(1, 2)
+    seen.versions.take(GROUPS, 3, 3, seen.now_ms, is_history=False, ends_life=True)
     assert seen.take(3) == [False], "a repeat of the old group's record is still one"
-    assert seen.take(1, 2, fingerprint=99) == [True, True]
+    assert seen.take(1, 2, after_ms=99) == [True, True]
+    assert seen.take(1, 2, 3) == [False] * 3
     assert seen.missing() == []
 
 
-def test_the_same_number_with_other_bytes_is_another_group_of_that_name() -> None:
+def test_the_same_number_at_a_later_time_is_another_group_of_that_name() -> None:
     seen = Seen()
     seen.take(1, 2, 3)
-    assert seen.take(1, fingerprint=99) == [True]
-    seen.take(4)
+    assert seen.take(1, after_ms=99) == [True]
+    seen.take(4, after_ms=99)
     assert seen.missing() == [(2, 3)]
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_a_repeat_is_dropped_however_late_it_comes() -> None:
+    """Also one of a time before the reading began; what is remembered does not grow."""
     seen = Seen()
-    seen.take(*range(1, VERSIONS_KEPT + 10))
-    assert len(seen.versions._seen) == VERSIONS_KEPT
+    seen.take(*range(10, 10_000))
+    assert seen.take(10, 2, 9_000) == [False] * 3
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -255,21 +260,22 @@ def read(reader: Reader, *records: Fetched) -> list[tuple[str | None, str]]:
 
 def test_both_topics_are_read_in_the_order_of_writing() -> None:
     records: Iterable[Fetched] = (
-        fetched(published(offset(4))),
         fetched(published(group(2))),
+        fetched(published(offset(4))),
+        fetched(event(outputs.GroupEmptied, 1), timestamp_ms=999),
         fetched(event(MemberLeft, 3, **WHO, reason=None)),
-        fetched(event(GroupDeleted, 1, why="x"), timestamp_ms=999),
     )
     reader = Reader()
-    assert read(reader, *records) == [("g", n) for n in ("GroupDeleted", "GroupRecord", "MemberLeft", "OffsetRecord")]
+    assert read(reader, *records) == [("g", n) for n in ("GroupEmptied", "GroupRecord", "MemberLeft", "OffsetRecord")]
     assert read(reader, *records) == [], "all of it repeats"
 
 
 def test_tombstones_are_counted_by_their_header_and_end_the_numbering() -> None:
     reader = Reader()
-    ended = fetched(Published("g", ("group", "g"), None, 2))
+    ended = fetched(Published("g", ("group", "g"), None, 2, 6))
+    anew = fetched(published(msgspec.structs.replace(group(1, Phase.EMPTY), since_ms=7)))
     assert read(reader, fetched(published(group(1))), ended) == [("g", "GroupRecord"), ("g", "Tombstone")]
-    assert read(reader, ended, fetched(published(group(1, Phase.EMPTY)))) == [("g", "GroupRecord")]
+    assert read(reader, ended, anew) == [("g", "GroupRecord")]
     line = next(reader.read([fetched(Published("g", ("offset", "g", "t", 4), None, 2))], NOW_MS))
     assert (line.text, line.at_ms) == ("offset of t-4 forgotten", 1_000)
 

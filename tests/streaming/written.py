@@ -4,6 +4,7 @@ Batches may be cut short and repeated, as a crash would have it; the groups topi
 """
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from coordinator.requests import (
     SyncGroup,
 )
 from coordinator.shard import Shard
-from streaming.records import OutputTopics, encode_request, pack
+from streaming.records import OutputTopics, encode_request, to_row
 from tests.coordinator.waking import wake
 
 TOPICS = OutputTopics("replies", "groups", "events", "requests")
@@ -48,6 +49,10 @@ class Written:
     headers: list[tuple[str, bytes]]
 
 
+Row = tuple[str, bytes, bytes | None, list[tuple[str, bytes]]]
+"""A record that is to be written: topic, key, value and headers."""
+
+
 @dataclass
 class World:
     """One shard, its log, and its topics. `group_ids` all live in it."""
@@ -59,6 +64,7 @@ class World:
     log: list[Received] = field(default_factory=list)
     begins: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
     group_of: dict[str | None, str] = field(default_factory=dict)
+    batches: list[list[Row]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.shard = Shard(0, 1, bytes(16), CONFIG)
@@ -95,13 +101,8 @@ class World:
         """Take the log through one batch; with `chance`, it may be cut short and repeated."""
         outputs = self.shard.step([*self.log, wake(self.now_ms)], self.now_ms)
         self.log = []
-        rows = [
-            (packed.topic, key, value, version)
-            for packed in pack(outputs, TOPICS, 0)
-            for key, value, version in zip(
-                packed.keys, packed.values, packed.versions or [None] * len(packed.keys), strict=True
-            )
-        ]
+        rows = [(row.topic, row.key, row.value, row.headers or []) for row in (to_row(o, TOPICS, 0) for o in outputs)]
+        self.batches.append(rows)
         while chance and chance.random() < 0.3:
             reach = {topic: chance.randrange(len(rows) + 1) for topic in TOPICS}
             for topic in TOPICS:
@@ -110,10 +111,13 @@ class World:
         self._write(rows)
         return outputs
 
-    def _write(self, rows: list[tuple[str, bytes, bytes | None, bytes | None]]) -> None:
-        for topic, key, value, version in rows:
+    def repeat(self, batch: int, topics: Collection[str] = TOPICS) -> None:
+        """Write a batch again after all later ones, as a writer does that was paused."""
+        self._write([row for row in self.batches[batch] if row[0] in topics])
+
+    def _write(self, rows: list[Row]) -> None:
+        for topic, key, value, headers in rows:
             records = self.topics[topic]
-            headers = [("version", version)] if version else []
             records.append(Written(topic, 0, len(records), self.now_ms, key, value, headers))
 
     # -- what becomes of it --------------------------------------------------------------------------------------------

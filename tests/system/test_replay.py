@@ -7,7 +7,7 @@ after it. The judge is `replaying.undisturbed`.
 import json
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +18,10 @@ from streaming.embedded import Broker
 from streaming.errors import Exit
 from streaming.failpoints import VARIABLE
 from streaming.settings import Settings
+from streaming.standing import Order
+from streaming.verify import verify
+from streaming.verify.findings import Kind
+from streaming.views import Raw, Views
 from tests.system.conftest import Service
 from tests.system.replaying import (
     WITHIN_S,
@@ -28,6 +32,7 @@ from tests.system.replaying import (
     claim,
     last_words,
     newest,
+    read,
     written,
 )
 from tests.system.waiting import wait_until
@@ -284,4 +289,77 @@ def test_of_two_drivers_on_one_checkpoint_the_later_one_stays(
     log.append()
     await_taken(third)
     assert third.stop() == 0, third.log
+    assert_as_if_undisturbed(settings)
+
+
+def is_put_right(settings: Settings) -> bool:
+    """Check that who reads what compaction would leave, the last record of each key, is told what all records tell."""
+    records = list(groups_topic(settings))
+    return standing({raw.key: raw for raw in records}.values()) == standing(records)
+
+
+def newest_of(records: Iterable[Raw]) -> dict[bytes, Order]:
+    newest: dict[bytes, Order] = {}
+    for raw in records:
+        if order := raw.order:
+            newest[raw.key] = max(order, newest.get(raw.key, order))
+    return newest
+
+
+def groups_topic(settings: Settings) -> Iterator[Raw]:
+    for r in read(settings, settings.groups_topic):
+        told = dict(r.headers)
+        yield Raw("groups", r.partition, r.offset, r.timestamp, r.key, r.value, told.get("version"), told.get("at_ms"))
+
+
+def standing(records: Iterable[Raw]) -> object:
+    views = Views()
+    for raw in sorted(records, key=lambda raw: (raw.partition, raw.offset)):
+        views.take(raw, 0)
+    return [(group.group_id, group.record, group.offsets) for group in views.present()]
+
+
+def repeats(before: list[Raw], after: list[Raw]) -> list[Raw]:
+    """Return what was written between two readings and is byte for byte what was there."""
+    places = {(raw.partition, raw.offset) for raw in before}
+    seen = {(raw.key, raw.value, raw.version, raw.at_ms) for raw in before}
+    written_since = [raw for raw in after if (raw.partition, raw.offset) not in places]
+    return [raw for raw in written_since if (raw.key, raw.value, raw.version, raw.at_ms) in seen]
+
+
+def test_what_a_paused_driver_repeats_late_is_written_again(
+    run: Run, settings: Settings, failpoints: Failpoints
+) -> None:
+    """A driver is stopped in a batch, another goes on, the first wakes and writes it once more, behind newer records.
+
+    It dies on that; who reads only the last record of each key is told the newest of each all the same (I8).
+    """
+    log = RequestLog(settings)
+    log.append()
+    place = failpoints.plan("SIGSTOP", "called", "0")
+    first = run()
+    (worker,) = await_stop(first, place)
+    failpoints.forget()
+    second = run()
+    second.await_ready()
+    for _ in range(2):
+        log.append(silent=0)
+        await_taken(second)
+    before = list(groups_topic(settings))
+    newest_orders = newest_of(before)
+    os.kill(worker, signal.SIGCONT)
+    assert last_words(first, Exit.NEEDS_A_PERSON).startswith("Another coordinator runs on the checkpoint")
+    after = list(groups_topic(settings))
+    late = repeats(before, after)
+    assert any(raw.order < newest_orders[raw.key] for raw in late if raw.order), "older records behind newer ones"
+    assert standing(after) == standing(raw for raw in after if raw not in late), "who reads all does not go back"
+
+    wait_until(
+        lambda: b"republish_group" in b"".join(r.value for r in read(settings, settings.requests_topic) if r.value)
+    )
+    wait_until(lambda: is_put_right(settings))
+    report = verify(settings, settling_ms=0)
+    assert report.corrected > 0
+    assert not [finding for finding in report.findings if finding.kind is Kind.STANDS_OLD], str(report)
+    assert second.stop() == 0, second.log
     assert_as_if_undisturbed(settings)

@@ -11,6 +11,7 @@ from tests.coordinator.invariants.answers import (
     EachRequestIsAnsweredOnce,
     RepeatsMakeNobodyNew,
     RepliesFitTheirRequests,
+    TheNewestOfAKeyIsKnown,
     VersionsHaveNoGap,
 )
 from tests.coordinator.invariants.commits import (
@@ -60,6 +61,7 @@ def all_checkers(config: Config) -> list[Checker]:
         SessionsAreKept(asked),
         NothingWaitsForEver(config),
         TimeNeverGoesBack(),
+        TheNewestOfAKeyIsKnown(),
         CommitsAreKept(asked),
         CommitsAreFenced(asked),
         OffsetsAreForgottenInTime(config),

@@ -7,7 +7,11 @@ from coordinator.errors import ErrorCode
 from coordinator.group import Member
 from coordinator.outputs import (
     ErrorAnswer,
+    GroupKey,
+    GroupRecord,
     JoinGroupAnswer,
+    OffsetKey,
+    OffsetRecord,
     Published,
     RebalanceNotice,
     Reply,
@@ -109,6 +113,33 @@ class RepeatsMakeNobodyNew:
                 assert made == output.answer.member_id, f"{request.request_id} made {made} before"
 
 
+class TheNewestOfAKeyIsKnown:
+    """I8: of two records of one key the later one has the later time, or in the same moment the higher version.
+
+    So a reader knows a record that is repeated late, also of a group that was forgotten and founded anew since.
+    """
+
+    def __init__(self) -> None:
+        self.latest: dict[GroupKey | OffsetKey, tuple[int, int]] = {}
+
+    def watch(self, step: Step) -> None:
+        for output in step.news:
+            if isinstance(output, Published):
+                order = _own_ms(output), output.version or 0
+                before = self.latest.get(output.key, order)
+                is_counted = output.version is not None
+                assert order > before or (order == before and not (is_counted and output.key in self.latest)), output
+                self.latest[output.key] = order
+
+
+def _own_ms(output: Published) -> int:
+    match output.record:
+        case GroupRecord(since_ms=at_ms) | OffsetRecord(commit_timestamp_ms=at_ms):
+            return at_ms
+    assert output.ended_ms is not None, f"a tombstone tells its time: {output}"
+    return output.ended_ms
+
+
 class VersionsHaveNoGap:
     """I8: what a group publishes, records and events alike, is numbered 1, 2, 3 and so on."""
 
@@ -118,6 +149,10 @@ class VersionsHaveNoGap:
     def watch(self, step: Step) -> None:
         for output in step.news:
             if isinstance(output, Reply) or output.group_id is None:
+                continue
+            if isinstance(output, Published) and output.version is None:
+                assert output.record is None, f"only a tombstone may be uncounted: {output}"
+                assert output.group_id not in self.latest, f"the group is there, and counts: {output}"
                 continue
             expected = self.latest.get(output.group_id, 0) + 1
             assert output.version == expected, f"version {output.version}, not {expected}: {output}"

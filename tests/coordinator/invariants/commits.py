@@ -16,6 +16,7 @@ from coordinator.outputs import (
     OffsetsExpired,
     Published,
     Reply,
+    RepublishGroupAnswer,
 )
 from coordinator.phases import Phase
 from coordinator.requests import OffsetCommit, OffsetFetch
@@ -48,7 +49,7 @@ class CommitsAreKept:
             return
         known, place = self.committed.setdefault(output.group_id, {}), (output.key[2], output.key[3])
         if output.record is None:
-            del known[place]
+            known.pop(place, None)  # a tombstone may be written again
         else:
             record = output.record
             assert isinstance(record, OffsetRecord)
@@ -103,6 +104,8 @@ class CommitsAreFenced:
                 elif isinstance(output.answer, OffsetCommitAnswer):
                     request = self.asked.by(output)
                     self._judge(request, output.answer, stored.pop(request.group_id, []))
+                elif isinstance(output.answer, RepublishGroupAnswer):
+                    stored.pop(self.asked.by(output).group_id, None)
             elif forgotten(output):
                 self.rolls.pop(output.group_id, None)
             elif isinstance(output, Published) and isinstance(output.record, OffsetRecord):
@@ -149,7 +152,7 @@ class OffsetsAreForgottenInTime:
                 known, place = self.offsets[group_id], (output.key[2], output.key[3])
                 if isinstance(output.record, OffsetRecord):
                     known[place] = output.record
-                else:
+                elif place in known:  # else a tombstone is written again
                     gone[group_id][place] = known.pop(place)
             elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 self.groups[group_id] = output.record

@@ -21,7 +21,7 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import SyncGroup
-from tests.coordinator.invariants.step import NONE, Asked, Step, forgotten
+from tests.coordinator.invariants.step import NONE, Asked, Step, forgotten, is_written_again
 
 
 class GenerationsGrow:
@@ -32,6 +32,7 @@ class GenerationsGrow:
 
     def __init__(self) -> None:
         self.latest: dict[str, int] = {}
+        self.records: dict[str, GroupRecord] = {}
         self.forgotten_ms: dict[str, int] = {}
         self.now_ms = -NEVER_MS
 
@@ -51,6 +52,9 @@ class GenerationsGrow:
         return self.latest.get(group_id, 0)
 
     def _published(self, record: GroupRecord) -> None:
+        before, self.records[record.group_id] = self.records.get(record.group_id), record
+        if is_written_again(record, before) and record.group_id not in self.forgotten_ms:
+            return
         is_new = record.group_id not in self.latest
         if (forgotten_ms := self.forgotten_ms.pop(record.group_id, None)) is not None:
             is_new = True
@@ -76,6 +80,7 @@ class PhasesAreLegal:
 
     def __init__(self) -> None:
         self.latest: dict[str, Phase] = {}
+        self.records: dict[str, GroupRecord] = {}
 
     def watch(self, step: Step) -> None:
         for output in step.news:
@@ -84,7 +89,9 @@ class PhasesAreLegal:
             elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 record = output.record
                 before = self.latest.get(record.group_id)
-                assert before in SEEN_AFTER[record.state], f"{record.state} after {before}"
+                is_again = is_written_again(record, self.records.get(record.group_id))
+                assert is_again or before in SEEN_AFTER[record.state], f"{record.state} after {before}"
+                self.records[record.group_id] = record
                 self._fits(record.state, [m.member_id for m in record.members], record.leader)
                 self.latest[record.group_id] = record.state
         for group in (step.groups or {}).values():

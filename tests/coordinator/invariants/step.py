@@ -10,6 +10,7 @@ from coordinator.errors import ErrorCode
 from coordinator.group import NEVER_MS, Group
 from coordinator.outputs import (
     ClockAhead,
+    GroupRecord,
     HeartbeatAnswer,
     MemberExpired,
     MemberFenced,
@@ -132,4 +133,13 @@ class Asked:
 
 def forgotten(output: Output) -> bool:
     """Tell whether an output is the tombstone of a whole group: whatever comes after is another group."""
-    return isinstance(output, Published) and output.key[0] == "group" and output.record is None
+    is_tombstone = isinstance(output, Published) and output.key[0] == "group" and output.record is None
+    return is_tombstone and output.version is not None
+
+
+def is_written_again(record: GroupRecord, before: GroupRecord | None) -> bool:
+    """Tell whether a group is as it was when it was written last, but for members that have joined or gone since."""
+    if before is None:
+        return False
+    told = ((each.state, each.generation_id, each.since_ms) for each in (before, record))
+    return next(told) == next(told)
