@@ -118,17 +118,21 @@ class Numbering(Struct):
     def begin(self) -> None:
         """Be strict from now on: all that was there is read.
 
-        Where the events have yet to tell of an end, or of what came after it, the groups topic is a life ahead; what is
-        left of the one before is not judged.
+        Where one topic has yet to tell of an end, or of what came after it, the other is a life ahead; what is left of
+        the one before is not judged.
         """
         groups, events = self.places
         has_ended = events.ended_ms is not None
-        is_ahead = (groups.latest_ms if has_ended else groups.began_ms) > events.latest_ms
-        groups.life, events.life = int(is_ahead), 0
-        groups.ended_ms = events.latest_ms + 1 if has_ended and not is_ahead else None
+        groups_lead = (groups.latest_ms if has_ended else groups.began_ms) > events.latest_ms
+        events_lead = events.began_ms > groups.latest_ms
+        groups.life, events.life = int(groups_lead), int(events_lead)
+        if events_lead:
+            groups.ended_ms = events.began_ms
+        else:
+            groups.ended_ms = events.latest_ms + 1 if has_ended and not groups_lead else None
         self.lives = {0: _Life(max(groups.highest, events.highest))}
-        if is_ahead:
-            self.lives = {0: _Life(_NEVER_REACHED), 1: _Life(groups.highest)}
+        if groups_lead or events_lead:
+            self.lives = {0: _Life(_NEVER_REACHED), 1: _Life((groups if groups_lead else events).highest)}
 
     def take(
         self, topic: int, version: int, at_ms: int, now_ms: int, *, is_live: bool, ends_life: bool = False
