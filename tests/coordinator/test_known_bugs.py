@@ -345,7 +345,7 @@ def _does_as_the_comment_says(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(answers.HEARTBEAT, Phase.COMPLETING, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-@seed("Kafka's comments on heartbeats", _does_as_the_comment_says, STORY)
+@seed("Kafka's comments on heartbeats", _does_as_the_comment_says, "AnswersFitTheGroup")
 def _heartbeats_while_the_plan_is_awaited() -> None:
     """The comment says REBALANCE_IN_PROGRESS in CompletingRebalance, the code NONE. A table that runs says it once."""
     Scenario.joined("c1", "c2").heartbeat("c2").hears(ErrorCode.NONE)
