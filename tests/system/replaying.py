@@ -242,7 +242,7 @@ def undisturbed(settings: Settings) -> list[Record]:
         batch = [r for shard, end in come_to_next.items() for r in requests[shard][come_to[shard] : end]]
         come_to |= come_to_next
         for row in spark.batch(at_ms, batch).itertuples():
-            if row.topic is not None:
+            if row.topic not in (None, settings.requests_topic):  # a wake record of its own is no output
                 partition = None if row.topic == settings.replies_topic else int(row.partition)
                 found.append(Record(row.topic, partition, row.key, row.value, row.version))
     return found
