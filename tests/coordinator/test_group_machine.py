@@ -32,7 +32,7 @@ class Conversations(RuleBasedStateMachine):
     @initialize(delay_ms=st.sampled_from([0, 0, 3_000]), size=st.sampled_from([2, 3, 10]))
     def begin(self, delay_ms: int, size: int) -> None:
         bounds = {"group_max_size": size, "offsets_retention_ms": 90_000, "offset_metadata_max_bytes": 2}
-        self.s = Scenario(delay_ms=delay_ms, **bounds)
+        self.s = Scenario(delay_ms=delay_ms, **bounds).at(1_790_000_000_000)
         self.is_away = False
 
     @property

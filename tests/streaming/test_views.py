@@ -342,7 +342,7 @@ def test_worlds_of_the_simulation(seed: int) -> None:
             views.take(Raw(row.topic, 0, offsets[row.topic], 0, row.key or b"", row.value, **header), 0)  # type: ignore[arg-type]
             offsets[row.topic] += 1
     assert not list(views.missing(LATER_MS, AT_MS))
-    assert not views.alarms
+    assert not [alarm for alarm in views.alarms if alarm.kind != "clockahead"], "that one is true: clocks jump here"
     there = {group_id: group for group_id, group in whole.judge.groups.items() if group.phase is not Phase.DEAD}
     assert {g.group_id: (g.state, [m.member_id for m in g.members]) for g in views.present()} == {
         group_id: (group.phase, list(group.members)) for group_id, group in there.items()

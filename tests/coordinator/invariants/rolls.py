@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from coordinator.administration import _lowered
 from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
 from coordinator.outputs import (
@@ -29,7 +30,12 @@ UNKNOWN, FENCED = ErrorCode.UNKNOWN_MEMBER_ID.number, ErrorCode.FENCED_INSTANCE_
 AGAIN = ErrorCode.REBALANCE_IN_PROGRESS.number
 ILLEGAL = ErrorCode.ILLEGAL_GENERATION.number
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR.number
-NOT_OF_THE_GROUP = {ErrorCode.NOT_COORDINATOR.number, ErrorCode.INVALID_GROUP_ID.number}
+NOT_OF_THE_GROUP = {
+    ErrorCode.NOT_COORDINATOR.number,
+    ErrorCode.INVALID_GROUP_ID.number,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED.number,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.number,
+}
 """Refusals that do not look at the group."""
 
 MOVES_TO = {
@@ -86,6 +92,8 @@ class AnswersFitTheGroup:
                     self._answered(output)
             elif forgotten(output):
                 self.rolls.pop(output.group_id, None)
+            elif isinstance(output, Published) and output.version is None:
+                continue  # a tombstone of a group that is gone, written again
             elif output.group_id is not None:
                 if isinstance(output, Published) and isinstance(output.record, GroupRecord):
                     self._is_whole(output.record)
@@ -136,7 +144,7 @@ class AnswersFitTheGroup:
     def _listed(self, request: ListGroups, answer: ListGroupsAnswer) -> None:
         if request.types:
             return
-        wanted = {state.strip().lower() for state in request.states}
+        wanted = {_lowered(state) for state in request.states}
         listed = {group.group_id for group in answer.groups}
         there = {group_id for group_id, roll in self.rolls.items() if not wanted or roll.state.value.lower() in wanted}
         assert listed == there, f"{listed} are listed, {there} are there"

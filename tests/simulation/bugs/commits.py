@@ -50,14 +50,14 @@ BUGS = (
         "group.phase is Phase.EMPTY or group.is_of_consumers", "True", "OffsetsAreForgottenInTime"),
     # -- what is published ---------------------------------------------------------------------------------------------
     Bug("an offset's tombstone is lost", offsets._drop,
-        "yield Published(group.group_id, key, None, group.next_version())", "yield from ()",
+        "yield Published(group.group_id, key, None, group.next_version(), now_ms)", "yield from ()",
         "OffsetsAreForgottenInTime"),
     Bug("an offset's tombstone has the version before", offsets._drop,
         "group.next_version()", "group.version", "VersionsHaveNoGap"),
     Bug("a group's tombstone is lost", offsets._forget,
-        'yield Published(group.group_id, ("group", group.group_id), None, group.next_version())', "pass",
+        'yield Published(group.group_id, ("group", group.group_id), None, group.next_version(), now_ms)', "pass",
         "TheForgottenAreTold"),
     Bug("a group is forgotten and its offsets stay published", offsets.delete_group,
-        "yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()])", "pass",
+        "yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)", "pass",
         "TheForgottenAreTold"),
 )  # fmt: skip
