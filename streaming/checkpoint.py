@@ -111,7 +111,7 @@ def query_folder(settings: Settings) -> str:
 
 
 def planned_at_ms(spark: SparkSession, settings: Settings) -> int | None:
-    """Say for which time the newest batch was planned; None where there is none, or its plan cannot be read.
+    """Return for which time the newest batch was planned; None where no plan is there or can be read.
 
     A plan that was put aside counts as well: its batch may have written some of its outputs.
     """

@@ -85,7 +85,7 @@ class Past:
         return order is None or self._standing.take(key, order)
 
     def _is_late(self, place: Place) -> bool:
-        """Tell whether the last record of a key is a late repeat: what it stands for may be gone."""
+        """Return whether the last record of a key is a late repeat: what it stands for may be gone."""
         return msgspec.json.encode(["offset", self._group_id, *place]) in self._standing.late
 
     def end(self, offset: int, now_ms: int) -> None:

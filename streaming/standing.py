@@ -99,7 +99,7 @@ class Standing(Struct):
         return is_newer
 
     def stands_wrong(self, key: Key) -> bool:
-        """Tell whether the key's last record is older than one that was seen before it."""
+        """Return whether the key's last record is older than one that was seen before it."""
         return key in self.late and self.late[key] < self.newest[key]
 
     def _is_behind(self, order: Order) -> bool:

@@ -329,7 +329,7 @@ def replan_checkpoint(
     ] = False,
     master: Master = None,
 ) -> None:
-    """Have the batch that is planned and cannot be run planned anew at the next start. Its plan is kept aside."""
+    """Put the plan of a batch aside that cannot be run, so that the next start plans it anew."""
     from streaming.replan import replan
 
     settings = Settings.load(checkpoint=folder, master=master)

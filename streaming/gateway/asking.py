@@ -193,7 +193,7 @@ class Asking:
             self._loop.call_soon(self._give_up, asked, error.args[0])
 
     def forget(self, inbox: str, request_ids: Iterable[str]) -> None:
-        """Have no answers told to these requests of an inbox any more."""
+        """Stop reporting answers to these requests of an inbox."""
         for request_id in request_ids:
             self._waiting.pop((inbox.encode(), request_id), None)
 

@@ -211,7 +211,7 @@ class Guard:
         return changes
 
     def _see_metadata(self, client: Client, hidden: list[str], wanted: Collection[str] | None, message: Any) -> None:
-        """Learn the topics' ids from an answer, and leave out of it what the client may not see.
+        """Note the topics' ids from an answer, and leave out of it what the client may not see.
 
         Args:
             hidden: Topics that it has named, and that were not asked about.

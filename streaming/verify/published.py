@@ -304,7 +304,7 @@ def _decode(topic: int, record: Any) -> tuple[Record, int | None]:
 
 
 def _own_ms(read: Record) -> int | None:
-    """Say when a record came about, by its group's own time, which never goes back; old tombstones do not tell."""
+    """Return when a record came about, by its group's own time; None for tombstones of older code."""
     match read:
         case GroupRecord():
             return read.since_ms
