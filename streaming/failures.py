@@ -43,7 +43,7 @@ CAUSES: list[tuple[str, Exit, str]] = [
      "A topic refuses records of this size ({topics}): set its max.message.bytes to {room}, and start again."),
     (r"No space left on device", _AGAIN,
      "The disk of the checkpoint {checkpoint} is full: make room, and start again."),
-    (r"Permission denied|AccessControl|Read-only file system|not a directory|NotDirectory|Mkdirs failed", _PERSON,
+    (r"Permission denied|AccessControl|Read-only file system|[Nn]ot a directory|NotDirectory|Mkdirs failed", _PERSON,
      "The checkpoint {checkpoint} cannot be written: give the coordinator's user the right to, and start again."),
     (r"MALFORMED_LOG_FILE|Incomplete log file|MISSING_METADATA_FILE|Expected e\.g\. |assertion failed", _PERSON,
      _damaged("what Spark notes of its batches is missing or cannot be read")),

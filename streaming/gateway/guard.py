@@ -27,7 +27,7 @@ from streaming.gateway.needs import CLUSTER, CREATE, DESCRIBE, NEEDS, NO_ID, REA
 from streaming.gateway.produce import Produce
 from streaming.gateway.refusing import SHAPES, TOPIC_REFUSED, Refusal, no_such_session
 from streaming.gateway.rights import ANY, CLUSTER_NAME, AccessLists, Client
-from streaming.gateway.sessions import FetchSessions, TopicIds
+from streaming.gateway.sessions import FetchSessions, TopicIds, showing_no_session
 
 MAY_NOT_CREATE = 4
 """From this version on a Metadata says whether topics that are not there are to be created."""
@@ -151,19 +151,26 @@ class Guard:
         return self._refuse(Produce.API_KEY, produce, refused, client)
 
     def _judge_fetch(self, header: Header, frame: bytes, client: Client, sessions: FetchSessions) -> Judged:
+        """Decide about a Fetch, which names all its topics unless it goes on with a session.
+
+        A full Fetch ends the session that it shows. Where that is not of this connection, the broker is shown none.
+        """
         row = NEEDS[FetchRequest.API_KEY]
         message = decode(row.request, frame, header)
         needs = list(row.needs(message, self._ids.name))
         session_id, epoch = getattr(message, "session_id", 0), getattr(message, "session_epoch", -1)
+        is_full = session_id == 0 or epoch <= 0
         earlier = sessions.topics_of(session_id) if session_id else ()
-        if earlier is None:
+        if earlier is None and not is_full:
             return Judged(None, no_such_session(message))
         if refused := self._refused(needs, client):
             return self._refuse(FetchRequest.API_KEY, message, refused, client)
         topics = {need.name for need in needs if need.resource is TOPIC and need.name} if self._lists else set()
-        if session_id == 0 or epoch <= 0:
+        if is_full:
+            if earlier is None:
+                frame = showing_no_session(frame, header.version)
             return Judged(frame, reads=sessions.reads_session(header.version, topics) if epoch == 0 else None)
-        if self._refused((Need(READ, TOPIC, each) for each in earlier), client):
+        if self._refused((Need(READ, TOPIC, each) for each in earlier or ()), client):
             return Judged(None, no_such_session(message))  # the client then names all its topics, and hears which
         sessions.add(session_id, topics)
         return Judged(frame)

@@ -114,6 +114,11 @@ class Reading:
     def __init__(self, frame: bytes, position: int = 0) -> None:
         self._frame, self._position, self._left = frame, position, ELEMENTS_MAX
 
+    @property
+    def position(self) -> int:
+        """Where the next method begins to read."""
+        return self._position
+
     def fixed(self, form: Struct) -> Any:
         """Read a value of fixed size."""
         try:

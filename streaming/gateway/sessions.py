@@ -10,7 +10,7 @@ A topic's id (KIP-516) is known from the answers of brokers to Metadata, from wh
 from collections.abc import Callable, Collection
 from struct import Struct
 
-from streaming.gateway.messages import VARINT_BYTES_MAX
+from streaming.gateway.messages import CLIENT_ID_AT, INT32, VARINT_BYTES_MAX, Reading
 
 SESSIONS_MAX = 4
 """Sessions of one connection; beyond it the oldest is forgotten. A client has one with each broker."""
@@ -27,6 +27,8 @@ _ANSWER = Struct(">i4xhi")
 
 _FLEXIBLE_ANSWER = Struct(">ix4xhi")
 FIRST_WITH_SESSIONS = 7
+_BEFORE_SESSION = 17
+"""Bytes of a Fetch before its session: the replica, the time to wait, two sizes, the isolation."""
 
 
 class FetchSessions:
@@ -69,6 +71,16 @@ class FetchSessions:
             return True
 
         return read
+
+
+def showing_no_session(frame: bytes, version: int) -> bytes:
+    """Return a Fetch, of a version with sessions, whose session is 0: none."""
+    reading = Reading(frame, CLIENT_ID_AT)
+    reading.text()
+    if version >= FIRST_FLEXIBLE:
+        reading.skip_tags()
+    start = reading.position + _BEFORE_SESSION
+    return frame[:start] + bytes(INT32.size) + frame[start + INT32.size :]
 
 
 class TopicIds:

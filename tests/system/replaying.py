@@ -277,7 +277,7 @@ def once(records: Iterable[Record], settings: Settings) -> dict[object, Record]:
     kept: dict[object, Record] = {}
     for record in records:
         first = kept.setdefault(identity(record, settings), record)
-        assert record == first, "a repeat has other bytes than what it repeats"
+        assert record == first, f"a repeat has other bytes than what it repeats: {record} {first}"
     return kept
 
 

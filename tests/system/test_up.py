@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.system.waiting import wait_until
 
@@ -33,8 +34,10 @@ def test_it_serves_a_stock_client_shows_it_and_leaves_nothing(tmp_path: Path) ->
     try:
         wait_until(lambda: ready_file.exists() or process.poll() is not None, WITHIN_S, log.read_text)
         ready = json.loads(ready_file.read_text())
-        consumer = Consumer({"bootstrap.servers": ready["gateway"], "group.id": "g", "client.id": "ana"})
-        consumer.subscribe([ready["topics"]["requests"]])
+        through_gateway = {"bootstrap.servers": ready["gateway"], "client.id": "ana"}
+        AdminClient(through_gateway).create_topics([NewTopic("orders", 1, 1)])["orders"].result(WITHIN_S)
+        consumer = Consumer({**through_gateway, "group.id": "g"})
+        consumer.subscribe(["orders"])
         wait_until(lambda: bool(consumer.poll(0.1) or consumer.assignment()), WITHIN_S, log.read_text)
         shown = f"{ready['dashboard']}/api/group?id=g"
         wait_until(lambda: fetched(f"{ready['dashboard']}/api/groups")["groups"], WITHIN_S, log.read_text)

@@ -331,6 +331,21 @@ def test_a_session_is_of_the_connection_that_it_was_given_to(version: int):
         assert elsewhere.answer.to_dict()["error_code"] == 70  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("epoch", [0, -1])
+@pytest.mark.parametrize("version", range(7, 15))
+def test_a_full_fetch_names_its_topics_and_ends_no_session_of_another_connection(version: int, epoch: int):
+    """franz-go shows its last session on a new connection, to end it, and asks for a new one in the same request."""
+    guard, sessions = knowing(Guard({OWN})), FetchSessions()
+    judged = judge(guard, fetch(version, DATA, session_id=55, epoch=epoch), sessions=sessions)
+    assert judged.frame == fetch(version, DATA, epoch=epoch)
+    assert judge(guard, fetch(version, OWN, session_id=55, epoch=epoch), sessions=sessions).frame is None
+    begun = judge(guard, fetch(version, DATA), sessions=sessions)
+    assert begun.reads
+    begun.reads(answered(version, 55))
+    own = fetch(version, DATA, session_id=55, epoch=epoch)
+    assert judge(guard, own, sessions=sessions).frame == own
+
+
 @pytest.mark.parametrize("version", range(7, 15))
 def test_a_right_that_is_taken_away_ends_the_session(version: int):
     """An incremental fetch names nothing: what was asked for in its session before is looked at again."""
