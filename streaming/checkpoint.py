@@ -134,10 +134,12 @@ class Planned(NamedTuple):
     """Spark's plan of a batch.
 
     Args:
+        at_ms: Its time, Unix milliseconds.
         tasks: Among how many it deals the shards, whatever the settings are.
         ends: By request partition the offset behind the last record that it takes.
     """
 
+    at_ms: int
     tasks: int
     ends: dict[int, int]
 
@@ -146,13 +148,34 @@ def newest_plan(spark: SparkSession, settings: Settings) -> Planned | None:
     """Read the plan of the newest batch; None where there is none, or it cannot be read."""
     plans = f"{query_folder(settings)}/offsets"
     planned_batches = batches(spark, plans)
-    if not planned_batches:
-        return None
+    return _planned(spark, settings, f"{plans}/{planned_batches[-1]}") if planned_batches else None
+
+
+def put_aside(spark: SparkSession, settings: Settings) -> list[Planned]:
+    """Read the plans that were put aside to be planned anew, in the order of their times.
+
+    Raises:
+        CheckpointMismatch: one cannot be read.
+    """
+    aside = f"{settings.checkpoint}/{REPLANNED}"
+    found = []
+    for name in names(spark, aside):
+        if name.startswith("."):
+            continue  # a checksum of Hadoop's
+        if (plan := _planned(spark, settings, f"{aside}/{name}")) is None:
+            raise CheckpointMismatch(f"{aside}/{name} is no plan of a batch: restore it from a back-up.")
+        found.append(plan)
+    return sorted(found, key=lambda plan: plan.at_ms)
+
+
+def _planned(spark: SparkSession, settings: Settings, file: str) -> Planned | None:
     try:
-        _, planned, source = read_file(spark, f"{plans}/{planned_batches[-1]}").decode().splitlines()
+        _, planned, source = read_file(spark, file).decode().splitlines()
         noted, ends = json.loads(planned), json.loads(source)[settings.requests_topic]
         tasks = int(noted["conf"][TASKS])
-        return Planned(tasks, {int(partition): int(end) for partition, end in ends.items()})
+        return Planned(
+            int(noted["batchTimestampMs"]), tasks, {int(partition): int(end) for partition, end in ends.items()}
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

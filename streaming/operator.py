@@ -5,10 +5,11 @@ rows, when the processing-time timeout says that a deadline has passed.
 """
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +20,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from coordinator.config import Config
 from coordinator.errors import CorruptState
-from coordinator.outputs import Reply
+from coordinator.outputs import Output, Reply
 from coordinator.requests import Heartbeat, Received, Wake
 from coordinator.shard import Shard
 from streaming import failpoints
@@ -69,6 +70,8 @@ class ShardOperator:
     Args:
         signing: What records are believed by, where rules say who may do what; None where nobody is asked.
         synced: The folder of Spark's files that are synced before anything is said; None for no such folder.
+        replanned: Plans that were put aside, the earliest first: their times, and where they end in each shard. Their
+            requests are handled as of that time, whatever batch takes them now.
     """
 
     partitions: int
@@ -77,6 +80,7 @@ class ShardOperator:
     topics: OutputTopics
     signing: Signing | None = None
     synced: str | None = None
+    replanned: Sequence[tuple[int, Mapping[int, int]]] = ()
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
@@ -97,7 +101,9 @@ class ShardOperator:
         fresh, breaks, next_offset = follow(number, _rows(frames), held.next_offset)
         read = [*held.deferred, *fresh]
         log = _log(read, self.signing, len(held.deferred))
-        outputs = [*breaks, *shard.step(log, now_ms)]
+        outputs = list[Output](breaks)
+        for planned_ms, part in self._by_plan(number, log, now_ms):
+            outputs += shard.step([*shard.deferred, *part], planned_ms)
         _reach("stepped", number)
         left = {received.offset for received in shard.deferred}
         deferred = [row for row in read if row[0] in left] if left else []
@@ -120,6 +126,20 @@ class ShardOperator:
         rows.append((None, None, None, None, None, None, tally.to_json()))
         yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
         _reach("yielded", number)
+
+    def _by_plan(self, number: int, log: Sequence[Received], now_ms: int) -> Iterator[tuple[int, Sequence[Received]]]:
+        """Cut the log of a batch where plans end that were put aside, and yield the time at which each part is handled.
+
+        What such a batch had written already is so written again with equal bytes.
+        """
+        start = 0
+        for planned_ms, ends in self.replanned:
+            end = bisect_left(log, ends.get(number, 0), start, key=attrgetter("offset"))
+            if end > start:
+                yield planned_ms, log[start:end]
+                start = end
+        if start < len(log) or not log:
+            yield now_ms, log[start:]
 
     def _keep(self, shard: Shard, held: Held, state: GroupState) -> None:
         """Write the shard down and set its timeout."""

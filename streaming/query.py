@@ -204,6 +204,7 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
         ),
         signing=settings.signing() if settings.access == "rules" else None,
         synced=local_folder(checkpoint.query_folder(settings)) if settings.checkpoint_synced else None,
+        replanned=[(plan.at_ms, plan.ends) for plan in checkpoint.put_aside(spark, settings)],
     )
     answered = (
         asked.coalesce(settings.shuffle_partitions)  # a task for each partition of the topic costs more than it reads

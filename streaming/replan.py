@@ -2,9 +2,8 @@
 
 Spark repeats a planned batch until it succeeds. A batch that takes more memory than there is never does. Without its
 plan the next start takes the same requests in other batches: fewer at a time, if `max_requests_per_batch` says so.
-The same requests give the same outputs however they are cut into batches, so whatever the batch had written already is
-written again with equal bytes. What differs is lateness: a deadline that the batch had noticed in time may be noticed
-late by then, and counts once more.
+The same requests give the same outputs however they are cut into batches, as of the same time. So they are handled as
+of the time of the plan that was put aside, and what its batch had written already is written again with equal bytes.
 
 State that the batch had written is of a version that no finished batch has: the new batch of that number replaces it.
 """

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -78,6 +79,30 @@ def stable(spark: FakeSpark, at_ms: int) -> str:
 
 def beat(member_id: str, request_id: str = "beat") -> Heartbeat:
     return Heartbeat(request_id=request_id, reply_to="inbox", group_id="g", generation_id=1, member_id=member_id)
+
+
+def said(*batches: pd.DataFrame) -> list[tuple[str, bytes, bytes]]:
+    """List the records that some batches write, topic by topic."""
+    records = [(r.topic, r.key, r.value) for rows in batches for r in rows.itertuples() if r.topic is not None]
+    return sorted(records, key=lambda record: record[0])
+
+
+@pytest.mark.parametrize("cut", range(1, 4))
+def test_a_batch_that_is_planned_anew_keeps_its_time(spark: FakeSpark, cut: int) -> None:
+    """I17: what it had noticed too late, or in time, is said again with equal bytes, and only what it had asked."""
+    stable(spark, 0)
+    log = [record(join(str(n)), n + 2, 1_000 + n) for n in range(3)]
+    after = record(DescribeGroup(request_id="d", reply_to="inbox", group_id="g"), 5, 30_000)
+    first_ms, again_ms = 9_000, 30_000
+    plans = [(first_ms, {HOME: 5}), (first_ms + 1, {HOME: 4})]  # the second was made instead, and put aside too
+    anew = FakeSpark(replace(spark.operator, replanned=plans), store=dict(spark.store))
+    plain = FakeSpark(spark.operator, store=dict(spark.store))
+    once = spark.batch(first_ms, log)
+    assert any(b'"joins_until_ms":19000' in value for _, _, value in said(once)), "it had been away till then"
+    pieces = ((again_ms, log[:cut]), (again_ms + 1, [*log[cut:], after]))
+    told = said(*(anew.batch(*piece) for piece in pieces))
+    assert told == said(once, spark.batch(again_ms + 1, [after]))
+    assert told != said(*(plain.batch(*piece) for piece in pieces))
 
 
 def test_a_join_is_answered_in_its_own_batch_and_the_records_carry_their_keys(spark: FakeSpark) -> None:

@@ -231,6 +231,7 @@ def undisturbed(settings: Settings) -> list[Record]:
         topics=OutputTopics(
             settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic
         ),
+        replanned=sorted(_plan(file.read_text()) for file in (Path(settings.checkpoint) / "replanned").glob("[0-9]*")),
     )
     spark = FakeSpark(operator, frame_rows=10_000)
     requests: dict[int, list[FakeRecord]] = {shard: [] for shard in range(settings.request_partitions)}

@@ -14,10 +14,11 @@ from streaming.replan import NothingPlanned
 from streaming.running import InUse
 from streaming.settings import Settings
 from tests.system.conftest import Service
-from tests.system.replaying import RequestLog, assert_as_if_undisturbed, await_taken, newest
+from tests.system.replaying import WITHIN_S, RequestLog, assert_as_if_undisturbed, await_taken, newest, written
 from tests.system.test_replay import TASKS, Failpoints, await_stop, state_versions
 from tests.system.test_replay import failpoints as failpoints
 from tests.system.test_replay import settings as settings
+from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, which all share
 
@@ -74,7 +75,11 @@ def cut_smaller(
     requests.append(silent=0)
     place = failpoints.plan("SIGSTOP", point, shards)
     service = run_service(settings.topic_prefix, group_initial_rebalance_delay_ms=0)
+    before = len(written(settings))
     await_stop(service, place, shards=stops)
+    if stops == 1:
+        wait_until(lambda: finished + 2 in state_versions(service, 1), WITHIN_S, lambda: service.log)
+        wait_until(lambda: len(written(settings)) > before)
     service.kill()
     failpoints.forget()
     stuck = newest(service, "offsets")
