@@ -35,7 +35,8 @@ def test_it_serves_a_stock_client_shows_it_and_leaves_nothing(tmp_path: Path) ->
         wait_until(lambda: ready_file.exists() or process.poll() is not None, WITHIN_S, log.read_text)
         ready = json.loads(ready_file.read_text())
         through_gateway = {"bootstrap.servers": ready["gateway"], "client.id": "ana"}
-        AdminClient(through_gateway).create_topics([NewTopic("orders", 1, 1)])["orders"].result(WITHIN_S)
+        admin = AdminClient(through_gateway)  # it must outlive what it is asked
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(WITHIN_S)
         consumer = Consumer({**through_gateway, "group.id": "g"})
         consumer.subscribe(["orders"])
         wait_until(lambda: bool(consumer.poll(0.1) or consumer.assignment()), WITHIN_S, log.read_text)
