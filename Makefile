@@ -4,21 +4,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test simulate nightly chaos soak bench cluster-test mutants pictures format clean
+.PHONY: run test test-all simulate nightly chaos soak bench cluster-test mutants pictures format clean
 
 run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up
 
-test: $(READY)  ## every check and test there is
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+QUICK := tests/coordinator tests/deploy tests/streaming
+
+test: $(READY)  ## the checks of the code, and the tests: each promise once, on real parts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest $(PYTEST)
+	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist worksteal $(QUICK)
+	@$(BIN)/python -m pytest -m "not long" $(QUICK:%=--ignore=%) --durations 25
+
+test-all: test  ## the long tests as well: more clients, more kills, more worlds
+	@$(BIN)/python -m pytest -m long --durations 25
 
 STEPS ?= 1000000
 SEED ?= 1
-JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 
 simulate: $(READY)  ## whole worlds of groups, members and faults: make simulate STEPS=100000000 SEED=1
 	@$(BIN)/python -m tests.simulation --steps $(STEPS) --seed $(SEED) --jobs $(JOBS)

@@ -95,6 +95,11 @@ def _filled(sentence: str, settings: Settings, found: Mapping[str, str]) -> str:
     )
 
 
+TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\S[^\n]*)")
+"""A traceback of Python's; its group is the error, which stands last."""
+
+
 def innermost(account: str) -> str:
-    causes = re.findall(r"^Caused by: (.*)$", account, re.MULTILINE)
+    """Return the line of Spark's account that names the first cause: an error of Python's, if one is in it."""
+    causes = TRACEBACK.findall(account) or re.findall(r"^Caused by: (.*)$", account, re.MULTILINE)
     return str(causes[-1] if causes else account.strip().partition("\n")[0])

@@ -29,6 +29,7 @@ ACCOUNTS = {
     "org.apache.kafka.common.errors.TopicAuthorizationException: r": Exit.NEEDS_A_PERSON,
     "TOPIC_AUTHORIZATION_FAILED": Exit.NEEDS_A_PERSON,
     "java.nio.file.AccessDeniedException: Permission denied": Exit.NEEDS_A_PERSON,
+    "NotADirectoryError: [Errno 20] Not a directory: '/c/query/commits/1'": Exit.NEEDS_A_PERSON,
     "org.apache.kafka.common.errors.RecordTooLargeException": Exit.NEEDS_A_PERSON,
 }
 
@@ -39,6 +40,24 @@ def test_a_failure_of_the_query_knows_whether_another_start_may_cure_it(account:
     assert isinstance(error, QueryFailed)
     assert error.exit_code == ACCOUNTS[account]
     assert QueryFailed.exit_code == Exit.FAILED  # one failure says nothing of the next
+
+
+def test_a_failure_that_nobody_has_seen_before_is_told_by_its_first_cause() -> None:
+    """It is an error of Python's, if there is one: Spark's account begins with the line above its traceback."""
+    python = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/a/durable.py", line 60, in _sync_file
+    os.fsync(descriptor)
+OSError: [Errno 5] Input/output error
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:700)
+"""
+    java = "java.lang.Exception: outer\n\tat a.b\nCaused by: java.lang.IllegalStateException: inner\n\tat c.d\n"
+    told = {str(because(account, Settings(), QueryFailed)) for account in (python, java, "alone\nand more")}
+    assert told == {
+        "The query failed: OSError: [Errno 5] Input/output error",
+        "The query failed: java.lang.IllegalStateException: inner",
+        "The query failed: alone",
+    }
 
 
 def test_what_is_told_to_restore_or_to_stop_another_is_for_a_person() -> None:
