@@ -26,6 +26,9 @@ POLL_MS = 100
 STOCK_POLL_MS = 1_000
 """kafka-python 3.0.12 hangs where a poll ends between the answers to its join and to its sync."""
 
+PAUSE_S = 0.2
+"""After what has failed."""
+
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 
 Partitions = set[TopicPartition]
@@ -57,11 +60,20 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def work(self, leaving: threading.Event) -> None:
         while not leaving.is_set():
-            for place, records in self._consumer.poll(self._poll_ms).items():
+            for place, records in self._poll(leaving).items():
                 self._note("read", [place.partition, records[0].offset, records[-1].offset])
                 assert [r.offset for r in records] == list(range(records[0].offset, records[-1].offset + 1))
                 self._owes[place.partition] = records[-1].offset + 1
             self._commit()
+
+    def _poll(self, leaving: threading.Event) -> dict[TopicPartition, Any]:
+        """Read on. What fails is tried again: a consumer that was closed for it would leave its group."""
+        try:
+            return dict(self._consumer.poll(self._poll_ms))
+        except KafkaError as error:
+            self._note("failed", type(error).__name__)
+            leaving.wait(PAUSE_S)
+            return {}
 
     def _commit(self) -> None:
         """Commit what has been read; what is refused is made up for by the next one, or by the next owner."""
@@ -109,7 +121,7 @@ def main() -> None:
                 member.work(leaving)
         except (UserError, KafkaError) as error:
             print(f"begins anew: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            leaving.wait(0.2)  # nobody is there to talk to yet
+            leaving.wait(PAUSE_S)  # nobody is there to talk to yet
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ HIGHEST: dict[str, dict[str, float]] = {
         "begins with a damaged state": 0.1,
         "begins with a state of an older version": 0.2,
         "is left short": 0.4,  # records wait for the next one
+        "is written again late": 0.1,  # by a writer that was paused, behind later batches
     },
     "turn of the coordinator": {
         "goes away": 0.06,

@@ -27,6 +27,7 @@ from tests.simulation.clocks import DAY_MS, Clocks
 from tests.simulation.faults import Swarm
 from tests.simulation.judge import OLDER, Broken, Judge
 from tests.simulation.script import Batch, Script
+from tests.simulation.topic import GroupsTopic
 
 PACES_MS = (20, 1_000, 2_000, 3_000)
 """How long a turn lasts on average, beyond the moment when something happens."""
@@ -47,6 +48,9 @@ SLOW_MS_MAX = 300_000
 
 SLOW_BATCH_MS_MAX = 5_000
 """How long a batch takes meanwhile."""
+
+PAUSE_MS_MAX = 120_000
+"""How long a writer is paused before it writes its batch once more."""
 
 IDLE_MS = 5_000
 """The longest turn in which nothing happens."""
@@ -87,7 +91,7 @@ class World:
         self._log: deque[Received] = deque()
         self._to_inbox: list[tuple[int, int, str, AnyAnswer]] = []
         self._sent = self._offset = 0
-        self.clocks = Clocks(chance)
+        self.clocks, self.topic = Clocks(chance), GroupsTopic()
         self._away_until_ms = self._slow_until_ms = self._takes_max = 0
         self._restarts: list[tuple[int, MemberConfig]] = []
         for group_id, size in zip(self.group_ids, sizes, strict=True):
@@ -126,6 +130,9 @@ class World:
     def _turn(self, wait_ms: int) -> None:
         now_ms = self.now_ms = max(self.now_ms + 1, self._next_ms()) + wait_ms
         self._append()
+        self.topic.go_on(now_ms)
+        for request in self.topic.overdue(now_ms):
+            self._write(now_ms, request)
         if self._alarm_ms() <= now_ms:
             self._wake()
         if self._away_until_ms <= now_ms and (self._log or self.judge.deferred):
@@ -202,9 +209,13 @@ class World:
         true_ms = None if driver_ms == self.now_ms else self.now_ms
         batch = Batch(driver_ms, **self._wrongs(faults), true_ms=true_ms)
         self.script.happenings += [*records, batch]
-        for output in self.judge.take(records, batch):
+        outputs = self.judge.take(records, batch)
+        for output in outputs:
             if type(output) is Reply:
                 self._answer(output)
+        written = self.topic.write(outputs, self.now_ms)
+        if "is written again late" in faults:
+            self.topic.pause(written, self.now_ms + self.chance.randrange(PAUSE_MS_MAX))
 
     def _wrongs(self, faults: list[str]) -> dict[str, Any]:
         chance, wrongs = self.chance, dict[str, Any]()
@@ -355,7 +366,7 @@ class World:
             for member in living:
                 if (member.state, member.generation_id) != (MemberState.STABLE, group.generation_id):
                     return f"{member.member_id} is {member.state.name} in generation {member.generation_id}"
-        return None
+        return self.topic.wrong()
 
 
 def _config(chance: Random, is_exact: bool, group_id: str, size: int) -> Config:

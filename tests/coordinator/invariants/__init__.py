@@ -37,6 +37,7 @@ from tests.coordinator.invariants.lives import (
     TimeNeverGoesBack,
 )
 from tests.coordinator.invariants.rolls import AnswersFitTheGroup, MisroutedIsRefused
+from tests.coordinator.invariants.sizes import OutputsAreBounded
 from tests.coordinator.invariants.step import Asked, Checker, Step, Truth
 from tests.coordinator.invariants.tokens import TokensGrow
 from tests.coordinator.invariants.truth import JumpsHarmNobody, TheUnreadIsHeardFirst
@@ -75,4 +76,5 @@ def all_checkers(config: Config) -> list[Checker]:
         HandoversAddUp(),
         JumpsHarmNobody(config),
         TheUnreadIsHeardFirst(),
+        OutputsAreBounded(),
     ]

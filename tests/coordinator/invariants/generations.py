@@ -230,10 +230,13 @@ class PlansArePassedOn:
 
 
 class HandoversAddUp:
-    """I1: what changes hands comes from whom it was given to before, and ends with whom the record names."""
+    """I1: what changes hands comes from whom it was given to before, and ends with whom the record names.
+
+    A plan may give a partition to several members; any of them may then be named as the one before.
+    """
 
     def __init__(self) -> None:
-        self.owners: defaultdict[str, dict[tuple[str, int], str | None]] = defaultdict(dict)
+        self.owners: defaultdict[str, dict[tuple[str, int], set[str | None]]] = defaultdict(dict)
         self.members: dict[str, tuple[str, ...]] = {}
 
     def watch(self, step: Step) -> None:
@@ -249,15 +252,17 @@ class HandoversAddUp:
                 owners = self.owners[output.group_id or ""]
                 for handover in output.handovers:
                     place = handover.topic, handover.partition
-                    assert owners.get(place) == handover.before, f"it was {owners.get(place)}'s: {handover}"
-                    owners[place] = handover.after
+                    assert handover.before in owners.get(place, {None}), f"it was {owners.get(place)}'s: {handover}"
+                    owners[place] = {handover.after}
             elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 self._published(output.record)
 
     def _replaced(self, fenced: MemberFenced) -> None:
         group_id, old, new = fenced.group_id or "", fenced.member_id, fenced.replaced_by
-        owners = self.owners[group_id]
-        owners.update({place: new for place, owner in owners.items() if owner == old})
+        for held in self.owners[group_id].values():
+            if old in held:
+                held.remove(old)
+                held.add(new)
         self.members[group_id] = tuple(new if m == old else m for m in self.members.get(group_id, ()))
 
     def _completed(self, told: RebalanceCompleted) -> None:
@@ -269,6 +274,13 @@ class HandoversAddUp:
     def _published(self, record: GroupRecord) -> None:
         if record.state is not Phase.STABLE or record.protocol_type not in READABLE:
             return
-        owned = {(t, p) for m in record.members for t, ps in (m.assigned or {}).items() for p in ps}
-        told = {place for place, owner in self.owners[record.group_id].items() if owner is not None}
-        assert told == owned, f"{told ^ owned} changed hands unsaid: {record}"
+        owned = defaultdict[tuple[str, int], set[str | None]](set)
+        for member in record.members:
+            for topic, partitions in (member.assigned or {}).items():
+                for partition in partitions:
+                    owned[topic, partition].add(member.member_id)
+        owners = self.owners[record.group_id]
+        told = {place for place, held in owners.items() if held != {None}}
+        assert told == owned.keys(), f"{told ^ owned.keys()} changed hands unsaid: {record}"
+        assert all(owners[place] & held for place, held in owned.items()), f"not who was told: {owners} {record}"
+        owners.update(owned)

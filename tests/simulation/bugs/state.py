@@ -1,8 +1,9 @@
 """Bugs of what is kept from batch to batch, of the log's time, and of groups that touch each other."""
 
-from coordinator import administration, clock, codec, describe
+from coordinator import administration, clock, codec, describe, republishing
 from coordinator.group import Vitals
 from coordinator.shard import Shard
+from streaming.repeats import Repeats
 from tests.simulation.bugs.bug import Bug
 
 RETURNS = "    group.vitals = vitals\n"
@@ -37,6 +38,10 @@ BUGS = (
     _reads_back("pending ids are lost between batches", "vitals.pending.clear()", "PendingIdsAreGoodForOnce"),
     _reads_back("that members were spared is lost between batches",
                 "for s in vitals.sessions.values(): s.spared = False", "SessionsEnd"),
+    Bug("late repeats are not asked for", Repeats.overdue,
+        "KEYS_AT_ONCE if now_ms >= self._next_ms else 0", "0", "ComesToRest"),
+    Bug("what was repeated late is not written again", republishing.republish,
+        "yield output", "pass", "VersionsHaveNoGap"),
     Bug("forgotten groups are lost between batches", codec.decode_shard,
         "return _decode(_shard_decoder, body)",
         "kept = _decode(_shard_decoder, body)\n    kept.graves.clear()\n    return kept", "EqualBytes"),

@@ -1,0 +1,43 @@
+"""promises.md 4: what leaves a step is bounded, and beyond that bound linear in the bytes that came in."""
+
+from collections import Counter
+
+from coordinator.budget import size_of
+from coordinator.limits import (
+    GROUP_STEP_BYTES_MAX,
+    RECORD_BYTES_MAX,
+    STEP_BYTES_MAX,
+    STEP_BYTES_PER_BYTE,
+)
+from coordinator.outputs import Output, Reply
+from tests.coordinator.invariants.step import Step
+
+LAST_BYTES_MAX = 2 * RECORD_BYTES_MAX
+"""What the last request may bring about that is taken while there is room: an answer and a record, say."""
+
+FEW = 50
+"""Outputs, and members in them, that are never too large together: nearly all steps."""
+
+
+class OutputsAreBounded:
+    """A step puts out so much of its own, beside a multiple of what was asked; and so do the records of each group."""
+
+    def watch(self, step: Step) -> None:
+        if len(step.news) + sum(map(_members, step.news)) < FEW:
+            return
+        free = STEP_BYTES_PER_BYTE * sum(received.size_bytes for received in step.received) + LAST_BYTES_MAX
+        groups, total = Counter[str | None](), 0
+        for output in step.outputs:
+            size = size_of(output)
+            total += size
+            if not isinstance(output, Reply):
+                groups[output.group_id] += size
+        assert total <= STEP_BYTES_MAX + free, f"{total} bytes leave a step, and {free} would have been free"
+        group_id, largest = groups.most_common(1)[0] if groups else (None, 0)
+        assert largest <= GROUP_STEP_BYTES_MAX + free, f"{largest} bytes are published of {group_id} in one step"
+
+
+def _members(output: Output) -> int:
+    """Return how many members an output lists."""
+    about = output.answer if isinstance(output, Reply) else getattr(output, "record", None)
+    return len(getattr(about, "members", None) or ())

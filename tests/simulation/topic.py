@@ -1,0 +1,71 @@
+"""The groups topic, where a writer that was paused in mid-batch may write its batch once more, behind later ones.
+
+The coordinator's own watch (`streaming.repeats`) reads all of it, and asks for the keys whose last record is such a
+repeat. At the end the last record of each key must be the one that the coordinator wrote last.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+import msgspec
+
+from coordinator.outputs import Output, Published
+from coordinator.requests import RepublishGroup
+from streaming.repeats import Repeats
+from streaming.standing import Order, order_of
+
+Key = tuple[str | int, ...]
+
+
+class GroupsTopic:
+    """What was written to it, by key, and who is about to write again."""
+
+    def __init__(self) -> None:
+        self._watch = Repeats()
+        self._last: dict[Key, Published] = {}
+        self._newest: dict[Key, Published] = {}
+        self._paused: list[tuple[int, list[Published]]] = []
+        self._numbers = count(1)
+
+    def write(self, outputs: Iterable[Output], now_ms: int) -> list[Published]:
+        """Take what a batch writes, and return it."""
+        written = [output for output in outputs if isinstance(output, Published)]
+        for output in written:
+            self._newest[output.key] = output
+            self._append(output, now_ms)
+        return written
+
+    def pause(self, written: list[Published], until_ms: int) -> None:
+        """Have a batch written once more at that time."""
+        self._paused.append((until_ms, written))
+
+    def go_on(self, now_ms: int) -> None:
+        """Let those write whose pause is over."""
+        for pause in [pause for pause in self._paused if pause[0] <= now_ms]:
+            self._paused.remove(pause)
+            for output in pause[1]:
+                self._append(output, now_ms)
+
+    def overdue(self, now_ms: int) -> Iterator[RepublishGroup]:
+        """Yield what the watch asks for."""
+        for _, request in self._watch.overdue(now_ms):
+            yield msgspec.structs.replace(request, request_id=f"republish-{next(self._numbers)}")
+
+    def wrong(self) -> str | None:
+        """Name a key whose last record is not the newest one, once everybody has written."""
+        if self._paused:
+            return "a writer is paused"
+        for key, newest in self._newest.items():
+            if (last := self._last[key]) != newest:
+                return f"{key} stands at version {last.version}, and {newest.version} is newer"
+        return None
+
+    def _append(self, output: Published, now_ms: int) -> None:
+        self._last[output.key] = output
+        self._watch.take(0, msgspec.json.encode(output.key), _order(output), now_ms)
+
+
+def _order(output: Published) -> Order | None:
+    if output.record is not None:
+        return order_of(output.record)
+    return None if output.ended_ms is None else Order(output.ended_ms, output.version or 0)
