@@ -65,7 +65,7 @@ def test_a_world_sees_every_kind_of_trouble():
     assert any(later.at_ms < earlier.at_ms for s in scripts for earlier, later in _pairs(_log(s)))
     assert {s.is_exact for s in scripts} == {True, False}
     kinds = {type(record.request).__name__ for script in scripts for record in _log(script)}
-    assert len(kinds) == 14, f"twelve requests, wake records, and what is none: {sorted(kinds)}"
+    assert len(kinds) == 15, f"thirteen requests, wake records, and what is none: {sorted(kinds)}"
 
 
 def _log(script: Script) -> list:

@@ -56,7 +56,7 @@ BUGS = (
         "group.next_version()", "group.version", "VersionsHaveNoGap"),
     Bug("a group's tombstone is lost", offsets._forget,
         'yield Published(group.group_id, ("group", group.group_id), None, group.next_version(), now_ms)', "pass",
-        "TheForgottenAreTold"),
+        "NothingWaitsForEver"),
     Bug("a group is forgotten and its offsets stay published", offsets.delete_group,
         "yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)", "pass",
         "TheForgottenAreTold"),
