@@ -75,10 +75,8 @@ class Shard:
         """Requests that the latest step has left to the next one, whose log must begin with them."""
 
         self._times = Times(0, 0, 0, 0, 0)
-        self._budget, self._waiting = (
-            Budget(),
-            set[str](),
-        )  # of this step: what is left, and groups with deferred requests
+        self._budget = Budget()
+        self._waiting = set[str]()  # groups with requests that this step has deferred
         self._vitals: dict[str, Vitals] = {}  # of groups touched in this step
         self._groups: dict[str, Group] = {}  # of these, the ones that more than a heartbeat touched
 

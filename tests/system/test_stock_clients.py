@@ -12,6 +12,9 @@ from tests.clients import go_programs
 from tests.clients.matrix import CELLS, Cell, Matrix, playing_at
 from tests.clients.play import Venue
 
+ALWAYS = {"joins alone", "in a mixed group", "one is killed", "commits, resumes"}
+"""What each client does in `make test`; the rest is long."""
+
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -35,12 +38,17 @@ def matrix(
         yield matrix
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell[0]}-{cell[1]}")
+@pytest.mark.parametrize(
+    "cell",
+    [pytest.param(cell, marks=() if cell[0] in ALWAYS else pytest.mark.long) for cell in CELLS],
+    ids=lambda cell: f"{cell[0]}-{cell[1]}",
+)
 def test_a_stock_client(matrix: Matrix, cell: Cell) -> None:
     """S16, S28: each client that others wrote plays each scenario that it has the means for."""
     matrix.outcome(cell)
 
 
+@pytest.mark.long
 def test_the_readme_shows_what_came_of_it(matrix: Matrix) -> None:
     found = re.search(r"<!-- clients -->\n(.*?)\n<!-- /clients -->", README.read_text(), re.DOTALL)
     table = matrix.table()
