@@ -389,13 +389,14 @@ def test_a_produce_that_wants_no_answer_is_cut_off(
 def test_a_fetch_session_is_of_the_connection_that_it_was_given_to(
     scene: Scene, gateways: dict[str, Callable[[], Wire]]
 ) -> None:
-    """A session with `replies` in it, made past the gateway, is not to be had through it; one's own is."""
+    """A session with `replies` in it, made past the gateway, is neither read nor ended through it."""
     with connect(scene.secured.addresses["PLAINTEXT"]) as past, closing(gateways["plain text"]()) as wire:
         theirs = past.call(fetch(12, scene.settings.replies_topic, epoch=0))
         assert theirs.session_id > 0
-        for epoch in (1, 0, -1):
+        for epoch, error in ((1, NO_SESSION), (0, 0), (-1, 0)):
             told = wire.call(fetch(12, session_id=theirs.session_id, epoch=epoch))
-            assert (told.error_code, list(told.responses)) == (NO_SESSION, [])
+            assert (told.error_code, list(told.responses)) == (error, [])
+        assert past.call(fetch(12, session_id=theirs.session_id, epoch=1)).error_code == 0
         for version in (7, 11, 12):
             ours = wire.call(fetch(version, DATA, epoch=0))
             assert ours.session_id > 0
