@@ -80,7 +80,8 @@ class SessionsAreKept:
                 self._published(output.record)
             if isinstance(output, MemberFenced):
                 old, new = (output.group_id, output.member_id), (output.group_id, output.replaced_by)
-                self.timeouts_ms[new] = min(self.timeouts_ms.get(old, 0), named_ms.get(new, NEVER_MS))
+                taken_over = output.group_id, output.group_instance_id or ""
+                self.timeouts_ms[new] = min(self.timeouts_ms.get(old, 0), named_ms.get(taken_over, NEVER_MS))
                 self.alive_ms[new] = output.at_ms
             if isinstance(output, GONE):
                 for memory in (self.timeouts_ms, self.alive_ms):
@@ -100,11 +101,14 @@ class SessionsAreKept:
 
     @staticmethod
     def _named(step: Step) -> dict[tuple[str | None, str], int]:
-        """Say which timeouts members' joins name: within the step, each may hold from some moment on."""
+        """Return which timeouts joins name, by member id or, without one, by instance id.
+
+        Within the step, each may hold from some moment on.
+        """
         named_ms: dict[tuple[str | None, str], int] = {}
         for _, request in step.requests:
             if isinstance(request, JoinGroup):
-                member = request.group_id, request.member_id
+                member = request.group_id, request.member_id or request.group_instance_id or ""
                 named_ms[member] = min(request.session_timeout_ms, named_ms.get(member, NEVER_MS))
         return named_ms
 
