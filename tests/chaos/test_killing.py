@@ -3,11 +3,14 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.runs import kills
 
-TIMES, SECONDS = 6, 60.0
+TIMES, SECONDS = 5, 60.0
 
 
+@pytest.mark.long
 def test_kills_of_each_kind_lose_no_commit_and_cause_no_rebalance(tmp_path: Path) -> None:
     """I13, I21: drivers, executors, Python workers and gateways, under members that live."""
     seed = random.SystemRandom().randrange(2**31)

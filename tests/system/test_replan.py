@@ -46,6 +46,7 @@ def test_a_batch_that_was_killed_in_its_tasks_is_cut_smaller(
     cut_smaller(settings, run_service, failpoints, "yielded", "0,1,2,3", len(TASKS))
 
 
+@pytest.mark.long
 def test_a_batch_that_was_killed_between_two_tasks_is_cut_smaller(
     settings: Settings, run_service: Callable[..., Service], failpoints: Failpoints
 ) -> None:
