@@ -8,7 +8,7 @@ from coordinator import codec, limits
 from coordinator.errors import ErrorCode
 from coordinator.limits import GRAVE_MS
 from coordinator.outputs import CommitRejected, GroupRecord, OffsetRecord, OffsetsExpired, Published
-from coordinator.requests import OffsetCommit, OffsetToCommit
+from coordinator.requests import DeleteGroup, OffsetCommit, OffsetToCommit, Received
 from tests.coordinator.scenario import Scenario
 
 DAY_MS = 24 * 3_600_000
@@ -305,6 +305,19 @@ def test_a_group_that_never_had_a_generation_is_remembered_for_minutes():
     ended_ms = s.now_ms
     assert not s.until(ended_ms + limits.ENDED_MS - 1).shard.is_blank
     assert s.until(ended_ms + limits.ENDED_MS).shard.is_blank
+
+
+def test_of_two_forgotten_groups_each_is_remembered_for_its_own_time():
+    """I2, I22."""
+    s = Scenario.stable("c1").leave("c1").delete().is_gone()
+    other = {"reply_to": "inbox", "group_id": "h"}
+    founds = OffsetCommit(request_id="1", **other, offsets=(OffsetToCommit("t", 0, 1),))
+    log = [Received(n, s.now_ms, each) for n, each in enumerate((founds, DeleteGroup(request_id="2", **other)), 1_000)]
+    s.shard.step(log, s.now_ms)
+    until_ms = s.now_ms + limits.ENDED_MS
+    assert s.shard.next_deadline_ms == until_ms
+    assert s.until(until_ms).shard.next_deadline_ms == GRAVE_MS
+    s.join("c2").is_("CompletingRebalance", generation=3)
 
 
 def test_a_group_that_is_founded_anew_is_later_than_the_one_before():
