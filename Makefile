@@ -11,8 +11,6 @@ run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 QUICK := tests/coordinator tests/deploy tests/streaming
-# Two at once, as they wait most of the time; each has a broker and a Spark session for all files that it takes.
-ON_REAL_PARTS := --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 25
 
 test: $(READY)  ## the checks of the code, and the tests: each promise once, on real parts
 	@$(BIN)/ruff check .
@@ -20,10 +18,10 @@ test: $(READY)  ## the checks of the code, and the tests: each promise once, on 
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist worksteal $(QUICK)
-	@$(BIN)/python -m pytest -m "not long" $(ON_REAL_PARTS) $(QUICK:%=--ignore=%)
+	@$(BIN)/python -m pytest -m "not long" $(QUICK:%=--ignore=%) --durations 25
 
 test-all: test  ## the long tests as well: more clients, more kills, more worlds
-	@$(BIN)/python -m pytest -m long $(ON_REAL_PARTS)
+	@$(BIN)/python -m pytest -m long --durations 25
 
 STEPS ?= 1000000
 SEED ?= 1
