@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from coordinator.outputs import OffsetRecord
 from streaming.client.transport import Transport
 from streaming.embedded import Broker
+from streaming.errors import NoAnswer
 from streaming.records import decode_group_record
 from streaming.settings import Settings
 from streaming.verify import Report, verify
@@ -34,7 +35,7 @@ from tests.system.waiting import wait_until
 TOPIC = GROUP = "work"
 PARTITIONS = 6
 READY_S = 300
-CALM_S = 90
+CALM_S = 120
 STRATEGIES = ("range", "cooperative-sticky")
 
 
@@ -210,9 +211,7 @@ class World:
     def await_progress(self) -> None:
         """Wait until members commit again."""
         before = self.acknowledged()
-        wait_until(
-            lambda: self.acknowledged() > before, READY_S, lambda: f"{before} commits; {self.service.log[-500:]}"
-        )
+        wait_until(lambda: self.acknowledged() > before, READY_S, self._told)
 
     def await_settled(self) -> None:
         """Wait until all members are in one Stable group, and commit."""
@@ -243,9 +242,20 @@ class World:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _is_served(self) -> bool:
+        """Start a coordinator that has ended by itself, as a supervisor does; a broker may have been away just now."""
         if self.service.process.poll() is not None:
             self.start_coordinator()
         return self.is_up
+
+    def _is_answered(self, ask: Callable[[], bool]) -> bool:
+        """Ask until there is an answer. `verify` tells in the end of what was never answered."""
+        try:
+            return self._is_served() and ask()
+        except NoAnswer:
+            return False
+
+    def _told(self) -> str:
+        return f"{self.acknowledged()} commits; {self.service.log[-2_000:]}"
 
     def calm_down(self) -> tuple[Run, Report]:
         """Let everything run, until all is consumed and committed; have all members leave; and read what there is."""
@@ -257,12 +267,12 @@ class World:
         ends = self.ends()
         assert sum(ends.values()) >= self.producing.acknowledged, "the broker has lost records"
         with Transport(self.settings.kafka_client_arguments(), self.settings.topic_prefix) as transport:
-            asker = Asker(transport, GROUP)
-            wait_until(lambda: asker.fetch() == {(TOPIC, p): end for p, end in ends.items()}, CALM_S, asker.fetch)
+            asker, all_of_it = Asker(transport, GROUP), {(TOPIC, p): end for p, end in ends.items()}
+            wait_until(lambda: self._is_answered(lambda: asker.fetch() == all_of_it), CALM_S, self._told)
             for member in self.alive:
                 member.terminate()
             for member in self.members:
                 member.wait(CALM_S)
-            wait_until(lambda: asker.describe().state.value == "Empty", CALM_S, asker.describe)
+            wait_until(lambda: self._is_answered(lambda: asker.describe().state.value == "Empty"), CALM_S, self._told)
         assert self.service.stop() == 0, self.service.log
         return Run(self.histories, list(self.commits()), ends), verify(self.settings, settling_ms=0)

@@ -1,5 +1,6 @@
 """I10, I13, I15: a clock that jumps ends no session early, forgets no offset early, and makes nobody wait for it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from coordinator.outputs import (
 from coordinator.phases import Phase
 from coordinator.requests import Heartbeat
 from tests.coordinator.invariants.lives import NothingWaitsForEver, SessionsAreKept
-from tests.coordinator.invariants.step import Step, Truth
+from tests.coordinator.invariants.step import Step, Truth, forgotten
 
 Place = tuple[str | None, str, int]
 
@@ -37,9 +38,12 @@ class JumpsHarmNobody:
         self.committed_ms: dict[Place, tuple[int, int]] = {}
         """When an offset was committed, or earlier where its record says so, and for how long."""
         self.emptied_ms: dict[str, int] = {}
+        self.ends: Counter[str | None] = Counter()
+        """How often a group has ended; each time the next group of its name begins a millisecond later."""
 
     def watch(self, step: Step) -> None:
         truth = step.truth
+        self.ends.update(output.group_id for output in step.news if forgotten(output))
         if truth is None or not (truth.is_driver_right or truth.is_log_right):
             return
         self.sessions.watch(self._translated(step, truth))
@@ -50,7 +54,8 @@ class JumpsHarmNobody:
         self.waits.note(step)
         if truth.is_driver_right:
             for group in (step.groups or {}).values():
-                self.waits.are_as_long_as_asked(group, truth.now_ms + self.config.clock_slack_ms)
+                begun_ms = truth.now_ms + self.config.clock_slack_ms + self.ends[group.group_id]
+                self.waits.are_as_long_as_asked(group, begun_ms)
 
     def _translated(self, step: Step, truth: Truth) -> Step:
         """Tell the same step in true times; what expires has the slack on top."""
