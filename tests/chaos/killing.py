@@ -15,7 +15,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -59,7 +58,7 @@ class Killer:
         self._tell(f"kill {self.done.total() + 1}: {kind}")
         {
             "gateway": self._kill_gateway,
-            "python worker": lambda: self._kill_process(self._python_workers),
+            "python worker": lambda: self._kill_process(self._cluster.python_workers),
             "executor": lambda: self._kill_process(self._cluster.at_work),
             "driver": self._kill_driver,
         }[kind]()
@@ -88,13 +87,6 @@ class Killer:
         wait_until(is_there, SERVED_S_MAX, lambda: self._world.service.log)
         victims = sorted(found(), key=lambda process: process.pid)
         self._chance.choice(victims).kill()
-
-    def _python_workers(self) -> list[psutil.Process]:
-        found = []
-        for executor in self._cluster.at_work():
-            with suppress(psutil.NoSuchProcess):
-                found += executor.children(recursive=True)
-        return found
 
     def _supervise(self) -> None:
         """Start a coordinator that has ended by itself, as one does whose task failed too often."""

@@ -45,6 +45,7 @@ class Cluster:
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
         self._folder = folder
+        self._place = f"{folder.resolve()}{os.sep}"
         self._wanted = workers
         self._children: list[Child] = []
         self.workers: list[Child] = []
@@ -74,9 +75,17 @@ class Cluster:
                 found += [p for p in _children(psutil.Process(worker.pid)) if _is_executor(p)]
         return found
 
+    def python_workers(self) -> list[psutil.Process]:
+        """Find the processes that run the operator, and the daemons they were forked from.
+
+        They are told by where they run: a worker outlives its daemon, and is nobody's child then.
+        """
+        return [p for p in psutil.process_iter() if _runs(p, "pyspark.daemon") and _folder(p).startswith(self._place)]
+
     def at_work(self) -> list[psutil.Process]:
         """Find the executors that have Python workers: those that were given tasks of the operator."""
-        return [each for each in self.executors() if any(_runs(p, "pyspark.daemon") for p in _children(each))]
+        folders = {_folder(worker) for worker in self.python_workers()}
+        return [executor for executor in self.executors() if _folder(executor) in folders]
 
     def _start_master(self) -> str:
         self._start("master", MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -187,6 +196,13 @@ def _runs(process: psutil.Process, what: str) -> bool:
     with suppress(psutil.NoSuchProcess):  # it may end as we look
         return any(what in word for word in process.cmdline())
     return False
+
+
+def _folder(process: psutil.Process) -> str:
+    """Return where a process runs; nothing where it has ended."""
+    with suppress(psutil.NoSuchProcess, psutil.ZombieProcess, FileNotFoundError):
+        return process.cwd()
+    return ""
 
 
 def _program(name: str) -> str:
