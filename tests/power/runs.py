@@ -117,6 +117,8 @@ def _judged(broker: Broker, folder: Path, *, brokers_lost: bool) -> Verdict:
             verdict = judge(settings, brokers_lost=brokers_lost)
         except KafkaError as error:
             verdict = Verdict("told" if brokers_lost else "wrong", f"a reader hears {type(error).__name__}: {error}")
+        except Exception as error:
+            verdict = Verdict("wrong", f"the judge fails: {type(error).__name__}: {error}")
 
     reading = threading.Thread(target=read, daemon=True)
     reading.start()

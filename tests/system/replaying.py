@@ -287,8 +287,8 @@ def identity(record: Record, settings: Settings) -> object:
     value = json.loads(record.value) if record.value else {}
     if record.topic == settings.replies_topic:
         return value["request_id"] or record.value  # a notice answers nobody
-    if value.get("event") == "rejected":
-        return "rejected", value["partition"], value["offset"]
+    if "event" in value and value.get("group_id") is None:  # told of a shard, mostly of a place in its log
+        return value["event"], value.get("partition"), value.get("offset", value.get("found", record.value))
     group_id = json.loads(record.key)[1] if record.topic == settings.groups_topic else record.key.decode()
     return group_id, int(record.version or value["version"])
 
