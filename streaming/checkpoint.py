@@ -3,6 +3,7 @@
     CHECKPOINT/identity.json    what this module writes: topic ids, what is fixed for the state's life, the id secret
     CHECKPOINT/query/           Spark's own: offsets, commits, state
     CHECKPOINT/replanned/       plans of batches that were put aside, to be planned anew
+    CHECKPOINT/replanned-state/ what such a batch had written of its state, where it was the first batch of all
 
 State that meets another topic or another number of shards would be wrong without anybody noticing; so such a start is
 refused. The folder may be on any file system that Spark can reach.
@@ -24,9 +25,8 @@ from streaming.settings import Settings
 PLAN_VERSION = 2
 """Which sources and which stateful operator the query is made of: Spark goes on with a checkpoint of the same only."""
 
-REPLANNED = "replanned"
-"""The folder of plans that were put aside; each is named for its batch, and by how often that was done."""
-
+REPLANNED, REPLANNED_STATE = "replanned", "replanned-state"
+"""The folders of what was put aside; each plan is named for its batch, and by how often that was done."""
 
 TASKS = "spark.sql.shuffle.partitions"
 """Among the settings that Spark notes with each plan, and goes on with whatever it is told."""
@@ -254,7 +254,7 @@ def batches(spark: SparkSession, folder: str) -> list[int]:
 
 
 def move(spark: SparkSession, path: str, place: str) -> None:
-    """Move a file to another folder of the same file system, which is made where it is not there.
+    """Move a file or a folder to another folder of the same file system, which is made where it is not there.
 
     Raises:
         CheckpointMismatch: it cannot be moved.

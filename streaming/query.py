@@ -186,10 +186,9 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
         .option("subscribe", settings.requests_topic)
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")  # lost requests stop the query; they are never skipped silently
+        .option("maxOffsetsPerTrigger", settings.max_requests_per_batch)
         .option("kafka.fetch.max.wait.ms", "10")  # the default holds every batch back for half a second
     )
-    if settings.max_requests_per_batch:
-        requests = requests.option("maxOffsetsPerTrigger", settings.max_requests_per_batch)
     keys = F.array(*map(F.lit, even_keys(spark, settings.request_partitions, settings.shuffle_partitions)))
     asked = requests.load().select(
         keys[F.col("partition")].alias("key"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"

@@ -6,6 +6,7 @@ The same requests give the same outputs however they are cut into batches, as of
 of the time of the plan that was put aside, and what its batch had written already is written again with equal bytes.
 
 State that the batch had written is of a version that no finished batch has: the new batch of that number replaces it.
+Only the first batch of all wants an empty folder for its state, so what it had written is put aside with its plan.
 """
 
 from pyspark.sql import SparkSession
@@ -49,6 +50,9 @@ def replan(settings: Settings, *, is_dry_run: bool, is_stopped: bool) -> str:
         if is_dry_run:
             return f"Batch {number} is planned and not finished: its plan would be moved to {place}."
         checkpoint.move(spark, f"{folder}/query/offsets/{number}", place)
+        if number == 0 and checkpoint.exists(spark, f"{folder}/query/state"):
+            aside = place.rpartition("/")[2]
+            checkpoint.move(spark, f"{folder}/query/state", f"{folder}/{checkpoint.REPLANNED_STATE}/{aside}")
     return (
         f"Batch {number} is planned anew at the next start; its plan is kept in {place}. "
         "Start the coordinator with fewer requests in a batch: --max-requests-per-batch."

@@ -91,7 +91,9 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     state_store: Literal["hdfs", "rocksdb"] = Field(
         "hdfs", description="Where Spark keeps state: in memory, or in RocksDB. Fixed for a checkpoint."
     )
-    max_requests_per_batch: int | None = Field(None, ge=1, description="Bound of one batch; unbounded when not set.")
+    max_requests_per_batch: int = Field(
+        500_000, ge=1, description="Requests of one batch at most; what is beyond waits for the next one."
+    )
 
     # the gateway; its certificates are in `GatewayAccess`
     gateway_host: str = Field("127.0.0.1", min_length=1, description="Where the gateway listens.")

@@ -22,6 +22,7 @@ ACCOUNTS = {
     "java.io.IOException: No space left on device": Exit.FAILED,
     "java.lang.IllegalStateException: nobody has seen this before": Exit.FAILED,
     "coordinator.errors.CorruptState: a bit is wrong": Exit.NEEDS_A_PERSON,
+    "JsonParseException: Illegal unquoted character ((CTRL-CHAR, code 0))": Exit.NEEDS_A_PERSON,
     "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS]": Exit.NEEDS_A_PERSON,
     "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log": Exit.NEEDS_A_PERSON,
     "Partition r-0's offset was changed, some data may have been lost": Exit.NEEDS_A_PERSON,
@@ -31,6 +32,7 @@ ACCOUNTS = {
     "java.nio.file.AccessDeniedException: Permission denied": Exit.NEEDS_A_PERSON,
     "NotADirectoryError: [Errno 20] Not a directory: '/c/query/commits/1'": Exit.NEEDS_A_PERSON,
     "org.apache.kafka.common.errors.RecordTooLargeException": Exit.NEEDS_A_PERSON,
+    "[INTERNAL_ERROR] DirectByteBufferOutputStream cannot grow beyond 2GB limit": Exit.NEEDS_A_PERSON,
 }
 
 

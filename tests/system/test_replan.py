@@ -39,11 +39,11 @@ def plan_files(folder: str) -> set[str]:
     return {file.name for file in (Path(folder) / "query" / "offsets").iterdir() if file.name.isdigit()}
 
 
-def test_a_batch_that_was_killed_in_its_tasks_is_cut_smaller(
+def test_a_first_batch_that_was_killed_in_its_tasks_is_cut_smaller(
     settings: Settings, run_service: Callable[..., Service], failpoints: Failpoints
 ) -> None:
-    """F3: some of its outputs are written."""
-    cut_smaller(settings, run_service, failpoints, "yielded", "0,1,2,3", len(TASKS))
+    """F3: some of its outputs are written. Spark wants the state of the first batch to begin in an empty folder."""
+    cut_smaller(settings, run_service, failpoints, "yielded", "0,1,2,3", len(TASKS), finished=-1)
 
 
 @pytest.mark.long
@@ -61,18 +61,23 @@ def cut_smaller(
     point: str,
     shards: str,
     stops: int,
+    finished: int | None = None,
 ) -> None:
-    """I17: outputs that the batch had written come again with equal bytes; its state is replaced."""
-    requests = RequestLog(settings, groups=2)
-    service = run_service(settings.topic_prefix, group_initial_rebalance_delay_ms=0)
-    service.await_ready()
-    requests.append(silent=0)
-    await_taken(service)
-    assert isinstance(refused(settings.checkpoint), InUse)
-    service.stop()
-    assert isinstance(refused(settings.checkpoint), NothingPlanned)
+    """I17: outputs that the batch had written come again with equal bytes; its state is replaced.
 
-    finished = newest(service, "commits")
+    Args:
+        finished: The batch before the one that is killed; batches are run first where it is not given.
+    """
+    requests = RequestLog(settings, groups=2)
+    if finished is None:
+        service = run_service(settings.topic_prefix, group_initial_rebalance_delay_ms=0)
+        service.await_ready()
+        requests.append(silent=0)
+        await_taken(service)
+        service.stop()
+        assert isinstance(refused(settings.checkpoint), NothingPlanned)
+        finished = newest(service, "commits")
+
     requests.append(silent=0)
     place = failpoints.plan("SIGSTOP", point, shards)
     service = run_service(settings.topic_prefix, group_initial_rebalance_delay_ms=0)
@@ -81,6 +86,7 @@ def cut_smaller(
     if stops == 1:
         wait_until(lambda: finished + 2 in state_versions(service, 1), WITHIN_S, lambda: service.log)
         wait_until(lambda: len(written(settings)) > before)
+    assert isinstance(refused(settings.checkpoint), InUse)
     service.kill()
     failpoints.forget()
     stuck = newest(service, "offsets")
