@@ -4,7 +4,7 @@ Spark writes plans, commits and states, and syncs none of them: after a loss of 
 be there, torn, empty or missing as it happens. A checkpoint that went back by some batches would take the same requests
 again under other plans, and conclude otherwise wherever time had decided, though the first conclusions are published.
 
-    the first time a worker works   all files that are there
+    the first time a worker works   all files that are there, and the names of all folders above them
     before batch N says anything    its plan `offsets/N`, `commits/N-1`, and the task's own state after batch N-1
 
 So a loss of power takes back nothing that was said. Only what is on a disk of this machine is synced; HDFS and object
@@ -13,6 +13,7 @@ stores keep what was closed.
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -57,7 +58,13 @@ def _sync(query: str, batch: int, task: int) -> None:
 
 @lru_cache(maxsize=1)
 def _sync_all(query: Path) -> None:
-    """Sync all that is there, as others may have left it: once for each worker."""
+    """Sync all that is there, as others may have left it: once for each worker.
+
+    A folder that the start has made is named in the folder above it, and that name is lost as a file is.
+    """
+    for above in query.parent.parents:
+        with suppress(PermissionError):  # who may not open a folder has not made the one in it
+            _sync_file(above)
     for folder, _, files in os.walk(query.parent):
         for file in files:
             _sync_file(Path(folder, file))

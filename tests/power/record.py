@@ -15,6 +15,9 @@ from tests.system.conftest import start_service
 from tests.system.replaying import RequestLog, await_taken, claim
 
 TOPIC_PREFIX = "power"
+DISK, CHECKPOINT = "disk", "disk/state"
+"""Below a run's folder: what is there before the coordinator starts, and what its start makes."""
+
 READY_S = 600
 REQUEST_PARTITIONS = 4
 SETTINGS = {
@@ -33,7 +36,7 @@ BROKER = {
 
 
 def settings_for(bootstrap_servers: str, folder: Path) -> Settings:
-    return Settings.load(bootstrap_servers=bootstrap_servers, checkpoint=str(folder / "state"), **SETTINGS)
+    return Settings.load(bootstrap_servers=bootstrap_servers, checkpoint=str(folder / CHECKPOINT), **SETTINGS)
 
 
 def record(folder: Path, seconds: float) -> None:
@@ -44,7 +47,8 @@ def record(folder: Path, seconds: float) -> None:
         log = RequestLog(settings)
         for number in range(2):
             log.append()
-            service = start_service(folder, number, bootstrap_servers=broker.bootstrap_servers, **SETTINGS)
+            where = {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": settings.checkpoint}
+            service = start_service(folder, number, **where, **SETTINGS)
             service.await_ready(READY_S)
             until_s = time.monotonic() + seconds / 2
             while time.monotonic() < until_s:

@@ -30,7 +30,7 @@ from tests.power import disk, journal
 from tests.power.disk import NO_LOSS, Disk
 from tests.power.journal import Note
 from tests.power.judge import Verdict, judge
-from tests.power.record import BROKER, settings_for
+from tests.power.record import BROKER, CHECKPOINT, DISK, settings_for
 from tests.power.serving import Serving, ask
 
 CONTROL = "nothing-cut"
@@ -51,7 +51,7 @@ class Recording(NamedTuple):
     @property
     def begin(self) -> int:
         """The first moment of which there is something to tell: the coordinator has planned a batch."""
-        first = f"{self.folder}/state/query/commits/0"
+        first = f"{self.folder}/{CHECKPOINT}/query/commits/0"
         return next(place for place, note in enumerate(self.notes) if note.to == first)
 
 
@@ -62,7 +62,8 @@ def make_recording(folder: Path, seconds: float) -> Recording:
         NoCompiler: there is no C compiler.
     """
     library, notes = journal.compile_recorder(folder), folder / "journal"
-    watched = [folder / "broker" / "data", folder / "state"]
+    watched = [folder / "broker" / "data", folder / DISK]
+    (folder / DISK).mkdir()
     command = [sys.executable, "-m", "tests.power.record", str(folder), str(seconds)]
     subprocess.run(command, env=journal.environment(library, notes, watched), check=True)
     return Recording(folder, list(journal.read(notes)))
@@ -100,7 +101,7 @@ def _serve(broker: Broker, folder: Path, serving: Serving, *, clients_first: boo
 def _restore_old_plans(recording: Recording, folder: Path) -> None:
     """Put back the plans that no start reads: all but the newest two of the recording. The judge reads them."""
     tree = Disk(recording.notes).left(NO_LOSS, random.Random(0))
-    plans = f"{recording.folder}/state/query/offsets/"
+    plans = f"{recording.folder}/{CHECKPOINT}/query/offsets/"
     numbers = sorted(int(path.removeprefix(plans)) for path in tree if path.removeprefix(plans).isdigit())
     old = {f"{plans}{number}" for number in numbers[:-2]}
     disk.write({path: data for path, data in tree.items() if path in old}, recording.folder, folder)
@@ -135,7 +136,7 @@ def prepare(recording: Recording, kind: str, chance: random.Random, folder: Path
     loss, seed = disk.draw_loss(chance), chance.randrange(2**31)
     held = Disk(recording.notes[:end])
     lost, whole = (held.left(each, random.Random(seed)) for each in (loss, NO_LOSS))
-    state = str(recording.folder / "state")
+    state = str(recording.folder / DISK)
     tree = {
         path: data
         for source, is_cut in ((lost, True), (whole, False))
@@ -153,7 +154,7 @@ def _with_a_bit_turned(recording: Recording, what: str, chance: random.Random, f
     if killed:
         tree = {path: data for path, data in tree.items() if not path.endswith("/.kafka_cleanshutdown")}
     disk.write(tree, recording.folder, folder)
-    root = folder / ("state" if what == "checkpoint" else "broker")
+    root = folder / (CHECKPOINT if what == "checkpoint" else "broker")
     files = sorted(file for file in root.rglob("*") if file.is_file() and file.stat().st_size)
     file = chance.choice(files)
     data = bytearray(file.read_bytes())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.power.journal import NoCompiler
-from tests.power.record import TOPIC_PREFIX
+from tests.power.record import CHECKPOINT, TOPIC_PREFIX
 from tests.power.runs import CONTROL, KINDS, Recording, make_recording, run
 from tests.power.serving import Serving, serving
 
@@ -36,6 +36,7 @@ def test_a_kill_alone_loses_nothing(recording: Recording, coordinators: Serving,
 
 def test_a_plan_is_on_the_disk_before_anything_is_said_by_it(recording: Recording) -> None:
     """F8: else a loss of power takes back the plan, and the requests are taken again under another one."""
+    plans_folder = f"{recording.folder}/{CHECKPOINT}/query/offsets"
     names: dict[str, int] = {}
     unsynced: set[int | str] = set()
     plans = said = 0
@@ -51,10 +52,12 @@ def test_a_plan_is_on_the_disk_before_anything_is_said_by_it(recording: Recordin
         elif note.what == "R":
             names[note.to] = names.pop(note.path, 0)
             folder, _, name = note.to.rpartition("/")
-            if folder.endswith("/state/query/offsets"):
+            if folder == plans_folder:
                 assert name.isdigit()
-                unsynced = {names[note.to], folder}
+                unsynced |= {names[note.to], folder}
                 plans += 1
+        elif note.what == "M" and f"{plans_folder}/".startswith(f"{note.path}/"):
+            unsynced.add(note.path.rpartition("/")[0])
         elif note.what in "SD":
             unsynced.discard(note.file if note.what == "S" else note.path)
         elif note.what == "W" and note.file in logs:

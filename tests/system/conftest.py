@@ -74,9 +74,10 @@ class Service:
 
 
 def start_service(folder: Path, number: int = 0, **settings: object) -> Service:
-    """Start `coordinator run` under these settings; its checkpoint is the folder's, whichever number it is."""
-    ready_file, log_file, checkpoint = folder / f"ready-{number}", folder / f"log-{number}", folder / "state"
-    wanted = {"replication_factor": 1, "request_partitions": 4, "checkpoint": str(checkpoint), **settings}
+    """Start `coordinator run` under these settings; its checkpoint is one for all numbers of a folder."""
+    ready_file, log_file = folder / f"ready-{number}", folder / f"log-{number}"
+    wanted = {"replication_factor": 1, "request_partitions": 4, "checkpoint": str(folder / "state"), **settings}
+    checkpoint = Path(str(wanted["checkpoint"]))
     environment = {f"COORDINATOR_{name.upper()}": str(value) for name, value in wanted.items()}
     with log_file.open("wb") as log:
         process = subprocess.Popen(
