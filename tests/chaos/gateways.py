@@ -10,7 +10,6 @@ from pathlib import Path
 from streaming.embedded.broker import HOST, PORTS
 from tests.system.waiting import wait_until
 
-READY_S = 300
 BROKER = 1
 """The number of the embedded broker."""
 
@@ -56,7 +55,7 @@ class GatewayProcess:
     def await_ready(self) -> None:
         assert self.process is not None
         process = self.process
-        wait_until(lambda: self._ready_file.exists() or process.poll() is not None, READY_S, lambda: self.log)
+        wait_until(lambda: self._ready_file.exists() or process.poll() is not None, account=lambda: self.log)
         assert process.poll() is None, self.log
 
     def kill(self) -> None:

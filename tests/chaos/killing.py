@@ -31,8 +31,6 @@ MOMENT_S = 1.0
 COMMITS = 2
 """Acknowledged to a member that is served again: the second is asked for after the first, and so after the kill."""
 
-SERVED_S_MAX = 300.0
-
 
 class Killer:
     """Kills in a world, and counts."""
@@ -84,7 +82,7 @@ class Killer:
             self._supervise()
             return bool(found())
 
-        wait_until(is_there, SERVED_S_MAX, lambda: self._world.service.log)
+        wait_until(is_there, account=lambda: self._world.service.log)
         victims = sorted(found(), key=lambda process: process.pid)
         self._chance.choice(victims).kill()
 
@@ -105,7 +103,7 @@ class Killer:
             self._look()
             return not self._silent(before)
 
-        wait_until(all_served, SERVED_S_MAX, lambda: f"{self._silent(before)}; {self._world.service.log[-500:]}")
+        wait_until(all_served, account=lambda: f"{self._silent(before)}; {self._world.service.log[-500:]}")
 
     def _silent(self, before: Counter[Path]) -> list[str]:
         return [file.name for file in self._read if self._acknowledged[file] < before[file] + COMMITS]

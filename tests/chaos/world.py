@@ -30,12 +30,10 @@ from tests.chaos.judge import Run
 from tests.system.asking import Asker
 from tests.system.conftest import Service, start_service
 from tests.system.reading import Reader
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 TOPIC = GROUP = "work"
 PARTITIONS = 6
-READY_S = 300
-CALM_S = 120
 STRATEGIES = ("range", "cooperative-sticky")
 
 
@@ -64,7 +62,7 @@ class Producing(threading.Thread):
 
     def finish(self) -> None:
         self._stopping.set()
-        self.join(CALM_S)
+        self.join(HANG_S)
         assert not self.is_alive(), "the brokers do not take the last records"
 
 
@@ -104,7 +102,7 @@ class World:
                 wanted = {"num_partitions": PARTITIONS, "replication_factor": 1}
                 admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
             self.start_coordinator()
-            self.service.await_ready(READY_S)
+            self.service.await_ready()
             for gateway in self.gateways:
                 gateway.start(self.broker.bootstrap_servers, "chaos")
             for gateway in self.gateways:
@@ -211,7 +209,7 @@ class World:
     def await_progress(self) -> None:
         """Wait until members commit again."""
         before = self.acknowledged()
-        wait_until(lambda: self.acknowledged() > before, READY_S, self._told)
+        wait_until(lambda: self.acknowledged() > before, account=self._told)
 
     def await_settled(self) -> None:
         """Wait until all members are in one Stable group, and commit."""
@@ -222,7 +220,7 @@ class World:
                 group = asker.describe()
                 return bool(group.state.value == "Stable" and len(group.members) == self._members)
 
-            wait_until(is_settled, READY_S, asker.describe)
+            wait_until(is_settled, account=asker.describe)
         self.await_progress()
 
     def events(self) -> list[dict[str, Any]]:
@@ -260,7 +258,7 @@ class World:
     def calm_down(self) -> tuple[Run, Report]:
         """Let everything run, until all is consumed and committed; have all members leave; and read what there is."""
         self.go_on(*list(self.paused))
-        wait_until(self._is_served, READY_S, lambda: self.service.log)
+        wait_until(self._is_served, account=lambda: self.service.log)
         while len(self.alive) < self._members:
             self.start_member()
         self.producing.finish()
@@ -268,11 +266,11 @@ class World:
         assert sum(ends.values()) >= self.producing.acknowledged, "the broker has lost records"
         with Transport(self.settings.kafka_client_arguments(), self.settings.topic_prefix) as transport:
             asker, all_of_it = Asker(transport, GROUP), {(TOPIC, p): end for p, end in ends.items()}
-            wait_until(lambda: self._is_answered(lambda: asker.fetch() == all_of_it), CALM_S, self._told)
+            wait_until(lambda: self._is_answered(lambda: asker.fetch() == all_of_it), account=self._told)
             for member in self.alive:
                 member.terminate()
             for member in self.members:
-                member.wait(CALM_S)
-            wait_until(lambda: self._is_answered(lambda: asker.describe().state.value == "Empty"), CALM_S, self._told)
+                member.wait(HANG_S)
+            wait_until(lambda: self._is_answered(lambda: asker.describe().state.value == "Empty"), account=self._told)
         assert self.service.stop() == 0, self.service.log
         return Run(self.histories, list(self.commits()), ends), verify(self.settings, settling_ms=0)

@@ -11,8 +11,8 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from tests.clients.kinds import Kind
 from tests.clients.worker import Partition, Worker
+from tests.system.waiting import HANG_S
 
-WITHIN_S = 60.0
 SESSION_MS = 6_000
 DEFAULTS = {
     "topics": None,
@@ -87,7 +87,7 @@ class Play:
         """Wait until workers have told what makes it so; return how many seconds that took."""
         began_s = time.monotonic()
         with self._changed:
-            assert self._changed.wait_for(is_so, WITHIN_S), "\n".join(["still waiting:", *map(repr, self._workers)])
+            assert self._changed.wait_for(is_so, HANG_S), "\n".join(["still waiting:", *map(repr, self._workers)])
         return time.monotonic() - began_s
 
     def until_shared(self, topic: str, *workers: Worker) -> float:

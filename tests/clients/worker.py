@@ -10,8 +10,7 @@ from pathlib import Path
 
 from streaming.embedded import leash
 from tests.clients.kinds import Config, Event, Kind
-
-END_WAIT_S = 60.0
+from tests.system.waiting import HANG_S
 
 Partition = tuple[str, int]
 
@@ -91,7 +90,7 @@ class Worker:
             self.order("close")
         else:
             self._process.terminate()
-        self._process.wait(END_WAIT_S)
+        self._process.wait(HANG_S)
         self._listener.join()
 
     def kill(self) -> None:

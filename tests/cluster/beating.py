@@ -11,10 +11,9 @@ from coordinator.outputs import AnyAnswer, OffsetCommitAnswer
 from coordinator.requests import OffsetCommit, OffsetToCommit, Request
 from tests.benchmarks.crowd import Ask, Crowd
 from tests.benchmarks.members import Member
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 TOPIC = "orders.placed"
-DRAIN_WAIT_S = 120.0
 
 
 @dataclass
@@ -64,7 +63,7 @@ class Beating(threading.Thread):
             while time.monotonic() < begun_s + self._interval_s:
                 self._take(0.05)
             self.longest_pause_s = max(self.longest_pause_s, time.monotonic() - begun_s)
-        until_s = time.monotonic() + DRAIN_WAIT_S
+        until_s = time.monotonic() + HANG_S
         while self._asked and time.monotonic() < until_s:
             self._take(0.05)
 

@@ -23,13 +23,12 @@ from streaming.embedded import CONNECTOR, fetch
 from streaming.embedded.child import Child
 from streaming.settings import Settings
 from tests.system.conftest import Service
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
-WITHIN_S = 120
 SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For daemons, which do next to nothing."""
 
@@ -112,7 +111,7 @@ class Cluster:
         def found() -> re.Match[str] | None:
             return re.search(pattern, file.read_text(errors="replace")) if file.exists() else None
 
-        wait_until(found, WITHIN_S, lambda: file.read_text(errors="replace")[-3_000:])
+        wait_until(found, account=lambda: file.read_text(errors="replace")[-3_000:])
         match = found()
         assert match is not None
         return match[match.re.groups]
@@ -166,7 +165,7 @@ def submit(
 def wheel(folder: Path) -> Path:
     """Build the project's wheel, and return it under the name that `--py-files` wants."""
     built = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--quiet", "--wheel-dir", str(folder)]
-    subprocess.run(built, check=True, timeout=WITHIN_S)
+    subprocess.run(built, check=True, timeout=HANG_S)
     (made,) = folder.glob("*.whl")
     return made.rename(made.with_suffix(".zip"))
 

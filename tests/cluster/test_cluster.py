@@ -19,11 +19,10 @@ from tests.cluster.beating import Beating
 from tests.cluster.standalone import Cluster, bare_python, submit, wheel
 from tests.system.conftest import Service
 from tests.system.replaying import assert_as_if_undisturbed, claim, read
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 GROUPS, EACH = 100, 10
 SESSION_MS, INTERVAL_S = 30_000, 3.0
-WITHIN_S = 600
 KEEP_PLANS = {"spark.sql.streaming.minBatchesToRetain": "1000000"}
 """The judge reads all plans since the first batch."""
 
@@ -68,23 +67,23 @@ def test_a_cluster_loses_executor_worker_and_driver_and_no_group_notices(
 ) -> None:
     """F2 to F6, I8, I13, I16, I17, I21: no acknowledged commit lost, no rebalance, no other bytes than undisturbed."""
     service = run()
-    service.await_ready(WITHIN_S)
+    service.await_ready()
     everybody = members(GROUPS, EACH)
     with Crowd(settings) as crowd:
         crowd.settle(everybody, SESSION_MS)
         assert len(cluster.at_work()) == 2, "both executors serve shards"
         with Beating(crowd, everybody, INTERVAL_S) as beating:
-            beating.await_answers(WITHIN_S)
+            beating.await_answers(HANG_S)
             figures = {"executor": executor_killed(cluster, beating), "worker": worker_killed(cluster, beating)}
             service.kill()
             service = run()
-            figures["driver"] = beating.await_answers(WITHIN_S)
+            figures["driver"] = beating.await_answers(HANG_S)
         assert beating.longest_pause_s < SESSION_MS / 1_000, "the members themselves were silent for too long"
         told = beating.told
         assert told.refused == []
         assert committed(crowd, everybody) == told.acknowledged
     print(f"{told.answered} answers; seconds from the kill to its end: {figures}")
-    service.await_ready(WITHIN_S)
+    service.await_ready()
     assert service.stop() is not None
     assert rebalances(settings) == {f"orders-{number:05}": 1 for number in range(GROUPS)}, "those at their births"
     assert_as_if_undisturbed(settings)
@@ -96,9 +95,9 @@ def executor_killed(cluster: Cluster, beating: Beating) -> float:
     begun_s = time.monotonic()
     victim = cluster.at_work()[0]
     victim.kill()
-    beating.await_answers(WITHIN_S)
+    beating.await_answers(HANG_S)
     answered_s = time.monotonic() - begun_s
-    wait_until(lambda: len(cluster.executors()) == 2 and victim not in cluster.executors(), WITHIN_S, cluster.executors)
+    wait_until(lambda: len(cluster.executors()) == 2 and victim not in cluster.executors(), account=cluster.executors)
     return answered_s
 
 
@@ -106,7 +105,7 @@ def worker_killed(cluster: Cluster, beating: Beating) -> float:
     """Kill one of two, and so its executor: the other one serves all shards."""
     begun_s = time.monotonic()
     cluster.workers[0].kill()
-    beating.await_answers(WITHIN_S)
+    beating.await_answers(HANG_S)
     return time.monotonic() - begun_s
 
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from streaming.embedded import CONNECTOR, fetch
-from tests.cluster.standalone import SPARK, WITHIN_S, environment
+from tests.cluster.standalone import SPARK, environment
+from tests.system.waiting import HANG_S
 
 DRIVER = """
 import json, sys
@@ -32,7 +33,7 @@ def test_what_spark_submit_is_told_wins_but_for_what_a_checkpoint_fixes(tmp_path
         env={**inherited, **environment(), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=3 * WITHIN_S,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

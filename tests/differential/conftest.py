@@ -61,7 +61,7 @@ def slow_query(broker: Broker, folder: Path) -> Iterator[Settings]:
         **settings_of(RULES),
     )
     try:
-        service.await_ready(within_s=180)
+        service.await_ready()
         yield service.settings
     finally:
         service.kill()

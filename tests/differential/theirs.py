@@ -20,6 +20,7 @@ from coordinator.requests import DescribeGroup
 from tests.differential import wire
 from tests.differential.language import Heard
 from tests.differential.transcript import Asked
+from tests.system.waiting import HANG_S
 
 RULES = {
     "group.initial.rebalance.delay.ms": "0",
@@ -32,7 +33,6 @@ RULES = {
 }
 """What the broker is told, so that stories are short and nothing overtakes."""
 
-ANSWER_WAIT_S = 30.0
 LATE_S = 10.0
 """How long after its time something may still happen that nobody is told of."""
 
@@ -54,7 +54,7 @@ class Connection:
         self.asked: Asked | None = None
         self._number = 0
         self._response: type = object
-        self._socket = socket.create_connection(address, timeout=ANSWER_WAIT_S)
+        self._socket = socket.create_connection(address, timeout=HANG_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.call(ApiVersionsRequest(), 0)  # from here on the broker looks at this connection as at any other
 
@@ -134,7 +134,7 @@ class Theirs:
         """Wait for the expected answers, or else for time to change the group; collect whatever else comes."""
         wanted = Counter(heard.name.split("#")[0] for heard in expected if heard.name)
         heard: list[tuple[Asked, AnyAnswer]] = []
-        until_s = time.monotonic() + self._waits_ms / 1000 + ANSWER_WAIT_S
+        until_s = time.monotonic() + self._waits_ms / 1000 + HANG_S
         while wanted - Counter(asked.who for asked, _ in heard) and time.monotonic() < until_s:
             heard += self._answers(until_s - time.monotonic())
         if self._waits_ms:

@@ -18,7 +18,6 @@ TOPIC_PREFIX = "power"
 DISK, CHECKPOINT = "disk", "disk/state"
 """Below a run's folder: what is there before the coordinator starts, and what its start makes."""
 
-READY_S = 600
 REQUEST_PARTITIONS = 4
 SETTINGS = {
     "topic_prefix": TOPIC_PREFIX,
@@ -49,7 +48,7 @@ def record(folder: Path, seconds: float) -> None:
             log.append()
             where = {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": settings.checkpoint}
             service = start_service(folder, number, **where, **SETTINGS)
-            service.await_ready(READY_S)
+            service.await_ready()
             until_s = time.monotonic() + seconds / 2
             while time.monotonic() < until_s:
                 log.append()

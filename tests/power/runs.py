@@ -32,13 +32,13 @@ from tests.power.journal import Note
 from tests.power.judge import Verdict, judge
 from tests.power.record import BROKER, CHECKPOINT, DISK, settings_for
 from tests.power.serving import Serving, ask
+from tests.system.waiting import HANG_S
 
 CONTROL = "nothing-cut"
 """The machinery alone, which must lose nothing."""
 
 KINDS = ("checkpoint-cut", "broker-cut", "machine-cut", "checkpoint-flip", "broker-flip")
 
-READ_S_MAX = 300.0
 BROKERS_LOSE = ("broker-cut", "machine-cut", "broker-flip")
 
 
@@ -110,7 +110,7 @@ def _restore_old_plans(recording: Recording, folder: Path) -> None:
 def _judged(broker: Broker, folder: Path, *, brokers_lost: bool) -> Verdict:
     """Judge within a time; what cannot be read has told its reader so."""
     settings = settings_for(broker.bootstrap_servers, folder)
-    verdict = Verdict("wrong", f"a topic cannot be read within {READ_S_MAX:.0f} s, and no error tells")
+    verdict = Verdict("wrong", f"a topic cannot be read within {HANG_S:.0f} s, and no error tells")
 
     def read() -> None:
         nonlocal verdict
@@ -123,7 +123,7 @@ def _judged(broker: Broker, folder: Path, *, brokers_lost: bool) -> Verdict:
 
     reading = threading.Thread(target=read, daemon=True)
     reading.start()
-    reading.join(READ_S_MAX)
+    reading.join(HANG_S)
     return verdict
 
 

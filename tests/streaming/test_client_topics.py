@@ -10,9 +10,7 @@ from kafka.errors import ClusterAuthorizationFailedError, KafkaTimeoutError, Nod
 
 from streaming.client import topics as module
 from streaming.client.topics import Topic, TopicWatch
-
-SOON_S = 30.0
-"""How long a test waits for what happens at once."""
+from tests.system.waiting import HANG_S
 
 
 class FakeAdmin:
@@ -62,7 +60,7 @@ class FakeAdmin:
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
         with self.changed:
-            assert self.changed.wait_for(is_so, SOON_S), self.asked
+            assert self.changed.wait_for(is_so, HANG_S), self.asked
 
 
 @pytest.fixture
@@ -88,7 +86,7 @@ def topic(*racks: str) -> Topic:
 def test_it_asks_for_what_is_wanted_and_for_nothing_else(admin: FakeAdmin, watch: TopicWatch) -> None:
     """A cluster may have a hundred thousand topics. Partitions are in order, with their replicas' racks (KIP-881)."""
     watch.ask("me", ["t"])
-    snapshot = watch.wait(["t"], SOON_S)
+    snapshot = watch.wait(["t"], HANG_S)
     assert admin.asked == [["t"]]
     assert snapshot.topics == {"t": topic("north south", "south")}
     assert snapshot.known == {"t"}
@@ -99,7 +97,7 @@ def test_nobody_is_connected_to_before_somebody_asks(admin: FakeAdmin, watch: To
     assert admin.made == 0
     watch.ask("me", [])
     watch.ask("me", ["t"])
-    watch.wait(["t"], SOON_S)
+    watch.wait(["t"], HANG_S)
     assert admin.made == 1
     assert admin.config == {"bootstrap_servers": "here", "metadata_max_age_ms": 3_600_000}
     assert [] not in admin.asked
@@ -108,9 +106,9 @@ def test_nobody_is_connected_to_before_somebody_asks(admin: FakeAdmin, watch: To
 def test_a_pattern_needs_all_of_them(admin: FakeAdmin, watch: TopicWatch) -> None:
     admin.topics["__internal"] = [[1]]
     watch.ask("me", ["t"])
-    watch.wait(["t"], SOON_S)
+    watch.wait(["t"], HANG_S)
     watch.ask("another", None)
-    snapshot = watch.wait(["whatever"], SOON_S)
+    snapshot = watch.wait(["whatever"], HANG_S)
     assert admin.asked == [["t"], None]
     assert {name: each.is_internal for name, each in snapshot.topics.items()} == {
         "t": False, "u": False, "__internal": True,
@@ -120,38 +118,38 @@ def test_a_pattern_needs_all_of_them(admin: FakeAdmin, watch: TopicWatch) -> Non
 def test_a_topic_that_nobody_asked_about_before_is_looked_at_at_once(admin: FakeAdmin, watch: TopicWatch) -> None:
     """A leader waits for it, and the group for the leader. What others ask about is looked at with it."""
     watch.ask("me", ["t"])
-    watch.wait(["t"], SOON_S)
+    watch.wait(["t"], HANG_S)
     watch.ask("another", ["u"])
-    snapshot = watch.wait(["u", "t"], SOON_S)
+    snapshot = watch.wait(["u", "t"], HANG_S)
     assert admin.asked == [["t"], ["t", "u"]]
     assert set(snapshot.topics) == {"t", "u"}
 
 
 def test_what_is_known_is_not_looked_at_again_before_its_time(admin: FakeAdmin, watch: TopicWatch) -> None:
     watch.ask("me", ["t", "u"])
-    watch.wait(["t"], SOON_S)
+    watch.wait(["t"], HANG_S)
     watch.ask("me", ["u"])
     watch.ask("another", ["t"])
-    assert watch.wait(["t", "u"], SOON_S).knows(["t", "u"])
+    assert watch.wait(["t", "u"], HANG_S).knows(["t", "u"])
     watch.ask("another", ["later"])
-    watch.wait(["later"], SOON_S)
+    watch.wait(["later"], HANG_S)
     assert admin.asked[:2] == [["t", "u"], ["later", "u"]]
 
 
 def test_what_nobody_asks_about_any_more_is_left_out(admin: FakeAdmin, watch: TopicWatch) -> None:
     watch.ask("me", ["t"])
-    watch.wait(["t"], SOON_S)
+    watch.wait(["t"], HANG_S)
     watch.forget("me")
     watch.forget("nobody")
     watch.ask("another", ["u"])
-    assert set(watch.wait(["u"], SOON_S).topics) == {"u"}
+    assert set(watch.wait(["u"], HANG_S).topics) == {"u"}
 
 
 def test_it_looks_again_when_what_it_knows_is_old(admin: FakeAdmin) -> None:
     """S08: a topic that grows is seen within `metadata_max_age_ms`."""
     watch = TopicWatch({"metadata_max_age_ms": 10})
     watch.ask("me", ["t"])
-    watch.wait(["t"], SOON_S)
+    watch.wait(["t"], HANG_S)
     admin.topics["t"].append([1])
     seen = len(admin.asked)
     admin.wait_until(lambda: len(admin.asked) >= seen + 3)
@@ -162,7 +160,7 @@ def test_it_looks_again_when_what_it_knows_is_old(admin: FakeAdmin) -> None:
 def test_it_knows_that_a_topic_is_not_there(admin: FakeAdmin, watch: TopicWatch) -> None:
     """Which is an answer, too: nobody waits for it."""
     watch.ask("me", ["no such"])
-    snapshot = watch.wait(["no such"], SOON_S)
+    snapshot = watch.wait(["no such"], HANG_S)
     assert snapshot.topics == {}
     assert snapshot.knows(["no such"])
 
@@ -170,12 +168,12 @@ def test_it_knows_that_a_topic_is_not_there(admin: FakeAdmin, watch: TopicWatch)
 def test_what_is_not_there_yet_is_looked_for_again_soon(admin: FakeAdmin, watch: TopicWatch) -> None:
     """Whoever subscribes before the topic is made does not wait for the age of what is known."""
     watch.ask("me", ["later"])
-    watch.wait(["later"], SOON_S)
+    watch.wait(["later"], HANG_S)
     admin.topics["later"] = [[1]]
     seen = len(admin.asked)
     admin.wait_until(lambda: len(admin.asked) >= seen + 1)
     watch.ask("me", ["later", "t"])
-    assert set(watch.wait(["later", "t"], SOON_S).topics) == {"later", "t"}
+    assert set(watch.wait(["later", "t"], HANG_S).topics) == {"later", "t"}
 
 
 @pytest.mark.parametrize("trouble", [NodeNotReadyError("away"), OSError("no route"), ZeroDivisionError("a bug")])
@@ -183,20 +181,20 @@ def test_it_keeps_on_after_an_error(admin: FakeAdmin, watch: TopicWatch, trouble
     """Whatever it is: members must hear of new partitions."""
     admin.troubles = [trouble, trouble]
     watch.ask("me", ["t"])
-    assert watch.wait(["t"], SOON_S).topics
+    assert watch.wait(["t"], HANG_S).topics
     assert admin.asked == [["t"]] * 3
 
 
 def test_who_may_not_ask_for_racks_plans_without(admin: FakeAdmin, watch: TopicWatch) -> None:
     admin.may_describe_cluster = False
     watch.ask("me", ["t"])
-    assert watch.wait(["t"], SOON_S).topics == {"t": topic("", "")}
+    assert watch.wait(["t"], HANG_S).topics == {"t": topic("", "")}
 
 
 def test_a_broker_without_a_rack_is_nowhere(admin: FakeAdmin, watch: TopicWatch) -> None:
     admin.racks[2] = None
     watch.ask("me", ["t"])
-    assert watch.wait(["t"], SOON_S).topics == {"t": topic("north", "")}
+    assert watch.wait(["t"], HANG_S).topics == {"t": topic("north", "")}
 
 
 def test_who_waits_for_too_long_is_told_so(admin: FakeAdmin, watch: TopicWatch) -> None:
@@ -208,7 +206,7 @@ def test_who_waits_for_too_long_is_told_so(admin: FakeAdmin, watch: TopicWatch) 
 
 def test_closing_ends_the_looking(admin: FakeAdmin, watch: TopicWatch) -> None:
     watch.ask("me", ["t"])
-    watch.wait(["t"], SOON_S)
+    watch.wait(["t"], HANG_S)
     watch.close()
     assert admin.is_closed
     assert watch._thread is not None

@@ -22,9 +22,9 @@ from streaming.errors import PortTaken
 from streaming.views import Raw, fold
 from streaming.views.answers import json_schema, to_json
 from tests.streaming.dashboard_stage import Stage
+from tests.system.waiting import HANG_S
 
 NOW_MS = 1_790_000_000_000
-WITHIN_S = 20.0
 CHANGES_MAX = 50
 
 
@@ -55,7 +55,7 @@ class Following:
 
     def next(self) -> Told:
         fields: dict[str, str] = {}
-        until_s = time.monotonic() + WITHIN_S
+        until_s = time.monotonic() + HANG_S
         for line in self._lines:
             assert time.monotonic() < until_s, "nothing but pings"
             if not line and "event" in fields:
@@ -89,7 +89,7 @@ def url(stage: Stage) -> Iterator[str]:
 @contextlib.contextmanager
 def following(url: str, resumes: str | None = None, **params: str) -> Iterator[Following]:
     headers = {"Last-Event-ID": resumes} if resumes else {}
-    with httpx.stream("GET", f"{url}/api/stream", params=params, headers=headers, timeout=WITHIN_S) as response:
+    with httpx.stream("GET", f"{url}/api/stream", params=params, headers=headers, timeout=HANG_S) as response:
         yield Following(response)
 
 
@@ -320,7 +320,7 @@ def test_a_browser_that_takes_nothing_is_told_to_fetch_everything_once_it_does(s
             waiting.append(event)
         assert len(waiting) < 10, "what one look found, and no more"
 
-    asyncio.run(asyncio.wait_for(follow(), WITHIN_S))
+    asyncio.run(asyncio.wait_for(follow(), HANG_S))
 
 
 def test_it_ends_at_once_though_browsers_follow(stage: Stage) -> None:
@@ -331,7 +331,7 @@ def test_it_ends_at_once_though_browsers_follow(stage: Stage) -> None:
             ending.start()
             with pytest.raises((AssertionError, httpx.HTTPError)):
                 told.until("never")
-            ending.join(WITHIN_S)
+            ending.join(HANG_S)
             assert not ending.is_alive()
         with pytest.raises(httpx.ConnectError):
             httpx.get(web.url)

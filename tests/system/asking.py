@@ -20,6 +20,7 @@ from coordinator.requests import (
     SyncGroup,
 )
 from streaming.client.transport import Transport
+from tests.system.waiting import HANG_S
 
 TOLD_BY_THE_TRANSPORT = {"request_id": "", "reply_to": ""}
 
@@ -30,10 +31,10 @@ class Asker:
     def __init__(self, transport: Transport, group_id: str) -> None:
         self.transport, self.group_id = transport, group_id
 
-    def ask(self, request: Request, within_s: float = 30) -> Any:
+    def ask(self, request: Request, within_s: float = HANG_S) -> Any:
         return self.transport.ask(request, within_s)
 
-    def begin(self, request: Request, within_s: float = 60) -> "Future[AnyAnswer]":
+    def begin(self, request: Request, within_s: float = HANG_S) -> "Future[AnyAnswer]":
         """Ask without waiting: for requests that are parked, or whose coordinator ends and is started anew."""
         asked: Future[AnyAnswer] = Future()
 

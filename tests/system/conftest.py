@@ -16,7 +16,7 @@ from streaming.embedded import Broker
 from streaming.query import Coordinator
 from streaming.settings import Settings
 from tests.system.asking import Asker
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 
 @pytest.fixture(scope="session")
@@ -52,8 +52,8 @@ class Service:
     def log(self) -> str:
         return self.log_file.read_text(errors="replace")
 
-    def await_ready(self, within_s: float = 180) -> None:
-        wait_until(lambda: self.ready_file.exists() or self.process.poll() is not None, within_s, lambda: self.log)
+    def await_ready(self) -> None:
+        wait_until(lambda: self.ready_file.exists() or self.process.poll() is not None, account=lambda: self.log)
         assert self.process.poll() is None, self.log
 
     def kill(self) -> None:
@@ -70,7 +70,7 @@ class Service:
     def stop(self) -> int:
         """SIGTERM, and the exit code."""
         self.process.terminate()
-        return self.process.wait(90)
+        return self.process.wait(HANG_S)
 
 
 def start_service(folder: Path, number: int = 0, **settings: object) -> Service:

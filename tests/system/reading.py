@@ -9,6 +9,7 @@ from kafka import KafkaConsumer, TopicPartition
 from coordinator.hashing import shard_of
 from streaming.records import decode_group_key
 from streaming.settings import Settings
+from tests.system.waiting import HANG_S
 
 
 class Published(NamedTuple):
@@ -51,7 +52,7 @@ class Reader:
             if r.key == self._group_id.encode()
         ]
 
-    def await_event(self, name: str, within_s: float = 30) -> dict[str, Any]:
+    def await_event(self, name: str, within_s: float = HANG_S) -> dict[str, Any]:
         """Wait for the first event of a name."""
         deadline = time.monotonic() + within_s
         while True:

@@ -38,11 +38,10 @@ from streaming.settings import Settings
 from tests.streaming.fake_spark import FakeSpark
 from tests.streaming.fake_spark import Record as FakeRecord
 from tests.system.conftest import Service, batches
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 SECRET = "5e" * 32
 INBOX = "inbox"
-WITHIN_S = 120
 STAY = 3  # rounds
 LONG_MS, BRIEF_MS = 1_800_000, 6_000
 
@@ -333,12 +332,12 @@ def await_taken(service: Service) -> None:
         done = plans(service.checkpoint)[: newest(service, "commits") + 1]
         return all(done[-1].ends[partition] >= end for partition, end in asked.items())
 
-    wait_until(lambda: service.process.poll() is not None or is_taken(), WITHIN_S, lambda: service.log)
+    wait_until(lambda: service.process.poll() is not None or is_taken(), account=lambda: service.log)
     assert service.process.poll() is None, service.log
 
 
 def last_words(service: Service, exit_code: Exit = Exit.FAILED) -> str:
     """Wait for the end of a service that fails; the one sentence that its user reads."""
-    assert service.process.wait(WITHIN_S) == exit_code, service.log
+    assert service.process.wait(HANG_S) == exit_code, service.log
     (sentence,) = [line for line in service.log.splitlines() if line.startswith("coordinator: ")]
     return sentence.removeprefix("coordinator: ")

@@ -21,8 +21,8 @@ from streaming.settings import Settings
 from streaming.watch.reader import follow
 from tests.system.asking import Asker
 from tests.system.reading import Reader
+from tests.system.waiting import HANG_S
 
-WITHIN_S = 60.0
 TURN_MS = 20
 NUMBERS = itertools.count()
 
@@ -65,7 +65,7 @@ class Worker:
 
     def tells(self, what: str, while_doing: Callable[[], object]) -> Any:
         """Go on doing something until the worker tells this."""
-        until_s = time.monotonic() + WITHIN_S
+        until_s = time.monotonic() + HANG_S
         while time.monotonic() < until_s:
             while_doing()
             with suppress(queue.Empty):
@@ -130,14 +130,14 @@ class Group:
 
     def until(self, is_so: Callable[[], object], *, alone: Callable[[], object] | None = None) -> None:
         """Take turns until something is so; or have nobody but `alone` act."""
-        until_s = time.monotonic() + WITHIN_S
+        until_s = time.monotonic() + HANG_S
         while not is_so():
             assert time.monotonic() < until_s, self.account()
             (alone or self.turn)()
 
     def published(self, kind: type) -> Iterator[Any]:
         """Read this group's events and records from the beginning, until the test has seen enough."""
-        until_s = time.monotonic() + WITHIN_S
+        until_s = time.monotonic() + HANG_S
         for line in follow(
             self.settings, groups={self.group_id}, from_beginning=True, stop=lambda: time.monotonic() > until_s
         ):
@@ -236,7 +236,7 @@ def is_settled(member: GroupConsumer | GroupMember) -> bool:
 def read(consumer: GroupConsumer, count: int) -> list[bytes]:
     """Poll until this many records are there."""
     records: list[bytes] = []
-    until_s = time.monotonic() + WITHIN_S
+    until_s = time.monotonic() + HANG_S
     while len(records) < count and time.monotonic() < until_s:
         polled = consumer.poll(100, max_records=count - len(records))
         records += [record.value for batch in polled.values() for record in batch]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from streaming.errors import UserError
 from streaming.query import Coordinator
 from streaming.settings import Settings
+from tests.system.waiting import HANG_S
 
 
 class Ending(NamedTuple):
@@ -51,7 +52,7 @@ def starter() -> Iterator[Starter]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Starter(process)
         process.stdin.close()  # type: ignore[union-attr]
-        assert process.wait(60) == 0
+        assert process.wait(HANG_S) == 0
 
 
 def _ending(settings: Settings) -> Ending:

@@ -42,7 +42,7 @@ from streaming.signing import UNSIGNED
 from tests.differential.wire import message
 from tests.system.conftest import Service, start_service
 from tests.system.secured import STRANGE_USER, USERS, SecuredBroker, secured_broker
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 ADMIN, ANA, BO = STRANGE_USER, "ana", "bo"
 KEY = "k3y-" * 10
@@ -95,7 +95,7 @@ def service(secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) ->
         patched.setenv("COORDINATOR_PRINCIPAL", "User:root")
         service = start_service(folder, **wanted)
         try:
-            service.await_ready(within_s=300)
+            service.await_ready()
             yield service
         finally:
             service.kill()
@@ -121,7 +121,7 @@ def in_step(service: Service) -> Iterator[list[str]]:
     watching = threading.Thread(target=keep_in_step, args=(service.settings, 5.0, told.append, stopping))
     watching.start()
     try:
-        wait_until(lambda: told, 120)
+        wait_until(lambda: told)
         yield told
     finally:
         stopping.set()
@@ -162,7 +162,7 @@ class Client:
 @contextmanager
 def connected(address: str, user: str) -> Iterator[Client]:
     host, port = address.split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
+    with socket.create_connection((host, int(port)), timeout=HANG_S) as connection:
         yield Client(connection, user)
 
 
@@ -218,7 +218,7 @@ def await_coordinators(*addresses: str) -> None:
     for address in addresses:
         with connected(address, ADMIN) as client:
             question = message(asked.OffsetFetch(**WHO, group_id="g-a", topics=PLACES[:1]), 7)
-            wait_until(lambda client=client, q=question: client.ask(q, 7)["error_code"] == 0, 60)
+            wait_until(lambda client=client, q=question: client.ask(q, 7)["error_code"] == 0)
 
 
 @pytest.mark.parametrize("user", [ANA, BO, ADMIN])
@@ -264,7 +264,7 @@ def consumed(secured: SecuredBroker, address: str, user: str) -> int:
         return bool(ended)
 
     with closing(consumer):
-        wait_until(poll, 120, lambda: (user, address, ended))
+        wait_until(poll, account=lambda: (user, address, ended))
     return ended[0]
 
 
@@ -278,13 +278,13 @@ def test_rules_that_change_at_the_brokers_change_here(
         assert bo.ask(question, 4) == {"error_code": 30}
         for made in admin.create_acls([rule]).values():
             made.result()
-        wait_until(lambda: bo.ask(question, 4) == {"error_code": 25}, 120, lambda: in_step)
+        wait_until(lambda: bo.ask(question, 4) == {"error_code": 25}, account=lambda: in_step)
         deleted = [rule.restype, rule.name, rule.resource_pattern_type, rule.principal, rule.host, rule.operation]
         from confluent_kafka.admin import AclBindingFilter
 
         for gone in admin.delete_acls([AclBindingFilter(*deleted, rule.permission_type)]).values():
             gone.result()
-        wait_until(lambda: bo.ask(question, 4) == {"error_code": 30}, 120, lambda: in_step)
+        wait_until(lambda: bo.ask(question, 4) == {"error_code": 30}, account=lambda: in_step)
     wait_until(lambda: len(in_step) >= 3, 60, lambda: in_step)  # told when all shards have them
     assert rules_of_brokers(service.settings)
 
@@ -306,7 +306,7 @@ def test_who_cannot_sign_is_nobody(service: Service, in_step: list[str]) -> None
             denied.extend(event for event in events if isinstance(event, AccessDenied))
             return any(event.why == UNSIGNED for event in denied)
 
-        wait_until(read, 30, lambda: denied)
+        wait_until(read, account=lambda: denied)
     assert {f"User:{ADMIN}", "User:ANONYMOUS"} <= {event.principal for event in denied}
 
 

@@ -27,7 +27,7 @@ from tests.clients import java
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.secured import STRANGE_USER, SecuredBroker, secured_broker
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 ACL_COMMAND = "org.apache.kafka.tools.AclCommand"
 AUTHORIZED = {
@@ -37,7 +37,6 @@ AUTHORIZED = {
 }
 PREFIX, DATA = "strict", "data"
 COORDINATORS = [(topic, each) for topic, operations in RIGHTS[Role.COORDINATOR].items() for each in operations]
-WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def grant_by_kafkas_tool(strict: SecuredBroker, folder: Path, role: Role, user: 
         tool, *arguments = shlex.split(command)
         assert tool == "kafka-acls"
         ended = subprocess.run(
-            java.run(ACL_COMMAND, *arguments), cwd=folder, capture_output=True, text=True, timeout=120
+            java.run(ACL_COMMAND, *arguments), cwd=folder, capture_output=True, text=True, timeout=HANG_S
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
@@ -153,18 +152,18 @@ def test_with_just_these_rights_all_do_their_work(
     service = run_service(PREFIX, **access)
     service.await_ready()
     settings = settings_of(granted, "bo")
-    wait_until(lambda: is_served(settings), WAIT_S)
+    wait_until(lambda: is_served(settings))
     for topic, operation in (("requests", AclOperation.WRITE), ("replies", AclOperation.READ)):
         with without(granted, "bo", topic, operation):
-            wait_until(lambda: not is_served(settings), WAIT_S)
-        wait_until(lambda: is_served(settings), WAIT_S)
+            wait_until(lambda: not is_served(settings))
+        wait_until(lambda: is_served(settings))
     serve_a_gateways_client(granted, settings)
     grant(granted, Role.AUDITOR, "bo")
-    wait_until(lambda: verify(settings).records > 0, WAIT_S)
+    wait_until(lambda: verify(settings).records > 0)
     assert "FindCoordinator" not in caplog.text, "the gateway has no group at the brokers, and looks for none aloud"
     with without(granted, "ana", "requests", AclOperation.READ):
-        wait_until(lambda: not is_served(settings), WAIT_S)  # what is asked has to be read
-        assert service.process.wait(120) == Exit.NEEDS_A_PERSON, service.log
+        wait_until(lambda: not is_served(settings), HANG_S)  # what is asked has to be read
+        assert service.process.wait(HANG_S) == Exit.NEEDS_A_PERSON, service.log
         assert service.log.strip().splitlines()[-1].startswith("coordinator: Kafka refuses the coordinator's user")
 
 
@@ -195,11 +194,11 @@ def serve_a_gateways_client(granted: SecuredBroker, settings: Settings) -> None:
         with closing(Consumer(way)) as consumer:
             assigned: list[Any] = []
             consumer.subscribe([DATA], on_assign=lambda _, partitions: assigned.extend(partitions))
-            wait_until(lambda: consumer.poll(0.1) or assigned, WAIT_S)
+            wait_until(lambda: consumer.poll(0.1) or assigned)
             (committed,) = consumer.commit(offsets=[TopicPartition(DATA, 0, 7)], asynchronous=False)
             assert committed.error is None
             with without(granted, "bo", ANY_TOPIC, AclOperation.DESCRIBE):
-                wait_until(lambda: is_refused(consumer), 3 * WAIT_S)
+                wait_until(lambda: is_refused(consumer))
 
 
 def is_refused(consumer: Consumer) -> bool:

@@ -23,9 +23,8 @@ from streaming.records import decode_answer, decode_request
 from streaming.settings import Settings
 from tests.system.conftest import Service
 from tests.system.reading import Reader
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
-WITHIN_S = 60
 SESSION_MS = 6_000
 REQUEST_MS = 2_000
 CLOSE_MS = 1_500
@@ -96,9 +95,9 @@ def test_members_outlast_a_coordinator_that_is_away(run_service: Run, caplog: py
             GroupConsumer("outlasted-orders", **way(settings, group_id="work", auto_offset_reset="earliest"))
         )
         member = stack.enter_context(GroupMember(["gate"], **way(settings, group_id="jobs")))
-        member.wait_for_assignment(WITHIN_S)
+        member.wait_for_assignment(HANG_S)
         orders.reaches(consumer)
-        consumer.commit(timeout_ms=WITHIN_S * 1_000)
+        consumer.commit(timeout_ms=HANG_S * 1_000)
         was = [(each.member_id, each.generation, each.state) for each in (consumer, member)]
         assert {state for _, _, state in was} == {MemberState.STABLE}
 
@@ -117,8 +116,8 @@ def test_members_outlast_a_coordinator_that_is_away(run_service: Run, caplog: py
 
         assert read_while_away > 1
         assert [len(silences(caplog, group_id)) for group_id in ("work", "jobs")] == [1, 1], "said once"
-        consumer.commit(timeout_ms=WITHIN_S * 1_000)
-        assert consumer.committed(orders.partition, timeout_ms=WITHIN_S * 1_000) == read_while_away + 1
+        consumer.commit(timeout_ms=HANG_S * 1_000)
+        assert consumer.committed(orders.partition, timeout_ms=HANG_S * 1_000) == read_while_away + 1
         beaten = time.monotonic() + SESSION_MS / 1_000
         while time.monotonic() < beaten:  # nor does anything of the past catch up with them
             orders.reaches(consumer)
@@ -139,7 +138,7 @@ def test_who_goes_while_the_coordinator_is_away_is_let_go_later(
     orders = Work(settings, "unanswered-orders")
     consumer = GroupConsumer("unanswered-orders", **way(settings, group_id="work", auto_offset_reset="earliest"))
     member = GroupMember(["gate"], **way(settings, group_id="jobs"))
-    member.wait_for_assignment(WITHIN_S)
+    member.wait_for_assignment(HANG_S)
     last = [orders.reaches(consumer) for _ in range(3)][-1]
     service.kill()
     with takes(CLOSE_MS / 1_000, CLOSE_MS / 1_000 + SPARE_S):
@@ -154,7 +153,7 @@ def test_who_goes_while_the_coordinator_is_away_is_let_go_later(
     run_service("unanswered").await_ready()
     for group_id, reason in (("work", "going home"), ("jobs", "shift is over")):
         reader = Reader(settings, group_id)
-        assert reader.await_event("member_left", WITHIN_S)["reason"] == reason
+        assert reader.await_event("member_left", HANG_S)["reason"] == reason
         assert "member_expired" not in [e["event"] for e in reader.events()]
         assert reader.everything().groups[-1]["state"] == "Empty"
     commits = Reader(settings, "work").everything().offsets
@@ -180,7 +179,7 @@ def leaving_no_trace(broker: Broker) -> Iterator[None]:
         return set(threading.enumerate()) - threads, connections(broker.bootstrap_servers) - before
 
     yield
-    wait_until(lambda: not left()[0] and left()[1] <= 0, 10, left)
+    wait_until(lambda: not left()[0] and left()[1] <= 0, account=left)
 
 
 def make(kind: type, **config: Any) -> object:
@@ -229,7 +228,7 @@ def test_an_unreachable_broker_is_named_in_time(kind: type, who: str, request: p
     servers = request.getfixturevalue(who)
     error = error_of(lambda: make(kind, bootstrap_servers=servers, bootstrap_timeout_ms=1_000), 1 + SPARE_S)
     assert isinstance(error, BrokerUnreachable)
-    wait_until(lambda: connections(servers) == 0, 10, lambda: connections(servers))
+    wait_until(lambda: connections(servers) == 0, account=lambda: connections(servers))
     assert re.search(rf"{servers}.*start one there, or correct bootstrap_servers", str(error))
 
 
@@ -343,7 +342,7 @@ def test_members_of_one_process_share_one_way_to_the_coordinator(coordinator: Co
     with ExitStack() as stack:
         config = way(coordinator.settings, group_id="ten-in-one-process")
         members = [stack.enter_context(GroupMember(["gate", "yard"], **config))]
-        members[0].wait_for_assignment(WITHIN_S)
+        members[0].wait_for_assignment(HANG_S)
         servers = coordinator.settings.bootstrap_servers
         one = threading.active_count(), connections(servers)
         members += [stack.enter_context(GroupMember(["gate", "yard"], **config)) for _ in range(9)]

@@ -22,10 +22,9 @@ from tests.clients import java
 from tests.clients.kinds import LIBRDKAFKA
 from tests.clients.play import Play, Venue, playing
 from tests.system.asking import Asker
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-COMMAND_WAIT_S = 120.0
 EVIL = "evil\n\x1b[31m" + "\u202e" * 20
 """An id of another group, which is longer when it is escaped."""
 
@@ -83,7 +82,7 @@ def ours(coordinator: Coordinator, typed: str) -> Said:
 
 
 def _run(command: list[str]) -> Said:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_WAIT_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     return Said(done.returncode, done.stdout, done.stderr)
 
 
@@ -122,7 +121,7 @@ def scene(coordinator: Coordinator, gateway: Gateway, tmp_path_factory: pytest.T
         evil = Consumer({"bootstrap.servers": gateway.bootstrap_servers, "group.id": EVIL})
         evil.commit(offsets=[TopicPartition("like", 0, 1)], asynchronous=False)
         evil.close()
-        wait_until(lambda: "like-idle" in ours(coordinator, "--list --state Empty").out, 60)
+        wait_until(lambda: "like-idle" in ours(coordinator, "--list --state Empty").out)
         yield gateway.bootstrap_servers
 
 
@@ -180,7 +179,7 @@ def test_a_plan_goes_round(coordinator: Coordinator, scene: str, asker: Asker, t
     assert asker.commit(-1, "", 5, "like").partitions[0].error == "NONE"
     group = f"--group {asker.group_id}"
     exporting = f"--reset-offsets {group} --all-topics --to-current --dry-run --export"
-    wait_until(lambda: ours(coordinator, exporting).out == "like,0,5\n\n", 60)
+    wait_until(lambda: ours(coordinator, exporting).out == "like,0,5\n\n")
     (plan := tmp_path / "plan.csv").write_text("like,0,2\nlike,1,99\n")
     done = ours(coordinator, f"--reset-offsets {group} --from-file {plan} --execute")
     assert done.code == 0, done

@@ -26,11 +26,10 @@ from streaming.query import Coordinator
 from streaming.records import decode_group_record
 from streaming.settings import Settings
 from tests.system.reading import Reader
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 PARTITIONS = 6
 ALL = list(range(PARTITIONS))
-WITHIN_S = 60
 STRATEGIES = {"eager": {}, "cooperative": {"partition_assignment_strategy": ["cooperative-sticky"]}}
 POLL_TIMEOUT = "consumer poll timeout has expired"
 
@@ -83,7 +82,7 @@ class Hand:
 
     def leave(self) -> None:
         self.tell("leave")
-        assert self.process.wait(WITHIN_S) == 0
+        assert self.process.wait(HANG_S) == 0
 
     def close(self) -> None:
         self.process.kill()
@@ -167,7 +166,7 @@ class Run:
         producer.close()
 
     def until(self, is_so: Callable[[], object]) -> None:
-        wait_until(is_so, WITHIN_S, lambda: {hand.name: hand.notes[-3:] for hand in self.hands})
+        wait_until(is_so, account=lambda: {hand.name: hand.notes[-3:] for hand in self.hands})
 
     def until_shared_by(self, *hands: Hand) -> None:
         """Wait until these have all partitions among them, and each has read since it was given its own."""

@@ -22,9 +22,7 @@ from streaming.records import OutputTopics, to_row
 from streaming.settings import Settings
 from streaming.topics import ensure
 from tests.system.asking import Asker
-from tests.system.waiting import wait_until
-
-WITHIN_S = 60
+from tests.system.waiting import HANG_S, wait_until
 
 
 @contextmanager
@@ -36,18 +34,18 @@ def page_of(settings: Settings, folder: Path) -> Iterator[Callable[[str], Any]]:
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ})
     try:
-        wait_until(lambda: ready_file.exists() or process.poll() is not None, WITHIN_S, log.read_text)
+        wait_until(lambda: ready_file.exists() or process.poll() is not None, account=log.read_text)
         url = json.loads(ready_file.read_text())["dashboard"]
 
         def get(path: str) -> Any:
-            with urllib.request.urlopen(url + path, timeout=10) as answer:
+            with urllib.request.urlopen(url + path, timeout=HANG_S) as answer:
                 body = answer.read().decode()
             return json.loads(body) if answer.headers.get_content_type() == "application/json" else body
 
-        wait_until(lambda: get("/healthz")["phase"] == "live", WITHIN_S, log.read_text)
+        wait_until(lambda: get("/healthz")["phase"] == "live", account=log.read_text)
         yield get
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, log.read_text()
+        assert process.wait(HANG_S) == 0, log.read_text()
     finally:
         process.kill()
         process.wait()
@@ -69,7 +67,7 @@ def test_its_figures_are_those_of_the_groups(coordinator: Coordinator, asker: As
                 if sample.labels.get("group") == asker.group_id
             }
 
-        wait_until(lambda: figures().get("groupcoord_group_state/Empty") == 1, WITHIN_S, figures)
+        wait_until(lambda: figures().get("groupcoord_group_state/Empty") == 1, account=figures)
         told = figures()
         assert told["groupcoord_group_generation"] == generation + 1
         assert told["groupcoord_rebalances_total/member_joined"] == 1
@@ -85,14 +83,14 @@ def test_brokers_that_go_away_and_come_back(tmp_path: Path) -> None:
         ensure(settings)
         with page_of(settings, tmp_path) as get:
             publish(settings, "early")
-            wait_until(lambda: groups(get) == ["early"], WITHIN_S)
+            wait_until(lambda: groups(get) == ["early"])
             broker.kill()
-            wait_until(lambda: get("/healthz")["phase"] == "reconnecting", WITHIN_S, lambda: get("/healthz"))
+            wait_until(lambda: get("/healthz")["phase"] == "reconnecting", account=lambda: get("/healthz"))
             assert groups(get) == ["early"]
             broker.start()
             publish(settings, "late")
-            wait_until(lambda: groups(get) == ["early", "late"], WITHIN_S, lambda: get("/healthz"))
-            wait_until(lambda: get("/healthz")["phase"] == "live", WITHIN_S, lambda: get("/healthz"))
+            wait_until(lambda: groups(get) == ["early", "late"], account=lambda: get("/healthz"))
+            wait_until(lambda: get("/healthz")["phase"] == "live", account=lambda: get("/healthz"))
             assert get("/api/groups")["alarms"] == []
 
 

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from streaming.demo import run_demo, story
 from streaming.query import Coordinator
-
-WITHIN_S = 180.0
+from tests.system.waiting import HANG_S
 
 
 def workers() -> list[psutil.Process]:
@@ -33,7 +32,7 @@ def test_the_demo_shows_members_come_go_and_die_as_the_topics_tell_it(
     """S24: groups are recorded, members watched, plans passed on and offsets kept, all by one query."""
     monkeypatch.setattr(story, "COMMITS_BETWEEN", 1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    shown, until_s = io.StringIO(), time.monotonic() + WITHIN_S
+    shown, until_s = io.StringIO(), time.monotonic() + HANG_S
 
     def is_told() -> bool:
         _, _, since = shown.getvalue().partition("bo and cy come back")

@@ -21,10 +21,10 @@ from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.reading import Reader
 from tests.system.replaying import last_words
+from tests.system.waiting import HANG_S
 
 Run = Callable[..., Service]
 
-WITHIN_S = 120
 SESSION_MS = 6_000
 DISK_BYTES = 2**21
 
@@ -48,21 +48,21 @@ def test_a_broker_that_comes_back_finds_all_groups_as_they_were(run_service: Run
                 heartbeat_interval_ms=1_000,
             )
         )
-        member.wait_for_assignment(WITHIN_S)
+        member.wait_for_assignment(HANG_S)
         was = (member.member_id, member.generation)
         transport = stack.enter_context(Transport(settings.kafka_client_arguments(), settings.topic_prefix))
         asker = Asker(transport, "stable")
         ana, generation = asker.alone()
         assert asker.commit(generation, ana, 5).error == "NONE"
 
-        assert asker.ask(asker.joining(ana), WITHIN_S).generation_id == generation + 1
+        assert asker.ask(asker.joining(ana), HANG_S).generation_id == generation + 1
 
         broker.kill()
         away_until = time.monotonic() + (SESSION_MS + settings.clock_slack_ms + settings.late_notice_ms) / 1_000
         while time.monotonic() < away_until:
             assert member.poll(0.1) == {"gate"}
         broker.start()
-        assert asker.ask(asker.syncing(generation + 1, ana, {ana: b"mine"}), WITHIN_S).error == "NONE"
+        assert asker.ask(asker.syncing(generation + 1, ana, {ana: b"mine"}), HANG_S).error == "NONE"
         assert asker.fetch() == {("t", 0): 5}
         back_until = time.monotonic() + SESSION_MS / 1_000 + 3
         while time.monotonic() < back_until:
@@ -132,13 +132,13 @@ def test_a_full_disk_ends_the_query_until_there_is_room(run_service: Run, small_
         asker = Asker(transport, "g")
         ana, generation = asker.alone()
         ballast = fill(small_disk)
-        asked = asker.begin(asker.joining(ana), within_s=3 * WITHIN_S)
+        asked = asker.begin(asker.joining(ana), within_s=HANG_S)
         told = last_words(service)
         assert f"{small_disk}/state" in told
         assert "make room" in told
         ballast.unlink()
         service = run()
         service.await_ready()
-        assert asked.result(WITHIN_S).generation_id == generation + 1  # type: ignore[union-attr]
+        assert asked.result(HANG_S).generation_id == generation + 1  # type: ignore[union-attr]
     versions = sorted(set(Reader(settings, "g").everything().versions))
     assert versions == list(range(1, len(versions) + 1)), "nothing is missing (I8)"

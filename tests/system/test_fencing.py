@@ -105,7 +105,7 @@ def test_a_blank_checkpoint_begins_above_all_tokens_that_its_prefix_has_seen(
     """policies.md 5: state is lost, and the brokers' clocks are a day behind the tokens that were given."""
     ahead = time.time_ns() // 1_000 + DAY_US
     service = run_service("lost", fencing_token_floor=ahead, checkpoint=str(tmp_path / "first"))
-    service.await_ready(600)
+    service.await_ready()
     assert find_floor(service.settings, print) == ahead, "the setting says it by hand, and nothing is read"
     unset = service.settings.model_copy(update={"fencing_token_floor": 0})
     assert find_floor(unset, print) == 0
@@ -117,7 +117,7 @@ def test_a_blank_checkpoint_begins_above_all_tokens_that_its_prefix_has_seen(
     with pytest.raises(TokensUnread, match=r"lost\.groups could not be read within 0 s .* set fencing_token_floor"):
         find_floor(unset, print, read_s_max=0)
     again = run_service("lost", checkpoint=str(tmp_path / "second"))
-    again.await_ready(600)
+    again.await_ready()
     identity = json.loads((tmp_path / "second" / "identity.json").read_text())
     assert identity["fencing_token_floor"] == ahead + 1
     assert token_of(again.settings, "h") > ahead

@@ -258,7 +258,7 @@ def test_a_topic_made_just_now_can_be_committed_to(wire: Wire, broker: Broker, g
     assert wire.call(OffsetCommitRequest(**request)).topics[0].partitions[0].error_code == 3
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics({"just-now": {"num_partitions": 1}}, wait_for_metadata=True)
-    wait_until(lambda: wire.call(OffsetCommitRequest(**request)).topics[0].partitions[0].error_code == 0, 10)
+    wait_until(lambda: wire.call(OffsetCommitRequest(**request)).topics[0].partitions[0].error_code == 0)
 
 
 def test_listing_asks_every_shard_and_names_each_group_once(gateway: Gateway, wire: Wire, group_id: str):
@@ -387,7 +387,7 @@ def test_while_the_query_is_away_heartbeats_wait_and_nobody_is_expelled(run_serv
         assert service.stop() == 0
         wire.send(heartbeat("g", member_id))
         ask = FindCoordinatorRequest(version=4, key_type=0, coordinator_keys=["g"])
-        wait_until(lambda: other.call(ask).coordinators[0].error_code == 15, 30)
+        wait_until(lambda: other.call(ask).coordinators[0].error_code == 15)
         run_service("away-gateway").await_ready()
         assert wire.read().error_code == 0
         assert other.call(ask).coordinators[0].error_code == 0

@@ -18,13 +18,11 @@ from streaming.gateway import Gateway, connection, outgoing, server
 from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.outgoing import Holder
 from tests.system.test_gateway import become_member, heartbeat, join
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect
 
 HEARTBEAT, PRODUCE, JOIN = 12, 0, 11
 MIB = 2**20
-LONG_S = 180.0
-"""What comes to pass batch by batch of the coordinator's."""
 SERVED = [key for key, api in APIS.items() if api.handling in (Handling.SERVED, Handling.REFUSED)]
 
 Strain = Callable[..., Gateway]
@@ -194,7 +192,7 @@ def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: S
     60 such answers are what the coordinator gives of one group without a pause.
     """
     bound = MIB // 2
-    gateway = strain({"ANSWER_BYTES_PAUSE": bound, "STUCK_WAIT_S": LONG_S})
+    gateway = strain({"ANSWER_BYTES_PAUSE": bound, "STUCK_WAIT_S": HANG_S})
     held = answer_bytes(gateway)
     with connect(gateway.bootstrap_servers) as slow, connect(gateway.bootstrap_servers) as bystander:
         assert is_served(bystander)
@@ -202,7 +200,7 @@ def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: S
         become_member(slow, group_id, metadata=bytes(200_000))
         size = len(slow.call(describe(group_id)).encode())
         slow.send(*(describe(group_id) for _ in range(60)))
-        wait_until(lambda: any(each.stuck_since_s is not None for each in gateway._connections), LONG_S)
+        wait_until(lambda: any(each.stuck_since_s is not None for each in gateway._connections))
         for _ in range(20):
             assert is_served(bystander)
         assert described(gateway) < 60, "in as many batches all of them would have been asked for"
@@ -216,7 +214,7 @@ def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: S
 def test_ten_that_take_no_answers_are_bounded_together(strain: Strain, group_id: str):
     """Whichever holds most is hung up on, and nobody else notices."""
     each, together = MIB // 2, 2 * MIB
-    gateway = strain({"ANSWER_BYTES_PAUSE": each, "ANSWERS_BYTES_MAX": together, "STUCK_WAIT_S": LONG_S})
+    gateway = strain({"ANSWER_BYTES_PAUSE": each, "ANSWERS_BYTES_MAX": together, "STUCK_WAIT_S": HANG_S})
     held = answer_bytes(gateway)
     with ExitStack() as opened, connect(gateway.bootstrap_servers) as bystander:
         become_member(bystander, group_id, metadata=bytes(200_000))
@@ -225,7 +223,7 @@ def test_ten_that_take_no_answers_are_bounded_together(strain: Strain, group_id:
             keep_little_room(wire)
             wire.send(*(describe(group_id) for _ in range(500)))
         overfull = "groupcoord_gateway_connections_overfull_total"
-        wait_until(lambda: gateway.metrics.registry.get_sample_value(overfull) >= 3, LONG_S)
+        wait_until(lambda: gateway.metrics.registry.get_sample_value(overfull) >= 3)
         assert is_served(bystander)
         assert max(held) <= together + 300_000
         assert gateway.ledger.held_bytes <= together

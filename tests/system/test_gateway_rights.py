@@ -44,11 +44,10 @@ from streaming.gateway.broker_acls import AGE_MAX_S
 from streaming.gateway.produce import HELD_BYTES_MAX
 from streaming.settings import Settings
 from tests.system.secured import Certificates, SecuredBroker, certificates, principal, secured_broker
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect
 
 PREFIX, DATA = "kept", "t"
-WAIT_S = 15
 REFUSED, UNKNOWN_ID, NO_SESSION, CLUSTER_REFUSED = 29, 100, 70, 31
 NOBODYS = {"ssl_certfile": None, "ssl_keyfile": None}
 
@@ -99,12 +98,12 @@ class Scene:
     def ends(self) -> dict[str, int]:
         """Count the records of the coordinator's topics that are there, and their partitions."""
         with closing(Consumer({"bootstrap.servers": self.secured.addresses["PLAINTEXT"], "group.id": "x"})) as reader:
-            told = reader.list_topics(timeout=WAIT_S).topics
+            told = reader.list_topics(timeout=HANG_S).topics
             return {
                 name: sum(
                     end - start + 1
                     for n in told[name].partitions
-                    for start, end in [reader.get_watermark_offsets(TopicPartition(name, n), WAIT_S)]
+                    for start, end in [reader.get_watermark_offsets(TopicPartition(name, n), HANG_S)]
                 )
                 for name in self.settings.topics
             }
@@ -131,7 +130,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         producer = Producer({"bootstrap.servers": secured.addresses["PLAINTEXT"]})
         for name in settings.topics:
             producer.produce(name, b"a secret", b"k")
-        assert producer.flush(WAIT_S) == 0
+        assert producer.flush(HANG_S) == 0
         yield scene
 
 
@@ -414,7 +413,7 @@ def test_a_user_whom_the_brokers_let_write_requests_does_not_so_through_a_gatewa
         told: list[Any] = []
         producer.produce(PREFIX + ".requests", b"x", on_delivery=lambda error, _: told.append(error))
         producer.produce(DATA, b"x", on_delivery=lambda error, _: told.append(error))
-        assert producer.flush(WAIT_S) == 0
+        assert producer.flush(HANG_S) == 0
     assert [error and error.code() for error in told].count(None) == 1
     assert KafkaError.TOPIC_AUTHORIZATION_FAILED in [error and error.code() for error in told]
     assert scene.ends() == before
@@ -464,7 +463,7 @@ def test_the_brokers_apis_are_not_lent(scene: Scene, checked: Gateway) -> None:
         assert errors_in(wire.call(fetch(12, DATA, replica_id=1))) == {CLUSTER_REFUSED}
         assert errors_in(wire.call(create("new"))) == {REFUSED}
         wire.call(metadata(["made-by-looking"]))
-        assert "made-by-looking" not in scene.admin.list_topics(timeout=WAIT_S).topics
+        assert "made-by-looking" not in scene.admin.list_topics(timeout=HANG_S).topics
         wire.raw(bytes.fromhex("0000000d 0026 0001 00000001 ffff 000000"))  # CreateDelegationToken
         assert wire.is_hung_up()
 
@@ -490,7 +489,7 @@ def test_an_honest_client_produces_and_consumes(scene: Scene, checked: Gateway) 
             """Tell whether a record comes through, both ways."""
             told: list[Any] = []
             producer.produce(DATA, text, on_delivery=lambda error, _: told.append(error))
-            wait_until(lambda: producer.poll(0.1) or told, WAIT_S)
+            wait_until(lambda: producer.poll(0.1) or told)
             return told == [None]
 
         def reads(text: bytes) -> bool:
@@ -498,7 +497,7 @@ def test_an_honest_client_produces_and_consumes(scene: Scene, checked: Gateway) 
             return message is not None and message.error() is None and message.value() == text
 
         assert passes(b"first")
-        wait_until(lambda: reads(b"first"), WAIT_S)
+        wait_until(lambda: reads(b"first"))
         taken_s = time.monotonic()
         disallow(scene, "ana", "WRITE")
         with connect(checked.bootstrap_servers, context=scene.context("ana")) as wire:
@@ -525,5 +524,5 @@ def test_an_honest_client_produces_and_consumes(scene: Scene, checked: Gateway) 
 def test_a_transaction_needs_a_right_to_its_id(scene: Scene, checked: Gateway) -> None:
     producer = Producer({**scene.way("ana", checked), "transactional.id": "hers"})
     with pytest.raises(KafkaException) as refusal:
-        producer.init_transactions(WAIT_S)
+        producer.init_transactions(HANG_S)
     assert refusal.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -17,7 +17,8 @@ from coordinator.phases import Phase
 from streaming.client import GroupConsumer, GroupMember
 from streaming.query import Coordinator
 from streaming.settings import Settings
-from tests.system.staging import TURN_MS, WITHIN_S, Group, Worker, is_settled
+from tests.system.staging import TURN_MS, Group, Worker, is_settled
+from tests.system.waiting import HANG_S
 
 CAMERAS = ["cellar", "gate", "lift", "ramp", "roof", "yard"]
 
@@ -134,7 +135,7 @@ def test_members_may_want_different_things_and_change_their_minds(pool: Pool) ->
 
 def test_a_stand_by_waits_and_takes_over(pool: Pool) -> None:
     ana = pool.member("ana", ["gate"])
-    assert ana.wait_for_assignment(WITHIN_S) == {"gate"}
+    assert ana.wait_for_assignment(HANG_S) == {"gate"}
     bo = pool.member("bo", ["gate"])
     pool.until(lambda: pool.is_shared_out(1, 0))
     assert (bo.assignment, bo.fencing_token) == (frozenset(), -1)
@@ -144,7 +145,7 @@ def test_a_stand_by_waits_and_takes_over(pool: Pool) -> None:
         waiting = threads.submit(bo.wait_for_assignment)
         shown = ana.fencing_token
         ana.leave("my turn is over")
-        assert waiting.result(WITHIN_S) == {"gate"}
+        assert waiting.result(HANG_S) == {"gate"}
     assert bo.fencing_token > shown
 
 
@@ -209,7 +210,7 @@ def test_who_leaves_says_why_and_is_gone(pool: Pool) -> None:
 
     def fail() -> None:
         with pool.member("bo", ["gate"]) as bo:
-            bo.wait_for_assignment(WITHIN_S)
+            bo.wait_for_assignment(HANG_S)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

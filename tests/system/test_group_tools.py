@@ -15,11 +15,10 @@ from streaming.gateway import Gateway
 from tests.clients import go_programs, java
 from tests.clients.kinds import FRANZ_GO, LIBRDKAFKA
 from tests.clients.play import Play, Venue, playing
+from tests.system.waiting import HANG_S
 
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
-COMMAND_WAIT_S = 60.0
-
 COMMANDS: list[tuple[str, str]] = [
     # what is typed, in this order                                      what is printed, among other things
     ("--list", "tools-busy"),
@@ -97,7 +96,7 @@ def run(address: str, typed: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=COMMAND_WAIT_S,
+        timeout=HANG_S,
         check=False,
     )
     return f"{done.returncode}\n{done.stdout}"

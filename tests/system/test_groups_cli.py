@@ -28,7 +28,7 @@ from streaming.settings import Settings
 from streaming.topics import ensure
 from tests.streaming.golden_views import ANA, EVIL, HISTORY, NOON_MS, RECORDS, offset
 from tests.system.asking import Asker
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 TOPIC, PARTITIONS, RECORDS_EACH = "groups-cli", 3, 10
 
@@ -115,7 +115,7 @@ class Consumers:
             joins[member_id] = self._asker.begin(self.joining(member_id, client_id, **fields))
             if len(joins) < len(members):
                 wait_until(lambda: self._asker.describe().state.value == "PreparingRebalance")
-        joined: dict[str, Any] = {member_id: answer.result(60) for member_id, answer in joins.items()}
+        joined: dict[str, Any] = {member_id: answer.result(HANG_S) for member_id, answer in joins.items()}
         assert {answer.error for answer in joined.values()} == {"NONE"}, joined
         (self.generation_id,) = {answer.generation_id for answer in joined.values()}
         leader = next(answer.leader for answer in joined.values())
@@ -124,7 +124,7 @@ class Consumers:
             self._asker.begin(self._asker.syncing(self.generation_id, m, parts if m == leader else None))
             for m in members
         ]
-        assert {sync.result(60).error for sync in syncs} == {"NONE"}
+        assert {sync.result(HANG_S).error for sync in syncs} == {"NONE"}
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def until(run: Run, *typed: str, shows: Callable[[Any], object]) -> Any:
         said[:] = [ran.json if ran.code == 0 else ran]
         return ran.code == 0 and shows(said[0])
 
-    wait_until(is_shown, 60, lambda: said)
+    wait_until(is_shown, account=lambda: said)
     return said[0]
 
 
@@ -198,7 +198,7 @@ def test_a_rebalance_is_described_with_who_is_awaited(run: Run, topic: str, aske
     assert re.search(rf"^WAITS-FOR +{ana}$", told.out, re.MULTILINE)
     assert re.search(r"^UNTIL +20\d\d-", told.out, re.MULTILINE)
     assert asker.ask(consumers.joining(ana, "ana")).error == "NONE"
-    bo_joins.result(60)
+    bo_joins.result(HANG_S)
     until(run, "describe", asker.group_id, shows=lambda d: d["summary"]["state"] == "CompletingRebalance")
     assert re.search(rf"^WAITS-FOR .*{ana}", run("describe", asker.group_id).out, re.MULTILINE)
 
@@ -303,7 +303,7 @@ def test_a_description_says_for_whom_a_rebalance_waits(run: Run, asker: Asker) -
     assert re.search(rf"^WAITS-FOR +{ana}$", shown, re.MULTILINE)
     assert re.search(r"^UNTIL +\d{4}-", shown, re.MULTILINE)
     asker.ask(asker.joining(ana))
-    assert coming.result(30).error == "NONE"
+    assert coming.result(HANG_S).error == "NONE"
 
 
 @pytest.fixture

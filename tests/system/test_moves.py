@@ -9,16 +9,15 @@ from streaming.client.transport import Transport
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.reading import Reader
+from tests.system.waiting import HANG_S
 
 Run = Callable[..., Service]
-
-WITHIN_S = 300
 
 
 def test_a_copy_goes_on_where_the_original_stopped(run_service: Run, tmp_path: Path) -> None:
     """S146, I13, I21: backed up while nobody runs, started elsewhere: ids, generations and offsets, no rebalance."""
     service = run_service("moved")
-    service.await_ready(WITHIN_S)
+    service.await_ready()
     settings = service.settings
     with (
         Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport,
@@ -31,7 +30,7 @@ def test_a_copy_goes_on_where_the_original_stopped(run_service: Run, tmp_path: P
             heartbeat_interval_ms=1_000,
         ) as member,
     ):
-        member.wait_for_assignment(WITHIN_S)
+        member.wait_for_assignment(HANG_S)
         was = (member.member_id, member.generation)
         asker = Asker(transport, "by-hand")
         ana, generation = asker.alone()
@@ -45,7 +44,7 @@ def test_a_copy_goes_on_where_the_original_stopped(run_service: Run, tmp_path: P
             assert moved.process.poll() is None, moved.log
             assert member.poll(0.2) == {"gate"}
 
-        assert asker.ask(asker.syncing(generation, ana), WITHIN_S).assignment == b"mine"
+        assert asker.ask(asker.syncing(generation, ana), HANG_S).assignment == b"mine"
         assert asker.fetch() == {("t", 0): 5}
         assert asker.commit(generation, ana, 6).error == "NONE"
         assert member.poll(0.2) == {"gate"}

@@ -24,8 +24,7 @@ from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.secured import SecuredBroker, certificates
 from tests.system.token_endpoint import CLIENT_ID, SCOPE, SECRET, TokenEndpoint, broker_by_token
-
-WAIT_S = 15
+from tests.system.waiting import HANG_S
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +82,7 @@ def cluster_id(request: pytest.FixtureRequest, java: Any) -> Callable[[Settings]
             return str(admin.describe_cluster()["cluster_id"])
 
     def by_librdkafka(settings: Settings) -> str:
-        return str(AdminClient(settings.librdkafka_arguments()).list_topics(timeout=WAIT_S).cluster_id)
+        return str(AdminClient(settings.librdkafka_arguments()).list_topics(timeout=HANG_S).cluster_id)
 
     def by_java(settings: Settings) -> str:
         admin = java.org.apache.kafka.clients.admin.Admin.create(settings.java_client_properties())
@@ -132,7 +131,7 @@ def test_the_coordinator_serves_groups_by_tokens(
     access = reaching(secured, endpoint)
     (file := tmp_path / "secret").write_text(access.pop("sasl_oauth_client_secret") + "\n")
     service = run_service("by-token", **access, sasl_oauth_client_secret_file=str(file))
-    service.await_ready(180)
+    service.await_ready()
     with Transport(service.settings.kafka_client_arguments(), "by-token") as transport:
         _, generation = Asker(transport, "g").alone()
     assert generation == 1
@@ -174,7 +173,7 @@ def test_a_command_ends_in_one_sentence(
         env={**os.environ, **{f"COORDINATOR_{name.upper()}": value for name, value in way.items()}},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == Exit.NEEDS_A_PERSON, done.stderr

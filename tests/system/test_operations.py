@@ -20,9 +20,7 @@ from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.settings import Settings
 from tests.system.asking import Asker
-from tests.system.waiting import wait_until
-
-WITHIN_S = 180
+from tests.system.waiting import HANG_S, wait_until
 
 
 class Process:
@@ -45,7 +43,7 @@ class Process:
         if self.popen.poll() is None:
             for process in [*psutil.Process(self.popen.pid).children(recursive=True), self.popen]:
                 process.kill()
-            self.popen.wait(20)
+            self.popen.wait(HANG_S)
 
 
 @pytest.fixture
@@ -76,7 +74,7 @@ def port() -> int:
 def get(port: int, path: str) -> tuple[int, str]:
     """Ask the health port; 0 where nobody listens yet."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=HANG_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read().decode()
@@ -97,19 +95,19 @@ def test_from_a_start_to_a_damaged_state(settings: Settings, started: list[Proce
     flags = ("--verbose", "--log-format", "json", "run", "--health-port", str(port))
     process = Process(tmp_path, settings, *flags)
     started.append(process)
-    wait_until(lambda: get(port, "/healthz")[0] == 200 or process.popen.poll() is not None, WITHIN_S)
+    wait_until(lambda: get(port, "/healthz")[0] == 200 or process.popen.poll() is not None)
     status, told = get(port, "/readyz")
     assert status == 503
     assert "the first batch has not ended yet" in json.loads(told)["why"]
 
-    wait_until(lambda: get(port, "/readyz")[0] == 200, WITHIN_S, lambda: (get(port, "/readyz"), process.lines))
+    wait_until(lambda: get(port, "/readyz")[0] == 200, account=lambda: (get(port, "/readyz"), process.lines))
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
         Asker(transport, "g").alone()
     assert "groupcoord_members 1.0" in get(port, "/metrics")[1].splitlines()
     assert get(port, "/healthz")[0] == 200
 
     process.popen.send_signal(signal.SIGTERM)
-    assert process.popen.wait(WITHIN_S) == 0
+    assert process.popen.wait(HANG_S) == 0
     are_objects(process.lines)
 
     state = tmp_path / "state"
@@ -120,7 +118,7 @@ def test_from_a_start_to_a_damaged_state(settings: Settings, started: list[Proce
     for _ in range(2):
         process = Process(tmp_path, settings, "run")
         started.append(process)
-        assert process.popen.wait(WITHIN_S) == 78, process.lines
+        assert process.popen.wait(HANG_S) == 78, process.lines
         sentences.append(process.lines[-1])
     assert sentences[0].startswith(f"coordinator: The checkpoint {state} is damaged")
     assert sentences[0] == sentences[1]
@@ -149,7 +147,7 @@ def newest_state(state: Path) -> Path:
 def test_a_gateways_health(gateway: Gateway, port: int) -> None:
     """Alive, ready when the brokers have answered, and its figures where its health is."""
     gateway.tell_health_at("127.0.0.1", port)
-    wait_until(lambda: get(port, "/readyz")[0] == 200, WITHIN_S, lambda: get(port, "/readyz"))
+    wait_until(lambda: get(port, "/readyz")[0] == 200, account=lambda: get(port, "/readyz"))
     status, told = get(port, "/healthz")
     assert (status, json.loads(told)["why"]) == (200, [])
     assert "groupcoord_gateway_connections" in get(port, "/metrics")[1]

@@ -13,13 +13,14 @@ import pytest
 from streaming.embedded import archive, find_java
 from streaming.prepare import NoArchive, prepare
 from tests.system.conftest import Service
+from tests.system.waiting import HANG_S
 
 
 @pytest.fixture
 def made() -> Path:
     """The archive of this environment, made now if nobody has."""
     if archive.find() is None:
-        subprocess.run([sys.executable, "-m", "streaming", "prepare"], check=True, timeout=300)
+        subprocess.run([sys.executable, "-m", "streaming", "prepare"], check=True, timeout=HANG_S)
     made = archive.find()
     assert made is not None
     return made
@@ -50,7 +51,7 @@ def test_another_archive_than_the_whole_one_is_not_looked_at(
 def test_java_passes_over_an_archive_of_other_jars(made: Path) -> None:
     """Nothing is said, and all is well: it takes longer."""
     java = [find_java(), *shlex.split(archive.using()), "-version"]
-    started = subprocess.run(java, capture_output=True, text=True, timeout=60)
+    started = subprocess.run(java, capture_output=True, text=True, timeout=HANG_S)
     assert str(made) in archive.using()
     assert (started.returncode, started.stdout) == (0, "")
     assert not re.search("warn|error|archive", started.stderr, re.IGNORECASE)

@@ -7,7 +7,7 @@ from streaming.client.transport import Transport
 from tests.system.asking import Asker
 from tests.system.conftest import Service, batches
 from tests.system.reading import Reader
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
 Run = Callable[..., Service]
 
@@ -30,7 +30,7 @@ def test_a_killed_coordinator_comes_back_with_its_groups_and_a_stopped_one_repea
         again = run_service("recovery")
         again.await_ready()
 
-        assert beat_while_away.result(60).error == "NONE", "requests wait in the topic, and count"
+        assert beat_while_away.result(HANG_S).error == "NONE", "requests wait in the topic, and count"
         described = stable.describe()
         assert (described.state.value, described.generation_id) == ("Stable", generation)
         assert [m.member_id for m in described.members] == [ana]
@@ -39,7 +39,7 @@ def test_a_killed_coordinator_comes_back_with_its_groups_and_a_stopped_one_repea
         assert not second.done()
         rejoined = joining.ask(joining.joining(first))
         assert (rejoined.error, rejoined.generation_id) == ("NONE", first_generation + 1)
-        assert second.result(60).generation_id == first_generation + 1  # type: ignore[union-attr]
+        assert second.result(HANG_S).generation_id == first_generation + 1  # type: ignore[union-attr]
         causes = [e["cause"] for e in Reader(settings, "stable").events() if e["event"] == "rebalance_started"]
         assert causes == ["member_joined"], "the one at its birth"
 

@@ -27,9 +27,8 @@ from streaming.topics import MESSAGE_BYTES_MAX
 from tests.system.asking import Asker
 from tests.system.conftest import Service, start_service
 from tests.system.reading import Reader
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
-ENOUGH_S = 240  # for a coordinator to end, and another one to start
 LARGE = b"x" * 2 * SINK_BATCH_BYTES
 
 AUTHORIZED = {
@@ -61,13 +60,13 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
         bo_joins = asker.begin(asker.joining(bo, "bo"))
         wait_until(lambda: asker.describe().state.value == "PreparingRebalance")
         assert asker.ask(asker.joining(ana, "ana")).generation_id == 2
-        assert bo_joins.result(60).error == "NONE"
-        bo_syncs = asker.begin(asker.syncing(2, bo), within_s=ENOUGH_S)
+        assert bo_joins.result(HANG_S).error == "NONE"
+        bo_syncs = asker.begin(asker.syncing(2, bo), within_s=HANG_S)
         wait_until(lambda: [m.awaiting for m in asker.describe().members] == [None, "sync"])
 
         let_take(settings, SINK_BATCH_BYTES)
-        ana_syncs = asker.begin(asker.syncing(2, ana, {ana: LARGE, bo: LARGE}), within_s=ENOUGH_S)
-        assert service.process.wait(120) == Exit.NEEDS_A_PERSON
+        ana_syncs = asker.begin(asker.syncing(2, ana, {ana: LARGE, bo: LARGE}), within_s=HANG_S)
+        assert service.process.wait(HANG_S) == Exit.NEEDS_A_PERSON
         sentence = service.log.strip().splitlines()[-1]
         assert sentence.startswith("coordinator: A topic refuses records of this size")
         assert "refused.groups" in sentence
@@ -77,19 +76,19 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
         let_take(settings, MESSAGE_BYTES_MAX)
         again = run()
         again.await_ready()
-        assert ana_syncs.result(60).assignment == LARGE  # type: ignore[union-attr]
-        assert bo_syncs.result(60).assignment == LARGE  # type: ignore[union-attr]
+        assert ana_syncs.result(HANG_S).assignment == LARGE  # type: ignore[union-attr]
+        assert bo_syncs.result(HANG_S).assignment == LARGE  # type: ignore[union-attr]
         described = asker.describe()
         assert (described.state.value, described.generation_id) == ("Stable", 2)
 
         forbid_writing(settings)
-        both_leave = asker.begin(asker.leaving(ana, bo), within_s=ENOUGH_S)
-        assert again.process.wait(120) == Exit.NEEDS_A_PERSON
+        both_leave = asker.begin(asker.leaving(ana, bo), within_s=HANG_S)
+        assert again.process.wait(HANG_S) == Exit.NEEDS_A_PERSON
         assert again.log.strip().splitlines()[-1].startswith("coordinator: Kafka refuses the coordinator's user")
         assert not both_leave.done()
         allow_writing(settings)
         run().await_ready()
-        assert [m.error for m in both_leave.result(60).members] == ["NONE", "NONE"]  # type: ignore[union-attr]
+        assert [m.error for m in both_leave.result(HANG_S).members] == ["NONE", "NONE"]  # type: ignore[union-attr]
         described = asker.describe()
         assert (described.state.value, described.generation_id, described.members) == ("Empty", 3, ())
         published = Reader(settings, "g").everything()
@@ -110,7 +109,7 @@ def test_who_may_not_write_requests_is_told_so_and_does_not_start(tmp_path: Path
         assert not admin.create_acls(_only_reading(settings.requests_topic))["failed"]
     service = start_service(tmp_path, bootstrap_servers=settings.bootstrap_servers, topic_prefix="mute")
     try:
-        assert service.process.wait(120) == Exit.NEEDS_A_PERSON
+        assert service.process.wait(HANG_S) == Exit.NEEDS_A_PERSON
         sentence = service.log.strip().splitlines()[-1]
         assert "do not let the coordinator's user do all it has to (Write on mute.requests)" in sentence
     finally:

@@ -14,7 +14,7 @@ from streaming.replan import NothingPlanned
 from streaming.running import InUse
 from streaming.settings import Settings
 from tests.system.conftest import Service
-from tests.system.replaying import WITHIN_S, RequestLog, assert_as_if_undisturbed, await_taken, newest, written
+from tests.system.replaying import RequestLog, assert_as_if_undisturbed, await_taken, newest, written
 from tests.system.test_replay import TASKS, Failpoints, await_stop, state_versions
 from tests.system.test_replay import failpoints as failpoints
 from tests.system.test_replay import settings as settings
@@ -84,7 +84,7 @@ def cut_smaller(
     before = len(written(settings))
     await_stop(service, place, shards=stops)
     if stops == 1:
-        wait_until(lambda: finished + 2 in state_versions(service, 1), WITHIN_S, lambda: service.log)
+        wait_until(lambda: finished + 2 in state_versions(service, 1), account=lambda: service.log)
         wait_until(lambda: len(written(settings)) > before)
     assert isinstance(refused(settings.checkpoint), InUse)
     service.kill()

@@ -24,7 +24,6 @@ from streaming.verify.findings import Kind
 from streaming.views import Raw, Views
 from tests.system.conftest import Service
 from tests.system.replaying import (
-    WITHIN_S,
     Record,
     RequestLog,
     assert_as_if_undisturbed,
@@ -72,7 +71,7 @@ def await_stop(service: Service, place: Path, shards: int = 1) -> list[int]:
     def stopped() -> list[int]:
         return [int(text) for file in place.iterdir() if (text := file.read_text())]
 
-    wait_until(lambda: len(stopped()) >= shards or service.process.poll() is not None, WITHIN_S, lambda: service.log)
+    wait_until(lambda: len(stopped()) >= shards or service.process.poll() is not None, account=lambda: service.log)
     assert service.process.poll() is None, service.log
     return stopped()
 
@@ -151,7 +150,7 @@ def killed_after_its_plan(run: Run, failpoints: Failpoints, number: int) -> None
     """F2: no task has read a row."""
     failpoints.plan("SIGSTOP", "called", ALL)
     service = run()
-    wait_until(lambda: newest(service, "offsets") == number, WITHIN_S, lambda: service.log)
+    wait_until(lambda: newest(service, "offsets") == number, account=lambda: service.log)
     before = written(service.settings)
     service.kill()
     assert newest(service, "commits") < number
@@ -174,7 +173,7 @@ def killed_between_two_tasks(run: Run, failpoints: Failpoints, number: int) -> N
     service = run()
     before = len(written(service.settings))
     await_stop(service, place)
-    wait_until(lambda: number + 1 in state_versions(service, 1), WITHIN_S, lambda: service.log)
+    wait_until(lambda: number + 1 in state_versions(service, 1), account=lambda: service.log)
     wait_until(lambda: len(written(service.settings)) > before)
     service.kill()
     assert [number + 1 in state_versions(service, task) for task in TASKS] == [False, True]
@@ -211,7 +210,7 @@ def killed_after_its_commit(run: Run, failpoints: Failpoints, number: int) -> No
     """F6: the batch is done, and a start goes on with the next."""
     failpoints.forget()
     service = run()
-    wait_until(lambda: newest(service, "commits") == number, WITHIN_S, lambda: service.log)
+    wait_until(lambda: newest(service, "commits") == number, account=lambda: service.log)
     service.kill()
 
 
@@ -240,7 +239,7 @@ def test_a_batch_that_dies_at_every_point_is_as_if_it_had_not(
 
     service = run()
     service.await_ready()
-    wait_until(lambda: expired(settings) == log.silent, WITHIN_S, lambda: service.log)
+    wait_until(lambda: expired(settings) == log.silent, account=lambda: service.log)
     log.append(silent=0)
     await_taken(service)  # in the newest batch: nothing is due after it
     assert service.stop() == 0, service.log

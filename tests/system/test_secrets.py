@@ -35,6 +35,7 @@ from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.secured import USERS, SecuredBroker
 from tests.system.token_endpoint import CLIENT_ID, SECRET, TokenEndpoint, broker_by_token
+from tests.system.waiting import HANG_S
 
 PAGES = ("SQL", "StreamingQuery", "environment")
 PAGES_MAX = 300
@@ -128,14 +129,14 @@ def test_no_secret_is_anywhere_to_be_read(
     settings = Settings.load(**{**wanted, "super_users": ("User:ana",)})
     variables = {f"COORDINATOR_{name.upper()}": value for name, value in wanted.items()}
     with chatty_service(folder, settings, variables) as (service, spark):
-        service.await_ready(240)
+        service.await_ready()
         with Transport(settings.kafka_client_arguments(), "secret", settings.signer()) as transport:
             assert Asker(transport, "g").alone()[1] == 1
         found = {"arguments": arguments_of(service), **dict(pages_of_spark(spark))}
         found |= {page: read(f"http://127.0.0.1:{settings.health_port}/{page}") for page in HEALTH_PAGES}
         with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
             admin.delete_topics([settings.requests_topic])
-        assert service.process.wait(180) in (Exit.FAILED, Exit.NEEDS_A_PERSON), service.log
+        assert service.process.wait(HANG_S) in (Exit.FAILED, Exit.NEEDS_A_PERSON), service.log
     identity = service.checkpoint / "identity.json"
     found |= {str(file): file.read_text(errors="replace") for file in folder.rglob("*") if file.is_file()}
     assert not unseen(found, service), "this looks through less than it says"
@@ -172,7 +173,7 @@ def pages_of_spark(address: str) -> Iterator[tuple[str, str]]:
 def read(page: str) -> str:
     """Read what a page says, whatever its status."""
     try:
-        with urllib.request.urlopen(page, timeout=60) as answer:
+        with urllib.request.urlopen(page, timeout=HANG_S) as answer:
             return str(answer.read().decode(errors="replace"))
     except HTTPError as error:
         with error:

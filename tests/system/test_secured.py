@@ -29,9 +29,8 @@ from tests.differential.java_assignors import java
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.secured import KEY_PASSWORD, STRANGE_USER, USERS, SecuredBroker, certificates, secured_broker
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
-WAIT_S = 15
 LIFETIME_MS = 2_000
 """For how long SASL_PLAINTEXT believes that somebody is who it was (KIP-368)."""
 
@@ -63,7 +62,7 @@ def cluster_id(request: pytest.FixtureRequest, gateway_to_java: Any) -> ClusterI
             return str(admin.describe_cluster()["cluster_id"])
 
     def by_librdkafka(settings: Settings) -> str:
-        return str(AdminClient(settings.librdkafka_arguments()).list_topics(timeout=WAIT_S).cluster_id)
+        return str(AdminClient(settings.librdkafka_arguments()).list_topics(timeout=HANG_S).cluster_id)
 
     def by_java(settings: Settings) -> str:
         admin = gateway_to_java.jvm.org.apache.kafka.clients.admin.Admin.create(settings.java_client_properties())
@@ -258,7 +257,7 @@ def test_the_watch_knows_nobody_by_a_wrong_password(secured: SecuredBroker, tap:
     with tap.running() as address:
         access = secured.access("SASL_PLAINTEXT", mechanism) | {"bootstrap_servers": address, "sasl_password": "guess"}
         client = AdminClient(Settings.load(**access).librdkafka_arguments())
-        wait_until(lambda: tap.ended, WAIT_S)
+        wait_until(lambda: tap.ended)
         del client
     assert tap.ended[0] == (mechanism, None, 0)
 
@@ -268,7 +267,7 @@ def test_the_watch_follows_who_has_to_say_again_who_it_is(secured: SecuredBroker
     with tap.running() as address:
         access = secured.access("SASL_PLAINTEXT", "SCRAM-SHA-512") | {"bootstrap_servers": address}
         client = AdminClient(Settings.load(**access).librdkafka_arguments())
-        wait_until(lambda: 2 in tap.times.values(), WAIT_S)
+        wait_until(lambda: 2 in tap.times.values())
         del client
     assert set(tap.ended) == {("SCRAM-SHA-512", "User:ana", LIFETIME_MS)}
 
@@ -279,7 +278,7 @@ def test_the_watch_follows_tokens_without_headers(secured: SecuredBroker, tap: T
     client = get_sasl_mechanism(mechanism)(
         sasl_mechanism=mechanism, sasl_plain_username="ana", sasl_plain_password=USERS["ana"]
     )
-    with tap.running() as address, socket.create_connection(address.split(":"), timeout=WAIT_S) as connection:
+    with tap.running() as address, socket.create_connection(address.split(":"), timeout=HANG_S) as connection:
         handshake = SaslHandshakeRequest(version=0, mechanism=mechanism)
         handshake.with_header(correlation_id=1)
         say(connection, bytes(handshake.encode(header=True)))

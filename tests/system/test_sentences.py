@@ -13,6 +13,7 @@ from kafka import KafkaAdminClient
 from streaming.embedded import Broker
 from streaming.errors import Exit
 from tests.system.conftest import Service
+from tests.system.waiting import HANG_S
 
 
 def run(*words: str, **environment: str) -> tuple[int, str]:
@@ -22,7 +23,7 @@ def run(*words: str, **environment: str) -> tuple[int, str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
     lines = done.stderr.strip().splitlines()
@@ -100,7 +101,7 @@ def test_a_checkpoint_of_another_query(run_service: Callable[..., Service]) -> N
     service.await_ready()
     assert service.stop() == 0, service.log
     other = run_service("second", request_partitions=8)
-    assert other.process.wait(150) == Exit.NEEDS_A_PERSON
+    assert other.process.wait(HANG_S) == Exit.NEEDS_A_PERSON
     sentence = other.log.strip().splitlines()[-1]
     assert sentence.startswith(f"coordinator: The checkpoint {other.checkpoint} is of another query")
     assert "request_partitions was 4 and is 8" in sentence
@@ -113,6 +114,6 @@ def test_a_broker_that_goes_away_ends_the_query_with_a_sentence(
     with Broker(tmp_path / "own-broker") as own:
         service = run_service("gone", bootstrap_servers=own.bootstrap_servers, broker_wait_ms=3_000)
         service.await_ready()
-    assert service.process.wait(150) == 1
+    assert service.process.wait(HANG_S) == 1
     sentence = service.log.strip().splitlines()[-1]
     assert sentence.startswith(f"coordinator: No Kafka broker answers at {own.bootstrap_servers}")

@@ -16,9 +16,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from streaming.embedded import Broker
 from streaming.errors import Exit
 from streaming.settings import Settings
-from tests.system.waiting import wait_until
+from tests.system.waiting import HANG_S, wait_until
 
-WITHIN_S = 180
 OFTEN = (
     "from streaming import topic_watch; topic_watch.CHECK_EVERY_S = 0.5; from streaming.cli.main import main; main()"
 )
@@ -48,11 +47,11 @@ def service(settings: Settings, tmp_path: Path) -> Iterator["subprocess.Popen[by
     command = [sys.executable, "-c", OFTEN, "run", *(word for flag in flags.items() for word in flag)]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-    wait_until(lambda: (tmp_path / "ready").exists() or process.poll() is not None, WITHIN_S, lambda: log_of(tmp_path))
+    wait_until(lambda: (tmp_path / "ready").exists() or process.poll() is not None, account=lambda: log_of(tmp_path))
     yield process
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
-        process.wait(WITHIN_S)
+        process.wait(HANG_S)
 
 
 def log_of(folder: Path) -> str:
@@ -76,7 +75,7 @@ def test_a_request_topic_that_would_not_do_stops_the_query(
     assert service.poll() is None, log_of(tmp_path)
     needed = {"message_timestamp_type": "LogAppendTime", "cleanup_policy": "delete"}
     alter(settings, settings.requests_topic, **{**needed, **config})
-    assert service.wait(WITHIN_S) == Exit.NEEDS_A_PERSON, log_of(tmp_path)
+    assert service.wait(HANG_S) == Exit.NEEDS_A_PERSON, log_of(tmp_path)
     (told,) = [line for line in log_of(tmp_path).splitlines() if sentence in line]
     assert told == (
         f"coordinator: {settings.requests_topic} {sentence}: alter the topics or the settings, or choose a topic_prefix"
@@ -89,9 +88,9 @@ def test_another_topic_that_would_not_do_is_warned_of_once(
 ) -> None:
     sentence = f"{settings.groups_topic} has cleanup.policy=delete where compact is needed"
     alter(settings, settings.groups_topic, cleanup_policy="delete")
-    wait_until(lambda: sentence in log_of(tmp_path) or service.poll() is not None, WITHIN_S, lambda: log_of(tmp_path))
+    wait_until(lambda: sentence in log_of(tmp_path) or service.poll() is not None, account=lambda: log_of(tmp_path))
     alter(settings, settings.requests_topic, cleanup_policy="delete", message_timestamp_type="CreateTime")
-    assert service.wait(WITHIN_S) == Exit.NEEDS_A_PERSON, log_of(tmp_path)
+    assert service.wait(HANG_S) == Exit.NEEDS_A_PERSON, log_of(tmp_path)
     warned, refused = [line for line in log_of(tmp_path).splitlines() if sentence in line]
     assert "CreateTime" not in warned
     assert "CreateTime" in refused

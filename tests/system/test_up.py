@@ -13,13 +13,11 @@ import psutil
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.system.waiting import wait_until
-
-WITHIN_S = 120
+from tests.system.waiting import HANG_S, wait_until
 
 
 def fetched(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=HANG_S) as answer:
         return json.load(answer)
 
 
@@ -32,25 +30,25 @@ def test_it_serves_a_stock_client_shows_it_and_leaves_nothing(tmp_path: Path) ->
         environment = {**os.environ, "TMPDIR": str(temporary)}
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
     try:
-        wait_until(lambda: ready_file.exists() or process.poll() is not None, WITHIN_S, log.read_text)
+        wait_until(lambda: ready_file.exists() or process.poll() is not None, account=log.read_text)
         ready = json.loads(ready_file.read_text())
         through_gateway = {"bootstrap.servers": ready["gateway"], "client.id": "ana"}
         admin = AdminClient(through_gateway)  # it must outlive what it is asked
-        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(WITHIN_S)
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(HANG_S)
         consumer = Consumer({**through_gateway, "group.id": "g"})
         consumer.subscribe(["orders"])
-        wait_until(lambda: bool(consumer.poll(0.1) or consumer.assignment()), WITHIN_S, log.read_text)
+        wait_until(lambda: bool(consumer.poll(0.1) or consumer.assignment()), account=log.read_text)
         shown = f"{ready['dashboard']}/api/group?id=g"
-        wait_until(lambda: fetched(f"{ready['dashboard']}/api/groups")["groups"], WITHIN_S, log.read_text)
-        wait_until(lambda: fetched(shown)["summary"]["state"] == "Stable", WITHIN_S, log.read_text)
+        wait_until(lambda: fetched(f"{ready['dashboard']}/api/groups")["groups"], account=log.read_text)
+        wait_until(lambda: fetched(shown)["summary"]["state"] == "Stable", account=log.read_text)
         (member,) = fetched(shown)["members"]
         assert (member["client_id"], member["is_leader"]) == ("ana", True)
         consumer.close()
         children = psutil.Process(process.pid).children(recursive=True)
         assert children
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0, log.read_text()
-        _, alive = psutil.wait_procs(children, timeout=10)
+        assert process.wait(HANG_S) == 0, log.read_text()
+        _, alive = psutil.wait_procs(children, timeout=HANG_S)
         assert not alive
         assert not list(temporary.glob("*coordinator*"))
     finally:

@@ -15,10 +15,9 @@ from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.earlier import adopt, unpack
 from tests.system.reading import Reader
+from tests.system.waiting import HANG_S
 
 PREFIX = "earlier"
-WITHIN_S = 300
-
 pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, which all share
 
 
@@ -48,15 +47,15 @@ def test_a_checkpoint_of_an_earlier_codec_is_taken_over_with_its_members(
                     generation_id=kept[group_id]["generation_id"],
                     member_id=kept[group_id]["member_id"],
                 ),
-                WITHIN_S,
+                HANG_S,
             )
             for group_id, asker in askers.items()
         }
         service = run_service(PREFIX, checkpoint_may_be_outdated=True)  # the requests it took are put there now
-        service.await_ready(WITHIN_S)
+        service.await_ready()
         for group_id, was in kept.items():
             asker = askers[group_id]
-            assert beats[group_id].result(WITHIN_S).error == "NONE"
+            assert beats[group_id].result(HANG_S).error == "NONE"
             assert asker.fetch() == {("t", 0): was["offset"]}
             assert asker.commit(was["generation_id"], was["member_id"], was["offset"] + 1).error == "NONE"
             assert Reader(settings, group_id).everything().versions == [was["version"] + 1], "one commit, and no event"

@@ -19,6 +19,7 @@ from streaming.verify import Report, verify
 from tests.streaming.written import World
 from tests.system.asking import Asker
 from tests.system.secured import secured_broker
+from tests.system.waiting import HANG_S
 
 EVIL = "\x1b]0;pwned\x07\r\n\u202e\x9b31m[red]"
 
@@ -29,7 +30,7 @@ def command(settings: Settings, *words: str) -> subprocess.CompletedProcess[str]
         [sys.executable, "-m", "streaming", "verify", *where, *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
 

@@ -34,7 +34,7 @@ class Step:
     request_id: str
 
     def hears(self, expected: str) -> None:
-        wait_until(lambda: self.request_id in self.talk.heard, 30, lambda: (expected, self.talk.heard))
+        wait_until(lambda: self.request_id in self.talk.heard, account=lambda: (expected, self.talk.heard))
         assert self.talk.heard[self.request_id] == [expected]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-ANSWER_WAIT_S = 20.0
+from tests.system.waiting import HANG_S
 
 
 class Wire:
@@ -15,7 +15,7 @@ class Wire:
     def __init__(self, bootstrap_servers: str, client_id: str = "wire", context: ssl.SSLContext | None = None) -> None:
         host, port = bootstrap_servers.rsplit(":", 1)
         self._client_id, self._asked, self._number = client_id, list[Any](), 0
-        self.socket = socket.create_connection((host, int(port)), timeout=ANSWER_WAIT_S)
+        self.socket = socket.create_connection((host, int(port)), timeout=HANG_S)
         if context:
             self.socket = context.wrap_socket(self.socket, server_hostname=host)
         self._stream = self.socket.makefile("rb")
