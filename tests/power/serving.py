@@ -16,7 +16,7 @@ from streaming.errors import UserError
 from streaming.query import Coordinator
 from streaming.settings import Settings
 from tests.system.conftest import batches
-from tests.system.replaying import RequestLog, ends, plans
+from tests.system.replaying import RequestLog, ends, plan_of
 from tests.system.starting import STARTED, Ending
 from tests.system.waiting import HANG_S
 
@@ -110,7 +110,7 @@ def _has_taken(settings: Settings, asked: dict[int, int]) -> bool:
     finished = batches(folder, "commits")
     if not finished:
         return False
-    taken = plans(folder)[finished[-1]].ends
+    taken = plan_of(folder, finished[-1]).ends
     return all(taken.get(partition, 0) >= end for partition, end in asked.items())
 
 

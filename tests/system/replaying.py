@@ -230,7 +230,7 @@ def undisturbed(settings: Settings) -> list[Record]:
         topics=OutputTopics(
             settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic
         ),
-        replanned=sorted(_plan(file.read_text()) for file in (Path(settings.checkpoint) / "replanned").glob("[0-9]*")),
+        replanned=sorted(_plan(file) for file in (Path(settings.checkpoint) / "replanned").glob("[0-9]*")),
     )
     spark = FakeSpark(operator, frame_rows=10_000)
     requests: dict[int, list[FakeRecord]] = {shard: [] for shard in range(settings.request_partitions)}
@@ -259,15 +259,20 @@ def plans(folder: Path) -> list[Plan]:
     """Read the plans that a checkpoint holds, from the first batch on."""
     files = sorted((file for file in (folder / "query" / "offsets").iterdir() if file.name.isdigit()), key=_number)
     assert [_number(file) for file in files] == list(range(len(files))), "none is purged yet"
-    return [_plan(file.read_text()) for file in files]
+    return [_plan(file) for file in files]
+
+
+def plan_of(folder: Path, number: int) -> Plan:
+    """Read the plan of one batch that a checkpoint holds; older ones may be damaged, and nobody reads them."""
+    return _plan(folder / "query" / "offsets" / str(number))
 
 
 def _number(file: Path) -> int:
     return int(file.name)
 
 
-def _plan(text: str) -> Plan:
-    _, planned, source = text.splitlines()
+def _plan(file: Path) -> Plan:
+    _, planned, source = file.read_text().splitlines()
     (ends,) = json.loads(source).values()
     return Plan(json.loads(planned)["batchTimestampMs"], {int(partition): end for partition, end in ends.items()})
 
