@@ -1,6 +1,6 @@
 """What a process says on standard error: lines for a person, or one JSON object a line for a program (`--log-format`).
 
-    {"time": "2026-11-22T07:46:06.123Z", "level": "WARNING", "logger": "streaming.alarm", "message": "...",
+    {"time": "2026-11-22T07:46:06.123Z", "level": "WARNING", "logger": "streaming.query.alarm", "message": "...",
      "exception": "Traceback ..."}
 
 Names in what is said are chosen by strangers: whatever they hold, it neither ends a line nor reaches a terminal.

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
-from streaming.query import Coordinator
-from streaming.settings import Settings
+from streaming.query.coordinator import Coordinator
 from tests.differential.theirs import RULES
 
 # Most starts of Spark in the tests live for seconds. Java's optimizing compiler costs such a start 7 of its 22 seconds

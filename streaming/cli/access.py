@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from streaming.cli.options import BootstrapServers, TopicPrefix
+from streaming.config.settings import Settings
 from streaming.logs import fit_for_a_terminal, tell
-from streaming.settings import Settings
 
 app = typer.Typer(
     name="access",
@@ -27,7 +27,7 @@ def set_(
     A rule: principal = "User:ana", operation = "READ", resource = "GROUP", name = "orders"; if it is to be otherwise,
     pattern = "PREFIXED", permission = "DENY", host = "10.0.0.1".
     """
-    from streaming.rules import rules_in, set_rules
+    from streaming.administration.rules import rules_in, set_rules
 
     rules = rules_in(file)
     shards = set_rules(Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix), rules)
@@ -37,7 +37,7 @@ def set_(
 @app.command()
 def show(bootstrap_servers: BootstrapServers = None, topic_prefix: TopicPrefix = None) -> None:
     """Print the rules that the coordinator has, as `set` takes them. Exits 1 where not all shards have the same."""
-    from streaming.rules import shown_rules, written
+    from streaming.administration.rules import shown_rules, written
 
     shown = shown_rules(Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix))
     latest = max(shown, key=lambda access: access.made_ms)
@@ -58,7 +58,7 @@ def from_brokers(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Have the coordinator go by the brokers' own rules about groups, topics and the cluster."""
-    from streaming.rules import keep_in_step, rules_of_brokers, set_rules
+    from streaming.administration.rules import keep_in_step, rules_of_brokers, set_rules
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
     if watch is not None:

@@ -4,18 +4,18 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from streaming.cli.administration import NONE, NOT_FOUND, Administration, Refused, message
-from streaming.cli.output import Column, Output, OutputFormat
-from streaming.cli.showing import Wanted, folded, present
-from streaming.errors import Exit, NotFound, UserError
-from streaming.resetting import (
+from streaming.administration.resetting import (
     named,
     read_topics,
 )
-from streaming.settings import Settings
+from streaming.cli.asking import NONE, NOT_FOUND, Administration, Refused, message
+from streaming.cli.output import Column, Output, OutputFormat
+from streaming.cli.showing import Wanted, folded, present
+from streaming.config.settings import Settings
+from streaming.errors import Exit, NotFound, UserError
 from streaming.views import GroupView
 from streaming.views.group import Place
-from streaming.watch.words import brief, escape
+from streaming.views.words import brief, escape
 
 
 class NotConfirmed(UserError):

@@ -6,10 +6,10 @@ from datetime import UTC
 
 import msgspec
 
-from streaming.checkpoint import CheckpointMismatch
-from streaming.inspection import Contents, KeptShard, examine
+from streaming.config.settings import Settings
 from streaming.moments import calendar_time
-from streaming.settings import Settings
+from streaming.query.checkpoint import CheckpointMismatch
+from streaming.query.inspection import Contents, KeptShard, examine
 
 COLUMNS = ("SHARD", "GROUPS", "MEMBERS", "OFFSETS", "FORGOTTEN", "BYTES", "CODEC", "NEXT-DEADLINE", "ALARM")
 NONE = "-"

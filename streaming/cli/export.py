@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from streaming.cli.options import BootstrapServers, TopicPrefix
+from streaming.config.settings import Settings
 from streaming.logs import tell
-from streaming.settings import Settings
 
 
 class Kind(StrEnum):

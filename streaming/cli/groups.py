@@ -12,8 +12,8 @@ import typer
 from streaming.cli.options import BootstrapServers, GroupOrder, TopicPrefix
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.times import FORMS, read_ago, read_time
+from streaming.config.settings import Settings
 from streaming.errors import UserError
-from streaming.settings import Settings
 
 COMPLETION_WAIT_S = 2.0
 
@@ -166,7 +166,7 @@ def watch(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Follow groups as they change: states, generations, owners, offsets and causes, a line each, until Ctrl-C."""
-    from streaming.watch.reader import follow
+    from streaming.views.watching import follow
 
     settings, wanted = _settings(bootstrap_servers, topic_prefix), _wanted(groups, regex)
     for line in follow(settings, groups=wanted.ids, from_beginning=from_beginning):

@@ -13,19 +13,19 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from coordinator.phases import Phase
-from streaming.cli.administration import NONE, NOT_FOUND, Administration, BrokerLog, Refused, message
+from streaming.administration.resetting import exported, read_topics
+from streaming.cli.asking import NONE, NOT_FOUND, Administration, BrokerLog, Refused, message
 from streaming.cli.output import MISSING, to_cell
 from streaming.cli.properties import settings_in
 from streaming.cli.resets import Asked, commit, planned
 from streaming.cli.showing import ends_of, folded, now_ms
 from streaming.cli.times import read_ago, read_time
+from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, NotFound
-from streaming.resetting import exported, read_topics
-from streaming.settings import Settings
 from streaming.views import answers
 from streaming.views.answers import OffsetRow
 from streaming.views.lag import ANSWER_WAIT_S, kafka_log
-from streaming.watch.words import escape
+from streaming.views.words import escape
 
 _EXCEPTIONS = {
     "GROUP_ID_NOT_FOUND": "GroupIdNotFoundException",

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from streaming.acls import Role, commands
 from streaming.cli.access import app as access
 from streaming.cli.export import export
 from streaming.cli.groups import app as groups
@@ -27,9 +26,10 @@ from streaming.cli.options import (
     ReplicationFactor,
     TopicPrefix,
 )
+from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
+from streaming.kafka.rights import Role, commands
 from streaming.logs import FORMAT_VARIABLE, LogFormat, fit_for_a_terminal, set_up, tell, tell_failure
-from streaming.settings import Settings
 
 app = typer.Typer(
     name="coordinator",
@@ -199,7 +199,7 @@ def broker(data: Data = None, port: Port = None, ready_file: ReadyFile = None) -
 @app.command()
 def prepare() -> None:
     """Fetch all jars, and make the class archive that has Spark start in half the time; a minute, once."""
-    from streaming.prepare import prepare as made
+    from streaming.cli.prepare import prepare as made
 
     typer.echo(made(tell))
 
@@ -211,7 +211,7 @@ def topics(
     replication_factor: ReplicationFactor = None,
 ) -> None:
     """Create the coordinator's topics where they are missing, check those that exist, and list them."""
-    from streaming.topics import ensure
+    from streaming.kafka.topics import ensure
 
     settings = Settings.load(
         bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix, replication_factor=replication_factor
@@ -330,7 +330,7 @@ def replan_checkpoint(
     master: Master = None,
 ) -> None:
     """Put the plan of a batch aside that cannot be run, so that the next start plans it anew."""
-    from streaming.replan import replan
+    from streaming.query.replan import replan
 
     settings = Settings.load(checkpoint=folder, master=master)
     typer.echo(replan(settings, is_dry_run=dry_run, is_stopped=stopped))
@@ -351,7 +351,7 @@ def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
 ) -> None:
     """Print the JSON Schema of the values on a topic."""
-    from streaming.records import json_schema
+    from streaming.wire.records import json_schema
 
     schemas: dict[str, Any] = {each.value: json_schema(each.value) for each in Schema}
     text = json.dumps(schemas[topic.value] if topic else schemas, indent=2)

@@ -8,11 +8,11 @@ import msgspec
 
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import ListGroups, Unreadable, Wake
-from streaming.client.listing import list_groups
+from streaming.administration.listing import list_groups
 from streaming.client.transport import Transport
+from streaming.config.settings import Settings
 from streaming.errors import UserError
-from streaming.records import decode_request
-from streaming.settings import Settings
+from streaming.wire.records import decode_request
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "join_group": {

@@ -5,14 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator.phases import Phase
-from streaming.cli.administration import NONE, Administration, BrokerLog, Refused, message
-from streaming.cli.output import Column, Output, OutputFormat
-from streaming.cli.showing import folded, now_ms
-from streaming.cli.times import moment
-from streaming.committed import read_past
-from streaming.errors import UserError
-from streaming.logs import tell
-from streaming.resetting import (
+from streaming.administration.committed import read_past
+from streaming.administration.resetting import (
     SCENARIOS,
     BadReset,
     Log,
@@ -24,10 +18,16 @@ from streaming.resetting import (
     read_plan,
     read_topics,
 )
-from streaming.settings import Settings
+from streaming.cli.asking import NONE, Administration, BrokerLog, Refused, message
+from streaming.cli.output import Column, Output, OutputFormat
+from streaming.cli.showing import folded, now_ms
+from streaming.cli.times import moment
+from streaming.config.settings import Settings
+from streaming.errors import UserError
+from streaming.logs import tell
 from streaming.views import GroupView
 from streaming.views.group import Place
-from streaming.watch.words import escape
+from streaming.views.words import escape
 
 
 class Uncertain(UserError):

@@ -13,15 +13,15 @@ from types import FrameType
 
 from rich.console import Console
 
-from streaming.access import OPEN_SAID
+from streaming.config.principals import OPEN_SAID
+from streaming.config.settings import Settings
 from streaming.dashboard import Dashboard
 from streaming.dashboard.guard import is_loopback
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.health import Listener
-from streaming.pulse import Pulse, QueryHealth
-from streaming.query import Coordinator
-from streaming.settings import Settings
+from streaming.kafka.pulse import Pulse, QueryHealth
+from streaming.query.coordinator import Coordinator
 
 Tell = Callable[[str], None]
 

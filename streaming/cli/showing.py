@@ -14,15 +14,15 @@ from coordinator.phases import Phase
 from streaming.cli.options import GroupOrder
 from streaming.cli.output import Column, Output, OutputFormat
 from streaming.cli.times import moment
+from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, NotFound, UserError
 from streaming.logs import tell
-from streaming.settings import Settings
 from streaming.views import GroupView, Views, answers
 from streaming.views.answers import GroupDetail, GroupSummary, MemberRow, OffsetRow
 from streaming.views.fold import TopicKind
 from streaming.views.lag import EndOffsets, Ends, places
 from streaming.views.reading import Reading
-from streaming.watch.words import escape, spans
+from streaming.views.words import escape, spans
 
 
 class BadPattern(UserError):
@@ -327,7 +327,7 @@ def _asked(settings: Settings, group: GroupView) -> DescribeGroupAnswer | None:
     """Ask the coordinator, if it is there, for whom a rebalance waits, which no topic has."""
     if group.state not in _REBALANCING:
         return None
-    from streaming.cli.administration import Administration  # which nothing else here needs, and takes its time
+    from streaming.cli.asking import Administration  # which nothing else here needs, and takes its time
 
     try:
         with Administration(settings, AWAITED_WAIT_S) as administration:

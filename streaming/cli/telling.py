@@ -6,14 +6,14 @@ from coordinator.outputs import RebalanceCompleted
 from streaming.cli.output import MISSING, Column, Output, OutputFormat, to_cell
 from streaming.cli.showing import folded, now_ms, remembered
 from streaming.cli.times import moment
+from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound, UserError
 from streaming.logs import tell
-from streaming.settings import Settings
 from streaming.views import GroupView, Views, answers
 from streaming.views.answers import RebalanceRow, Timeline
 from streaming.views.owners import Span, spans_of_owners
 from streaming.views.why import why as explained
-from streaming.watch.words import brief, duration, escape
+from streaming.views.words import brief, duration, escape
 
 
 class BadPlace(UserError):

@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from coordinator.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
 from coordinator.member import MemberConfig
-from streaming.access import keys_in
 from streaming.client.plans import SETTING, resolve
 from streaming.client.strategies import Strategy
 from streaming.client.transport import Transport
-from streaming.signing import Signer, Signing
+from streaming.config.principals import keys_in
+from streaming.wire.signing import Signer, Signing
 
 _KAFKAS: Mapping[str, Any] = KafkaConsumer.DEFAULT_CONFIG
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 
 from streaming.client.transport import Transport
-from streaming.signing import Signer
+from streaming.wire.signing import Signer
 
 _lock = threading.Lock()
 _shared: dict[tuple[str, str], tuple[Transport, int]] = {}

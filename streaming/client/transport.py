@@ -29,8 +29,8 @@ from coordinator.outputs import AnyAnswer, JoinGroupAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.client.topics import TopicWatch
 from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator
-from streaming.records import decode_answer
-from streaming.signing import Signer
+from streaming.wire.records import decode_answer
+from streaming.wire.signing import Signer
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
+from streaming.config.settings import Settings
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.settings import Settings
 from streaming.views.lag import EndOffsets
 from streaming.views.reading import Reading
 

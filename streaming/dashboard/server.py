@@ -10,12 +10,12 @@ from typing import Self
 import uvicorn
 from prometheus_client import CollectorRegistry
 
+from streaming.config.settings import Settings
 from streaming.dashboard.app import App
 from streaming.dashboard.following import Following
 from streaming.dashboard.guard import names_of
 from streaming.dashboard.live import Live
 from streaming.errors import PortTaken
-from streaming.settings import Settings
 from streaming.views.metrics import GroupFigures
 
 log = logging.getLogger(__name__)

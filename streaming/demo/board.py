@@ -20,11 +20,11 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import Phase
+from streaming.config.settings import Settings
 from streaming.demo.orders import PARTITIONS
 from streaming.demo.worker import GROUP, TOPIC
-from streaming.settings import Settings
-from streaming.watch.reader import follow
-from streaming.watch.words import Gap, Line, clock
+from streaming.views.watching import follow
+from streaming.views.words import Gap, Line, clock
 
 OFFSETS_EVERY_S = 5.0
 GLANCE_S = 0.2

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from streaming.config.settings import Settings
 from streaming.embedded.child import Child
-from streaming.settings import Settings
 
 GOODBYE_WAIT_S = 5.0
 """How long a worker may take to leave before it is killed."""

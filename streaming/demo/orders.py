@@ -9,9 +9,9 @@ from typing import Self
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
+from streaming.config.settings import Settings
 from streaming.demo.worker import TOPIC
 from streaming.errors import BrokerUnreachable
-from streaming.settings import Settings
 
 PARTITIONS = 6
 EVERY_S = 0.25

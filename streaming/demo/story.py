@@ -8,11 +8,11 @@ from contextlib import ExitStack
 
 from rich.console import Console
 
+from streaming.config.settings import Settings
 from streaming.demo.board import Board
 from streaming.demo.crew import Crew
 from streaming.demo.orders import PARTITIONS, Orders
 from streaming.demo.worker import GROUP, SESSION_TIMEOUT_MS, TOPIC
-from streaming.settings import Settings
 
 NAMES = ("ana", "bo", "cy")
 

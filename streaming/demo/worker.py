@@ -9,7 +9,7 @@ import signal
 import threading
 
 from streaming.client import GroupConsumer
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 
 GROUP = "demo"
 TOPIC = "demo.orders"

@@ -23,10 +23,10 @@ from coordinator.hashing import shard_of
 from coordinator.limits import RECORD_BYTES_MAX
 from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
 from coordinator.requests import Request
+from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.records import decode_answer
-from streaming.settings import Settings
-from streaming.signing import Signer
+from streaming.wire.records import decode_answer
+from streaming.wire.signing import Signer
 
 log = logging.getLogger(__name__)
 kafka_log = logging.getLogger("kafka.librdkafka")  # heard as kafka-python is: it speaks of what it tries again

@@ -20,8 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from streaming.config.settings import Settings
 from streaming.gateway.rights import AccessLists, Client
-from streaming.settings import Settings
 
 log = logging.getLogger(__name__)
 kafka_log = logging.getLogger("kafka.librdkafka")

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from streaming.config.settings import Settings
 from streaming.gateway.asking import Asking
 from streaming.gateway.cluster import Cluster
 from streaming.gateway.guard import Guard
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger
 from streaming.gateway.upstream import Upstream
-from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from streaming.gateway.connection import Connection

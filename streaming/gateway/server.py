@@ -12,6 +12,7 @@ from typing import Any, Self
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from coordinator.requests import Heartbeat
+from streaming.config.settings import Settings
 from streaming.errors import PortTaken, UserError
 from streaming.gateway.asking import Asking
 from streaming.gateway.broker_acls import NOTHING_IS_ALLOWED, BrokerAcls
@@ -30,8 +31,7 @@ from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger
 from streaming.gateway.upstream import Upstream
 from streaming.health import Listener
-from streaming.pulse import GatewayHealth, Pulse
-from streaming.settings import Settings
+from streaming.kafka.pulse import GatewayHealth, Pulse
 
 log = logging.getLogger(__name__)
 

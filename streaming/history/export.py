@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming.config.settings import Settings
 from streaming.errors import UserError
 from streaming.history.tables import TABLES, table_of, to_row
-from streaming.settings import Settings
 from streaming.views.fold import Told
 from streaming.views.reading import Reading
-from streaming.watch.words import Tombstone
+from streaming.views.words import Tombstone
 
 ROWS_AT_ONCE = 20_000
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from streaming.config.settings import Settings
 from streaming.history.tables import AT_MS, TABLES
-from streaming.settings import Settings
 
 
 def register(spark: SparkSession, settings: Settings) -> None:

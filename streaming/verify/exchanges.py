@@ -26,10 +26,10 @@ from coordinator.requests import (
     Unreadable,
     Wake,
 )
-from streaming.records import decode_answer, decode_request
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Watched
-from streaming.watch.words import escape
+from streaming.views.words import escape
+from streaming.wire.records import decode_answer, decode_request
 
 REQUESTS_MAX = 200_000
 """How many requests, and how many replies, are compared: the latest ones."""

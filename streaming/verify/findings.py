@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from streaming.watch.words import escape
+from streaming.views.words import escape
 
 FINDINGS_MAX = 1_000
 """How many are told in full. What breaks a promise once may break it a million times; beyond it they are counted."""

@@ -7,8 +7,8 @@ from typing import Any, Self
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.settings import Settings
 
 POLL_MS = 200
 SILENCE_S = 60.0

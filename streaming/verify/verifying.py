@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from operator import itemgetter
 
 from coordinator.hashing import shard_of
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from streaming.verify.exchanges import REQUESTS_MAX, Exchanges
 from streaming.verify.findings import Finding, Report
 from streaming.verify.life import EVENTS, GROUPS

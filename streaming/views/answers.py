@@ -25,7 +25,7 @@ from streaming.views.lag import Ends, lag
 from streaming.views.owners import Span, owner_at, spans_of_owners, token_at
 from streaming.views.rebalances import Rebalance, latest, rebalances
 from streaming.views.why import Begun, Flapping, Why, explain, flapping, times_begun
-from streaming.watch.words import to_line
+from streaming.views.words import to_line
 
 HOUR_MS = 3_600_000
 

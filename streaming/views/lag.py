@@ -8,8 +8,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
-from streaming.settings import Settings
 from streaming.views.group import GroupView, Place
 
 kafka_log = logging.getLogger("kafka.librdkafka")

@@ -14,11 +14,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from coordinator.hashing import shard_of
 from coordinator.limits import RECORD_BYTES_MAX
+from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.records import AT_MS, VERSION
-from streaming.settings import Settings
-from streaming.standing import Order
+from streaming.query.standing import Order
 from streaming.views.fold import Raw, Told, TopicKind, Views
+from streaming.wire.records import AT_MS, VERSION
 
 kafka_log = logging.getLogger("kafka.librdkafka")
 

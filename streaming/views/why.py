@@ -17,7 +17,7 @@ from msgspec import Struct
 from coordinator.outputs import AnyEvent, MemberExpired, MemberFenced, MemberJoined, RebalanceStarted
 from streaming.views.group import GroupView
 from streaming.views.rebalances import Rebalance, latest, rebalances
-from streaming.watch.words import brief, clock, duration, escape
+from streaming.views.words import brief, clock, duration, escape
 
 COMES_BACK_MS = 120_000
 """A client that leaves and joins again within that time was restarted."""

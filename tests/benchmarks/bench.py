@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.embedded.child import Child
-from streaming.settings import Settings
 from tests.benchmarks import figures
 from tests.benchmarks.figures import Figures
 

@@ -17,7 +17,7 @@ from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinGroupAnswer,
 from coordinator.phases import Phase
 from coordinator.requests import DescribeGroup, LeaveGroup, Leaving, Received, Request
 from coordinator.shard import Shard
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from tests.benchmarks import bench, crowd
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.crowd import Crowd

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.settings import Settings
 from tests.benchmarks import bench, capacity_kafka, capacity_ours
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures, percentile

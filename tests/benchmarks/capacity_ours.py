@@ -17,7 +17,7 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import ProduceRequest
 
 from coordinator.outputs import HeartbeatAnswer
-from streaming.records import encode_request
+from streaming.wire.records import encode_request
 from tests.benchmarks import closed_loop
 from tests.benchmarks.load import Load, Swarm
 from tests.benchmarks.members import Member

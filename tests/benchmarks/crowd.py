@@ -14,8 +14,8 @@ from coordinator.hashing import shard_of
 from coordinator.limits import RECORD_BYTES_MAX
 from coordinator.outputs import AnyAnswer, JoinGroupAnswer
 from coordinator.requests import JoinGroup, Request
-from streaming.records import decode_answer, encode_request
-from streaming.settings import Settings
+from streaming.config.settings import Settings
+from streaming.wire.records import decode_answer, encode_request
 from tests.benchmarks.bench import BenchFailed
 from tests.benchmarks.members import SESSION_TIMEOUT_MS, Member
 

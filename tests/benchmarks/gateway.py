@@ -18,8 +18,8 @@ from pathlib import Path
 
 from kafka import KafkaAdminClient
 
+from streaming.config.settings import Settings
 from streaming.embedded.child import Child
-from streaming.settings import Settings
 from tests.benchmarks import bench, gateway_load, gateway_relay
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures, percentile

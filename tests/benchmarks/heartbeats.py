@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from tests.benchmarks import bench, load
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures, percentile

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from tests.benchmarks import bench, crowd
 from tests.benchmarks.bench import say
 from tests.benchmarks.crowd import Crowd

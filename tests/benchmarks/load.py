@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 from coordinator.hashing import shard_of
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer
 from coordinator.requests import Request
-from streaming.records import decode_answer, encode_request
+from streaming.wire.records import decode_answer, encode_request
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.members import HEARTBEAT_INTERVAL_S, Member, members
 

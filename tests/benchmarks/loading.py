@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.load import BEGIN, END, Load
 from tests.benchmarks.usage import Usage

@@ -13,7 +13,7 @@ from coordinator.config import Config
 from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, Output, Reply
 from coordinator.requests import Received, Request
 from coordinator.shard import Shard
-from streaming.records import OutputTopics, decode_request, encode_request, pack
+from streaming.wire.records import OutputTopics, decode_request, encode_request, pack
 from tests.benchmarks import bench
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures

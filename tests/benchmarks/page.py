@@ -17,9 +17,9 @@ from playwright.sync_api import Page, expect, sync_playwright
 from coordinator.hashing import shard_of
 from coordinator.outputs import GroupRecord, Published
 from coordinator.phases import Phase
-from streaming.records import OutputTopics, to_row
-from streaming.settings import Settings
-from streaming.topics import ensure
+from streaming.config.settings import Settings
+from streaming.kafka.topics import ensure
+from streaming.wire.records import OutputTopics, to_row
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.figures import Figures

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kafka import KafkaAdminClient
 
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from tests.benchmarks import bench, rebalance_storm
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures, percentile

@@ -17,7 +17,7 @@ from coordinator.phases import Phase
 from coordinator.requests import Assignment, DescribeGroup, Protocol
 from streaming.client import Transport
 from streaming.client.driver import Driver
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.figures import Figures
 from tests.benchmarks.members import METADATA, TOPIC

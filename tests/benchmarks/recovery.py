@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from streaming import topics
-from streaming.settings import Settings
+from streaming.config.settings import Settings
+from streaming.kafka import topics
 from tests.benchmarks import bench, crowd
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.crowd import Crowd

@@ -18,10 +18,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, Topic
 from coordinator.hashing import shard_of
 from coordinator.outputs import JoinGroupAnswer
 from coordinator.requests import Request
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.embedded.child import Child
-from streaming.records import decode_answer, encode_request
-from streaming.settings import Settings
+from streaming.wire.records import decode_answer, encode_request
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.figures import Figures, percentile

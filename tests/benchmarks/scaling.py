@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from tests.benchmarks import bench, capacity_ours, closed_loop
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures

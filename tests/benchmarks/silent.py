@@ -18,7 +18,7 @@ from coordinator.config import Config
 from coordinator.hashing import shard_of
 from coordinator.requests import OffsetCommit, OffsetToCommit, Received
 from coordinator.shard import Shard
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from tests.benchmarks import bench, crowd
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.crowd import Crowd

@@ -10,9 +10,9 @@ import signal
 from pathlib import Path
 from threading import Event
 
-from streaming import topics
-from streaming.query import open_session
-from streaming.settings import Settings
+from streaming.config.settings import Settings
+from streaming.kafka import topics
+from streaming.query.coordinator import open_session
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.figures import Figures

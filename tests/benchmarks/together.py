@@ -27,7 +27,7 @@ from coordinator.requests import (
     SyncGroup,
 )
 from coordinator.shard import Shard
-from streaming.records import OutputTopics, pack
+from streaming.wire.records import OutputTopics, pack
 from tests.benchmarks import bench
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures

@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from coordinator.hashing import shard_of
 from coordinator.outputs import JoinGroupAnswer, Reply
 from coordinator.requests import OffsetCommit, OffsetToCommit
-from streaming.settings import Settings
-from streaming.topics import ensure
+from streaming.config.settings import Settings
+from streaming.kafka.topics import ensure
 from streaming.views import Raw, Views
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say

@@ -20,11 +20,11 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from coordinator.outputs import OffsetRecord
 from streaming.client.transport import Transport
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import NoAnswer
-from streaming.records import decode_group_record
-from streaming.settings import Settings
 from streaming.verify import Report, verify
+from streaming.wire.records import decode_group_record
 from tests.chaos.gateways import GatewayProcess
 from tests.chaos.judge import Run
 from tests.system.asking import Asker

@@ -19,9 +19,9 @@ from typing import Self
 import psutil
 import pyspark
 
+from streaming.config.settings import Settings
 from streaming.embedded import CONNECTOR, fetch
 from streaming.embedded.child import Child
-from streaming.settings import Settings
 from tests.system.conftest import Service
 from tests.system.waiting import HANG_S, wait_until
 

@@ -10,8 +10,8 @@ import pytest
 
 from coordinator.outputs import OffsetFetchAnswer
 from coordinator.requests import OffsetFetch
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.settings import Settings
 from streaming.verify import verify
 from tests.benchmarks.crowd import Crowd
 from tests.benchmarks.members import Member, members

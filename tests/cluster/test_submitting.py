@@ -12,8 +12,8 @@ from tests.system.waiting import HANG_S
 
 DRIVER = """
 import json, sys
-from streaming.query import open_session
-from streaming.settings import Settings
+from streaming.query.coordinator import open_session
+from streaming.config.settings import Settings
 conf = open_session(Settings.load(shuffle_partitions=3)).sparkContext.getConf()
 open(sys.argv[1], "w").write(json.dumps(dict(conf.getAll())))
 """

@@ -7,7 +7,7 @@ from coordinator import limits
 from coordinator.errors import ErrorCode
 from coordinator.outputs import GroupRecord, OffsetRecord, Published
 from coordinator.requests import RepublishGroup
-from streaming.records import decode_request
+from streaming.wire.records import decode_request
 from tests.coordinator.scenario import Scenario
 
 

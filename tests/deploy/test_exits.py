@@ -9,10 +9,10 @@ import sys
 import pytest
 
 import streaming
+from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
-from streaming.failures import CAUSES, because
-from streaming.query import QueryFailed
-from streaming.settings import Settings
+from streaming.query.coordinator import QueryFailed
+from streaming.query.failures import CAUSES, because
 
 # What Spark said when this happened (abridged), and who can mend it.
 ACCOUNTS = {

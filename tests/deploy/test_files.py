@@ -13,11 +13,11 @@ import trustme
 import typer
 
 from streaming.cli.main import app
+from streaming.config.settings import CONFIG_FILE_VARIABLE, Settings
 from streaming.embedded.jars import CACHE_VARIABLE
 from streaming.errors import Exit
 from streaming.logs import FORMAT_VARIABLE, LogFormat
-from streaming.query import BATCH_WAIT_S
-from streaming.settings import CONFIG_FILE_VARIABLE, Settings
+from streaming.query.coordinator import BATCH_WAIT_S
 from tests.deploy import reading
 from tests.deploy.reading import BASE, DEPLOY, EXECUTORS, ROOT, UNITS, Started
 

@@ -11,14 +11,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from prometheus_client import CollectorRegistry, Counter
 
-from streaming import health, pulse
+from streaming import health
+from streaming.config.settings import Settings
 from streaming.errors import PortTaken
 from streaming.health import Listener
-from streaming.progress import Tallies
-from streaming.pulse import Pulse, QueryHealth
-from streaming.query import Coordinator
-from streaming.records import Tally
-from streaming.settings import Settings
+from streaming.kafka import pulse
+from streaming.kafka.pulse import Pulse, QueryHealth
+from streaming.query.coordinator import Coordinator
+from streaming.query.progress import Tallies
+from streaming.wire.records import Tally
 
 
 class Patient:
@@ -190,7 +191,7 @@ class Brokers:
 class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1_000.0
-        monkeypatch.setattr("streaming.pulse.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("streaming.kafka.pulse.time.monotonic", lambda: self.now_s)
 
 
 def test_the_query_says_what_it_lacks_and_what_ails_it(monkeypatch: pytest.MonkeyPatch) -> None:

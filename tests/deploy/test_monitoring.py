@@ -10,10 +10,10 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from streaming.config.settings import Settings
 from streaming.gateway.metrics import Metrics
-from streaming.pulse import Pulse, QueryHealth
-from streaming.query import Coordinator
-from streaming.settings import Settings
+from streaming.kafka.pulse import Pulse, QueryHealth
+from streaming.query.coordinator import Coordinator
 from streaming.views import Views
 from streaming.views.metrics import COUNTERS, GAUGES, OF_KMINION, OF_PARTITIONS, Family, GroupFigures
 from tests.deploy.reading import DEPLOY

@@ -11,9 +11,9 @@ from kafka import KafkaAdminClient
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
-from streaming.settings import Settings
 from tests.differential.talk import Transcripts
 from tests.differential.theirs import RULES, Address, Connection, Theirs
 from tests.differential.through_gateway import AT_ONCE, ThroughGateway, as_clients_find_it, settings_of

@@ -6,7 +6,7 @@ would have written (`tests.system.replaying.undisturbed`). Where something else 
 
 from typing import NamedTuple
 
-from streaming.settings import Settings
+from streaming.config.settings import Settings
 from streaming.verify import verify
 from streaming.verify.findings import Kind
 from tests.system.replaying import Record, identity, undisturbed, written

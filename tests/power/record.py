@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.settings import Settings
 from tests.system.conftest import start_service
 from tests.system.replaying import RequestLog, await_taken, claim
 

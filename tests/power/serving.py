@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from select import select
 
+from streaming.config.settings import Settings
 from streaming.errors import UserError
-from streaming.query import Coordinator
-from streaming.settings import Settings
+from streaming.query.coordinator import Coordinator
 from tests.system.conftest import batches
 from tests.system.replaying import RequestLog, ends, plan_of
 from tests.system.starting import STARTED, Ending

@@ -1,7 +1,7 @@
 """The groups topic, where a writer that was paused in mid-batch may write its batch once more, behind later ones.
 
-The coordinator's own watch (`streaming.repeats`) reads all of it, and asks for the keys whose last record is such a
-repeat. At the end the last record of each key must be the one that the coordinator wrote last.
+The coordinator's own watch (`streaming.query.repeats`) reads all of it, and asks for the keys whose last
+record is such a repeat. At the end the last record of each key must be the one that the coordinator wrote last.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,8 +11,8 @@ import msgspec
 
 from coordinator.outputs import Output, Published
 from coordinator.requests import RepublishGroup
-from streaming.repeats import Repeats
-from streaming.standing import Order, order_of
+from streaming.query.repeats import Repeats
+from streaming.query.standing import Order, order_of
 
 Key = tuple[str | int, ...]
 

@@ -20,8 +20,8 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import Phase
-from streaming.records import OutputTopics, to_row
 from streaming.views import Raw, Views
+from streaming.wire.records import OutputTopics, to_row
 
 NOON_MS = int(datetime(2026, 9, 21, 12, tzinfo=UTC).timestamp() * 1_000)
 ANA, BO, CY = (f"{name}-2a84c1d0-1111-2222-3333-44445555666{n}" for n, name in enumerate(("ana", "bo", "cy")))

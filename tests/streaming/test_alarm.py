@@ -1,6 +1,6 @@
 """Which shards are woken, and when: the alarm's decision, without its thread."""
 
-from streaming.alarm import AGAIN_MS, WAIT_MS_MAX, overdue
+from streaming.query.alarm import AGAIN_MS, WAIT_MS_MAX, overdue
 
 
 def test_nobody_is_woken_before_it_is_due():

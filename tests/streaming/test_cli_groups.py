@@ -26,8 +26,8 @@ from streaming.cli.options import GroupOrder
 from streaming.cli.output import Column, Output, OutputFormat, in_columns, in_csv, in_json
 from streaming.cli.showing import BadPattern, Wanted
 from streaming.cli.telling import BadPlace, read_place, timeline_lines
+from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound
-from streaming.settings import Settings
 from streaming.views import Views, answers
 from tests.streaming.golden_views import ANA, BO, CY, ENDS, EVIL, NOON_MS, RECORDS, member, moved, story
 

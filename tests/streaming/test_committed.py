@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from coordinator.outputs import OffsetRecord
-from streaming.committed import NEVER_MS, Past
+from streaming.administration.committed import NEVER_MS, Past
 from streaming.views.owners import Place
 
 Written = tuple[int, int, Place, OffsetRecord | None]  # offset, time, what it is of, and what it says

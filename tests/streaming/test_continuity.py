@@ -10,9 +10,9 @@ from coordinator.config import Config
 from coordinator.hashing import shard_of
 from coordinator.outputs import LogBroken
 from coordinator.requests import OffsetCommit, OffsetToCommit
-from streaming.continuity import BREAKS_TOLD_MAX, Row, follow
-from streaming.operator import ShardOperator
-from streaming.records import OutputTopics, encode_request
+from streaming.query.continuity import BREAKS_TOLD_MAX, Row, follow
+from streaming.query.operator import ShardOperator
+from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.fake_spark import FakeSpark
 
 SHARD = 3

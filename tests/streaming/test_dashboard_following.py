@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from streaming.config.settings import Settings
 from streaming.dashboard import following
 from streaming.dashboard.following import Following
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.errors import BrokerUnreachable
-from streaming.settings import Settings
 
 
 class Watched(Live):

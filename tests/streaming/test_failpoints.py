@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming import failpoints
+from streaming.query import failpoints
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
+from streaming.config.security import MECHANISMS
 from streaming.gateway.sasl import NAME_CHARS_MAX, BadSasl, SaslWatch
-from streaming.security import MECHANISMS
 
 SCRAM_CLIENT_NONCE = b"rOprNGfwEbeRWgbNEkqO"
 SCRAM_SERVER_SAYS = (  # to SCRAM_CLIENT_NONCE of the user "user" with the password "pencil", in RFC 7677, section 3

@@ -21,8 +21,9 @@ from coordinator.requests import Heartbeat, JoinGroup, Protocol, Request, Unread
 from streaming.cli.main import fit_for_a_terminal
 from streaming.client.plans import make_plan, resolve
 from streaming.gateway import Gateway
-from streaming.operator import ShardOperator
-from streaming.records import (
+from streaming.query.operator import ShardOperator
+from streaming.views.words import Gap, Tombstone, to_line
+from streaming.wire.records import (
     OutputTopics,
     decode_answer,
     decode_event,
@@ -31,7 +32,6 @@ from streaming.records import (
     decode_request,
     encode_request,
 )
-from streaming.watch.words import Gap, Tombstone, to_line
 from tests.streaming.fake_spark import FakeSpark, Record
 from tests.system.test_gateway import heartbeat
 from tests.system.test_gateway import join as joining

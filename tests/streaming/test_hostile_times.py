@@ -21,12 +21,12 @@ from streaming.cli import checkpoint, showing, telling
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.times import instant, moment
 from streaming.history.tables import TABLES, table_of, to_row
-from streaming.inspection import Contents, KeptGroup, KeptShard
 from streaming.moments import AT_MS_MAX, AT_MS_MIN
-from streaming.records import to_row as to_record
+from streaming.query.inspection import Contents, KeptGroup, KeptShard
 from streaming.views import Raw, Views, answers
 from streaming.views.metrics import GroupFigures
-from streaming.watch.words import clock, to_line
+from streaming.views.words import clock, to_line
+from streaming.wire.records import to_row as to_record
 from tests.streaming.golden_views import ENDS, HISTORY, NOON_MS, RECORDS, TOPICS, _raw
 
 HOSTILE = [2**61, 2**63 - 1, -(2**63), -1, AT_MS_MAX + 1, AT_MS_MIN - 1]

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
-from streaming.settings import Settings
 from streaming.views.lag import EndOffsets
 
 PLACES = [("t", partition) for partition in range(3)]

@@ -10,14 +10,14 @@ import pytest
 
 from coordinator.outputs import GroupRecord, OffsetRecord
 from coordinator.requests import DeleteGroup, OffsetCommit, OffsetToCommit, RepublishGroup
-from streaming import repeats
-from streaming.committed import Past
-from streaming.repeats import SETTLING_MS, Repeats
-from streaming.standing import order_in
+from streaming.administration.committed import Past
+from streaming.query import repeats
+from streaming.query.repeats import SETTLING_MS, Repeats
+from streaming.query.standing import order_in
 from streaming.verify.findings import Kind
 from streaming.views import Views
 from streaming.views.reading import Reading
-from streaming.watch.reader import Fetched, Reader
+from streaming.views.watching import Fetched, Reader
 from tests.streaming.test_verify import judge, kinds
 from tests.streaming.test_views import AT_MS, LATER_MS, folded, known, raw, raws
 from tests.streaming.written import World, Written, converse

@@ -31,9 +31,9 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import OffsetCommit
-from streaming.records import OutputTopics, to_row
 from streaming.views import Raw, Views, metrics
 from streaming.views.metrics import CAUSES, ERRORS, WHYS, GroupFigures
+from streaming.wire.records import OutputTopics, to_row
 
 TOPICS = OutputTopics("replies", "groups", "events", "requests")
 WHO: dict[str, Any] = {"member_id": "ana", "client_id": "c", "client_host": "h"}

@@ -23,8 +23,8 @@ from coordinator.requests import (
     Request,
     SyncGroup,
 )
-from streaming.operator import ALARM_WAIT_MS, ShardOperator, packed, unpacked
-from streaming.records import OutputTopics, encode_request
+from streaming.query.operator import ALARM_WAIT_MS, ShardOperator, packed, unpacked
+from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.fake_spark import NO_TIMEOUT, FakeSpark, Record
 
 PARTITIONS = 4

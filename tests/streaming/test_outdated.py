@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from streaming import outdated
 from streaming.errors import BrokerUnreachable
+from streaming.query import outdated
 
 
 class Consumer:

@@ -22,7 +22,7 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import Heartbeat, JoinGroup, Protocol, Unreadable
-from streaming.records import (
+from streaming.wire.records import (
     PACK_RECORDS,
     PACK_VALUE_BYTES_MAX,
     OutputTopics,

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.errors import Exit, NotFound
-from streaming.resetting import (
+from streaming.administration.resetting import (
     SCENARIOS,
     BadReset,
     Bounds,
@@ -16,6 +15,7 @@ from streaming.resetting import (
     read_plan,
     read_topics,
 )
+from streaming.errors import Exit, NotFound
 from streaming.views.owners import Place
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)

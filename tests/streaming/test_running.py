@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from streaming.running import MARK, InUse, Mark, alone, local_folder
+from streaming.query.running import MARK, InUse, Mark, alone, local_folder
 
 HOLD = """
 import sys
-from streaming.running import Mark
+from streaming.query.running import Mark
 mark = Mark()
 mark.set(sys.argv[1])
 print("held", flush=True)

@@ -12,13 +12,13 @@ from hypothesis import settings as bounds
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streaming import spellings
-from streaming.acls import Role, commands
 from streaming.client.config import WAY_NAMES
-from streaming.security import MECHANISMS, PlaintextRefused
-from streaming.settings import BadSettings, Settings
-from streaming.spellings import jaas_config
-from streaming.tls import client_context, server_context
+from streaming.config import spellings
+from streaming.config.security import MECHANISMS, PlaintextRefused
+from streaming.config.settings import BadSettings, Settings
+from streaming.config.spellings import jaas_config
+from streaming.config.tls import client_context, server_context
+from streaming.kafka.rights import Role, commands
 from tests.differential.java_assignors import java
 from tests.system.secured import KEY_PASSWORD, Certificates, certificates
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.settings import BadSettings, Settings
+from streaming.config.settings import BadSettings, Settings
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,10 @@ from coordinator.config import Config
 from coordinator.hashing import shard_of
 from coordinator.requests import Heartbeat, JoinGroup, OffsetCommit, Protocol, Received, SetAccess, Unreadable
 from streaming.client.config import configure_member
-from streaming.operator import ShardOperator
-from streaming.records import OutputTopics, decode_answer, decode_event, decode_request, encode_request
-from streaming.settings import BadSettings, Settings
-from streaming.signing import AGE_MS_MAX, FAR, UNSIGNED, WRONG, Signer, Signing
+from streaming.config.settings import BadSettings, Settings
+from streaming.query.operator import ShardOperator
+from streaming.wire.records import OutputTopics, decode_answer, decode_event, decode_request, encode_request
+from streaming.wire.signing import AGE_MS_MAX, FAR, UNSIGNED, WRONG, Signer, Signing
 from tests.coordinator.test_access import allow, deny
 from tests.streaming.fake_spark import FakeSpark
 

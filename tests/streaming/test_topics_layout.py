@@ -1,7 +1,7 @@
 """The four topics as the settings describe them (design.md 2)."""
 
-from streaming.settings import Settings
-from streaming.topics import layout
+from streaming.config.settings import Settings
+from streaming.kafka.topics import layout
 
 
 def test_a_shard_is_a_partition_of_requests_and_of_what_it_publishes() -> None:

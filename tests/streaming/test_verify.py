@@ -21,11 +21,11 @@ from coordinator.requests import (
     OffsetFetch,
     OffsetToCommit,
 )
-from streaming.records import decode_group_record
 from streaming.verify.exchanges import Exchanges
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind, Report
 from streaming.verify.life import EVENTS, GROUPS
 from streaming.verify.published import Published
+from streaming.wire.records import decode_group_record
 from tests.streaming.written import World, Written, converse
 
 SEEDS = range(60)

@@ -18,13 +18,13 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import DeleteGroup, LeaveGroup, Leaving
-from streaming.records import OutputTopics, decode_event, decode_group_record, to_row
 from streaming.views import GroupView, Raw, Views, answers, fold
 from streaming.views.numbering import PATIENCE_MS
 from streaming.views.owners import owner_at, spans_of_owners
 from streaming.views.reading import Reading
 from streaming.views.rebalances import rebalances
-from streaming.watch.words import Gap
+from streaming.views.words import Gap
+from streaming.wire.records import OutputTopics, decode_event, decode_group_record, to_row
 from tests.simulation.world import World as WholeWorld
 from tests.streaming.written import World, Written, converse
 

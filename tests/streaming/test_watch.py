@@ -31,11 +31,11 @@ from coordinator.outputs import (
     Rejected,
 )
 from coordinator.phases import Phase
-from streaming.records import OutputTopics, to_row
 from streaming.views.numbering import EVENTS, GROUPS, PATIENCE_MS
-from streaming.watch.reader import Fetched, Reader
-from streaming.watch.versions import Versions
-from streaming.watch.words import _WORDS, Gap, Tombstone, Unreadable, brief, duration, escape, spans, to_line
+from streaming.views.versions import Versions
+from streaming.views.watching import Fetched, Reader
+from streaming.views.words import _WORDS, Gap, Tombstone, Unreadable, brief, duration, escape, spans, to_line
+from streaming.wire.records import OutputTopics, to_row
 
 ANA = "ana-2a84c1d0-1111-2222-3333-444455556666"
 BO = "bo-cbcd0000-1111-2222-3333-444455556666"

@@ -27,7 +27,7 @@ from coordinator.requests import (
     SyncGroup,
 )
 from coordinator.shard import Shard
-from streaming.records import OutputTopics, encode_request, to_row
+from streaming.wire.records import OutputTopics, encode_request, to_row
 from tests.coordinator.waking import wake
 
 TOPICS = OutputTopics("replies", "groups", "events", "requests")

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from streaming.client.transport import Transport
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.query import Coordinator
-from streaming.settings import Settings
+from streaming.query.coordinator import Coordinator
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from kafka import KafkaProducer
 
-from streaming import topics
-from streaming.settings import Settings
+from streaming.config.settings import Settings
+from streaming.kafka import topics
 
 CODEC_3 = Path(__file__).with_name("checkpoints") / "codec-3.zip"
 

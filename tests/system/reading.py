@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from kafka import KafkaConsumer, TopicPartition
 
 from coordinator.hashing import shard_of
-from streaming.records import decode_group_key
-from streaming.settings import Settings
+from streaming.config.settings import Settings
+from streaming.wire.records import decode_group_key
 from tests.system.waiting import HANG_S
 
 

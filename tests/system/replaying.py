@@ -30,11 +30,12 @@ from coordinator.requests import (
     Request,
     SyncGroup,
 )
-from streaming import checkpoint, topics
+from streaming.config.settings import Settings
 from streaming.errors import Exit
-from streaming.operator import ShardOperator
-from streaming.records import OutputTopics, encode_request
-from streaming.settings import Settings
+from streaming.kafka import topics
+from streaming.query import checkpoint
+from streaming.query.operator import ShardOperator
+from streaming.wire.records import OutputTopics, encode_request
 from tests.streaming.fake_spark import FakeSpark
 from tests.streaming.fake_spark import Record as FakeRecord
 from tests.system.conftest import Service, batches

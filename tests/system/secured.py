@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.serialization import (
 from kafka import KafkaAdminClient
 from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 
+from streaming.config.security import PROTOCOLS
+from streaming.config.spellings import jaas_config
 from streaming.embedded import Broker
 from streaming.embedded import broker as embedded
-from streaming.security import PROTOCOLS
-from streaming.spellings import jaas_config
 
 USERS = {"ana": r'a "quoted"; \ password,=', "bo": "bo's password"}
 """Who may authenticate, and by what."""

@@ -17,8 +17,8 @@ from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaProducer, To
 from coordinator.member import MemberState
 from coordinator.requests import ExpelMember
 from streaming.client import GroupConsumer, GroupMember, Transport
-from streaming.settings import Settings
-from streaming.watch.reader import follow
+from streaming.config.settings import Settings
+from streaming.views.watching import follow
 from tests.system.asking import Asker
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S

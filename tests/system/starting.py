@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from streaming.config.settings import Settings
 from streaming.errors import UserError
-from streaming.query import Coordinator
-from streaming.settings import Settings
+from streaming.query.coordinator import Coordinator
 from tests.system.waiting import HANG_S
 
 

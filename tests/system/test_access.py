@@ -32,13 +32,13 @@ from typer.testing import CliRunner
 
 from coordinator import requests as asked
 from coordinator.outputs import AccessDenied
+from streaming.administration.rules import keep_in_step, rules_of_brokers, set_rules
 from streaming.cli.main import app
 from streaming.client import Transport
+from streaming.config.settings import Settings
 from streaming.gateway import Gateway
-from streaming.records import decode_event
-from streaming.rules import keep_in_step, rules_of_brokers, set_rules
-from streaming.settings import Settings
-from streaming.signing import UNSIGNED
+from streaming.wire.records import decode_event
+from streaming.wire.signing import UNSIGNED
 from tests.differential.wire import message
 from tests.system.conftest import Service, start_service
 from tests.system.secured import STRANGE_USER, USERS, SecuredBroker, secured_broker

@@ -16,12 +16,12 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from kafka.errors import KafkaError
 
 from coordinator.requests import DescribeGroup
-from streaming import topics
-from streaming.acls import ANY_TOPIC, RIGHTS, Role, commands, see_rights
 from streaming.client import NoAnswer, NoCoordinator, Transport
+from streaming.config.settings import Settings
 from streaming.errors import Exit, RightMissing, TopicRefused, UserError
 from streaming.gateway import Gateway
-from streaming.settings import Settings
+from streaming.kafka import topics
+from streaming.kafka.rights import ANY_TOPIC, RIGHTS, Role, commands, see_rights
 from streaming.verify.verifying import verify
 from tests.clients import java
 from tests.system.asking import Asker

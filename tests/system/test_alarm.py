@@ -2,12 +2,12 @@
 
 from kafka import KafkaConsumer, TopicPartition
 
-from streaming import topics
-from streaming.alarm import Alarm
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.progress import Tallies
-from streaming.records import Tally
-from streaming.settings import Settings
+from streaming.kafka import topics
+from streaming.query.alarm import Alarm
+from streaming.query.progress import Tallies
+from streaming.wire.records import Tally
 from tests.system.waiting import wait_until
 
 SHARDS = 3

@@ -16,11 +16,11 @@ from kafka.errors import KafkaConfigurationError, KafkaError, KafkaTimeoutError
 from coordinator.hashing import shard_of
 from coordinator.member import MemberState
 from streaming.client import GroupConsumer, GroupMember, NoCoordinator
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable
-from streaming.query import Coordinator
-from streaming.records import decode_answer, decode_request
-from streaming.settings import Settings
+from streaming.query.coordinator import Coordinator
+from streaming.wire.records import decode_answer, decode_request
 from tests.system.conftest import Service
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until

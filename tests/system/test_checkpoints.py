@@ -9,9 +9,9 @@ import pytest
 import typer.testing
 
 from streaming.cli.main import app
-from streaming.inspection import NoCheckpoint, examine
-from streaming.query import Coordinator
-from streaming.settings import Settings
+from streaming.config.settings import Settings
+from streaming.query.coordinator import Coordinator
+from streaming.query.inspection import NoCheckpoint, examine
 from tests.system.asking import Asker
 from tests.system.earlier import unpack
 from tests.system.replaying import SECRET

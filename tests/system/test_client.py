@@ -16,11 +16,11 @@ from coordinator.outputs import DescribeGroupAnswer, MemberExpired, MemberLeft
 from coordinator.phases import Phase
 from coordinator.requests import DescribeGroup
 from streaming.client import NoAnswer, NoCoordinator, Transport
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable
-from streaming.query import Coordinator
-from streaming.settings import Settings
-from streaming.topics import ensure
+from streaming.kafka.topics import ensure
+from streaming.query.coordinator import Coordinator
 from tests.system.staging import Stage, read
 
 

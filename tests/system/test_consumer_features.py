@@ -29,7 +29,7 @@ from coordinator.member import MemberState
 from coordinator.outputs import CommitRejected, GroupRecord, MemberFenced, MemberLeft, OffsetRecord
 from coordinator.phases import Phase
 from streaming.client import GroupConsumer, Transport, sharing
-from streaming.query import Coordinator
+from streaming.query.coordinator import Coordinator
 from tests.system.reading import Reader
 from tests.system.staging import Listener, Stage, numbers, read
 

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from streaming.cli.consumer_groups import main
 from streaming.gateway import Gateway
-from streaming.query import Coordinator
+from streaming.query.coordinator import Coordinator
 from tests.clients import java
 from tests.clients.kinds import LIBRDKAFKA
 from tests.clients.play import Play, Venue, playing

@@ -22,9 +22,9 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from coordinator.outputs import GroupRecord, OffsetRecord
 from coordinator.phases import Phase
-from streaming.query import Coordinator
-from streaming.records import decode_group_record
-from streaming.settings import Settings
+from streaming.config.settings import Settings
+from streaming.query.coordinator import Coordinator
+from streaming.wire.records import decode_group_record
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
 

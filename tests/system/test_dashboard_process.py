@@ -16,11 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.outputs import GroupRecord, Published
 from coordinator.phases import Phase
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.query import Coordinator
-from streaming.records import OutputTopics, to_row
-from streaming.settings import Settings
-from streaming.topics import ensure
+from streaming.kafka.topics import ensure
+from streaming.query.coordinator import Coordinator
+from streaming.wire.records import OutputTopics, to_row
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
 

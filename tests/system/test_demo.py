@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from streaming.demo import run_demo, story
-from streaming.query import Coordinator
+from streaming.query.coordinator import Coordinator
 from tests.system.waiting import HANG_S
 
 

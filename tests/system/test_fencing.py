@@ -14,9 +14,9 @@ import pytest
 from coordinator.outputs import GroupRecord, MemberFenced
 from coordinator.phases import Phase
 from streaming.client import Transport
-from streaming.fencing import TokensUnread, find_floor
-from streaming.query import Coordinator
-from streaming.settings import Settings
+from streaming.config.settings import Settings
+from streaming.query.coordinator import Coordinator
+from streaming.query.fencing import TokensUnread, find_floor
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.staging import Worker

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.embedded import broker as embedded
 from streaming.gateway import Gateway
-from streaming.settings import Settings
-from streaming.topics import ensure
+from streaming.kafka.topics import ensure
 from tests.system.waiting import wait_until
 from tests.system.wire import Wire, connect
 

@@ -38,11 +38,11 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, InitProducerIdRequest, ProduceRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from streaming import topics
+from streaming.config.settings import Settings
 from streaming.gateway import Gateway
 from streaming.gateway.broker_acls import AGE_MAX_S
 from streaming.gateway.produce import HELD_BYTES_MAX
-from streaming.settings import Settings
+from streaming.kafka import topics
 from tests.system.secured import Certificates, SecuredBroker, certificates, principal, secured_broker
 from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect

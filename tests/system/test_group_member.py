@@ -15,8 +15,8 @@ from coordinator.member import MemberState
 from coordinator.outputs import AssignmentChanged, GroupRecord, MemberLeft
 from coordinator.phases import Phase
 from streaming.client import GroupConsumer, GroupMember
-from streaming.query import Coordinator
-from streaming.settings import Settings
+from streaming.config.settings import Settings
+from streaming.query.coordinator import Coordinator
 from tests.system.staging import TURN_MS, Group, Worker, is_settled
 from tests.system.waiting import HANG_S
 

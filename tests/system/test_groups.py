@@ -9,8 +9,8 @@ from msgspec import structs
 from coordinator.hashing import shard_of
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import OffsetCommit, OffsetToCommit
-from streaming.query import Coordinator
-from streaming.records import decode_answer, encode_request
+from streaming.query.coordinator import Coordinator
+from streaming.wire.records import decode_answer, encode_request
 from tests.system.asking import Asker
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until

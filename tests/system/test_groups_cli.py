@@ -16,16 +16,16 @@ from coordinator.consumer_protocol import Subscription, write_assignment, write_
 from coordinator.hashing import shard_of
 from coordinator.outputs import Published
 from coordinator.requests import Protocol
-from streaming.cli.administration import Administration
+from streaming.administration.resetting import NewOffset
+from streaming.cli.asking import Administration
 from streaming.cli.main import main
 from streaming.cli.times import moment
 from streaming.client.transport import Transport
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.query import Coordinator
-from streaming.records import OutputTopics, to_row
-from streaming.resetting import NewOffset
-from streaming.settings import Settings
-from streaming.topics import ensure
+from streaming.kafka.topics import ensure
+from streaming.query.coordinator import Coordinator
+from streaming.wire.records import OutputTopics, to_row
 from tests.streaming.golden_views import ANA, EVIL, HISTORY, NOON_MS, RECORDS, offset
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until

@@ -17,7 +17,7 @@ from coordinator.requests import ExpelMember, LeaveGroup, Leaving, Protocol
 from streaming.cli.main import app
 from streaming.history.sql import query, register, register_files
 from streaming.history.tables import TABLES, to_row
-from streaming.query import Coordinator
+from streaming.query.coordinator import Coordinator
 from streaming.views import GroupView
 from streaming.views.owners import Span, spans_of_owners
 from streaming.views.reading import Reading

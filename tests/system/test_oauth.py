@@ -14,12 +14,12 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from streaming import oauth
 from streaming.client import Transport
+from streaming.config import oauth
+from streaming.config.oauth import TokenRefused, Tokens, TokenUnavailable
+from streaming.config.settings import Settings
 from streaming.embedded import CONNECTOR, fetch, find_java
 from streaming.errors import Exit
-from streaming.oauth import TokenRefused, Tokens, TokenUnavailable
-from streaming.settings import Settings
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.secured import SecuredBroker, certificates

@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from streaming.client.transport import Transport
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
-from streaming.settings import Settings
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
 
@@ -134,7 +134,7 @@ def are_objects(lines: list[str]) -> None:
     told = [json.loads(line) for line in lines if not line.startswith(("WARNING: ", "OpenJDK "))]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in told)
     loggers = {line["logger"] for line in told}
-    assert {"coordinator", "streaming.progress"} <= loggers
+    assert {"coordinator", "streaming.query.progress"} <= loggers
     assert any(logger.startswith("org.apache.") for logger in loggers), loggers
 
 

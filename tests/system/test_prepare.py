@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from streaming.cli.prepare import NoArchive, prepare
 from streaming.embedded import archive, find_java
-from streaming.prepare import NoArchive, prepare
 from tests.system.conftest import Service
 from tests.system.waiting import HANG_S
 

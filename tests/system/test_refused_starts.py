@@ -14,9 +14,9 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from coordinator.requests import ListGroups
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.records import encode_request
-from streaming.settings import Settings
+from streaming.wire.records import encode_request
 from tests.system.replaying import RequestLog, claim, ends, written
 from tests.system.starting import STARTED, Starter, starter
 from tests.system.waiting import wait_until

@@ -18,12 +18,12 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 
-from streaming import topics
 from streaming.client.transport import Transport
+from streaming.config.settings import SINK_BATCH_BYTES, Settings
 from streaming.embedded import Broker
 from streaming.errors import Exit
-from streaming.settings import SINK_BATCH_BYTES, Settings
-from streaming.topics import MESSAGE_BYTES_MAX
+from streaming.kafka import topics
+from streaming.kafka.topics import MESSAGE_BYTES_MAX
 from tests.system.asking import Asker
 from tests.system.conftest import Service, start_service
 from tests.system.reading import Reader

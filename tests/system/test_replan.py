@@ -8,11 +8,11 @@ import pytest
 import typer.testing
 
 from streaming.cli.main import app
+from streaming.config.settings import Settings
 from streaming.errors import UserError
-from streaming.inspection import NoCheckpoint
-from streaming.replan import NothingPlanned
-from streaming.running import InUse
-from streaming.settings import Settings
+from streaming.query.inspection import NoCheckpoint
+from streaming.query.replan import NothingPlanned
+from streaming.query.running import InUse
 from tests.system.conftest import Service
 from tests.system.replaying import RequestLog, assert_as_if_undisturbed, await_taken, newest, written
 from tests.system.test_replay import TASKS, Failpoints, await_stop, state_versions

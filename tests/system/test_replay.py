@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import Exit
-from streaming.failpoints import VARIABLE
-from streaming.settings import Settings
-from streaming.standing import Order
+from streaming.query.failpoints import VARIABLE
+from streaming.query.standing import Order
 from streaming.verify import verify
 from streaming.verify.findings import Kind
 from streaming.views import Raw, Views

@@ -25,12 +25,12 @@ import pytest
 from kafka import KafkaAdminClient
 
 from streaming.client import Transport
+from streaming.config.security import MECHANISMS
+from streaming.config.settings import Settings
 from streaming.embedded import CONNECTOR, fetch
 from streaming.embedded.broker import _free_port
 from streaming.errors import Exit
-from streaming.security import MECHANISMS
-from streaming.settings import Settings
-from streaming.signing import HASH
+from streaming.wire.signing import HASH
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.secured import USERS, SecuredBroker

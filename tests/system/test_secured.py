@@ -20,11 +20,11 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from coordinator.requests import JoinGroup
 from streaming.client import Transport
+from streaming.config.security import MECHANISMS
+from streaming.config.settings import Settings
 from streaming.gateway import Gateway
 from streaming.gateway.sasl import SaslWatch
-from streaming.records import decode_request
-from streaming.security import MECHANISMS
-from streaming.settings import Settings
+from streaming.wire.records import decode_request
 from tests.differential.java_assignors import java
 from tests.system.asking import Asker
 from tests.system.conftest import Service

@@ -12,8 +12,8 @@ from coordinator.requests import (
     RebalanceGroup,
     TopicPartitions,
 )
-from streaming.client.listing import list_groups
-from streaming.query import Coordinator
+from streaming.administration.listing import list_groups
+from streaming.query.coordinator import Coordinator
 from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker
 from tests.system.reading import Reader
 

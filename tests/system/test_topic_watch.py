@@ -13,9 +13,10 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import Exit
-from streaming.settings import Settings
+
 from tests.system.waiting import HANG_S, wait_until
 
 OFTEN = (

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from streaming import topics as module
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable, TopicMismatch, TopicRefused
-from streaming.settings import Settings
-from streaming.topics import ensure, layout, topic_ids
+from streaming.kafka import topics as module
+from streaming.kafka.topics import ensure, layout, topic_ids
 
 PREFIXES = (f"topics-{number}" for number in itertools.count())
 

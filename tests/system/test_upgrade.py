@@ -8,9 +8,9 @@ import pytest
 from coordinator import codec
 from coordinator.requests import Heartbeat
 from streaming.client.transport import Transport
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.inspection import examine
-from streaming.settings import Settings
+from streaming.query.inspection import examine
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.earlier import adopt, unpack

@@ -11,10 +11,10 @@ from kafka import KafkaProducer
 
 from coordinator.requests import OffsetCommit, OffsetToCommit
 from streaming.client.transport import Transport
+from streaming.config.settings import Settings
 from streaming.embedded import Broker
-from streaming.query import Coordinator
-from streaming.settings import Settings
-from streaming.topics import ensure
+from streaming.kafka.topics import ensure
+from streaming.query.coordinator import Coordinator
 from streaming.verify import Report, verify
 from tests.streaming.written import World
 from tests.system.asking import Asker

@@ -17,7 +17,7 @@ from msgspec import structs
 from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinGroupAnswer, LeaveGroupAnswer, SyncGroupAnswer
 from coordinator.requests import DescribeGroup, Heartbeat, OffsetCommit, OffsetToCommit, Request
 from streaming.client.transport import Transport
-from streaming.query import Coordinator
+from streaming.query.coordinator import Coordinator
 from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker
 from tests.system.reading import Reader
 from tests.system.waiting import wait_until

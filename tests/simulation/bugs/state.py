@@ -3,7 +3,7 @@
 from coordinator import administration, clock, codec, describe, republishing
 from coordinator.group import Vitals
 from coordinator.shard import Shard
-from streaming.repeats import Repeats
+from streaming.query.repeats import Repeats
 from tests.simulation.bugs.bug import Bug
 
 RETURNS = "    group.vitals = vitals\n"

@@ -1,0 +1,174 @@
+"""What a group had committed at a moment gone by, read from the topic `groups`, and whether that is certain.
+
+The topic is compacted: a record that a later one of its key supersedes may be gone, and leaves a hole in the offsets of
+its partition; the last of each key stays. So of one partition of a topic
+
+- the last record there is was never superseded: what it says has been true since;
+- between two records without a hole between them, nothing is missing;
+- records younger than the topic's `min.compaction.lag.ms` are all there, if that was set before they were written.
+
+A record that a paused writer has repeated late stands behind newer ones: it is left out where they are there, and makes
+its key uncertain where a hole may have been the newer one.
+
+A tombstone may be gone as well, and with it all trace of an offset that was deleted: who asks for all partitions is
+told for certain of times after the last hole, or within the lag.
+"""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import msgspec
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+from coordinator.outputs import OffsetRecord
+from streaming.config.settings import Settings
+from streaming.query.standing import Order, Standing
+from streaming.views.group import Place
+from streaming.views.reading import Reading, kafka_log
+from streaming.wire.records import decode_group_record
+
+ANSWER_WAIT_S = 15.0
+NEVER_MS = 1 << 62
+"""Later than any time."""
+
+
+class Commit(NamedTuple):
+    """A record of one partition's committed offset; without `committed`, a tombstone.
+
+    Args:
+        offset: Where it stands in the topic `groups`.
+        at_ms: Its group's time; of a tombstone, when it was written.
+    """
+
+    offset: int
+    at_ms: int
+    committed: OffsetRecord | None
+
+
+class Past:
+    """One group's commits, as far as the topic still has them.
+
+    Args:
+        kept_from_ms: Since when nothing can have been compacted.
+    """
+
+    def __init__(self, group_id: str, kept_from_ms: int = NEVER_MS) -> None:
+        self._group_id, self.kept_from_ms = group_id, kept_from_ms
+        self._group_key = msgspec.json.encode(["group", group_id])
+        self._prefix = msgspec.json.encode(["offset", group_id])[:-1] + b","
+        self._commits: dict[Place, list[Commit]] = {}
+        self._standing = Standing()
+        self._next_offset = 0
+        self._after_holes: list[int] = []
+        self._after_last_hole_ms = 0
+
+    def take(self, offset: int, timestamp_ms: int, key: bytes, value: bytes | None, order: Order | None = None) -> None:
+        """Take a record of the group's partition of the topic; they come in order, other groups' among them.
+
+        Args:
+            order: When the record came about; None where it does not tell.
+        """
+        if offset != self._next_offset:
+            self._after_holes.append(offset)
+            self._after_last_hole_ms = timestamp_ms
+        self._next_offset = offset + 1
+        if key == self._group_key:
+            self._is_newest(key, order)
+        elif key.startswith(self._prefix) and self._is_newest(key, order):
+            (_, _, topic, partition), record = decode_group_record(key, value)  # type: ignore[misc]
+            at_ms = record.commit_timestamp_ms if isinstance(record, OffsetRecord) else timestamp_ms
+            commit = Commit(offset, at_ms, record if isinstance(record, OffsetRecord) else None)
+            self._commits.setdefault((topic, partition), []).append(commit)
+
+    def _is_newest(self, key: bytes, order: Order | None) -> bool:
+        return order is None or self._standing.take(key, order)
+
+    def _is_late(self, place: Place) -> bool:
+        """Return whether the last record of a key is a late repeat: what it stands for may be gone."""
+        return msgspec.json.encode(["offset", self._group_id, *place]) in self._standing.late
+
+    def end(self, offset: int, now_ms: int) -> None:
+        """Note where the partition ends: what may be missing there is no younger than now."""
+        if offset > self._next_offset:
+            self._after_holes.append(offset)
+            self._after_last_hole_ms = now_ms
+
+    @property
+    def places(self) -> set[Place]:
+        """The partitions of which anything is known."""
+        return set(self._commits)
+
+    def at(self, place: Place, at_ms: int) -> OffsetRecord | None:
+        """Say what was committed for a partition at a moment; None for nothing, as far as is known."""
+        last = self._last_by(place, at_ms)
+        return last.committed if last else None
+
+    def is_certain(self, places: Collection[Place], at_ms: int, *, of_all: bool) -> bool:
+        """Tell whether nothing is missing that could change what `at` says of these partitions.
+
+        Args:
+            of_all: They are said to be all that had a commit.
+        """
+        if at_ms >= self.kept_from_ms or not self._after_holes:
+            return True
+        if of_all and at_ms < self._after_last_hole_ms:
+            return False
+        return all(self._is_certain(place, at_ms) for place in places)
+
+    def certain_from_ms(self, places: Collection[Place], *, of_all: bool) -> int:
+        """Say since when `at` is certain of these partitions for every moment."""
+        if not self._after_holes:
+            return 0
+        froms = [self._certain_from_ms(place) for place in places]
+        return min(max([*froms, self._after_last_hole_ms if of_all else 0]), self.kept_from_ms)
+
+    def _last_by(self, place: Place, at_ms: int) -> Commit | None:
+        return next((each for each in reversed(self._commits.get(place, ())) if each.at_ms <= at_ms), None)
+
+    def _is_certain(self, place: Place, at_ms: int) -> bool:
+        commits, last = self._commits.get(place), self._last_by(place, at_ms)
+        if not commits:
+            return at_ms >= self._after_last_hole_ms
+        if last is commits[-1]:
+            return not self._is_late(place)
+        begin = last.offset if last else -1
+        end = next(each.offset for each in commits if each.offset > begin)
+        return not any(begin < hole <= end for hole in self._after_holes)
+
+    def _certain_from_ms(self, place: Place) -> int:
+        commits = self._commits.get(place)
+        if not commits:
+            return self._after_last_hole_ms
+        if self._is_late(place):
+            return NEVER_MS
+        return next((each.at_ms for each in commits if each.offset >= self._after_holes[-1]), commits[-1].at_ms)
+
+
+def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
+    """Read all that the topic still has of a group's commits.
+
+    Args:
+        now_ms: Unix milliseconds.
+
+    Raises:
+        BrokerUnreachable: no broker answers.
+        NoCoordinator: the topic is not there.
+    """
+    lag_ms = compaction_lag_ms(settings)
+    past = Past(group_id, now_ms - lag_ms + settings.clock_slack_ms if lag_ms else NEVER_MS)
+    with Reading(settings, groups=[group_id], topics=["groups"]) as reading:
+        for raw in reading.backlog():
+            past.take(raw.offset, raw.timestamp_ms, raw.key, raw.value, raw.order)
+        past.end(max(reading.ends.values()), now_ms)
+    return past
+
+
+def compaction_lag_ms(settings: Settings) -> int:
+    """Say how long records of the topic are safe from compaction; 0 where the brokers do not say."""
+    admin: Any = AdminClient({**settings.librdkafka_arguments(), "client.id": "coordinator-cli"}, logger=kafka_log)
+    (asked,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, settings.groups_topic)]).values()
+    try:
+        return int(asked.result(ANSWER_WAIT_S)["min.compaction.lag.ms"].value)
+    except (KafkaException, TimeoutError, KeyError):
+        return 0

@@ -1,0 +1,220 @@
+"""The rules of who may do what on their way to the coordinator: out of a file, or out of the brokers' own lists.
+
+Every shard is sent the whole table, and goes by the latest one that it was sent.
+"""
+
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from coordinator.access import Access, Operation, Pattern, Permission, Resource, Rule, Rules
+from coordinator.errors import ErrorCode
+from coordinator.limits import NAME_CHARS_MAX, RULES_MAX
+from coordinator.outputs import AnyAnswer, DescribeAccessAnswer
+from coordinator.requests import DescribeAccess, Request, SetAccess
+from streaming.client.transport import Transport
+from streaming.config.settings import Settings
+from streaming.errors import BrokerUnreachable, Exit, UserError
+
+ANSWER_WAIT_S = 30.0
+
+RESOURCES = {
+    # librdkafka's         ours
+    ResourceType.GROUP:  Resource.GROUP,
+    ResourceType.TOPIC:  Resource.TOPIC,
+    ResourceType.BROKER: Resource.CLUSTER,
+}  # fmt: skip
+
+kafka_log = logging.getLogger("kafka.librdkafka")
+
+
+class BadRules(UserError):
+    """What was given are no rules."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+class RulesRefused(UserError):
+    """The coordinator did not take the rules, or did not show them."""
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    rules: Rules = ()
+
+
+def rules_in(file: Path) -> tuple[Rule, ...]:
+    """Read rules out of a TOML file, a table `[[rules]]` for each.
+
+    Raises:
+        BadRules: names the rule that is wrong, and how.
+    """
+    try:
+        return msgspec.toml.decode(file.read_bytes(), type=_File).rules
+    except OSError as error:
+        raise BadRules(f"{file} cannot be read ({error.strerror}).") from None
+    except msgspec.ValidationError as error:
+        raise BadRules(f"{file} holds no rules that can be set: {_plainly(str(error))}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise BadRules(f"{file} is not TOML: {error}.") from None
+
+
+def _plainly(why: str) -> str:
+    what, _, where = why.partition(" - at `$")
+    named = re.search(r"\[(\d+)\](?:\.(\w+))?", where)
+    if named is None:
+        return f"{what}{' in ' + where.strip('.`') if where else ''}"
+    return f"{what} in {named[2] or 'the whole'} of rule {int(named[1]) + 1}"
+
+
+def written(rules: Iterable[Rule]) -> str:
+    """Write rules as `rules_in` reads them."""
+    return "\n".join(
+        "[[rules]]\n" + "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in told.items())
+        for told in map(msgspec.to_builtins, rules)
+    )
+
+
+# -- the brokers' ------------------------------------------------------------------------------------------------------
+
+
+def rules_of_brokers(settings: Settings) -> tuple[Rule, ...]:
+    """Read the brokers' own rules, as far as they are about groups, topics and the cluster and decide anything here.
+
+    Raises:
+        BadRules: there are too many.
+        RulesRefused: the brokers keep none, or do not show them.
+        BrokerUnreachable: no broker answered.
+    """
+    reaching: dict[str, Any] = {**settings.librdkafka_arguments()}
+    admin: Any = AdminClient(reaching, logger=kafka_log)
+    try:
+        found = [rule for each in RESOURCES for binding in _bindings(admin, each) for rule in _rule(binding)]
+    except KafkaException as error:
+        raise _refusal(settings, error.args[0]) from error
+    if len(found) > RULES_MAX:
+        raise BadRules(
+            f"The brokers have {len(found)} rules about groups, topics and the cluster, and {RULES_MAX} can be set:"
+            f" name resources by prefixes, or set a table of your own."
+        )
+    return tuple(sorted(found, key=repr))
+
+
+def _bindings(admin: Any, resource: ResourceType) -> list[AclBinding]:
+    anybody: Any = None
+    every = AclBindingFilter(
+        resource, anybody, ResourcePatternType.ANY, anybody, anybody, AclOperation.ANY, AclPermissionType.ANY
+    )
+    bindings: list[AclBinding] = admin.describe_acls(every, request_timeout=ANSWER_WAIT_S).result()
+    return bindings
+
+
+def _rule(binding: Any) -> Iterator[Rule]:
+    """Turn a binding into a rule. One that names what no group or topic can be called decides nothing."""
+    if binding.operation.name in Operation.__members__ and len(binding.name) <= NAME_CHARS_MAX:
+        yield Rule(
+            principal=binding.principal,
+            operation=Operation[binding.operation.name],
+            resource=RESOURCES[binding.restype],
+            name=binding.name,
+            pattern=Pattern[binding.resource_pattern_type.name],
+            permission=Permission[binding.permission_type.name],
+            host=binding.host,
+        )
+
+
+def _refusal(settings: Settings, error: KafkaError) -> UserError:
+    match error.code():
+        case KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            return RulesRefused("The brokers do not show their rules: grant Describe on the cluster to this user.")
+        case KafkaError.SECURITY_DISABLED:
+            return RulesRefused("The brokers keep no rules: they have no authorizer. Set a table of your own.")
+    return BrokerUnreachable.at(settings.bootstrap_servers, error.str())
+
+
+# -- the coordinator's -------------------------------------------------------------------------------------------------
+
+
+def set_rules(settings: Settings, rules: tuple[Rule, ...]) -> int:
+    """Have every shard go by these rules; say how many shards that are.
+
+    Raises:
+        RulesRefused: not all of them have taken them.
+        UserError: not all of them have answered.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    request = SetAccess(request_id="", reply_to="", client_id="coordinator-access", made_ms=now_ms, rules=rules)
+    return len(_ask(settings, request))
+
+
+def shown_rules(settings: Settings) -> list[Access]:
+    """Ask every shard for its rules: they are all the same, unless some have not heard of the latest yet.
+
+    Raises:
+        RulesRefused: they do not show them.
+        UserError: not all of them have answered.
+    """
+    answers = _ask(settings, DescribeAccess(request_id="", reply_to="", client_id="coordinator-access"))
+    return [Access(a.made_ms, a.rules) for a in answers if isinstance(a, DescribeAccessAnswer)]
+
+
+def _ask(settings: Settings, request: Request) -> list[AnyAnswer]:
+    with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
+        answers = transport.ask_every_shard(request, ANSWER_WAIT_S)
+    if refused := next((answer for answer in answers if answer.code), None):
+        raise RulesRefused(_why(settings, refused))
+    return answers
+
+
+def _why(settings: Settings, answer: AnyAnswer) -> str:
+    said = f": {answer.error_message}" if isinstance(answer.error_message, str) else ""
+    who = settings.asking_as(settings.sasl_username)
+    if answer.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED.number:
+        return (
+            f"The coordinator does not let {who} see or set rules{said or ''}: sign with its access_key_file,"
+            f" and name {who} among its super_users."
+        )
+    return f"The coordinator did not take the rules ({answer.error}{said})."
+
+
+def keep_in_step(
+    settings: Settings, every_s: float, tell: Callable[[str], None], stopping: threading.Event | None = None
+) -> None:
+    """Set the brokers' rules, and again whenever they are others than those that every shard has.
+
+    Args:
+        stopping: Set by whoever wants this to return.
+
+    Raises:
+        UserError: the first time failed; later failures are told, and it is tried again.
+    """
+    stopping = stopping or threading.Event()
+    _follow(settings, tell)
+    while not stopping.wait(every_s):
+        try:
+            _follow(settings, tell)
+        except UserError as error:
+            tell(f"{error} Trying again.")
+
+
+def _follow(settings: Settings, tell: Callable[[str], None]) -> None:
+    rules = rules_of_brokers(settings)
+    if any(access.rules != rules or not access.made_ms for access in shown_rules(settings)):
+        shards = set_rules(settings, rules)
+        tell(f"{len(rules)} rules of the brokers are set in {shards} shards.")

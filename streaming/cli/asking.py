@@ -1,0 +1,175 @@
+"""What commands ask of the coordinator about groups, and of the brokers about the partitions that groups read."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from coordinator.errors import ErrorCode
+from coordinator.outputs import OffsetCommitAnswer, OffsetDeleteAnswer
+from coordinator.requests import (
+    DeleteGroup,
+    DescribeGroup,
+    ExpelMember,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetToCommit,
+    RebalanceGroup,
+    TopicPartitions,
+)
+from streaming.administration.resetting import Bounds, NewOffset
+from streaming.client.transport import Transport
+from streaming.config.settings import Settings
+from streaming.errors import NotFound, UserError
+from streaming.views.group import Place
+from streaming.views.lag import EndOffsets
+from streaming.views.words import escape
+
+CLIENT_ID = "coordinator-cli"
+ANSWER_WAIT_S = 30.0
+AT_ONCE = 1_000
+"""Partitions in one request."""
+
+NONE = ErrorCode.NONE.name
+NOT_FOUND = frozenset({ErrorCode.GROUP_ID_NOT_FOUND.name, ErrorCode.UNKNOWN_MEMBER_ID.name})
+
+MESSAGES = {
+    "GROUP_ID_NOT_FOUND": "The group id does not exist.",
+    "NON_EMPTY_GROUP": "The group is not empty.",
+    "UNKNOWN_MEMBER_ID": "The coordinator is not aware of this member.",
+    "FENCED_INSTANCE_ID": "Another member has this instance id now.",
+    "GROUP_SUBSCRIBED_TO_TOPIC": "Deleting offsets of a topic is forbidden while the consumer group is actively"
+    " subscribed to it.",
+    "UNKNOWN_TOPIC_OR_PARTITION": "This server does not host this topic-partition.",
+    "GROUP_AUTHORIZATION_FAILED": "Not authorized to access the group.",
+    "TOPIC_AUTHORIZATION_FAILED": "Not authorized to access the topic.",
+    "INVALID_GROUP_ID": "The group id is invalid.",
+    "REBALANCE_IN_PROGRESS": "The group is rebalancing.",
+}
+"""What an error says, mostly in Kafka's words."""
+
+
+class Refused(UserError):
+    """The coordinator answered with an error."""
+
+
+def message(error: str) -> str:
+    """Say an error in a sentence."""
+    return MESSAGES.get(error, f"The coordinator answered {error}.")
+
+
+def refuse(error: str, about: str) -> None:
+    """Raise what an answer's error comes to, if it is one.
+
+    Raises:
+        NotFound: there is no such group or member.
+        Refused: any other.
+    """
+    if error != NONE:
+        kind = NotFound if error in NOT_FOUND else Refused
+        raise kind(f"{about}: {message(error)}")
+
+
+class Administration:
+    """Asks the coordinator.
+
+    Raises:
+        BrokerUnreachable, NoCoordinator: there is nobody to ask.
+        NoAnswer: of each question, that it was not answered within `answer_wait_s`.
+    """
+
+    def __init__(self, settings: Settings, answer_wait_s: float = ANSWER_WAIT_S) -> None:
+        self._wait_s = answer_wait_s
+        self._transport = Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer())
+        self._client_host = self._transport.client_host()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._transport.close()
+
+    def delete(self, group_id: str) -> str:
+        """Forget a group; returns the name of an error, or NONE."""
+        return str(self._ask(DeleteGroup, group_id).error)
+
+    def rebalance(self, group_id: str, reason: str | None) -> Any:
+        """Have all members of a group join again; returns the answer."""
+        answer = self._ask(RebalanceGroup, group_id, reason=reason)
+        refuse(answer.error, f"The group {escape(group_id)} was not asked to rebalance")
+        return answer
+
+    def describe(self, group_id: str) -> Any:
+        """Return how the coordinator describes a group: also for whom a rebalance waits, and until when."""
+        return self._ask(DescribeGroup, group_id)
+
+    def expel(self, group_id: str, member_id: str, instance_id: str | None, reason: str | None) -> str:
+        """Take a member out; returns its id."""
+        answer = self._ask(ExpelMember, group_id, member_id=member_id, group_instance_id=instance_id, reason=reason)
+        refuse(answer.error, f"{escape(member_id or instance_id or '')} was not taken out of {escape(group_id)}")
+        return str(answer.member_id)
+
+    def delete_offsets(self, group_id: str, places: Collection[Place]) -> tuple[str, dict[Place, str]]:
+        """Forget committed offsets; returns the error of the whole, and each partition's."""
+        ended: dict[Place, str] = {}
+        for some in _portions(places):
+            topics: dict[str, list[int]] = {}
+            for topic, partition in some:
+                topics.setdefault(topic, []).append(partition)
+            asked = tuple(TopicPartitions(topic, tuple(each)) for topic, each in topics.items())
+            answer = self._ask(OffsetDelete, group_id, topics=asked)
+            if not isinstance(answer, OffsetDeleteAnswer) or answer.error != NONE:
+                return answer.error, {**ended, **dict.fromkeys(places, answer.error)}
+            ended |= {(each.topic, each.partition): each.error for each in answer.partitions}
+        return NONE, ended
+
+    def commit(self, group_id: str, offsets: Mapping[Place, NewOffset]) -> dict[Place, str]:
+        """Commit offsets for a group without members; returns each partition's error."""
+        ended: dict[Place, str] = {}
+        for some in _portions(offsets):
+            asked = tuple(
+                OffsetToCommit(topic, partition, new.offset, new.leader_epoch, new.metadata)
+                for (topic, partition), new in ((place, offsets[place]) for place in some)
+            )
+            answer = self._ask(OffsetCommit, group_id, offsets=asked)
+            if not isinstance(answer, OffsetCommitAnswer) or not answer.partitions:
+                return {**ended, **dict.fromkeys(some, answer.error)}
+            ended |= {(each.topic, each.partition): each.error for each in answer.partitions}
+        return ended
+
+    def _ask(self, kind: type[Any], group_id: str, **fields: Any) -> Any:
+        who = {"client_id": CLIENT_ID, "client_host": self._client_host}
+        request = kind(request_id="", reply_to="", group_id=group_id, **who, **fields)
+        return self._transport.ask(request, self._wait_s)
+
+
+def _portions(places: Iterable[Place]) -> Iterator[list[Place]]:
+    remaining = iter(places)
+    while some := list(islice(remaining, AT_ONCE)):
+        yield some
+
+
+class BrokerLog:
+    """The partitions that groups read, as the brokers have them: a `resetting.Log`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._offsets = EndOffsets(settings)
+
+    def partitions(self, topics: Collection[str]) -> dict[str, list[int]]:
+        """Return each topic's partitions."""
+        return self._offsets.partitions(topics)
+
+    def bounds(self, places: Collection[Place]) -> dict[Place, Bounds]:
+        """Return where each partition begins and ends."""
+        ends = self._offsets.of(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        begins = self._offsets.of(ends, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return {place: Bounds(begins[place], ends[place]) for place in places if place in begins}
+
+    def at(self, places: Collection[Place], at_ms: int) -> dict[Place, int]:
+        """Return the first offset of each partition at or after a time."""
+        found = self._offsets.of(places, OffsetSpec.for_timestamp(at_ms))
+        return {place: offset for place, offset in found.items() if offset >= 0}

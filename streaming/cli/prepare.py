@@ -1,0 +1,97 @@
+"""What can be had before the first start: the jars, and the class archive that halves the time of every start.
+
+The archive is made of all that Java loads in the life of a short coordinator: one that starts on a broker of its own,
+is asked something, and ends.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streaming.cli.request import ask
+from streaming.cli.service import settings_of
+from streaming.embedded import BROKER, CONNECTOR, Broker, archive, fetch
+from streaming.errors import UserError
+from streaming.query.coordinator import Coordinator
+
+REPLY_WAIT_S = 120.0
+END_WAIT_S = 300.0
+
+
+class NoArchive(UserError):
+    """The class archive could not be made; everything runs without it, but starts more slowly."""
+
+
+def prepare(report: Callable[[str], None]) -> Path:
+    """Fetch the jars and make the class archive; return where it is.
+
+    Raises:
+        NoArchive: Java wrote none, or it cannot be kept.
+        UserError: the jars cannot be had, or the coordinator does not start.
+    """
+    for bundle in (CONNECTOR, BROKER):
+        fetch(bundle, report=report)
+    folder = archive.folder()
+    report("Starting a coordinator once, to write down which classes Java loads; this takes a minute.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch) / "made.jsa"
+            _live_once_elsewhere(made)
+            if not made.exists():
+                raise NoArchive(
+                    "Java wrote no class archive: see that there is room for 200 MB, and that it is HotSpot."
+                )
+            return archive.keep(made)
+    except OSError as error:
+        raise NoArchive(f"The class archive cannot be kept in {folder}: {error.strerror}.") from error
+
+
+def _live_once_elsewhere(made: Path) -> None:
+    """Do it in a process of its own: much is said of connections that break when Java ends."""
+    child = [sys.executable, "-m", "streaming.cli.prepare", str(made)]
+    done = subprocess.run(child, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise NoArchive(
+            f"No class archive could be made: {(done.stdout.strip() or 'nothing was said').splitlines()[-1]}"
+        )
+
+
+def _live_once(made: Path) -> None:
+    folder = made.parent
+    with Broker(folder / "broker") as broker:
+        settings = settings_of(broker, checkpoint=str(folder / "checkpoint"))
+        coordinator = Coordinator(settings, java_options=archive.recording(made))
+        try:
+            coordinator.start()
+            ask(settings, "join_group", [], "prepared", REPLY_WAIT_S)
+        finally:
+            coordinator.stop()
+            _end_java()
+
+
+def _end_java() -> None:
+    """Stop Spark and wait for its Java to end, which writes the archive then."""
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        return
+    java: Any = spark.sparkContext._gateway
+    spark.stop()
+    java.shutdown()
+    java.proc.stdin.close()
+    try:
+        exit_code = java.proc.wait(END_WAIT_S)
+    except subprocess.TimeoutExpired:
+        java.proc.kill()
+        raise NoArchive(f"Java did not end within {END_WAIT_S:.0f} s: try again when the machine is idle.") from None
+    if exit_code:
+        raise NoArchive(f"Java ended with {exit_code} when it was to write a class archive.")
+
+
+if __name__ == "__main__":
+    _live_once(Path(sys.argv[1]))

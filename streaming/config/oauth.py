@@ -1,0 +1,164 @@
+"""Tokens that say who our own processes are: asked for by a client's id and secret, and kept until they wear out.
+
+kafka-python takes its tokens from here. Kafka's Java clients and librdkafka ask for their own, in the same way: id and
+secret go as they are into HTTP's basic authentication.
+
+Source: RFC 6749 4.4 (client credentials) and 2.3.1, RFC 7519 4.1.4 (`exp`); KIP-768.
+"""
+
+import base64
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
+
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from streaming.config.tls import client_context
+from streaming.errors import Exit, UserError
+
+log = logging.getLogger(__name__)
+
+ANSWER_WAIT_S = 10.0
+ANSWER_BYTES_MAX = 65_536
+WORN_AFTER = 0.8
+"""The part of a token's life after which another one is asked for; Kafka's `sasl.login.refresh.window.factor`."""
+
+RETRY_WAIT_S = 5.0
+"""How long an endpoint that has failed is left alone, while the token that is there still holds."""
+
+_ERROR_NAME = re.compile(r"[a-z_]{1,40}")
+_PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+
+
+class TokenUnavailable(UserError):
+    """The token endpoint does not answer, or not now."""
+
+
+class TokenRefused(UserError):
+    """The token endpoint does not know the client, or gives what is no token."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """One client's tokens; for any number of threads.
+
+    Args:
+        way: Its `sasl_oauth_*` settings as `spellings` has them, secrets in the clear.
+    """
+
+    def __init__(self, way: Mapping[str, Any]) -> None:
+        self._url, self._client_id = way["sasl_oauth_token_url"], way["sasl_oauth_client_id"]
+        self._request = _request(way)
+        self._opener = _opener(way)
+        self._lock = threading.Lock()
+        self._token = ""
+        self._ends_s = self._worn_s = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Tokens of {self._client_id!r} by {self._url}>"
+
+    def token(self) -> str:
+        """Give a token that holds.
+
+        Raises:
+            TokenUnavailable: the endpoint does not answer.
+            TokenRefused: it refuses the client, or what it gives is of no use.
+        """
+        with self._lock:
+            if time.time() >= self._worn_s:
+                self._renew()
+            return self._token
+
+    def _renew(self) -> None:
+        asked_s = time.time()
+        try:
+            token = self._asked()
+            ends_s = self._end_of(token)
+        except UserError as error:
+            if asked_s >= self._ends_s:
+                raise
+            log.warning("the token that is there is used on: %s", error)
+            self._worn_s = min(asked_s + RETRY_WAIT_S, self._ends_s)
+            return
+        self._token, self._ends_s, self._worn_s = token, ends_s, asked_s + WORN_AFTER * (ends_s - asked_s)
+
+    def _asked(self) -> str:
+        try:
+            with self._opener.open(self._request, timeout=ANSWER_WAIT_S) as answer:
+                said = answer.read(ANSWER_BYTES_MAX)
+        except HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except (OSError, ValueError) as error:
+            why = getattr(error, "reason", error)
+            raise TokenUnavailable(
+                f"The token endpoint {self._url} does not answer ({why}): see that it is there, or correct"
+                f" sasl_oauth_token_url and sasl_oauth_cafile."
+            ) from None
+        with suppress(ValueError, TypeError, KeyError):
+            token = json.loads(said)["access_token"]
+            if isinstance(token, str) and token.isascii() and token.isprintable():
+                return token
+        raise self._useless("no access_token")
+
+    def _refusal(self, error: HTTPError) -> UserError:
+        if error.code in _PASSING or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return TokenUnavailable(
+                f"The token endpoint {self._url} does not work (HTTP status {error.code}): see that it does, and start"
+                f" again."
+            )
+        return TokenRefused(
+            f"The token endpoint {self._url} refuses the client {self._client_id} ({_name_of(error)}): correct"
+            f" sasl_oauth_client_id, its secret, or sasl_oauth_scope."
+        )
+
+    def _end_of(self, token: str) -> float:
+        """Read until when a token holds."""
+        with suppress(ValueError, TypeError, KeyError, IndexError):
+            claims = token.split(".")[1]
+            ends_s = float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
+            if ends_s <= time.time():
+                raise self._useless("a token that has expired already; do the clocks agree?")
+            return ends_s
+        raise self._useless("no JSON Web Token with an expiry, which Kafka wants")
+
+    def _useless(self, what: str) -> TokenRefused:
+        return TokenRefused(f"The token endpoint {self._url} gives {what}: correct it, or sasl_oauth_token_url.")
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Hands the secret to nobody whom the settings do not name."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def _opener(way: Mapping[str, Any]) -> OpenerDirector:
+    return build_opener(_NoRedirects, HTTPSHandler(context=client_context(way.get("sasl_oauth_cafile"))))
+
+
+def _request(way: Mapping[str, Any]) -> Request:
+    form = {"grant_type": "client_credentials"}
+    if "sasl_oauth_scope" in way:
+        form["scope"] = way["sasl_oauth_scope"]
+    known_by = f"{way['sasl_oauth_client_id']}:{way['sasl_oauth_client_secret']}".encode()
+    headers = {"Accept": "application/json", "Authorization": f"Basic {base64.b64encode(known_by).decode()}"}
+    return Request(way["sasl_oauth_token_url"], urlencode(form).encode(), headers)  # noqa: S310  (https, or loopback)
+
+
+def _name_of(error: HTTPError) -> str:
+    """Say why in the endpoint's word for it (RFC 6749 5.2), where that is one word and so holds nothing of ours."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        if _ERROR_NAME.fullmatch(name := json.loads(error.read(ANSWER_BYTES_MAX))["error"]):
+            return str(name)
+    return f"HTTP status {error.code}"

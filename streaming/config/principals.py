@@ -1,0 +1,86 @@
+"""Who may do what, as settings: whether rules are gone by, who stands above them, and the key that names are signed by.
+
+The key is shared by the coordinator, its gateways, and whoever sets rules. It comes by the environment or a file, and
+is shown nowhere.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PrivateAttr, SecretStr, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings
+
+from coordinator import limits
+from coordinator.access import ANONYMOUS
+from streaming.config.values import File, Secret
+from streaming.wire.signing import KEY_BYTES_MIN, Signing
+
+OPEN_SAID = (
+    "Access is open: whoever can write to {topic} may do anything to any group, under any name. Set access = rules"
+    " to have rules decide."
+)
+
+Principal = Annotated[str, StringConstraints(pattern=r"^[^:]+:.", max_length=limits.ID_CHARS_MAX)]
+
+
+def _wrong(problem: str) -> PydanticCustomError:
+    return PydanticCustomError("access", "{problem}", {"problem": problem})
+
+
+class AccessControl(BaseSettings):
+    """Who may do what to groups, and who is believed to be whom."""
+
+    access: Literal["open", "rules"] = Field(
+        "open", description="Whether everybody may do everything, or what rules allow; see `coordinator access`."
+    )
+    super_users: tuple[Principal, ...] = Field(
+        (), description="Principals such as User:admin that no rule can keep from anything; a JSON array."
+    )
+    access_key: Secret | None = Field(None, description="What names are signed by; by environment or file, no flag.")
+    access_key_file: File | None = Field(None, description="A file with the key in it, instead.")
+    principal: Principal | None = Field(
+        None, description="Who our own commands ask as, where they sign; User:SASL_USERNAME if not set."
+    )
+
+    _access_keys: tuple[SecretStr, ...] = PrivateAttr(())
+
+    @model_validator(mode="after")
+    def _keys_are_there(self) -> Self:
+        if self.access_key and self.access_key_file:
+            raise _wrong("access_key and access_key_file are two keys: set one of them")
+        self._access_keys = _keys(self.access_key.get_secret_value(), "access_key") if self.access_key else ()
+        if self.access_key_file:
+            self._access_keys = keys_in(self.access_key_file)
+        if self.access == "rules" and not self._access_keys:
+            raise _wrong("access = rules needs an access_key_file, or nobody would be believed to be anybody")
+        return self
+
+    def signing_for(self, topic: str) -> Signing | None:
+        """Say how the records of a topic are signed; None without a key."""
+        keys = tuple(key.get_secret_value().encode() for key in self._access_keys)
+        return Signing(keys, topic) if keys else None
+
+    def asking_as(self, sasl_username: str | None) -> str:
+        """Say who our own commands are."""
+        return self.principal or (f"User:{sasl_username}" if sasl_username else ANONYMOUS)
+
+
+def keys_in(file: str) -> tuple[SecretStr, ...]:
+    """Read keys, one or more, of which the first one signs: so that a new key can be known before it is used.
+
+    Raises:
+        PydanticCustomError: a ValueError: there is none, or one is too short.
+    """
+    try:
+        text = Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise _wrong(f"{file} holds no key in UTF-8") from None
+    return _keys(text, file)
+
+
+def _keys(text: str, where: str) -> tuple[SecretStr, ...]:
+    keys = tuple(map(SecretStr, text.split()))
+    if not keys or any(len(key.get_secret_value().encode()) < KEY_BYTES_MIN for key in keys):
+        raise _wrong(f"{where} must hold a key of at least {KEY_BYTES_MIN} bytes, as 'openssl rand -base64 32' makes")
+    return keys

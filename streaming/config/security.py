@@ -1,0 +1,266 @@
+"""How the brokers are reached, and how the gateway is: protocols, users and certificates, as settings that are checked.
+
+All files are read when the settings are made, so a wrong one is told of at once, and not by a client that cannot
+connect. `spellings` says what each client library calls what is set here.
+
+A password or token in the clear is refused unless asked for by name: PLAIN and OAUTHBEARER without TLS, and a gateway
+without TLS, are for loopback addresses only.
+"""
+
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
+
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from streaming.config import spellings
+from streaming.config.tls import BadCertificate, check_java_reads, client_context, server_context
+from streaming.config.values import File, Name, Secret, TokenUrl, given, is_loopback, revealed, secret_in, wrong
+from streaming.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from streaming.config.oauth import Tokens
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+PasswordMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+Mechanism = PasswordMechanism | Literal["OAUTHBEARER"]
+PROTOCOLS, MECHANISMS = get_args(Protocol), get_args(PasswordMechanism)
+"""`MECHANISMS` are those a gateway's clients have. A token's name may be any claim of it: the brokers alone know."""
+
+_SERVER = r"(\[[0-9a-fA-F:.]+\]|[^,:\[\]\s]+):[0-9]{1,5}"
+_SERVERS = rf"^{_SERVER}(,{_SERVER})*$"
+
+
+class _Credentials(NamedTuple):
+    needed: tuple[str, ...]
+    one_of: tuple[str, str]
+    others: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.needed, *self.one_of, *self.others)
+
+
+_PASSWORD = _Credentials(("sasl_username",), ("sasl_password", "sasl_password_file"))
+_TOKEN = _Credentials(
+    ("sasl_oauth_token_url", "sasl_oauth_client_id"),
+    ("sasl_oauth_client_secret", "sasl_oauth_client_secret_file"),
+    ("sasl_oauth_scope", "sasl_oauth_cafile"),
+)
+_CREDENTIALS: Mapping[str, _Credentials] = {**dict.fromkeys(MECHANISMS, _PASSWORD), "OAUTHBEARER": _TOKEN}
+"""What each mechanism wants; what another one wants means nothing to it."""
+
+_LAYERS: Mapping[str, tuple[str, ...]] = {
+    "SASL": ("sasl_mechanism", *_PASSWORD.names, *_TOKEN.names),
+    "SSL": ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password"),
+}
+"""What means something only under a security protocol that has this in its name."""
+
+_IN_THE_CLEAR = {"PLAIN": "password", "OAUTHBEARER": "token"}
+"""What a mechanism says as it is."""
+
+
+class PlaintextRefused(UserError):
+    """The gateway would serve plain text where others can listen."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+class BrokerAccess(BaseSettings):
+    """How our own processes reach the brokers."""
+
+    model_config = SettingsConfigDict(hide_input_in_errors=True)
+
+    bootstrap_servers: str = Field(
+        "127.0.0.1:9092", pattern=_SERVERS, description="Brokers, host:port, comma-separated."
+    )
+    security_protocol: Protocol = Field(
+        "PLAINTEXT", description="How brokers are spoken to, by us and by clients through the gateway."
+    )
+    sasl_mechanism: Mechanism | None = None
+    sasl_username: Name | None = Field(None, description="Whom the brokers know the coordinator as.")
+    sasl_password: Secret | None = Field(None, description="By environment or file; no flag shows it to other users.")
+    sasl_password_file: File | None = Field(None, description="A file with the password in it, instead.")
+    sasl_oauth_token_url: TokenUrl | None = Field(None, description="Where OAUTHBEARER's tokens come from, https.")
+    sasl_oauth_client_id: Name | None = Field(
+        None, pattern="^[^:]*$", description="Whom the token endpoint knows the coordinator as."
+    )
+    sasl_oauth_client_secret: Secret | None = Field(None, description="By environment or file, as sasl_password.")
+    sasl_oauth_client_secret_file: File | None = Field(None, description="A file with that secret in it, instead.")
+    sasl_oauth_scope: Name | None = Field(None, description="What the tokens are to be for, if the endpoint asks.")
+    sasl_oauth_cafile: File | None = Field(
+        None, description="Whose certificate the token endpoint has, PEM; one the system believes if not set."
+    )
+    ssl_cafile: File | None = Field(None, description="Whose certificates are believed, PEM; the system's if not set.")
+    ssl_certfile: File | None = Field(None, description="The coordinator's own certificate with its chain, PEM.")
+    ssl_keyfile: File | None = Field(None, description="Its key, PEM; in ssl_certfile if not set.")
+    ssl_key_password: Secret | None = Field(None, description="What that key is encrypted under.")
+    ssl_check_hostname: bool = Field(True, description="A broker's certificate must be for the name it is reached by.")
+    allow_plaintext_passwords: bool = Field(
+        False, description="PLAIN and OAUTHBEARER may go unencrypted (SASL_PLAINTEXT) to brokers on other machines."
+    )
+
+    _secrets: dict[str, SecretStr] = PrivateAttr(default_factory=dict)
+    _tokens: "Tokens | None" = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _access_is_of_one_piece(self) -> Self:
+        if problem := next(self._contradictions(), None):
+            raise wrong(problem)
+        for credentials in (_PASSWORD, _TOKEN):
+            self._keep_secret(*credentials.one_of)
+        try:
+            self.broker_context()
+            if self.sasl_mechanism == "OAUTHBEARER":
+                from streaming.config.oauth import Tokens  # brings kafka-python, which most commands do without
+
+                self._tokens = Tokens(self._settings())
+            if keyfile := self.ssl_keyfile or self.ssl_certfile:
+                check_java_reads(keyfile, is_encrypted=self.ssl_key_password is not None)
+        except BadCertificate as error:
+            raise wrong(str(error)) from None
+        return self
+
+    def _contradictions(self) -> Iterator[str]:
+        protocol = self.security_protocol
+        for layer, names in _LAYERS.items():
+            if layer not in protocol:
+                for name in given(self, names):
+                    yield f"{name} means nothing under security_protocol {protocol}: choose one with {layer}"
+        if "SASL" in protocol:
+            yield from self._contradictions_of_credentials()
+        if not self.ssl_certfile:
+            for name in given(self, ["ssl_keyfile", "ssl_key_password"]):
+                yield f"{name} needs an ssl_certfile"
+
+    def _contradictions_of_credentials(self) -> Iterator[str]:
+        mechanism = self.sasl_mechanism
+        if mechanism is None:
+            yield f"security_protocol {self.security_protocol} needs a sasl_mechanism"
+            return
+        wanted = _CREDENTIALS[mechanism]
+        for name in wanted.needed:
+            if not given(self, [name]):
+                yield f"sasl_mechanism {mechanism} needs a {name}"
+        if len(given(self, wanted.one_of)) != 1:
+            yield f"sasl_mechanism {mechanism} needs one of {' and '.join(wanted.one_of)}"
+        for name in given(self, _LAYERS["SASL"][1:]):
+            if name not in wanted.names:
+                yield f"{name} means nothing under sasl_mechanism {mechanism}"
+        if (what := _IN_THE_CLEAR.get(mechanism)) and not self._is_private:
+            advice = "choose SASL_SSL, or SCRAM, or allow_plaintext_passwords"
+            yield f"{mechanism} would send the {what} in the clear: {advice}"
+
+    def _keep_secret(self, name: str, file_name: str) -> None:
+        if secret := getattr(self, name) or secret_in(getattr(self, file_name)):
+            self._secrets[name] = secret
+
+    @property
+    def _is_private(self) -> bool:
+        """May what is said to the brokers as it is be said?"""
+        hosts = (server.rpartition(":")[0] for server in self.bootstrap_servers.split(","))
+        return self._has_tls or all(map(is_loopback, hosts)) or self.allow_plaintext_passwords
+
+    @property
+    def client_mechanisms(self) -> tuple[str, ...]:
+        """The SASL mechanisms that a gateway's clients may authenticate by to these brokers; none without SASL."""
+        if "SASL" not in self.security_protocol:
+            return ()
+        return tuple(each for each in MECHANISMS if each not in _IN_THE_CLEAR or self._is_private)
+
+    def broker_context(self) -> ssl.SSLContext | None:
+        """Say how a connection of our own to a broker is encrypted; None where it is not.
+
+        Raises:
+            BadCertificate: a file will not do.
+        """
+        if not self._has_tls:
+            return None
+        own = (self.ssl_certfile, self.ssl_keyfile, revealed(self.ssl_key_password))
+        return client_context(self.ssl_cafile, *own, check_hostname=self.ssl_check_hostname)
+
+    def kafka_client_arguments(self) -> dict[str, Any]:
+        """Say how kafka-python's clients reach the brokers; holds the password, and is not to be shown."""
+        return spellings.kafka_python(self._way())
+
+    def librdkafka_arguments(self) -> dict[str, str]:
+        """Say how confluent-kafka's clients reach the brokers; holds the password, and is not to be shown."""
+        return spellings.librdkafka(self._way())
+
+    def java_client_properties(self) -> dict[str, str]:
+        """Say how Kafka's Java clients reach the brokers; holds the password, and is not to be shown."""
+        return spellings.java(self._way())
+
+    @property
+    def _has_tls(self) -> bool:
+        return self.security_protocol.endswith("SSL")
+
+    def _way(self) -> dict[str, Any]:
+        """Put the way together; where tokens are wanted, see first that there are any."""
+        way = self._settings()
+        if self._tokens:
+            self._tokens.token()
+            way["tokens"] = self._tokens
+        return way
+
+    def _settings(self) -> dict[str, Any]:
+        settings = {name: getattr(self, name) for name in BrokerAccess.model_fields}
+        settings |= {**self._secrets, "ssl_keyfile": self.ssl_keyfile or self.ssl_certfile}
+        if not self._has_tls:
+            settings["ssl_check_hostname"] = None
+        return {name: revealed(value) for name, value in settings.items() if value is not None}
+
+
+class GatewayAccess(BaseSettings):
+    """How the gateway's clients reach it."""
+
+    gateway_ssl_certfile: File | None = Field(
+        None, description="The gateway's certificate with its chain, PEM; clients speak TLS when it is set."
+    )
+    gateway_ssl_keyfile: File | None = Field(None, description="Its key, PEM; in gateway_ssl_certfile if not set.")
+    gateway_ssl_key_password: Secret | None = Field(None, description="What that key is encrypted under.")
+    gateway_ssl_cafile: File | None = Field(
+        None, description="Whose certificates clients must show, PEM; they need none if not set."
+    )
+    gateway_relay: Literal["acls", "refuse", "lend_gateway_rights"] = Field(
+        "acls",
+        description="What is relayed where brokers see the gateway's certificate and not the client: what their ACLs"
+        " allow the client, nothing, or all that the gateway itself may do.",
+    )
+    gateway_allow_plaintext: bool = Field(False, description="Clients on other machines may do without TLS.")
+
+    @model_validator(mode="after")
+    def _listener_is_of_one_piece(self) -> Self:
+        if not self.gateway_ssl_certfile:
+            for name in given(self, ["gateway_ssl_keyfile", "gateway_ssl_key_password", "gateway_ssl_cafile"]):
+                raise wrong(f"{name} needs a gateway_ssl_certfile")
+        try:
+            self._listener_context()
+        except BadCertificate as error:
+            raise wrong(str(error)) from None
+        return self
+
+    def listener_context(self, host: str) -> ssl.SSLContext | None:
+        """Say how the gateway's clients are spoken to: under TLS, or in plain text where it is None.
+
+        Args:
+            host: The address that the gateway is to listen on.
+
+        Raises:
+            PlaintextRefused: it would be plain text, others can listen, and nobody has asked for that.
+            BadCertificate: a file will not do.
+        """
+        context = self._listener_context()
+        if context is None and not self.gateway_allow_plaintext and not is_loopback(host):
+            raise PlaintextRefused(
+                f"The gateway does not serve plain text at {host}: set gateway_ssl_certfile, or listen on 127.0.0.1,"
+                f" or set gateway_allow_plaintext."
+            )
+        return context
+
+    def _listener_context(self) -> ssl.SSLContext | None:
+        if not self.gateway_ssl_certfile:
+            return None
+        password = revealed(self.gateway_ssl_key_password)
+        return server_context(self.gateway_ssl_certfile, self.gateway_ssl_keyfile, password, self.gateway_ssl_cafile)

@@ -1,0 +1,359 @@
+"""The one query: requests from Kafka through the stateful operator to the output topics; starting it, stopping it.
+
+    requests ─> groupBy(shard's key) ─> ShardOperator ─> replies, groups, events
+
+Spark runs a batch when there is something to read. That is also how it looks at timeouts: when one is due, the `Alarm`
+appends a record that asks nothing. (Left to itself, a query with processing-time timeouts runs batches without a pause,
+and after a restart none until a row comes.)
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.config.settings import Settings
+from streaming.embedded import CONNECTOR, archive, fetch, find_java
+from streaming.errors import Exit, UserError
+from streaming.kafka import rights as acls
+from streaming.kafka import topics
+from streaming.logs import are_json
+from streaming.query import checkpoint
+from streaming.query.alarm import Alarm
+from streaming.query.durable import local_folder
+from streaming.query.failures import because, explained
+from streaming.query.fencing import find_floor
+from streaming.query.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
+from streaming.query.outdated import refuse_outdated
+from streaming.query.progress import ProgressLog, Tallies, observed
+from streaming.query.repeats import RepeatWatch
+from streaming.query.running import Mark
+from streaming.query.topic_watch import TopicWatch
+from streaming.wire.records import AT_MS, VERSION, OutputTopics
+
+log = logging.getLogger(__name__)
+
+SPARK_LOG = Path(__file__).with_name("log4j2.properties")
+QUERY_NAME = "group-coordinator"
+CONNECTOR_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+BATCH_WAIT_S = 60
+"""How long a stop waits for the batch that runs, before it gives that up to be repeated at the next start."""
+
+_STORE = "spark.sql.streaming.stateStore"
+STATE_STORES = {
+    "hdfs": {
+        f"{_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    },
+    "rocksdb": {
+        f"{_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+        f"{_STORE}.checkpointFormatVersion": "2",  # a torn retry is never read as committed state
+    },
+}
+
+SPARK_CONFIG = {
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the alarm has batches run instead
+    f"{_STORE}.minDeltasForSnapshot": "100",
+    "spark.sql.streaming.pollingDelay": "50ms",  # what a coordinator at rest does: ask the broker for news
+    # guards retries of stages whose rows differ from one attempt to the next; ours are ranges of Kafka offsets
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
+    "spark.sql.adaptive.enabled": "false",  # has no say in stateful queries, but warns of that
+    "spark.sql.session.timeZone": "UTC",
+    # Spark's own expression, and what Kafka's options hold
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore[.]key|jaas",
+    "spark.speculation": "false",
+    "spark.locality.wait": "0s",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.sql.ui.retainedExecutions": "50",
+}
+"""What the query is measurably better with. What spark-submit is told, or finds in its defaults, wins."""
+
+LOCAL_CONFIG = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.shuffle.compress": "false",  # what is shuffled stays in the page cache
+    # the defaults fork chmod once and readlink four times for each file of the checkpoint, and add a checksum file
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""What else is right where driver and executor are one process on one machine."""
+
+
+_HASH_SEED = 42  # of Spark's HashPartitioning
+
+
+class ConnectorMissing(UserError):
+    """Spark cannot talk to Kafka."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+class QueryFailed(UserError):
+    """The query has ended by itself: one sentence with the cause."""
+
+
+def open_session(
+    settings: Settings, report: Callable[[str], None] | None = None, java_options: str | None = None
+) -> SparkSession:
+    """Start Spark, or take the session that spark-submit prepared.
+
+    Args:
+        java_options: Where Java gets its classes from; the class archive if there is one unless given.
+
+    Raises:
+        JavaMissing, JarsUnavailable: there is nothing to run Spark with.
+    """
+    find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(QUERY_NAME)
+    is_submitted = "SPARK_ENV_LOADED" in os.environ  # set by Spark's own launch scripts
+    master = settings.master or ("" if is_submitted else "local[2]")
+    config = {**(_not_told(SPARK_CONFIG) if is_submitted else SPARK_CONFIG), **STATE_STORES[settings.state_store]}
+    config["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
+    if master:
+        builder = builder.master(master)
+        config["spark.driver.extraJavaOptions"] = _driver_options(
+            archive.using() if java_options is None else java_options
+        )
+    if master.startswith("local"):
+        config |= LOCAL_CONFIG
+    if not is_submitted:  # spark-submit is told with --packages or --jars
+        config |= _connector([str(jar) for jar in fetch(CONNECTOR, report=report)], is_local=master.startswith("local"))
+    for name, value in config.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    if not _has_connector(spark):
+        raise ConnectorMissing(
+            f"Spark has no Kafka connector: give spark-submit --packages {CONNECTOR_PACKAGE}, or --jars with its jars."
+        )
+    return spark
+
+
+def _not_told(config: dict[str, str]) -> dict[str, str]:
+    """Leave out what spark-submit was told, or found in its defaults: a session's builder would overrule it."""
+    SparkContext._ensure_initialized()
+    told = SparkConf()
+    return {name: value for name, value in config.items() if not told.contains(name)}
+
+
+def _driver_options(java_options: str) -> str:
+    level = "warn" if log.isEnabledFor(logging.DEBUG) else "off"
+    return (
+        f"-Dlog4j2.configurationFile={SPARK_LOG.as_uri()} -Dcoordinator.spark.log={level} "
+        f"-Dcoordinator.spark.lines={'json' if are_json() else 'text'} "
+        "-XX:+UseParallelGC "  # half the work of the default one, whose threads run beside the tasks
+        f"{java_options}"
+    )
+
+
+def _connector(jars: list[str], *, is_local: bool) -> dict[str, str]:
+    """Give Spark its Kafka connector; on one machine as part of the class path, which the class archive covers."""
+    if is_local:
+        return dict.fromkeys(("spark.driver.extraClassPath", "spark.executor.extraClassPath"), os.pathsep.join(jars))
+    return {"spark.jars": ",".join(jars)}
+
+
+def _has_connector(spark: SparkSession) -> bool:
+    try:
+        spark.readStream.format("kafka").option("subscribe", "any").option("kafka.bootstrap.servers", "any:1").load()
+    except AnalysisException:
+        return False
+    return True
+
+
+def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity) -> DataFrame:
+    """Plan the query: from the request topic to records for the output topics."""
+    requests = (
+        spark.readStream.format("kafka")
+        .options(**settings.kafka_source_options())
+        .option("subscribe", settings.requests_topic)
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "true")  # lost requests stop the query; they are never skipped silently
+        .option("maxOffsetsPerTrigger", settings.max_requests_per_batch)
+        .option("kafka.fetch.max.wait.ms", "10")  # the default holds every batch back for half a second
+    )
+    keys = F.array(*map(F.lit, even_keys(spark, settings.request_partitions, settings.shuffle_partitions)))
+    asked = requests.load().select(
+        keys[F.col("partition")].alias("key"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
+    )
+    assert tuple(asked.columns) == INPUT_COLUMNS, "what the operator reads"
+    operator = ShardOperator(
+        partitions=settings.request_partitions,
+        secret=bytes.fromhex(identity.secret),
+        config=settings.group_config(identity.fencing_token_floor),
+        topics=OutputTopics(
+            settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic
+        ),
+        signing=settings.signing() if settings.access == "rules" else None,
+        synced=local_folder(checkpoint.query_folder(settings)) if settings.checkpoint_synced else None,
+        replanned=[(plan.at_ms, plan.ends) for plan in checkpoint.put_aside(spark, settings)],
+    )
+    answered = (
+        asked.coalesce(settings.shuffle_partitions)  # a task for each partition of the topic costs more than it reads
+        .groupBy("key")
+        .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
+    )
+    return _unpacked(observed(answered).where("topic is not null"))
+
+
+def even_keys(spark: SparkSession, shards: int, tasks: int) -> list[int]:
+    """Find a key for each shard with which Spark's hash deals shards out to tasks in turn.
+
+    By their own numbers 16 shards would fall to two tasks as 7 and 9, and to eight as 0 to 4 each. A shard's key is its
+    number plus a multiple of `shards`.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    hash_of = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(_HASH_SEED).hashInt
+    candidates = (range(shard, 2**31, shards) for shard in range(shards))
+    return [next(key for key in keys if hash_of(key) % tasks == shard % tasks) for shard, keys in enumerate(candidates)]
+
+
+def _unpacked(packs: DataFrame) -> DataFrame:
+    """Turn `Pack`s into the rows that the sink writes."""
+    version, at_ms = F.col("versions")[F.col("place")], F.col("times")[F.col("place")]
+    ended, counted = _header(AT_MS, at_ms), _header(VERSION, version)
+    headers = F.when(version.isNotNull(), F.array(counted, ended)).otherwise(F.array(ended))
+    return packs.select("*", F.posexplode("keys").alias("place", "key")).select(
+        "topic",
+        "partition",
+        "key",
+        F.col("values")[F.col("place")].alias("value"),
+        F.when(at_ms.isNotNull(), headers).alias("headers"),
+    )
+
+
+def _header(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.alias("value"))
+
+
+class Coordinator:
+    """The running query.
+
+    Args:
+        report: Told in plain sentences how the start goes.
+        java_options: As `open_session` takes them.
+
+    `start` raises any `UserError`; `wait` raises `QueryFailed` or `TopicMismatch`.
+    """
+
+    def __init__(
+        self, settings: Settings, report: Callable[[str], None] | None = None, java_options: str | None = None
+    ) -> None:
+        self.settings = settings
+        self.tallies = Tallies()
+        self._report = report or (lambda _: None)
+        self._java_options = java_options
+        self._query: StreamingQuery | None = None
+        self._active_s: float | None = None
+        self._alarm = Alarm(settings, self.tallies)
+        self._topic_watch = TopicWatch(settings)
+        self._mark = Mark()
+        self._repeats = RepeatWatch(settings)
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Check Java, jars, broker, topics and checkpoint, in this order, and start the query."""
+        settings = self.settings
+        find_java()
+        topics.ensure(settings, self._report)
+        acls.see_rights(settings, acls.Role.COORDINATOR)
+        self._report("Starting Spark.")
+        spark = open_session(settings, self._report, self._java_options)
+        ids = topics.topic_ids(settings)
+        self._mark.set(settings.checkpoint)
+        held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
+        ProgressLog(self.tallies).attach(spark)
+        with explained(settings):
+            identity = checkpoint.claim(
+                spark, settings, {name: ids[name] for name in held}, lambda: find_floor(settings, self._report)
+            )
+            refuse_outdated(spark, settings)
+            self._query = (
+                build(spark, settings, identity)
+                .writeStream.queryName(QUERY_NAME)
+                .format("kafka")
+                .options(**settings.kafka_sink_options())
+                .option("checkpointLocation", checkpoint.query_folder(settings))
+                .outputMode("append")
+                .start()
+            )
+        self._alarm.start()
+        self._topic_watch.start()
+        self._await_first_batch(self._query)
+        self._repeats.start()
+
+    def _await_first_batch(self, query: StreamingQuery) -> None:
+        while query.lastProgress is None and not self._stopping.is_set():
+            self._raise_if_failed(query)
+            self._active_s = time.monotonic()
+            self._stopping.wait(0.05)
+        self._raise_if_failed(query)
+
+    def wait(self) -> None:
+        """Return when the query was stopped.
+
+        Raises:
+            QueryFailed: it ended by itself.
+            TopicMismatch: somebody has altered a topic, so that the coordinator must not go on.
+        """
+        assert self._query is not None, "wait() comes after start()"
+        while self._query.isActive and not self._stopping.is_set() and not self._refusal():
+            self._active_s = time.monotonic()
+            self._stopping.wait(0.2)
+        self._raise_if_failed(self._query)
+
+    def silent_s(self) -> float:
+        """How long ago Spark last said that the query is active; 0 while it starts. Asks nobody, so it cannot hang."""
+        return time.monotonic() - self._active_s if self._active_s else 0.0
+
+    def ask_to_stop(self) -> None:
+        """Let `wait` return; safe in a signal handler."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """End the query between two batches, so that nothing is repeated at the next start."""
+        self._stopping.set()
+        self._alarm.close()
+        self._topic_watch.close()
+        self._repeats.close()
+        query = self._query
+        if query is None or not query.isActive:
+            self._mark.remove()
+            return
+        deadline = time.monotonic() + BATCH_WAIT_S
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.002)
+        query.stop()
+        self._mark.remove()
+
+    def _refusal(self) -> UserError | None:
+        if self._alarm.refusal:
+            return because(self._alarm.refusal, self.settings, QueryFailed)
+        return self._topic_watch.refusal
+
+    def _raise_if_failed(self, query: StreamingQuery) -> None:
+        if refusal := self._refusal():
+            raise refusal
+        error = query.exception()
+        if isinstance(error, StreamingQueryException):
+            log.debug("the query's failure in full", exc_info=error)
+            raise because(str(error), self.settings, QueryFailed) from error

@@ -1,0 +1,107 @@
+"""Why a query failed, in one sentence that says what to do, out of Spark's long account of it; and whom it takes."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from streaming.config.settings import Settings
+from streaming.errors import Exit, UserError
+from streaming.kafka.topics import MESSAGE_BYTES_MAX
+
+
+def _damaged(why: str) -> str:
+    return (
+        f"The checkpoint {{checkpoint}} is damaged ({why}): restore it from a back-up, or start with an empty folder."
+    )
+
+
+_AGAIN, _PERSON = Exit.FAILED, Exit.NEEDS_A_PERSON
+
+CAUSES: list[tuple[str, Exit, str]] = [
+    # what Spark's account contains, who can mend it (another start, or a person alone),
+    # and what the user is told
+    (r"CorruptState: (?P<why>[^\n]*)", _PERSON,
+     _damaged("{why}")),
+    (r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY", _PERSON,
+     "Another coordinator runs on the checkpoint {checkpoint}: stop one of the two."),
+    (r"data may have been lost|Some data may have been lost|failOnDataLoss", _PERSON,
+     "Unhandled requests are gone from {requests}: lengthen its retention; to go on without them, empty {checkpoint}."),
+    (r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION|Topic .* not present in metadata", _AGAIN,
+     "A topic of the coordinator is gone ({topics}): restart it; it makes the topic anew, or says what else to do."),
+    (r"(Topic|Cluster|Group)AuthorizationException|(TOPIC|CLUSTER)_AUTHORIZATION_FAILED", _PERSON,
+     "Kafka refuses the coordinator's user: let it read and write {requests}, and write {topics}."),
+    (r"SaslAuthenticationException|SslAuthenticationException|SSLHandshakeException", _PERSON,
+     "Kafka and the coordinator do not trust each other: correct the settings that begin with sasl_ or ssl_."),
+    (r"Expiring \d+ record\(s\) for (?P<where>\S+)-\d+:", _AGAIN,
+     "No Kafka broker answers at {bootstrap_servers}, or {where} is gone: see that both are there, and start again."),
+    (r"TimeoutException|BrokerNotAvailable|Connection to node .* could not be established|DisconnectException", _AGAIN,
+     "No Kafka broker answers at {bootstrap_servers}: see that it runs, and start the coordinator again: it goes on."),
+    (r"RecordTooLargeException|MESSAGE_TOO_LARGE", _PERSON,
+     "A topic refuses records of this size ({topics}): set its max.message.bytes to {room}, and start again."),
+    (r"No space left on device", _AGAIN,
+     "The disk of the checkpoint {checkpoint} is full: make room, and start again."),
+    (r"Permission denied|AccessControl|Read-only file system|[Nn]ot a directory|NotDirectory|Mkdirs failed", _PERSON,
+     "The checkpoint {checkpoint} cannot be written: give the coordinator's user the right to, and start again."),
+    (r"MALFORMED_LOG_FILE|Incomplete log file|MISSING_METADATA_FILE|Expected e\.g\. |assertion failed", _PERSON,
+     _damaged("what Spark notes of its batches is missing or cannot be read")),
+    (r"Unexpected (character|end-of-input)|Unrecognized token|Invalid UTF-8|Illegal (unquoted )?character", _PERSON,
+     _damaged("what Spark notes of its batches is not JSON")),
+    (r"CANNOT_WRITE_STATE_STORE", _AGAIN,
+     "The checkpoint {checkpoint} cannot be written: make room, see that its folder may be written, and start again."),
+    (r"CANNOT_LOAD_STATE_STORE", _PERSON,
+     _damaged("the groups' state is missing or cannot be read")),
+    (r"cannot grow beyond 2GB", _PERSON,
+     "A batch has 2 GiB of requests of a shard: run `coordinator checkpoint replan`, lower max_requests_per_batch."),
+    (r"Python worker exited unexpectedly|ExecutorLostFailure", _AGAIN,
+     "A process of Spark's has ended in mid-work: see that there is memory to spare, and start again: it goes on."),
+]  # fmt: skip
+
+
+class SparkRefused(UserError):
+    """Spark could not begin: one sentence with the cause."""
+
+
+@contextmanager
+def explained(settings: Settings) -> Iterator[None]:
+    """Raise `SparkRefused` for whatever Spark raises in the block."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise because(str(error), settings, SparkRefused) from error
+
+
+def because(account: str, settings: Settings, kind: type[UserError]) -> UserError:
+    """Turn Spark's account of a failure into an error of one sentence, which knows whether another start may cure it.
+
+    A cause that is not known is quoted by the innermost line of the account, and may go better at the next start.
+    """
+    for pattern, exit_code, sentence in CAUSES:
+        if found := re.search(pattern, account):
+            error = kind(_filled(sentence, settings, found.groupdict()))
+            error.exit_code = exit_code
+            return error
+    return kind(f"The query failed: {innermost(account)}")
+
+
+def _filled(sentence: str, settings: Settings, found: Mapping[str, str]) -> str:
+    return sentence.format(
+        checkpoint=settings.checkpoint,
+        requests=settings.requests_topic,
+        topics=", ".join((settings.replies_topic, settings.groups_topic, settings.events_topic)),
+        bootstrap_servers=settings.bootstrap_servers,
+        room=MESSAGE_BYTES_MAX,
+        **{"why": "", **found},
+    )
+
+
+TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\S[^\n]*)")
+"""A traceback of Python's; its group is the error, which stands last."""
+
+
+def innermost(account: str) -> str:
+    """Return the line of Spark's account that names the first cause: an error of Python's, if one is in it."""
+    causes = TRACEBACK.findall(account) or re.findall(r"^Caused by: (.*)$", account, re.MULTILINE)
+    return str(causes[-1] if causes else account.strip().partition("\n")[0])

@@ -1,0 +1,74 @@
+"""What a blank checkpoint has to know of fencing tokens: above which one it begins.
+
+Tokens follow the brokers' clocks, and a state that is lost cannot say how far they had come. The groups topic can, for
+every group that is there: its latest record has its members' tokens.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+
+from streaming.config.settings import Settings
+from streaming.errors import Exit, UserError
+from streaming.verify.reading import Progress, Topic
+
+READ_S_MAX = 600.0
+"""How long is read: some ten million records. A topic that is compacted holds far fewer."""
+
+_GROUP = b'["group"'
+
+
+class TokensUnread(UserError):
+    """The groups topic could not be read to its end."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+class _Member(msgspec.Struct):
+    fencing_token: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] = 0
+
+
+class _Group(msgspec.Struct):
+    members: list[_Member] = []
+
+
+_decoder = msgspec.json.Decoder(_Group)
+
+
+def find_floor(settings: Settings, report: Callable[[str], None], read_s_max: float = READ_S_MAX) -> int:
+    """Return a floor above every fencing token that the groups topic shows, for a checkpoint that knows none.
+
+    Where the setting `fencing_token_floor` gives one, nothing is read.
+
+    Args:
+        report: Called with a sentence now and then, where it takes long.
+
+    Raises:
+        TokensUnread: it takes longer than `read_s_max`.
+        BrokerUnreachable: no broker answers.
+    """
+    if settings.fencing_token_floor:
+        return settings.fencing_token_floor
+    highest, until_s = 0, time.monotonic() + read_s_max
+    with Topic(settings, settings.groups_topic, Progress(report)) as topic:
+        for partition in topic.ends:
+            for record in topic.read(partition):
+                highest = max(highest, _highest_in(record))
+                if time.monotonic() > until_s:
+                    raise TokensUnread(
+                        f"{settings.groups_topic} could not be read within {read_s_max:.0f} s for the highest fencing"
+                        f" token: set fencing_token_floor to a number above all that stores have seen, and start again."
+                    )
+    return highest + 1 if highest else 0
+
+
+def _highest_in(record: Any) -> int:
+    """Return the highest token in a record of the groups topic; 0 in offsets, tombstones and what cannot be read."""
+    if record.value is None or not (record.key or b"").startswith(_GROUP):
+        return 0
+    try:
+        return max((member.fencing_token for member in _decoder.decode(record.value).members), default=0)
+    except msgspec.MsgspecError:
+        return 0

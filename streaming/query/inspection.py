@@ -1,0 +1,278 @@
+"""A checkpoint while nobody runs on it: what it holds, and what is wrong with it. It is read, and never written to.
+
+State comes through Spark's own reader of it, so that it does not matter what keeps it, and where. First what Spark
+notes of its batches is read, a file each; then every shard as it was after the last finished batch, and every group.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from msgspec import Struct
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from coordinator import codec
+from coordinator.deadlines import deadlines
+from coordinator.errors import CorruptState
+from coordinator.group import NEVER_MS
+from coordinator.hashing import shard_of
+from streaming.config.settings import Settings
+from streaming.errors import UserError
+from streaming.query import checkpoint
+from streaming.query.checkpoint import CheckpointMismatch, Identity
+from streaming.query.coordinator import open_session
+from streaming.query.failures import innermost
+from streaming.query.operator import unpacked
+
+RESTORE = "restore the checkpoint from a back-up"
+
+
+class NoCheckpoint(UserError):
+    """There is nothing to read."""
+
+
+class KeptGroup(Struct, frozen=True):
+    """A group at rest. Times are Unix milliseconds."""
+
+    group_id: str
+    state: str
+    generation_id: int
+    version: int
+    members: int
+    offsets: int
+    deadline_ms: int | None
+    deadline: str | None
+    """What is due then."""
+
+
+class KeptShard(Struct, frozen=True):
+    """A shard at rest.
+
+    Args:
+        forgotten: How many groups it remembers by their last generation alone.
+        alarm_ms: When Spark would next call it by itself.
+    """
+
+    shard: int
+    codec_version: int
+    size_bytes: int
+    forgotten: int
+    alarm_ms: int | None
+    groups: list[KeptGroup]
+
+
+class Plan(NamedTuple):
+    """Spark's plan of a batch: its time, how many tasks, and where the requests of each partition end, by topic."""
+
+    at_ms: int
+    tasks: int
+    ends: dict[str, dict[str, int]]
+
+
+class Contents(Struct):
+    """What a checkpoint holds, as far as it can be read, and in `findings` what is wrong with it: a sentence each."""
+
+    checkpoint: str
+    topic_ids: dict[str, str]
+    request_partitions: int
+    shuffle_partitions: int
+    state_store: str
+    plan_version: int
+    reads_codec_version: int = codec.VERSION
+    planned: int | None = None
+    finished: int | None = None
+    planned_at_ms: int | None = None
+    requests_taken: dict[str, int] = {}
+    shards: list[KeptShard] = []
+    findings: list[str] = []
+    in_use: bool = False
+
+
+def examine(settings: Settings) -> Contents:
+    """Read all of a checkpoint.
+
+    Raises:
+        NoCheckpoint: there is none.
+        CheckpointMismatch: whose it is cannot be read; without that nothing else can be told.
+    """
+    spark = of_folder(settings)
+    spark.streams.active  # noqa: B018  it starts what the reader of states asks for its peers
+    identity = checkpoint.read_identity(spark, settings.checkpoint)
+    if identity is None:
+        _refuse(spark, settings.checkpoint)
+    assert identity is not None, "it is refused above"
+    return _Examination(spark, settings.checkpoint, identity).contents()
+
+
+def of_folder(settings: Settings) -> SparkSession:
+    """Start Spark, in this process unless told where, to read a checkpoint with."""
+    return open_session(settings if settings.master else settings.model_copy(update={"master": "local[1]"}))
+
+
+def _refuse(spark: SparkSession, folder: str) -> None:
+    if checkpoint.exists(spark, f"{folder}/query"):
+        raise CheckpointMismatch(f"The checkpoint {folder} has no identity.json: restore that file from a back-up.")
+    raise NoCheckpoint(f"There is no checkpoint at {folder}: name the folder that `coordinator run` was given.")
+
+
+class _Examination:
+    """Reads one checkpoint, and notes what is wrong as it comes to it."""
+
+    def __init__(self, spark: SparkSession, folder: str, identity: Identity) -> None:
+        self._spark, self._identity = spark, identity
+        self._query = f"{folder}/query"
+        self._found = Contents(
+            folder,
+            identity.topic_ids,
+            identity.request_partitions,
+            identity.shuffle_partitions,
+            identity.state_store,
+            identity.plan_version,
+        )
+
+    def contents(self) -> Contents:
+        found = self._found
+        commits = self._numbers("commits")  # before the plans: who runs meanwhile plans first
+        plans = self._numbers("offsets")
+        found.findings += [*self._of_the_query(), *self._of_commits(commits), *self._of_plans(plans, commits)]
+        if commits:
+            found.finished = commits[-1]
+            found.findings += self._of_the_state(commits[-1])
+        found.in_use = self._numbers("offsets")[-1:] != plans[-1:]
+        return found
+
+    def _numbers(self, kind: str) -> list[int]:
+        return checkpoint.batches(self._spark, f"{self._query}/{kind}")
+
+    # -- what Spark notes of its batches -------------------------------------------------------------------------------
+
+    def _of_the_query(self) -> Iterator[str]:
+        if self._identity.plan_version != checkpoint.PLAN_VERSION:
+            yield (
+                f"It was made by a version whose query is another (plan {self._identity.plan_version}, here"
+                f" {checkpoint.PLAN_VERSION}): start it with that version."
+            )
+        try:
+            json.loads(checkpoint.read_file(self._spark, f"{self._query}/metadata"))["id"]
+        except (Py4JJavaError, ValueError, KeyError, TypeError):
+            if self._numbers("offsets"):
+                yield f"metadata is missing or cannot be read: {RESTORE}."
+
+    def _of_commits(self, commits: list[int]) -> Iterator[str]:
+        yield from _gaps("commits", commits)
+        for number in commits:
+            try:
+                json.loads(self._lines("commits", number, 2)[1])
+            except ValueError as error:
+                yield f"commits/{number} cannot be read ({error}): {RESTORE}."
+
+    def _of_plans(self, plans: list[int], commits: list[int]) -> Iterator[str]:
+        yield from _gaps("offsets", plans)
+        if unplanned := sorted(set(commits) - set(plans)):
+            yield f"offsets/{unplanned[-1]} is missing, and that batch is finished: {RESTORE}."
+        if len(ahead := [number for number in plans if number > max(commits, default=-1)]) > 1:
+            yield f"commits/{ahead[0]} is missing, and {ahead[1]} is planned already: {RESTORE}."
+        before: dict[str, int] = {}
+        for number in plans:
+            try:
+                plan = self._plan(number)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                yield f"offsets/{number} cannot be read ({error}): {RESTORE}."
+                continue
+            ends = next(iter(plan.ends.values()), {})
+            yield from self._of_a_plan(number, plan, before)
+            before = ends
+            self._found.planned, self._found.planned_at_ms, self._found.requests_taken = number, plan.at_ms, ends
+
+    def _of_a_plan(self, number: int, plan: Plan, before: dict[str, int]) -> Iterator[str]:
+        topics, ends = list(plan.ends), next(iter(plan.ends.values()), {})
+        if len(topics) != 1 or topics[0] not in self._identity.topic_ids:
+            yield f"offsets/{number} reads {', '.join(topics)}, which is not this checkpoint's topic: {RESTORE}."
+        if sorted(map(int, ends)) != list(range(self._identity.request_partitions)):
+            wanted = self._identity.request_partitions
+            yield f"offsets/{number} is of {len(ends)} request partitions, not {wanted}: {RESTORE}."
+        if plan.tasks != self._identity.shuffle_partitions:
+            yield f"offsets/{number} is of {plan.tasks} tasks, not {self._identity.shuffle_partitions}: {RESTORE}."
+        if back := [partition for partition, end in ends.items() if end < before.get(partition, 0)]:
+            yield f"offsets/{number} goes back in request partition {back[0]}: {RESTORE}."
+
+    def _plan(self, number: int) -> Plan:
+        _, planned, source = self._lines("offsets", number, 3)
+        noted = json.loads(planned)
+        return Plan(int(noted["batchTimestampMs"]), int(noted["conf"][checkpoint.TASKS]), json.loads(source))
+
+    def _lines(self, kind: str, number: int, wanted: int) -> list[str]:
+        lines = checkpoint.read_file(self._spark, f"{self._query}/{kind}/{number}").decode().splitlines()
+        if len(lines) != wanted or not re.fullmatch(r"v[1-9]\d*", lines[0]):
+            raise ValueError(f"{wanted} lines are wanted, of which the first says which version")
+        return lines
+
+    # -- the groups' state ---------------------------------------------------------------------------------------------
+
+    def _of_the_state(self, batch: int) -> Iterator[str]:
+        reader = self._spark.read.format("statestore").option("batchId", batch)
+        try:
+            rows = reader.load(self._query).select("key.key", "value.groupState.shard", "value.timeoutTimestamp")
+            found = rows.collect()
+        except (PySparkException, Py4JJavaError) as error:
+            yield f"The groups' state after batch {batch} cannot be read ({innermost(str(error))}): {RESTORE}."
+            return
+        shards = self._identity.request_partitions
+        for key, stored, alarm_ms in sorted(found, key=lambda row: row[0] % shards):
+            number = key % shards
+            try:
+                held = unpacked(stored)
+                if held.shard is None:
+                    continue
+                shard = _shard(number, held.shard, alarm_ms)
+            except CorruptState as error:
+                yield f"Shard {number} cannot be read ({error}): {RESTORE}."
+                continue
+            self._found.shards.append(shard)
+            if strangers := [g.group_id for g in shard.groups if shard_of(g.group_id, shards) != number]:
+                yield f"Shard {number} holds {strangers[0]}, which is another shard's group: {RESTORE}."
+
+
+def _gaps(kind: str, numbers: list[int]) -> Iterator[str]:
+    """A folder keeps the last batches, without a gap."""
+    for before, number in pairwise(numbers):
+        if number != before + 1:
+            yield f"{kind}/{before + 1} is missing: {RESTORE}."
+
+
+def _shard(number: int, data: bytes, alarm_ms: int) -> KeptShard:
+    """Decode all of a shard.
+
+    Raises:
+        CorruptState: it is not to be trusted.
+    """
+    kept = codec.decode_shard(data)
+    return KeptShard(
+        shard=number,
+        codec_version=data[0],
+        size_bytes=len(data),
+        forgotten=len(kept.graves),
+        alarm_ms=alarm_ms if alarm_ms > 0 else None,
+        groups=[_group(group_id, stored) for group_id, stored in kept.groups.items()],
+    )
+
+
+def _group(group_id: str, stored: codec.Stored) -> KeptGroup:
+    group = codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest))
+    if (group.group_id, len(group.members), group.vitals.earliest_ms) != (group_id, stored.members, stored.earliest_ms):
+        raise CorruptState(f"the group {group_id} is not the one that it is kept as")
+    due = min(deadlines(group))
+    return KeptGroup(
+        group_id=group_id,
+        state=group.phase.value,
+        generation_id=group.generation_id,
+        version=group.version,
+        members=len(group.members),
+        offsets=sum(map(len, group.offsets.values())),
+        deadline_ms=due.at_ms if due.at_ms < NEVER_MS else None,
+        deadline=due.kind.name.lower() if due.at_ms < NEVER_MS else None,
+    )

@@ -1,0 +1,188 @@
+"""How the query is doing: a log line a batch, and the latest figures for whoever asks."""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
+
+from streaming.wire.records import Tally
+
+log = logging.getLogger(__name__)
+
+_METRICS = "coordinator"
+
+
+class Batch(NamedTuple):
+    """One batch in figures.
+
+    Args:
+        answered: Replies written.
+        oldest_ms: How long the oldest request had waited when the batch was planned; 0 without requests.
+        heartbeats: Of the requests.
+        parts_ms: What Spark says the batch's time went into, by its own names.
+        state_bytes: What the shards' states take in the executors' memory.
+    """
+
+    batch_id: int
+    duration_ms: int
+    requests: int
+    answered: int
+    oldest_ms: int
+    groups: int
+    members: int
+    heartbeats: int
+    parts_ms: dict[str, int]
+    state_bytes: int
+
+
+class Totals(NamedTuple):
+    """What all batches since the start add up to."""
+
+    batches: int = 0
+    duration_ms: int = 0
+    requests: int = 0
+    answered: int = 0
+    heartbeats: int = 0
+    parts_ms: Mapping[str, int] = MappingProxyType({})
+
+    def with_batch(self, batch: Batch) -> "Totals":
+        """Count one more."""
+        return Totals(
+            self.batches + 1,
+            self.duration_ms + batch.duration_ms,
+            self.requests + batch.requests,
+            self.answered + batch.answered,
+            self.heartbeats + batch.heartbeats,
+            {**self.parts_ms, **{part: self.parts_ms.get(part, 0) + ms for part, ms in batch.parts_ms.items()}},
+        )
+
+
+def monotonic_ms() -> int:
+    """Return the time of a clock that nobody sets."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Tallies:
+    """What the shards hold, as each of them said last, and the latest batch. Safe to read from any thread.
+
+    `changed` is set with every batch, for whoever waits for the next one and clears it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shards: dict[int, Tally] = {}
+        self._due_ms: dict[int, int | None] = {}
+        self._latest: Batch | None = None
+        self._totals = Totals()
+        self._read_to: dict[int, int] = {}
+        self.changed = threading.Event()
+
+    @property
+    def latest(self) -> Batch | None:
+        with self._lock:
+            return self._latest
+
+    @property
+    def totals(self) -> Totals:
+        with self._lock:
+            return self._totals
+
+    @property
+    def read_to(self) -> dict[int, int]:
+        """By partition of the request topic, the offset before which all is handled; empty before the first batch."""
+        with self._lock:
+            return self._read_to
+
+    @property
+    def shards(self) -> dict[int, tuple[int, int]]:
+        """Groups and members of each shard that was called since the start."""
+        with self._lock:
+            return {shard: (tally.groups, tally.members) for shard, tally in self._shards.items()}
+
+    @property
+    def due_ms(self) -> dict[int, int | None]:
+        """When time alone is to change each of these shards next, by this machine's monotonic clock."""
+        with self._lock:
+            return dict(self._due_ms)
+
+    def take(self, progress: dict[str, Any]) -> Batch:
+        """Take over what a batch's progress says, as Spark's `StreamingQueryProgress` is written in JSON."""
+        row = progress["observedMetrics"].get(_METRICS, {})
+        shards = [msgspec.json.decode(told, type=Tally) for told in row.get("shards", [])]
+        with self._lock:
+            self._shards.update({s.shard: s for s in shards})
+            planned_ms = monotonic_ms() - progress["durationMs"].get("triggerExecution", 0)
+            self._due_ms.update({s.shard: None if s.due_in_ms is None else planned_ms + s.due_in_ms for s in shards})
+            self._latest = Batch(
+                batch_id=progress["batchId"],
+                duration_ms=progress["durationMs"].get("triggerExecution", 0),
+                requests=sum(s.requests for s in shards),
+                answered=sum(s.answered for s in shards),
+                oldest_ms=max((s.oldest_ms for s in shards), default=0),
+                groups=sum(s.groups for s in self._shards.values()),
+                members=sum(s.members for s in self._shards.values()),
+                heartbeats=sum(s.heartbeats for s in shards),
+                parts_ms={part: took for part, took in progress["durationMs"].items() if part != "triggerExecution"},
+                state_bytes=sum(operator["memoryUsedBytes"] for operator in progress.get("stateOperators", [])),
+            )
+            self._totals = self._totals.with_batch(self._latest)
+            self._read_to = _read_to(progress)
+            self.changed.set()
+            return self._latest
+
+
+def _read_to(progress: dict[str, Any]) -> dict[int, int]:
+    """Find how far a batch has read; its only source has the one topic."""
+    ends = (topic for source in progress.get("sources", []) for topic in (source["endOffset"] or {}).values())
+    return {int(partition): offset for topic in ends for partition, offset in topic.items()}
+
+
+def observed(answered: DataFrame) -> DataFrame:
+    """Have Spark report, batch by batch, the tallies in the operator's output."""
+    return answered.observe(_METRICS, F.collect_list("tally").alias("shards"))
+
+
+class ProgressLog:
+    """Writes a line for each batch that had something to do.
+
+    Spark's JVM calls it, and it reads a batch's progress as one JSON text: pyspark's own `StreamingQueryListener` asks
+    the JVM for every figure by itself, which costs half as much as a small batch.
+    """
+
+    def __init__(self, tallies: Tallies) -> None:
+        self._tallies = tallies
+
+    def attach(self, spark: SparkSession) -> None:
+        """Begin to listen to the queries of a session."""
+        gateway: Any = spark.sparkContext._gateway
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+        spark._jsparkSession.streams().addListener(wrapper(self))
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        log.info("query=%s started run=%s", event.name(), event.runId().toString())
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        batch = self._tallies.take(msgspec.json.decode(event.progress().json()))
+        level = logging.INFO if batch.requests else logging.DEBUG
+        log.log(
+            level,
+            "batch=%d duration_ms=%d requests=%d answered=%d oldest_ms=%d groups=%d members=%d",
+            *batch[:7],
+        )
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        log.info("query ended run=%s", event.runId().toString())
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

@@ -1,0 +1,224 @@
+"""The watch on late repeats: has a key of the groups topic written again where an older record has come to stand last.
+
+A driver or an executor that was paused in mid-batch may go on after another has taken over. Spark's sink cannot keep it
+from writing its records once more, behind newer ones; and the last record of a key is the one that compaction keeps. So
+a thread reads the topic, all of it once after the start and then as it grows, and asks the coordinator by a
+`republish_group` request for every key that was repeated late. It is a request like any other, so a replay has it.
+
+    a batch that a new driver repeats   repeats all of its records, up to the highest version: nothing is asked
+    `SETTLING_MS` after a late repeat   keys that still are late are asked for, at most `KEYS_AT_ONCE` a second
+    beyond `KEYS_MAX` keys              the groups that were silent longest are forgotten, and not watched until they
+                                        publish again
+"""
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from msgspec import Struct, field
+
+from coordinator.guard import COORDINATOR
+from coordinator.limits import RECORD_BYTES_MAX, REPUBLISHED_OFFSETS_MAX
+from coordinator.requests import RepublishGroup
+from coordinator.requests import TopicPartition as Place
+from streaming.config.settings import Settings
+from streaming.query.standing import Order, Standing, order_in
+from streaming.wire.records import AT_MS, VERSION, decode_group_key
+from streaming.wire.signing import Signer
+
+log = logging.getLogger(__name__)
+kafka_log = logging.getLogger("kafka.librdkafka")
+
+SETTLING_MS = 2_000
+"""How long a batch takes to be repeated whole, once its first record is: far longer than its records are apart."""
+
+KEYS_MAX = 100_000
+"""How many keys are watched, some 300 bytes each."""
+
+KEYS_AT_ONCE = REPUBLISHED_OFFSETS_MAX
+"""How many keys are asked for in a second, whatever was repeated: the others wait."""
+
+RECORDS_AT_ONCE = 2_000
+BACKLOG_PAUSE_S = 0.05
+"""Between two reads of what was there at the start, so that the query goes first: 40,000 records a second at most."""
+
+POLL_S = 1.0
+ASK_EVERY_MS = 1_000
+SEND_WAIT_MS = 600_000
+"""How long a request may wait for brokers that are away: nothing else asks for these keys before the next start."""
+
+CLOSE_WAIT_S = 2.0
+ANSWER_WAIT_S = 15.0
+
+
+class _Group(Struct):
+    """A group, and where it is published.
+
+    Args:
+        late_ms: When its oldest late repeat was read that is not asked for yet; None where there is none.
+    """
+
+    shard: int
+    standing: Standing = field(default_factory=Standing)
+    late_ms: int | None = None
+
+
+class Repeats:
+    """The keys whose last record is a late repeat, found in the records of the topic as they come. Knows no Kafka."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._late: dict[str, None] = {}
+        self._keys = 0
+        self._next_ms = 0
+
+    def take(self, shard: int, key: bytes, order: Order | None, now_ms: int) -> None:
+        """Note the next record of a partition.
+
+        Args:
+            order: None where the record does not tell.
+            now_ms: The reader's time, from any clock that never goes back.
+        """
+        try:
+            group_id = str(decode_group_key(key)[1])
+        except ValueError:
+            return
+        if order is None:
+            return
+        group = self._groups.pop(group_id, None) or _Group(shard)
+        self._groups[group_id] = group
+        before = len(group.standing.newest)
+        group.standing.take(key, order)
+        self._keys += len(group.standing.newest) - before
+        if not group.standing.late:
+            group.late_ms = None
+            self._late.pop(group_id, None)
+        elif group.late_ms is None:
+            group.late_ms = now_ms
+            self._late[group_id] = None
+        self._make_room()
+
+    def overdue(self, now_ms: int) -> Iterator[tuple[int, RepublishGroup]]:
+        """Yield requests for keys that were repeated late and have not been written since, and their shards.
+
+        What is asked for is not asked for again unless it is repeated again.
+        """
+        room = KEYS_AT_ONCE if now_ms >= self._next_ms else 0
+        for group_id in list(self._late):
+            group = self._groups[group_id]
+            if group.late_ms is None or group.late_ms > now_ms - SETTLING_MS or not room:
+                continue
+            self._next_ms = now_ms + ASK_EVERY_MS
+            keys = list(group.standing.late)[:room]
+            room -= len(keys)
+            for key in keys:
+                del group.standing.late[key]
+            if not group.standing.late:
+                group.late_ms = None
+                del self._late[group_id]
+            yield group.shard, _request(group_id, [decode_group_key(key) for key in keys if isinstance(key, bytes)])
+
+    def _make_room(self) -> None:
+        while self._keys > KEYS_MAX:
+            group_id = next(iter(self._groups))
+            self._keys -= len(self._groups.pop(group_id).standing.newest)
+            self._late.pop(group_id, None)
+
+
+def _request(group_id: str, keys: list[Any]) -> RepublishGroup:
+    return RepublishGroup(
+        request_id=f"republish-{uuid.uuid4().hex}",
+        reply_to="coordinator-repeats",
+        group_id=group_id,
+        client_id="coordinator",
+        principal=COORDINATOR,
+        group=any(kind == "group" for kind, *_ in keys),
+        offsets=tuple(Place(key[2], key[3]) for key in keys if key[0] == "offset"),
+    )
+
+
+class RepeatWatch:
+    """Reads the groups topic in a thread of its own, and asks for what was repeated late."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._repeats = settings, Repeats()
+        self._signer = Signer(settings.signing(), COORDINATOR)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="repeats", daemon=True)
+
+    def start(self) -> None:
+        """Read all that is there, and from now on what comes."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Read no more."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _watch(self) -> None:
+        reaching = {**self._settings.librdkafka_arguments(), "client.id": "coordinator-repeats"}
+        producer = Producer({**reaching, "linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS}, logger=kafka_log)
+        consumer = Consumer(
+            {
+                **reaching,
+                "group.id": f"unused-{uuid.uuid4().hex}",  # librdkafka wants one; nothing is joined or committed
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 1_000,
+                "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
+                "queued.max.messages.kbytes": 16_384,
+            },
+            logger=kafka_log,
+        )
+        try:
+            topic, shards = self._settings.groups_topic, range(self._settings.request_partitions)
+            consumer.assign([TopicPartition(topic, shard, OFFSET_BEGINNING) for shard in shards])
+            backlog = {
+                shard: consumer.get_watermark_offsets(TopicPartition(topic, shard), timeout=ANSWER_WAIT_S)[1]
+                for shard in shards
+            }
+            while not self._closing.is_set():
+                messages = consumer.consume(RECORDS_AT_ONCE, POLL_S)
+                for message in messages:
+                    self._take(message)
+                if backlog:
+                    places = consumer.position([TopicPartition(topic, shard) for shard in backlog])
+                    backlog = {p.partition: end for p in places if p.offset < (end := backlog[p.partition])}
+                else:  # what follows a late repeat may put it right, so all of it is read first
+                    self._ask(producer)
+                if len(messages) == RECORDS_AT_ONCE:
+                    self._closing.wait(BACKLOG_PAUSE_S)
+        except KafkaException as error:
+            log.warning("late repeats on the groups topic are not looked for any more: %s", error)
+        finally:
+            consumer.close()
+            producer.flush(CLOSE_WAIT_S)
+
+    def _take(self, message: Message) -> None:
+        if (error := message.error()) is not None:
+            log.warning("the groups topic could not be read for late repeats, and is tried again: %s", error.str())
+            return
+        value = message.value()
+        headers: Any = message.headers() if value is None else None
+        told = {name: number for name, number in headers or () if name in (VERSION, AT_MS) and number.isdigit()}
+        version, at_ms = (int(told[name]) if name in told else None for name in (VERSION, AT_MS))
+        self._repeats.take(message.partition() or 0, message.key() or b"", order_in(value, version, at_ms), _now_ms())
+
+    def _ask(self, producer: Producer) -> None:
+        for shard, request in self._repeats.overdue(_now_ms()):
+            log.warning(
+                "records of a group were repeated late by another writer, and are written again: %r, %d keys",
+                request.group_id, len(request.offsets) + request.group,
+            )  # fmt: skip
+            value = self._signer.value_of(request, time.time_ns() // 1_000_000)
+            producer.produce(self._settings.requests_topic, value, request.group_id.encode(), partition=shard)
+        producer.poll(0)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,116 @@
+"""Which of two records of one key of the groups topic is the newer one, whatever the order in which they stand.
+
+A writer that was paused in mid-batch may write its records once more after later ones. On a compacted topic the last
+record of a key is the one that stays, so a reader must not take the last one for the newest one:
+
+- of one key, the record with the later time is the newer one, and at one time the one with the higher version. A group
+  that is founded anew counts from 1 again, but at a later time than all records of the group before;
+- a group publishes its versions in order. So a record that stands behind a higher version of its group is a repeat.
+  Compaction may have taken the newer record of its key: what the key says is then in doubt.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct, field
+
+from coordinator.outputs import GroupRecord, OffsetRecord
+from streaming.views.words import Tombstone
+
+Key = bytes | tuple[str, int] | None
+"""What tells a group's keys apart: whatever a reader likes."""
+
+
+class Order(NamedTuple):
+    """When a record came about: its group's time, and its version; 0 where it was written for no group."""
+
+    at_ms: int
+    version: int
+
+
+def order_of(record: GroupRecord | OffsetRecord | Tombstone) -> Order | None:
+    """Return a record's order; None for a tombstone that an older coordinator wrote, which does not tell its time."""
+    match record:
+        case GroupRecord():
+            return Order(record.since_ms, record.version)
+        case OffsetRecord():
+            return Order(record.commit_timestamp_ms, record.version)
+    return None if record.at_ms is None else Order(record.at_ms, record.version or 0)
+
+
+class _Dated(Struct):
+    version: int
+    since_ms: int | None = None
+    commit_timestamp_ms: int | None = None
+
+
+_decode = msgspec.json.Decoder(_Dated).decode
+
+
+def order_in(value: bytes | None, version: int | None, at_ms: int | None) -> Order | None:
+    """Return the order of a Kafka record without reading the rest of it; None where it does not tell.
+
+    Args:
+        version, at_ms: What a tombstone's headers say.
+    """
+    if value is None:
+        return None if at_ms is None else Order(at_ms, version or 0)
+    try:
+        dated = _decode(value)
+    except (ValueError, RecursionError):
+        return None
+    own_ms = dated.commit_timestamp_ms if dated.since_ms is None else dated.since_ms
+    return None if own_ms is None else Order(own_ms, dated.version)
+
+
+class Standing(Struct):
+    """What stands on the topic for one group.
+
+    Args:
+        began_ms: When the latest life of the group began, or earlier, but after the life before.
+        latest_ms: The latest time of any record of it.
+        highest: The highest version of it.
+        newest: By key, the newest record.
+        late: By key, the last record, where it is older than one that stood before it: of the key, or of the group.
+        corrected: How often an older record stood last for a key, and a newer one has been written since.
+    """
+
+    began_ms: int = 0
+    latest_ms: int = 0
+    highest: int = 0
+    newest: dict[Key, Order] = field(default_factory=dict)
+    late: dict[Key, Order] = field(default_factory=dict)
+    corrected: int = 0
+
+    def take(self, key: Key, order: Order) -> bool:
+        """Note the next record of the group; tells whether it is newer than all that stood for its key."""
+        before = self.newest.get(key)
+        is_newer = before is None or order > before
+        if is_newer:
+            self.corrected += self.stands_wrong(key)
+            self.newest[key] = order
+        if self._is_behind(order):
+            self.late[key] = order
+        else:
+            self.late.pop(key, None)
+            if before is not None and order < before:
+                self.late[key] = order
+            self._go_on(order)
+        return is_newer
+
+    def stands_wrong(self, key: Key) -> bool:
+        """Return whether the key's last record is older than one that was seen before it."""
+        return key in self.late and self.late[key] < self.newest[key]
+
+    def _is_behind(self, order: Order) -> bool:
+        if order.at_ms < self.began_ms:
+            return True
+        return order.version < self.highest and order.at_ms <= self.latest_ms
+
+    def _go_on(self, order: Order) -> None:
+        """Take the highest version so far: all that a repeated batch held before it has been repeated as well."""
+        if order.version < self.highest:
+            self.began_ms, self.highest = min(order.at_ms, self.latest_ms + 1), 0
+        self.highest = max(self.highest, order.version)
+        self.latest_ms = max(self.latest_ms, order.at_ms)
+        self.late = {key: last for key, last in self.late.items() if last < self.newest[key]}

@@ -1,0 +1,194 @@
+"""Reading the two output topics as they grow: each record once, as a line, and a line for what is missing."""
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from coordinator.outputs import GroupDeleted, GroupRecord, OffsetRecord
+from streaming.client.transport import monotonic_ms
+from streaming.config.settings import Settings
+from streaming.errors import BrokerUnreachable, NoCoordinator
+from streaming.views.numbering import EVENTS, GROUPS
+from streaming.views.versions import Versions
+from streaming.views.words import Gap, Line, Record, Tombstone, Unreadable, to_line
+from streaming.wire.records import AT_MS, VERSION, decode_event, decode_group_record
+
+POLL_MS = 200
+
+
+class Fetched(NamedTuple):
+    """A Kafka record of one of the two topics.
+
+    Args:
+        topic: `groups` or `events`.
+        is_history: It was there before the reading began.
+    """
+
+    topic: str
+    record: Any
+    is_history: bool
+
+
+class Reader:
+    """Turns records of the two topics into lines: each one once, and a line for what is missing.
+
+    Args:
+        groups: Whose records to show; None for everybody's.
+    """
+
+    def __init__(self, groups: Collection[str] | None = None) -> None:
+        self._groups = groups
+        self._versions: dict[str, Versions] = {}
+
+    def read(self, records: Iterable[Fetched], now_ms: int) -> Iterator[Line]:
+        """Put the Kafka records of one poll into words, in the order in which they were written."""
+        partitions: dict[tuple[str, int], list[tuple[Fetched, Record]]] = {}
+        for fetched in records:
+            place = fetched.topic, fetched.record.partition
+            partitions.setdefault(place, []).append((fetched, _decode(fetched)))
+        for fetched, record in heapq.merge(*partitions.values(), key=_moment):
+            group_id = getattr(record, "group_id", None)
+            if (self._groups is None or group_id in self._groups) and self._is_new(fetched, record, now_ms):
+                yield to_line(record, _at_ms(record, fetched.record.timestamp))
+
+    def _is_new(self, fetched: Fetched, record: Any, now_ms: int) -> bool:
+        group_id, version = getattr(record, "group_id", None), getattr(record, "version", None)
+        if group_id is None or version is None:
+            return True
+        versions = self._versions.setdefault(group_id, Versions())
+        topic = EVENTS if fetched.topic == "events" else GROUPS
+        at_ms = record.at_ms if isinstance(record, Tombstone) else _at_ms(record, fetched.record.timestamp)
+        ends = isinstance(record, GroupDeleted) or (isinstance(record, Tombstone) and record.topic is None)
+        return versions.take(topic, version, at_ms, now_ms, is_history=fetched.is_history, ends_life=ends)
+
+    def is_in_doubt(self, now_ms: int) -> bool:
+        """Tell whether something has been missing for so long that it is worth making sure."""
+        return any(versions.is_in_doubt(now_ms) for versions in self._versions.values())
+
+    def missing(self, now_ms: int) -> Iterator[Line]:
+        """Tell what is missing, once; to be asked when both topics are read to their ends."""
+        for group_id, versions in self._versions.items():
+            for first, last in versions.give_up(now_ms):
+                yield to_line(Gap(group_id, first, last), None)
+
+
+def _moment(read: tuple[Fetched, Record]) -> tuple[int, int, int]:
+    """Return when a record was written, when it came about, and its version: what two topics are put in order by."""
+    timestamp_ms, record = read[0].record.timestamp, read[1]
+    return (
+        timestamp_ms,
+        getattr(record, "at_ms", None) or _at_ms(record, timestamp_ms),
+        getattr(record, "version", None) or 0,
+    )
+
+
+def _decode(fetched: Fetched) -> Record:
+    record = fetched.record
+    try:
+        return _decode_event(record) if fetched.topic == "events" else decode_group(record)
+    except ValueError as error:
+        return Unreadable(f"{record.topic}-{record.partition}@{record.offset}", str(error))
+
+
+def _decode_event(record: Any) -> Record:
+    return decode_event(record.value or b"")
+
+
+def decode_group(record: Any) -> GroupRecord | OffsetRecord | Tombstone:
+    """Read a Kafka record of the groups topic.
+
+    Raises:
+        ValueError: it is none.
+    """
+    key, read = decode_group_record(record.key or b"", record.value)
+    if read is not None:
+        return read
+    told = {name: int(value) for name, value in record.headers if name in (VERSION, AT_MS)}
+    return Tombstone.of(key, told.get(VERSION), told.get(AT_MS))
+
+
+def _at_ms(read: Record, timestamp_ms: int) -> int:
+    match read:
+        case GroupRecord():
+            return read.since_ms
+        case OffsetRecord():
+            return read.commit_timestamp_ms
+        case Tombstone() | Gap() | Unreadable():
+            return timestamp_ms
+    return read.at_ms
+
+
+def follow(
+    settings: Settings,
+    *,
+    groups: Collection[str] | None = None,
+    from_beginning: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Line]:
+    """Read both topics as they grow.
+
+    Args:
+        groups: Whose records to show; None for everybody's.
+        from_beginning: Show first what is there already; otherwise only what comes from now on.
+        stop: Asked several times a second; for the first time when the place to read from is settled.
+
+    Raises:
+        BrokerUnreachable: no broker answers.
+        NoCoordinator: the topics are not there.
+    """
+    names = {settings.groups_topic: "groups", settings.events_topic: "events"}
+    reader = Reader(groups)
+    with closing(_open(settings)) as consumer:
+        ends = _start(consumer, settings, list(names), from_beginning=from_beginning)
+        while not stop():
+            batches = consumer.poll(timeout_ms=POLL_MS)
+            records = (
+                Fetched(names[partition.topic], record, is_history=record.offset < ends[partition])
+                for partition, batch in batches.items()
+                for record in batch
+            )
+            yield from reader.read(records, monotonic_ms())
+            if reader.is_in_doubt(monotonic_ms()) and _is_at_the_end(consumer, list(ends)):
+                yield from reader.missing(monotonic_ms())
+
+
+def _open(settings: Settings) -> Any:
+    try:
+        return KafkaConsumer(
+            **settings.kafka_client_arguments(),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            allow_auto_create_topics=False,
+        )
+    except KafkaError as error:
+        raise BrokerUnreachable(
+            f"No Kafka broker answers at {settings.bootstrap_servers} ({error}):"
+            f" start one there, or correct bootstrap_servers and the security settings."
+        ) from error
+
+
+def _is_at_the_end(consumer: Any, partitions: list[TopicPartition]) -> bool:
+    return all(consumer.position(partition) >= end for partition, end in consumer.end_offsets(partitions).items())
+
+
+def _start(consumer: Any, settings: Settings, topics: list[str], *, from_beginning: bool) -> dict[TopicPartition, int]:
+    """Take all partitions; returns where each one ends now."""
+    partitions = [TopicPartition(topic, p) for topic in topics for p in consumer.partitions_for_topic(topic)]
+    if missing := [topic for topic in topics if topic not in {p.topic for p in partitions}]:
+        raise NoCoordinator(
+            f"There is no topic {missing[0]} at {settings.bootstrap_servers}:"
+            f" start the coordinator, which creates it, or correct the topic prefix."
+        )
+    consumer.assign(partitions)
+    ends: dict[TopicPartition, int] = consumer.end_offsets(partitions)
+    if from_beginning:
+        consumer.seek_to_beginning()
+    else:
+        for partition, end in ends.items():
+            consumer.seek(partition, end)
+    return ends

@@ -1,0 +1,1 @@
+"""Records of the topics: how requests and outputs are written and read, and how requests are signed."""
