@@ -31,18 +31,20 @@ CONNECTIONS_MAX = 32
 
 
 class Subject(Protocol):
-    """A process that can be asked how it is."""
+    """A process whose health can be checked."""
 
-    registry: CollectorRegistry
+    @property
+    def registry(self) -> CollectorRegistry:
+        """The metrics of the process."""
 
-    def ails(self) -> Sequence[str]:
-        """Say what is wrong that only another start can mend."""
+    def unhealthy_reasons(self) -> Sequence[str]:
+        """Return what is wrong that only a restart can mend."""
 
-    def lacks(self) -> Sequence[str]:
-        """Say for want of what it does not do its work at present."""
+    def not_ready_reasons(self) -> Sequence[str]:
+        """Return the reasons why the process is not ready."""
 
     def figures(self) -> dict[str, object]:
-        """Say what else is good to know."""
+        """Return more fields for the JSON body."""
 
 
 class Listener(ThreadingHTTPServer):
@@ -67,7 +69,7 @@ class Listener(ThreadingHTTPServer):
             super().__init__((host, port), _Exchange)
         except OSError as error:
             raise PortTaken(
-                f"Nobody can be told of the process's health at {host}:{port} ({error.strerror}): choose another port."
+                f"Cannot listen on {host}:{port} for health checks ({error.strerror}). Choose another port."
             ) from error
         self._thread = threading.Thread(target=self.serve_forever, name="health", daemon=True)
 
@@ -139,9 +141,9 @@ class _Exchange(BaseHTTPRequestHandler):
         subject = self.server.subject
         match self.path.partition("?")[0]:
             case "/healthz":
-                self._tell(subject.ails())
+                self._tell(subject.unhealthy_reasons())
             case "/readyz":
-                self._tell([*subject.ails(), *subject.lacks()])
+                self._tell([*subject.unhealthy_reasons(), *subject.not_ready_reasons()])
             case "/metrics":
                 self._send(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(subject.registry))
             case _:

@@ -23,10 +23,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 
 from coordinator.outputs import OffsetRecord
 from streaming.config.settings import Settings
-from streaming.query.standing import Order, Standing
 from streaming.views.group import Place
 from streaming.views.reading import Reading, kafka_log
 from streaming.wire.records import decode_group_record
+from streaming.wire.standing import Order, Standing
 
 ANSWER_WAIT_S = 15.0
 NEVER_MS = 1 << 62

@@ -20,8 +20,9 @@ from streaming.dashboard.guard import is_loopback
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.health import Listener
-from streaming.kafka.pulse import Pulse, QueryHealth
+from streaming.kafka.pulse import Pulse
 from streaming.query.coordinator import Coordinator
+from streaming.query.health import QueryHealth
 
 Tell = Callable[[str], None]
 
@@ -72,7 +73,7 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
     with Gateway(settings, tell) as gateway:
         _stop_on_signals(stopping.set)
         if settings.health_port is not None:
-            gateway.tell_health_at(settings.health_host, settings.health_port)
+            gateway.serve_health_at(settings.health_host, settings.health_port)
         _write_ready_file(ready_file, settings, gateway)
         tell("Ctrl-C stops. Members of groups may find another gateway, or this one again, within their sessions.")
         while not stopping.wait(1):

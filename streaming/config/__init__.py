@@ -1,1 +1,1 @@
-"""Settings and what they are made of: values, spellings, certificates, tokens, principals, and the way to the brokers."""
+"""Settings, and what they are made of: values, spellings, certificates, tokens, principals, the way to the brokers."""

@@ -20,6 +20,7 @@ from streaming.gateway.cluster import Address, Cluster
 from streaming.gateway.connection import Connection
 from streaming.gateway.frames import LENGTH_BYTES
 from streaming.gateway.guard import Guard
+from streaming.gateway.health import GatewayHealth
 from streaming.gateway.limits import (
     FRAME_WAIT_S,
     SILENCE_S,
@@ -31,7 +32,7 @@ from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger
 from streaming.gateway.upstream import Upstream
 from streaming.health import Listener
-from streaming.kafka.pulse import GatewayHealth, Pulse
+from streaming.kafka.pulse import Pulse
 
 log = logging.getLogger(__name__)
 
@@ -100,23 +101,24 @@ class Gateway:
         try:
             asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(START_WAIT_S)
             if self.settings.gateway_metrics_port is not None:
-                self.tell_health_at(self.settings.gateway_host, self.settings.gateway_metrics_port)
+                self.serve_health_at(self.settings.gateway_host, self.settings.gateway_metrics_port)
         except BaseException:
             self.stop()
             raise
         return self
 
-    def tell_health_at(self, host: str, port: int) -> None:
-        """Say there how this gateway is, until it stops.
+    def serve_health_at(self, host: str, port: int) -> None:
+        """Serve the gateway's health checks at this address until it stops.
 
         Raises:
             PortTaken: another program listens there.
         """
         pulse = self._watched.enter_context(Pulse.of(self.settings))
-        self._watched.enter_context(Listener(host, port, GatewayHealth(self, pulse)))
+        health = GatewayHealth(pulse, self.metrics.registry, self.runs_within, self.asking.silence_s)
+        self._watched.enter_context(Listener(host, port, health))
 
-    def turns_within(self, wait_s: float) -> bool:
-        """Tell whether its event loop does something within that time; not for the loop itself to ask."""
+    def runs_within(self, wait_s: float) -> bool:
+        """Return whether the event loop runs a callback within that time. The loop itself must not call this."""
         with contextlib.suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop).result(wait_s)
             return True

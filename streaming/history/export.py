@@ -17,7 +17,7 @@ from streaming.errors import UserError
 from streaming.history.tables import TABLES, table_of, to_row
 from streaming.views.fold import Told
 from streaming.views.reading import Reading
-from streaming.views.words import Tombstone
+from streaming.wire.records import Tombstone
 
 ROWS_AT_ONCE = 20_000
 

@@ -12,7 +12,7 @@ import msgspec
 
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
-from streaming.verify.reading import Progress, Topic
+from streaming.kafka.reading import Progress, Topic
 
 READ_S_MAX = 600.0
 """How long is read: some ten million records. A topic that is compacted holds far fewer."""

@@ -95,6 +95,10 @@ class Tallies:
             return self._totals
 
     @property
+    def batches(self) -> int:
+        return self.totals.batches
+
+    @property
     def read_to(self) -> dict[int, int]:
         """By partition of the request topic, the offset before which all is handled; empty before the first batch."""
         with self._lock:

@@ -26,9 +26,9 @@ from coordinator.limits import RECORD_BYTES_MAX, REPUBLISHED_OFFSETS_MAX
 from coordinator.requests import RepublishGroup
 from coordinator.requests import TopicPartition as Place
 from streaming.config.settings import Settings
-from streaming.query.standing import Order, Standing, order_in
 from streaming.wire.records import AT_MS, VERSION, decode_group_key
 from streaming.wire.signing import Signer
+from streaming.wire.standing import Order, Standing, order_in
 
 log = logging.getLogger(__name__)
 kafka_log = logging.getLogger("kafka.librdkafka")

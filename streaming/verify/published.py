@@ -14,13 +14,13 @@ from coordinator.consumer_protocol import READABLE, assigned_partitions
 from coordinator.limits import GRAVE_MS, GRAVES_MAX
 from coordinator.outputs import AnyEvent, GroupDeleted, GroupRecord, OffsetRecord
 from coordinator.phases import Phase
-from streaming.query.standing import Standing, order_of
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.life import EVENTS, GROUPS, Holes, Life
 from streaming.verify.tokens import Tokens
 from streaming.views.watching import decode_group
-from streaming.views.words import Tombstone, brief, escape
-from streaming.wire.records import decode_event, decode_group_key
+from streaming.views.words import brief, escape
+from streaming.wire.records import Tombstone, decode_event, decode_group_key
+from streaming.wire.standing import Standing, order_of
 
 REPEATS_MAX = 2**17
 """How many of a partition's latest records are remembered, to know a repeat: many times what one batch publishes."""

@@ -12,11 +12,11 @@ from operator import itemgetter
 
 from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
+from streaming.kafka.reading import Progress, Topic
 from streaming.verify.exchanges import REQUESTS_MAX, Exchanges
 from streaming.verify.findings import Finding, Report
 from streaming.verify.life import EVENTS, GROUPS
 from streaming.verify.published import Published
-from streaming.verify.reading import Progress, Topic
 
 SETTLING_MS = 30_000
 """What is younger than that may not be whole: a batch writes to all topics, but not at once."""

@@ -19,11 +19,11 @@ from coordinator.outputs import (
     OffsetRecord,
     Oversized,
 )
-from streaming.query.standing import Order, order_in, order_of
 from streaming.views.group import GroupView
 from streaming.views.numbering import EVENTS, GROUPS
-from streaming.views.words import Gap, Tombstone, Unreadable, to_line
-from streaming.wire.records import decode_event, decode_group_record
+from streaming.views.words import Gap, Unreadable, to_line
+from streaming.wire.records import Tombstone, decode_event, decode_group_record
+from streaming.wire.standing import Order, order_in, order_of
 
 HISTORY_MAX = 20_000
 """The weight of a group's history. Beyond it the oldest events are dropped."""

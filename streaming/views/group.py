@@ -22,9 +22,9 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import Phase
-from streaming.query.standing import Order, order_of
 from streaming.views.numbering import Numbering
-from streaming.views.words import Tombstone
+from streaming.wire.records import Tombstone
+from streaming.wire.standing import Order, order_of
 
 Place = tuple[str, int]
 """A topic and a partition."""

@@ -16,9 +16,9 @@ from coordinator.hashing import shard_of
 from coordinator.limits import RECORD_BYTES_MAX
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.query.standing import Order
 from streaming.views.fold import Raw, Told, TopicKind, Views
 from streaming.wire.records import AT_MS, VERSION
+from streaming.wire.standing import Order
 
 kafka_log = logging.getLogger("kafka.librdkafka")
 

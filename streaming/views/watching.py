@@ -14,8 +14,8 @@ from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.views.numbering import EVENTS, GROUPS
 from streaming.views.versions import Versions
-from streaming.views.words import Gap, Line, Record, Tombstone, Unreadable, to_line
-from streaming.wire.records import AT_MS, VERSION, decode_event, decode_group_record
+from streaming.views.words import Gap, Line, Record, Unreadable, to_line
+from streaming.wire.records import AT_MS, VERSION, Tombstone, decode_event, decode_group_record
 
 POLL_MS = 200
 

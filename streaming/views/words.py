@@ -6,7 +6,7 @@ Ids are chosen by strangers: whatever could move a cursor or hide text is shown 
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,6 @@ from coordinator.outputs import (
     CommitRejected,
     GroupDeleted,
     GroupEmptied,
-    GroupKey,
     GroupMember,
     GroupRecord,
     LogBroken,
@@ -28,7 +27,6 @@ from coordinator.outputs import (
     MemberFenced,
     MemberJoined,
     MemberLeft,
-    OffsetKey,
     OffsetRecord,
     OffsetsDeleted,
     OffsetsExpired,
@@ -39,28 +37,7 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from streaming.moments import calendar_time
-
-
-class Tombstone(Struct, frozen=True):
-    """A record that ends a key of `groups`: a group, or one of its offsets.
-
-    Args:
-        version: None where there was no group any more, and nothing was counted.
-        at_ms: The group's time; None where an older coordinator wrote it.
-    """
-
-    group_id: str
-    topic: str | None
-    partition: int | None
-    version: int | None
-    at_ms: int | None = None
-
-    @classmethod
-    def of(cls, key: GroupKey | OffsetKey, version: int | None, at_ms: int | None = None) -> Self:
-        """Return the tombstone of a key; version and time are from the record's headers."""
-        _, group_id, *which = key
-        topic, partition = which or (None, None)
-        return cls(str(group_id), topic, partition, version, at_ms)  # type: ignore[arg-type]
+from streaming.wire.records import Tombstone
 
 
 class Gap(Struct, frozen=True):

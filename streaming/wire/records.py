@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -55,6 +55,28 @@ class _Sender(msgspec.Struct):
 
 
 _sender_decoder = msgspec.json.Decoder(_Sender)
+
+
+class Tombstone(msgspec.Struct, frozen=True):
+    """A record that ends a key of `groups`: a group, or one of its offsets.
+
+    Args:
+        version: None where there was no group any more, and nothing was counted.
+        at_ms: The group's time; None where an older coordinator wrote it.
+    """
+
+    group_id: str
+    topic: str | None
+    partition: int | None
+    version: int | None
+    at_ms: int | None = None
+
+    @classmethod
+    def of(cls, key: GroupKey | OffsetKey, version: int | None, at_ms: int | None = None) -> Self:
+        """Return the tombstone of a key; version and time are from the record's headers."""
+        _, group_id, *which = key
+        topic, partition = which or (None, None)
+        return cls(str(group_id), topic, partition, version, at_ms)  # type: ignore[arg-type]
 
 
 class Row(NamedTuple):

@@ -16,8 +16,9 @@ from streaming.config.settings import Settings
 from streaming.errors import PortTaken
 from streaming.health import Listener
 from streaming.kafka import pulse
-from streaming.kafka.pulse import Pulse, QueryHealth
+from streaming.kafka.pulse import Pulse
 from streaming.query.coordinator import Coordinator
+from streaming.query.health import QueryHealth
 from streaming.query.progress import Tallies
 from streaming.wire.records import Tally
 
@@ -31,10 +32,10 @@ class Patient:
         self.wrong: list[str] = []
         self.missing: list[str] = []
 
-    def ails(self) -> Sequence[str]:
+    def unhealthy_reasons(self) -> Sequence[str]:
         return self.wrong
 
-    def lacks(self) -> Sequence[str]:
+    def not_ready_reasons(self) -> Sequence[str]:
         return self.missing
 
     def figures(self) -> dict[str, object]:
@@ -202,45 +203,51 @@ def test_the_query_says_what_it_lacks_and_what_ails_it(monkeypatch: pytest.Monke
     subject = QueryHealth(coordinator, watched)
 
     watched.look()
-    assert list(subject.lacks()) == ["the first batch has not ended yet", "no Kafka broker has answered yet"]
-    assert list(subject.ails()) == []
+    assert list(subject.not_ready_reasons()) == [
+        "the first batch has not ended yet",
+        "no Kafka broker has answered yet",
+    ]
+    assert list(subject.unhealthy_reasons()) == []
 
     coordinator.tallies.take(progress(0, read_to=10))
     brokers.ends = {0: 10, 1: 0}
     watched.look()
-    assert (list(subject.ails()), list(subject.lacks())) == ([], [])
+    assert (list(subject.unhealthy_reasons()), list(subject.not_ready_reasons())) == ([], [])
 
     clock.now_s += 10 * pulse.STALLED_S
     watched.look()
-    assert list(subject.ails()) == []  # nobody asked for anything
+    assert list(subject.unhealthy_reasons()) == []  # nobody asked for anything
 
     brokers.ends = {0: 14, 1: 1}
     watched.look()
     clock.now_s += pulse.STALLED_S + 1
     watched.look()
-    assert [*subject.ails()] == ["no batch has ended for 901 s though 5 requests wait"]
+    assert [*subject.unhealthy_reasons()] == ["no batch has ended for 901 s though 5 requests wait"]
 
     coordinator.tallies.take(progress(1, read_to=12))
     watched.look()
-    assert list(subject.ails()) == []  # behind, but it moves
+    assert list(subject.unhealthy_reasons()) == []  # behind, but it moves
     assert subject.figures()["requests_waiting"] == 3
 
     brokers.ends = None
     clock.now_s += pulse.BROKERS_SILENT_S + 1
     watched.look()
-    assert [*subject.lacks()] == ["no Kafka broker has answered for 21 s"]
+    assert [*subject.not_ready_reasons()] == ["no Kafka broker has answered for 21 s"]
     clock.now_s += 10 * pulse.STALLED_S
     watched.look()
     brokers.ends = {0: 14, 1: 1}
     watched.look()
-    assert (list(subject.ails()), list(subject.lacks())) == ([], [])  # it has not had the time to go on yet
+    assert (list(subject.unhealthy_reasons()), list(subject.not_ready_reasons())) == (
+        [],
+        [],
+    )  # it has not had the time to go on yet
 
 
-def test_a_query_that_does_not_say_whether_it_is_active_ails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_does_not_say_whether_it_is_active_unhealthy_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     coordinator = Coordinator(Settings())
     subject = QueryHealth(coordinator, Pulse(Brokers(), coordinator.tallies))
     monkeypatch.setattr(coordinator, "silent_s", lambda: pulse.QUERY_SILENT_S + 1)
-    assert list(subject.ails()) == ["Spark has not said for 61 s whether the query is active"]
+    assert list(subject.unhealthy_reasons()) == ["Spark has not said for 61 s whether the query is active"]
 
 
 def test_the_querys_figures() -> None:

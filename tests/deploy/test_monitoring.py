@@ -12,8 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from streaming.config.settings import Settings
 from streaming.gateway.metrics import Metrics
-from streaming.kafka.pulse import Pulse, QueryHealth
+from streaming.kafka.pulse import Pulse
 from streaming.query.coordinator import Coordinator
+from streaming.query.health import QueryHealth
 from streaming.views import Views
 from streaming.views.metrics import COUNTERS, GAUGES, OF_KMINION, OF_PARTITIONS, Family, GroupFigures
 from tests.deploy.reading import DEPLOY

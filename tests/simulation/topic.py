@@ -12,7 +12,7 @@ import msgspec
 from coordinator.outputs import Output, Published
 from coordinator.requests import RepublishGroup
 from streaming.query.repeats import Repeats
-from streaming.query.standing import Order, order_of
+from streaming.wire.standing import Order, order_of
 
 Key = tuple[str | int, ...]
 

@@ -13,7 +13,7 @@ from coordinator.outputs import AnyEvent, GroupRecord, OffsetRecord
 from streaming.history.sql import queries, query
 from streaming.history.tables import AT_MS, TABLES, table_of, to_row
 from streaming.views import Views
-from streaming.views.words import Tombstone
+from streaming.wire.records import Tombstone
 from tests.streaming.test_views import raws
 from tests.streaming.written import World, converse
 

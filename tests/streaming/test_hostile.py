@@ -22,9 +22,10 @@ from streaming.cli.main import fit_for_a_terminal
 from streaming.client.plans import make_plan, resolve
 from streaming.gateway import Gateway
 from streaming.query.operator import ShardOperator
-from streaming.views.words import Gap, Tombstone, to_line
+from streaming.views.words import Gap, to_line
 from streaming.wire.records import (
     OutputTopics,
+    Tombstone,
     decode_answer,
     decode_event,
     decode_group_key,

@@ -13,11 +13,11 @@ from coordinator.requests import DeleteGroup, OffsetCommit, OffsetToCommit, Repu
 from streaming.administration.committed import Past
 from streaming.query import repeats
 from streaming.query.repeats import SETTLING_MS, Repeats
-from streaming.query.standing import order_in
 from streaming.verify.findings import Kind
 from streaming.views import Views
 from streaming.views.reading import Reading
 from streaming.views.watching import Fetched, Reader
+from streaming.wire.standing import order_in
 from tests.streaming.test_verify import judge, kinds
 from tests.streaming.test_views import AT_MS, LATER_MS, folded, known, raw, raws
 from tests.streaming.written import World, Written, converse

@@ -34,8 +34,8 @@ from coordinator.phases import Phase
 from streaming.views.numbering import EVENTS, GROUPS, PATIENCE_MS
 from streaming.views.versions import Versions
 from streaming.views.watching import Fetched, Reader
-from streaming.views.words import _WORDS, Gap, Tombstone, Unreadable, brief, duration, escape, spans, to_line
-from streaming.wire.records import OutputTopics, to_row
+from streaming.views.words import _WORDS, Gap, Unreadable, brief, duration, escape, spans, to_line
+from streaming.wire.records import OutputTopics, Tombstone, to_row
 
 ANA = "ana-2a84c1d0-1111-2222-3333-444455556666"
 BO = "bo-cbcd0000-1111-2222-3333-444455556666"

@@ -18,10 +18,10 @@ from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import Exit
 from streaming.query.failpoints import VARIABLE
-from streaming.query.standing import Order
 from streaming.verify import verify
 from streaming.verify.findings import Kind
 from streaming.views import Raw, Views
+from streaming.wire.standing import Order
 from tests.system.conftest import Service
 from tests.system.replaying import (
     Record,

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from coordinator.outputs import GroupRecord, OffsetRecord
-from streaming.views.words import Tombstone
+from streaming.wire.records import Tombstone
 
 Key = bytes | tuple[str, int] | None
 """What tells a group's keys apart: whatever a reader likes."""

@@ -1,0 +1,41 @@
+"""A gateway's health checks."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from prometheus_client import CollectorRegistry
+
+from streaming.kafka.pulse import Pulse
+
+LOOP_WAIT_S = 2.0
+
+
+class GatewayHealth:
+    """The health of a gateway.
+
+    It is ready though the coordinator is away: it serves all that is no group's, every other gateway is in the same
+    case, and clients that find none can do nothing but wait as well.
+
+    Args:
+        runs_within: Returns whether the gateway's event loop runs a callback within so many seconds.
+        silence_s: Returns for how many seconds the coordinator has not answered.
+    """
+
+    def __init__(
+        self,
+        pulse: Pulse,
+        registry: CollectorRegistry,
+        runs_within: Callable[[float], bool],
+        silence_s: Callable[[], float],
+    ) -> None:
+        self._pulse, self.registry, self._runs_within, self._silence_s = pulse, registry, runs_within, silence_s
+
+    def unhealthy_reasons(self) -> Sequence[str]:
+        return [] if self._runs_within(LOOP_WAIT_S) else [f"it has done nothing for {LOOP_WAIT_S:.0f} s"]
+
+    def not_ready_reasons(self) -> Sequence[str]:
+        return self._pulse.not_ready_reasons()
+
+    def figures(self) -> dict[str, object]:
+        silent_s = self._silence_s()
+        return {"coordinator_silent_s": round(silent_s, 1) if math.isfinite(silent_s) else None}

@@ -1,0 +1,78 @@
+"""The query's health checks and its figures for Prometheus."""
+
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from streaming.kafka.pulse import Pulse
+from streaming.query.coordinator import Coordinator
+from streaming.query.progress import Tallies
+
+QUERY_SILENT_S = 60.0
+"""A query that has not said for so long whether it is active hangs, or its Java does."""
+
+STALLED_S = 900.0
+"""A batch that takes longer, while requests wait, will not end. Only one that has hours of requests to read may take
+minutes: a process that is ended for that would begin anew each time, so this is long, and the brokers' patience longer
+than `broker_wait_ms`."""
+
+
+class QueryHealth:
+    """The health of the query."""
+
+    def __init__(self, coordinator: Coordinator, pulse: Pulse) -> None:
+        self._coordinator, self._pulse = coordinator, pulse
+        self.registry = CollectorRegistry()
+        self.registry.register(_Figures(coordinator.tallies, pulse))
+
+    def unhealthy_reasons(self) -> Sequence[str]:
+        wrong = []
+        if (silent_s := self._coordinator.silent_s()) > QUERY_SILENT_S:
+            wrong.append(f"Spark has not said for {silent_s:.0f} s whether the query is active")
+        if (stalled_s := self._pulse.stalled_s()) > STALLED_S:
+            wrong.append(f"no batch has ended for {stalled_s:.0f} s though {self._pulse.waiting} requests wait")
+        return wrong
+
+    def not_ready_reasons(self) -> Sequence[str]:
+        first = [] if self._coordinator.tallies.latest else ["the first batch has not ended yet"]
+        return [*first, *self._pulse.not_ready_reasons()]
+
+    def figures(self) -> dict[str, object]:
+        latest = self._coordinator.tallies.latest
+        return {"requests_waiting": self._pulse.waiting, "batch": latest._asdict() if latest else None}
+
+
+class _Figures(Collector):
+    """The query's figures, read when Prometheus asks. They have no labels: groups are chosen by strangers."""
+
+    def __init__(self, tallies: Tallies, pulse: Pulse) -> None:
+        self._tallies, self._pulse = tallies, pulse
+
+    def collect(self) -> Iterable[Metric]:
+        totals, latest = self._tallies.totals, self._tallies.latest
+        yield CounterMetricFamily("groupcoord_batches", "Batches ended.", totals.batches)
+        yield CounterMetricFamily("groupcoord_batch_seconds", "What they took.", totals.duration_ms / 1_000)
+        yield CounterMetricFamily("groupcoord_requests", "Requests handled.", totals.requests)
+        yield CounterMetricFamily("groupcoord_heartbeats", "Heartbeats among them.", totals.heartbeats)
+        yield CounterMetricFamily("groupcoord_answers", "Replies written.", totals.answered)
+        parts = CounterMetricFamily("groupcoord_batch_part_seconds", "Spark's own parts of them.", labels=["part"])
+        for part, took_ms in totals.parts_ms.items():
+            parts.add_metric([part], took_ms / 1_000)
+        yield parts
+        if latest:
+            yield GaugeMetricFamily("groupcoord_groups", "Groups, in shards called since the start.", latest.groups)
+            yield GaugeMetricFamily("groupcoord_members", "Members of these groups.", latest.members)
+            yield GaugeMetricFamily(
+                "groupcoord_oldest_request_seconds",
+                "How long the oldest request of the last batch had waited for it.",
+                latest.oldest_ms / 1_000,
+            )
+            yield GaugeMetricFamily("groupcoord_state_bytes", "What the states take in memory.", latest.state_bytes)
+        if self._pulse.waiting is not None:
+            yield GaugeMetricFamily(
+                "groupcoord_requests_waiting",
+                "Records of the request topic that no ended batch has read.",
+                self._pulse.waiting,
+            )
