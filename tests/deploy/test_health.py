@@ -18,7 +18,7 @@ from streaming.health import Listener
 from streaming.kafka import pulse
 from streaming.kafka.pulse import Pulse
 from streaming.query.coordinator import Coordinator
-from streaming.query.health import QueryHealth
+from streaming.query.health import QUERY_SILENT_S, STALLED_S, QueryHealth
 from streaming.query.progress import Tallies
 from streaming.wire.records import Tally
 
@@ -195,7 +195,7 @@ class Clock:
         monkeypatch.setattr("streaming.kafka.pulse.time.monotonic", lambda: self.now_s)
 
 
-def test_the_query_says_what_it_lacks_and_what_ails_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the start to a batch that does not end: not ready, ready, not ready, and in the end not alive."""
     clock = Clock(monkeypatch)
     coordinator, brokers = Coordinator(Settings()), Brokers()
@@ -214,13 +214,13 @@ def test_the_query_says_what_it_lacks_and_what_ails_it(monkeypatch: pytest.Monke
     watched.look()
     assert (list(subject.unhealthy_reasons()), list(subject.not_ready_reasons())) == ([], [])
 
-    clock.now_s += 10 * pulse.STALLED_S
+    clock.now_s += 10 * STALLED_S
     watched.look()
     assert list(subject.unhealthy_reasons()) == []  # nobody asked for anything
 
     brokers.ends = {0: 14, 1: 1}
     watched.look()
-    clock.now_s += pulse.STALLED_S + 1
+    clock.now_s += STALLED_S + 1
     watched.look()
     assert [*subject.unhealthy_reasons()] == ["no batch has ended for 901 s though 5 requests wait"]
 
@@ -233,20 +233,17 @@ def test_the_query_says_what_it_lacks_and_what_ails_it(monkeypatch: pytest.Monke
     clock.now_s += pulse.BROKERS_SILENT_S + 1
     watched.look()
     assert [*subject.not_ready_reasons()] == ["no Kafka broker has answered for 21 s"]
-    clock.now_s += 10 * pulse.STALLED_S
+    clock.now_s += 10 * STALLED_S
     watched.look()
     brokers.ends = {0: 14, 1: 1}
     watched.look()
-    assert (list(subject.unhealthy_reasons()), list(subject.not_ready_reasons())) == (
-        [],
-        [],
-    )  # it has not had the time to go on yet
+    assert [*subject.unhealthy_reasons(), *subject.not_ready_reasons()] == []  # it has had no time to go on yet
 
 
-def test_a_query_that_does_not_say_whether_it_is_active_unhealthy_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_does_not_report_whether_it_is_active_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
     coordinator = Coordinator(Settings())
     subject = QueryHealth(coordinator, Pulse(Brokers(), coordinator.tallies))
-    monkeypatch.setattr(coordinator, "silent_s", lambda: pulse.QUERY_SILENT_S + 1)
+    monkeypatch.setattr(coordinator, "silent_s", lambda: QUERY_SILENT_S + 1)
     assert list(subject.unhealthy_reasons()) == ["Spark has not said for 61 s whether the query is active"]
 
 
