@@ -18,7 +18,7 @@ from streaming.views import Raw, Views
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.figures import Figures
-from tests.streaming.written import World, Written
+from tests.streaming.views.written import World, Written
 
 GROUPS = 1_000
 MEMBERS = 3

@@ -36,8 +36,8 @@ from streaming.kafka import topics
 from streaming.query import checkpoint
 from streaming.query.operator import ShardOperator
 from streaming.wire.records import OutputTopics, encode_request
-from tests.streaming.fake_spark import FakeSpark
-from tests.streaming.fake_spark import Record as FakeRecord
+from tests.streaming.query.fake_spark import FakeSpark
+from tests.streaming.query.fake_spark import Record as FakeRecord
 from tests.system.conftest import Service, batches
 from tests.system.waiting import HANG_S, wait_until
 

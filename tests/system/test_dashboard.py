@@ -18,7 +18,7 @@ from coordinator.requests import Protocol
 from streaming.dashboard import Dashboard, Live
 from streaming.dashboard.server import WebServer
 from streaming.query.coordinator import Coordinator
-from tests.streaming.dashboard_stage import Stage
+from tests.streaming.dashboard.stage import Stage
 from tests.system.asking import Asker
 from tests.system.browser import WITHIN_MS, chromium, page, scrolls_sideways, shot, texts
 from tests.system.reading import Reader

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from coordinator.requests import OffsetCommit, OffsetToCommit
 from streaming.dashboard import Live, live
 from streaming.dashboard.server import WebServer
-from tests.streaming.dashboard_stage import Stage
+from tests.streaming.dashboard.stage import Stage
 from tests.system.browser import chromium, page
 from tests.system.test_dashboard import ROW, opened
 

@@ -26,7 +26,7 @@ from streaming.embedded import Broker
 from streaming.kafka.topics import ensure
 from streaming.query.coordinator import Coordinator
 from streaming.wire.records import OutputTopics, to_row
-from tests.streaming.golden_views import ANA, EVIL, HISTORY, NOON_MS, RECORDS, offset
+from tests.streaming.views.golden_views import ANA, EVIL, HISTORY, NOON_MS, RECORDS, offset
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
 

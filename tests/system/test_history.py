@@ -23,8 +23,8 @@ from streaming.views.owners import Span, spans_of_owners
 from streaming.views.reading import Reading
 from streaming.views.rebalances import rebalances
 from streaming.views.why import flapping
-from tests.streaming.test_views import folded, raws
-from tests.streaming.written import World, converse
+from tests.streaming.views.test_views import folded, raws
+from tests.streaming.views.written import World, converse
 from tests.system.asking import Asker
 
 CONSUMER: dict[str, Any] = {

@@ -16,7 +16,7 @@ from streaming.embedded import Broker
 from streaming.kafka.topics import ensure
 from streaming.query.coordinator import Coordinator
 from streaming.verify import Report, verify
-from tests.streaming.written import World
+from tests.streaming.views.written import World
 from tests.system.asking import Asker
 from tests.system.secured import secured_broker
 from tests.system.waiting import HANG_S

@@ -14,8 +14,8 @@ from streaming.history.sql import queries, query
 from streaming.history.tables import AT_MS, TABLES, table_of, to_row
 from streaming.views import Views
 from streaming.wire.records import Tombstone
-from tests.streaming.test_views import raws
-from tests.streaming.written import World, converse
+from tests.streaming.views.test_views import raws
+from tests.streaming.views.written import World, converse
 
 
 def events_by_kind() -> tuple[type[Any], ...]:

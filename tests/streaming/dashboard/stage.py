@@ -20,7 +20,7 @@ from coordinator.requests import (
 from coordinator.shard import Shard
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.views import Raw
-from tests.streaming.written import World
+from tests.streaming.views.written import World
 
 SESSION_MS = 45_000
 TICK_MS = 2_000

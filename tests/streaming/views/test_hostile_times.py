@@ -27,7 +27,7 @@ from streaming.views import Raw, Views, answers
 from streaming.views.metrics import GroupFigures
 from streaming.views.words import clock, to_line
 from streaming.wire.records import to_row as to_record
-from tests.streaming.golden_views import ENDS, HISTORY, NOON_MS, RECORDS, TOPICS, _raw
+from tests.streaming.views.golden_views import ENDS, HISTORY, NOON_MS, RECORDS, TOPICS, _raw
 
 HOSTILE = [2**61, 2**63 - 1, -(2**63), -1, AT_MS_MAX + 1, AT_MS_MIN - 1]
 EVERY = [*HISTORY, *RECORDS]

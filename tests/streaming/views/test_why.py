@@ -20,8 +20,8 @@ from coordinator.requests import Heartbeat
 from streaming.views import GroupView
 from streaming.views.rebalances import rebalances
 from streaming.views.why import ADVICE, Why, explain, flapping, why
-from tests.streaming.test_views import folded, raws
-from tests.streaming.written import World
+from tests.streaming.views.test_views import folded, raws
+from tests.streaming.views.written import World
 
 ANA = "ana-2a84c1d0-1111-2222-3333-444455556666"
 ANA_2 = "ana-99998888-1111-2222-3333-444455556666"

@@ -8,7 +8,7 @@ import pytest
 from coordinator.config import Config
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
-from tests.streaming.simulation import COOPERATIVE, EAGER, Fate, Simulation, Worker
+from tests.streaming.client.simulation import COOPERATIVE, EAGER, Fate, Simulation, Worker
 
 TROUBLE_TURNS = 40
 WORKERS_MAX = 5

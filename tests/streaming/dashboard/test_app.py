@@ -16,7 +16,7 @@ from streaming.dashboard.app import ANSWERS, App
 from streaming.dashboard.guard import HEADERS, LOOPBACK_NAMES, names_of
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.views import GroupView, Raw, answers
-from tests.streaming.dashboard_stage import Stage
+from tests.streaming.dashboard.stage import Stage
 
 NOW_MS = 1_790_000_000_000
 PLACES = [("orders", partition) for partition in range(4)]

@@ -1,6 +1,6 @@
 """What `coordinator groups` prints, compared whole with files in `golden`, and what it refuses; without Kafka.
 
-After a change that is meant, `UPDATE_GOLDEN=1 pytest tests/streaming/test_cli_groups.py` writes the files anew.
+After a change that is meant, `UPDATE_GOLDEN=1 pytest tests/streaming/cli/test_groups.py` writes the files anew.
 """
 
 import csv
@@ -29,7 +29,7 @@ from streaming.cli.telling import BadPlace, read_place, timeline_lines
 from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound
 from streaming.views import Views, answers
-from tests.streaming.golden_views import ANA, BO, CY, ENDS, EVIL, NOON_MS, RECORDS, member, moved, story
+from tests.streaming.views.golden_views import ANA, BO, CY, ENDS, EVIL, NOON_MS, RECORDS, member, moved, story
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW_MS = NOON_MS + 120_000

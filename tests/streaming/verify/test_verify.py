@@ -26,7 +26,7 @@ from streaming.verify.findings import FINDINGS_MAX, Finding, Kind, Report
 from streaming.verify.life import EVENTS, GROUPS
 from streaming.verify.published import Published
 from streaming.wire.records import decode_group_record
-from tests.streaming.written import World, Written, converse
+from tests.streaming.views.written import World, Written, converse
 
 SEEDS = range(60)
 GROUP_IDS = ["a", "b", "c"]

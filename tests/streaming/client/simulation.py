@@ -32,7 +32,7 @@ from streaming.client.driver import Driver
 from streaming.client.participant import Participant, Racks
 from streaming.client.plans import effective_protocol, resolve
 from tests.coordinator.waking import wake
-from tests.streaming.contract import CallbacksInOrder, OneOwnerAGeneration, OneOwnerAToken
+from tests.streaming.client.contract import CallbacksInOrder, OneOwnerAGeneration, OneOwnerAToken
 
 TURN_MS = 100
 METADATA_AGE_MS = 1_000

@@ -4,7 +4,7 @@ from coordinator.phases import Phase
 from streaming.dashboard.live import Live
 from streaming.views import GroupView, Views, answers
 from streaming.views.rebalances import rebalances
-from tests.streaming.dashboard_stage import Stage
+from tests.streaming.dashboard.stage import Stage
 
 T = 1_790_000_000_000
 

@@ -16,8 +16,8 @@ from coordinator.member import MemberState
 from coordinator.outputs import AnyAnswer, JoinGroupAnswer, MemberExpired, SyncGroupAnswer
 from coordinator.phases import Phase
 from coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
-from tests.streaming.schedules import Schedule
-from tests.streaming.simulation import COOPERATIVE, Fate, MeantToFail, Simulation, Worker, words
+from tests.streaming.client.schedules import Schedule
+from tests.streaming.client.simulation import COOPERATIVE, Fate, MeantToFail, Simulation, Worker, words
 
 SCHEDULES = 2_400
 CHUNK = 200

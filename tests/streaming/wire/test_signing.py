@@ -17,7 +17,7 @@ from streaming.query.operator import ShardOperator
 from streaming.wire.records import OutputTopics, decode_answer, decode_event, decode_request, encode_request
 from streaming.wire.signing import AGE_MS_MAX, FAR, UNSIGNED, WRONG, Signer, Signing
 from tests.coordinator.test_access import allow, deny
-from tests.streaming.fake_spark import FakeSpark
+from tests.streaming.query.fake_spark import FakeSpark
 
 KEY, NEXT_KEY = b"k" * 32, b"n" * 32
 NOW_MS = 1_700_000_000_000

@@ -13,7 +13,7 @@ from coordinator.requests import OffsetCommit, OffsetToCommit
 from streaming.query.continuity import BREAKS_TOLD_MAX, Row, follow
 from streaming.query.operator import ShardOperator
 from streaming.wire.records import OutputTopics, encode_request
-from tests.streaming.fake_spark import FakeSpark
+from tests.streaming.query.fake_spark import FakeSpark
 
 SHARD = 3
 

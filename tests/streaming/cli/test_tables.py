@@ -11,7 +11,7 @@ from coordinator.phases import MOVES
 from streaming.cli.main import app
 from streaming.cli.tables import TABLES, diagram, tables
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 
 
 def test_the_readmes_diagram_is_drawn_from_the_table_that_runs() -> None:

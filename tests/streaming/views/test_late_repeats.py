@@ -18,9 +18,9 @@ from streaming.views import Views
 from streaming.views.reading import Reading
 from streaming.views.watching import Fetched, Reader
 from streaming.wire.standing import order_in
-from tests.streaming.test_verify import judge, kinds
-from tests.streaming.test_views import AT_MS, LATER_MS, folded, known, raw, raws
-from tests.streaming.written import World, Written, converse
+from tests.streaming.verify.test_verify import judge, kinds
+from tests.streaming.views.test_views import AT_MS, LATER_MS, folded, known, raw, raws
+from tests.streaming.views.written import World, Written, converse
 
 SEEDS = range(60)
 

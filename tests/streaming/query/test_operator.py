@@ -25,7 +25,7 @@ from coordinator.requests import (
 )
 from streaming.query.operator import ALARM_WAIT_MS, ShardOperator, packed, unpacked
 from streaming.wire.records import OutputTopics, encode_request
-from tests.streaming.fake_spark import NO_TIMEOUT, FakeSpark, Record
+from tests.streaming.query.fake_spark import NO_TIMEOUT, FakeSpark, Record
 
 PARTITIONS = 4
 TOPICS = OutputTopics("replies", "groups", "events", "requests")

@@ -14,7 +14,7 @@ from coordinator.member import MemberState
 from coordinator.requests import JoinGroup
 from streaming.client import consumer as consumer_module
 from streaming.client.consumer import GroupConsumer
-from tests.streaming.simulation import COOPERATIVE, EAGER, Fate, MeantToFail, Simulation, Wire, Worker, words
+from tests.streaming.client.simulation import COOPERATIVE, EAGER, Fate, MeantToFail, Simulation, Wire, Worker, words
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from streaming.views.rebalances import rebalances
 from streaming.views.words import Gap
 from streaming.wire.records import OutputTopics, decode_event, decode_group_record, to_row
 from tests.simulation.world import World as WholeWorld
-from tests.streaming.written import World, Written, converse
+from tests.streaming.views.written import World, Written, converse
 
 SEEDS = range(40)
 GROUP_IDS = ["a", "b", "c"]

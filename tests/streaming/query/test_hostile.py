@@ -33,7 +33,7 @@ from streaming.wire.records import (
     decode_request,
     encode_request,
 )
-from tests.streaming.fake_spark import FakeSpark, Record
+from tests.streaming.query.fake_spark import FakeSpark, Record
 from tests.system.test_gateway import heartbeat
 from tests.system.test_gateway import join as joining
 from tests.system.wire import connect

@@ -21,7 +21,7 @@ from streaming.dashboard.streams import TOLD, Stream
 from streaming.errors import PortTaken
 from streaming.views import Raw, fold
 from streaming.views.answers import json_schema, to_json
-from tests.streaming.dashboard_stage import Stage
+from tests.streaming.dashboard.stage import Stage
 from tests.system.waiting import HANG_S
 
 NOW_MS = 1_790_000_000_000

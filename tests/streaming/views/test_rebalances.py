@@ -5,8 +5,8 @@ import random
 import pytest
 
 from streaming.views.rebalances import latest, rebalances
-from tests.streaming.test_views import folded, raws
-from tests.streaming.written import World, converse
+from tests.streaming.views.test_views import folded, raws
+from tests.streaming.views.written import World, converse
 
 
 @pytest.mark.parametrize("seed", range(10))
