@@ -1,0 +1,72 @@
+"""Records of the groups topic: each group, and each committed offset, as it is now."""
+
+from msgspec import Struct
+
+from coordinator.phases import Phase
+
+
+class GroupMember(Struct, frozen=True, kw_only=True):
+    """A member in the group record. `assigned` is the assignment decoded, where the protocol type is `consumer`.
+
+    `fencing_token` is the one that came with the assignment; 0 before the first one, and from older coordinators.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignment: bytes
+    assigned: dict[str, list[int]] | None
+    fencing_token: int = 0
+
+
+class GroupRecord(Struct, frozen=True, kw_only=True):
+    """A group as of its latest change of phase or generation. Key: `["group", group_id]`."""
+
+    group_id: str
+    state: Phase
+    since_ms: int
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str | None
+    subscribed_topics: tuple[str, ...] | None
+    members: tuple[GroupMember, ...]
+    version: int
+
+
+class OffsetRecord(Struct, frozen=True, kw_only=True):
+    """A committed offset. Key: `["offset", group_id, topic, partition]`."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None
+    generation_id: int
+    member_id: str
+    version: int
+
+
+GroupKey = tuple[str, str]
+OffsetKey = tuple[str, str, str, int]
+
+
+class Published(Struct, frozen=True):
+    """A record of the compacted topic; without a record, a tombstone, whose version and time travel in headers.
+
+    Args:
+        version: None where there is no group: its key is ended once more, and nothing is counted.
+        ended_ms: The group's time of a tombstone; later than all that the group had published before it ended.
+    """
+
+    group_id: str
+    key: GroupKey | OffsetKey
+    record: GroupRecord | OffsetRecord | None
+    version: int | None
+    ended_ms: int | None = None
