@@ -147,7 +147,7 @@ def newest_state(state: Path) -> Path:
 def test_a_gateways_health(gateway: Gateway, port: int) -> None:
     """Alive, ready when the brokers have answered, and its figures where its health is."""
     gateway.serve_health_at("127.0.0.1", port)
-    wait_until(lambda: get(port, "/readyz")[0] == 200, WITHIN_S, lambda: get(port, "/readyz"))
+    wait_until(lambda: get(port, "/readyz")[0] == 200, account=lambda: get(port, "/readyz"))
     status, told = get(port, "/healthz")
     assert (status, json.loads(told)["why"]) == (200, [])
     assert "groupcoord_gateway_connections" in get(port, "/metrics")[1]

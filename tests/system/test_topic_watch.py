@@ -16,7 +16,6 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import Exit
-
 from tests.system.waiting import HANG_S, wait_until
 
 OFTEN = (
