@@ -19,7 +19,8 @@ from streaming.errors import Exit
 from tests.system.waiting import HANG_S, wait_until
 
 OFTEN = (
-    "from streaming import topic_watch; topic_watch.CHECK_EVERY_S = 0.5; from streaming.cli.main import main; main()"
+    "from streaming.query import topic_watch; topic_watch.CHECK_EVERY_S = 0.5; "
+    "from streaming.cli.main import main; main()"
 )
 """The command line, with the watch's minute made short."""
 
