@@ -62,13 +62,14 @@ def refuse_outdated(spark: SparkSession, settings: Settings) -> None:
     if later_ms is not None:
         raise CheckpointOutdated(
             f"The checkpoint {settings.checkpoint} ends {(later_ms - planned_ms) // MINUTE_MS} min before things that"
-            f" {settings.events_topic} tells of: start with the newest one; if that is lost, see the README's runbook."
+            f" {settings.events_topic} tells of: start with the newest one; if that is lost, see the runbook in"
+            " docs/checkpoints.md."
         )
     if replaced is not None:
         raise CheckpointOutdated(
             f"Requests that were handled are gone from {settings.requests_topic}, and others have their offsets (up to"
             f" {replaced.offset} in partition {replaced.partition}), as after a broker's loss of power: see the"
-            " README's runbook."
+            " runbook in docs/checkpoints.md."
         )
 
 

@@ -55,7 +55,7 @@ def replan(settings: Settings, *, is_dry_run: bool, is_stopped: bool) -> str:
             checkpoint.move(spark, f"{folder}/query/state", f"{folder}/{checkpoint.REPLANNED_STATE}/{aside}")
     return (
         f"Batch {number} is planned anew at the next start; its plan is kept in {place}. "
-        "Start the coordinator with fewer requests in a batch: --max-requests-per-batch."
+        "Start the coordinator with fewer requests in a batch: set COORDINATOR_MAX_REQUESTS_PER_BATCH."
     )
 
 
