@@ -16,7 +16,7 @@ from tests.coordinator.waking import wake
 
 @pytest.mark.parametrize("timeout_ms", [6_000, 10_000, 1_800_000])
 def test_a_session_ends_at_its_timeout_and_not_a_millisecond_before(timeout_ms: int):
-    """S05, S38, I10; style.md's own example."""
+    """S05, S38, I10."""
     s = Scenario.stable("ana", "bo", session_timeout_ms=timeout_ms)
     t, g = s.now_ms, s.group.generation_id
     s.at(t + timeout_ms - 1).heartbeat("ana").hears(ErrorCode.NONE)

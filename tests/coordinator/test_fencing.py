@@ -48,7 +48,7 @@ def alone(s: Scenario, name: str, **fields: object) -> int:
 
 
 def test_a_plan_gives_all_members_one_token():
-    """policies.md 5: microseconds of the group's time; a member that the plan leaves out is given it too."""
+    """design.md 17: microseconds of the group's time; a member that the plan leaves out is given it too."""
     s = Scenario.joined("ana", "bo").at(NOW_MS).join("ana").join("bo").sync("ana", plan={"ana": {"t": [0, 1]}})
     assert [s.said.fencing_token, token_of(s, "ana"), token_of(s, "bo")] == [NOW_MS * 1_000] * 3
     (completed,) = s.events(RebalanceCompleted)

@@ -356,7 +356,7 @@ def test_a_plan_for_another_protocol_is_refused() -> None:
 
 @pytest.mark.parametrize(("given", "shown"), [(1_790_000_000_000_000, 1_790_000_000_000_000), (0, 7)])
 def test_a_coordinator_that_gives_no_tokens_has_the_generation_shown(given: int, shown: int) -> None:
-    """policies.md 5: clients may be newer than the coordinator."""
+    """design.md 17: clients may be newer than the coordinator."""
     alone = Alone()
     alone.generation_id = 6
     answer = SyncGroupAnswer(request_id=alone.syncing().request_id, protocol_type="work", protocol_name="turns")

@@ -102,7 +102,7 @@ def token_of(settings: Settings, group_id: str) -> int:
 def test_a_blank_checkpoint_begins_above_all_tokens_that_its_prefix_has_seen(
     run_service: Callable[..., Service], tmp_path: Path
 ) -> None:
-    """policies.md 5: state is lost, and the brokers' clocks are a day behind the tokens that were given."""
+    """design.md 17: state is lost, and the brokers' clocks are a day behind the tokens that were given."""
     ahead = time.time_ns() // 1_000 + DAY_US
     service = run_service("lost", fencing_token_floor=ahead, checkpoint=str(tmp_path / "first"))
     service.await_ready()

@@ -140,7 +140,7 @@ def completed(at_ms: int, token: int, *members: str) -> RebalanceCompleted:
 
 
 def test_an_owner_is_told_with_the_token_that_it_had_at_that_moment() -> None:
-    """policies.md 5: each plan gives another one, and so does a restart of a static member, to that member alone."""
+    """design.md 17: each plan gives another one, and so does a restart of a static member, to that member alone."""
     replaced = fenced(T + 4, "ana", "ana-2")
     events: list[AnyEvent] = [
         completed(T + 1, 11, "ana", "bo"),
