@@ -1,4 +1,4 @@
-"""`make pictures`: the README's pictures, taken of the demo as it runs.
+"""`make pictures`: the pictures of the documents, taken of the demo as it runs.
 
 Everything is started as a user starts it; when the demo has told its story, a browser and a terminal are looked at.
 """

@@ -133,7 +133,7 @@ def submit(
     conf: Mapping[str, str] = {},
     arguments: tuple[str, ...] = (),
 ) -> Service:
-    """Run the coordinator by spark-submit, in client mode, as the README says.
+    """Run the coordinator by spark-submit, in client mode, as docs/cluster.md says.
 
     Args:
         code: The project, as `wheel` makes it.

@@ -15,7 +15,7 @@ from tests.clients.play import Venue
 ALWAYS = {"joins alone", "in a mixed group", "one is killed", "commits, resumes"}
 """What each client does in `make test`; the rest is long."""
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def test_a_stock_client(matrix: Matrix, cell: Cell) -> None:
 
 
 @pytest.mark.long
-def test_the_readme_shows_what_came_of_it(matrix: Matrix) -> None:
-    found = re.search(r"<!-- clients -->\n(.*?)\n<!-- /clients -->", README.read_text(), re.DOTALL)
+def test_the_page_shows_the_outcome(matrix: Matrix) -> None:
+    found = re.search(r"<!-- clients -->\n(.*?)\n<!-- /clients -->", PAGE.read_text(), re.DOTALL)
     table = matrix.table()
-    assert found, f"README.md has no place for the clients; this is the table:\n{table}"
+    assert found, f"docs/gateway.md has no place for the clients; this is the table:\n{table}"
     assert found[1].strip() == table

@@ -1,4 +1,4 @@
-"""`coordinator tables`, and the README's diagram, which is its output."""
+"""`coordinator tables`, and the diagram in docs/topics.md, which is its output."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from coordinator.phases import MOVES
 from streaming.cli.main import app
 from streaming.cli.tables import TABLES, diagram, tables
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "topics.md"
 
 
-def test_the_readmes_diagram_is_drawn_from_the_table_that_runs() -> None:
+def test_the_diagram_of_the_page_is_drawn_from_the_table_that_runs() -> None:
     """S51."""
-    assert diagram() in README.read_text()
+    assert diagram() in PAGE.read_text()
 
 
 def test_every_move_and_every_check_is_printed() -> None:
