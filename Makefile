@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-all simulate nightly chaos soak bench cluster-test mutants pictures format clean
+.PHONY: run test test-all simulate nightly chaos soak bench cluster-test mutants pictures docs docs-tables format clean
 
 run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up
 
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
-QUICK := tests/coordinator tests/deploy tests/streaming
+QUICK := tests/coordinator tests/deploy tests/docs tests/streaming
 
 test: $(READY)  ## the checks of the code, and the tests: each promise once, on real parts
 	@$(BIN)/ruff check .
@@ -32,7 +32,7 @@ simulate: $(READY)  ## whole worlds of groups, members and faults: make simulate
 nightly: $(READY)  ## what takes too long for every change: long conversations, and ten times the worlds
 	@NIGHTLY=1 $(BIN)/python -m pytest tests/coordinator/test_group_machine.py tests/simulation
 
-bench: $(READY)  ## every figure the README states, measured on this machine
+bench: $(READY)  ## every figure of docs/figures.md, measured on this machine
 	@$(BIN)/python -m tests.benchmarks $(BENCH)
 
 chaos: $(READY)  ## kill, pause and restart everything for MINUTES=20 while members consume; SEED=... repeats a plan
@@ -53,8 +53,16 @@ mutants: $(READY)  ## change the core in 1,800 small ways, and count what the te
 	@$(BIN)/mutmut run
 	@$(BIN)/mutmut results
 
-pictures: $(READY)  ## the README's pictures, taken of the demo in a browser (Chromium) and a terminal
+pictures: $(READY)  ## the pictures of the documents, taken of the demo in a browser (Chromium) and a terminal
 	@$(BIN)/python -m tests.pictures
+
+docs: $(READY)  ## the pages as a site in build/docs; a warning is an error
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet --builder html docs build/docs
+	@echo "Open build/docs/index.html"
+
+docs-tables: $(READY)  ## write the defaults and accepted values of all settings into docs/settings.md
+	@$(BIN)/python -m tests.docs.settings_table
 
 format: $(READY)
 	@$(BIN)/ruff check --fix .
