@@ -1,0 +1,1 @@
+"""The documents: every link, file, command, setting and reference that they name exists."""

@@ -1,0 +1,112 @@
+"""Every command, flag, target of make and module that a page starts exists."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from streaming.cli import consumer_groups
+from streaming.cli.main import app
+from tests.docs.pages import PAGES, ROOT, blocks, name_of, spans
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+END_OF_COMMAND = re.compile(r"\s(?:#|\||>|&&|;).*$")
+PLACEHOLDERS = re.compile(r"\[[^\]]*\]|\.\.\.|'[^']*'")
+
+OF_OTHERS = {
+    "--conf", "--packages", "--py-files", "--archives", "--jars", "--deploy-mode",  # spark-submit
+    "--build",  # docker compose
+    "--steps", "--jobs", "--bugs",  # python -m tests.simulation
+}  # fmt: skip
+
+
+def _lines(page: Path) -> list[str]:
+    """Return what stands in the code of a page, line by line."""
+    code = "\n".join(block.code for block in blocks(page)).replace("\\\n", " ")
+    return [*code.splitlines(), *spans(page)]
+
+
+def _commands(page: Path) -> Iterator[str]:
+    """Return every `coordinator ...` of a page, with its flags."""
+    for line in _lines(page):
+        line = re.sub(r"^\$ |^\.venv/bin/|^spark-submit ", "", line.strip())
+        if line.startswith(("coordinator ", "streaming/cli/main.py ")):
+            yield END_OF_COMMAND.sub("", line)
+
+
+@lru_cache
+def _program() -> Any:
+    return typer.main.get_command(app)
+
+
+def _subcommands(command: Any) -> dict[str, Any]:
+    return dict(getattr(command, "commands", {}))
+
+
+def _flags_of(command: Any) -> set[str]:
+    return {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+
+
+def _unknown(line: str) -> str | None:
+    """Return the first subcommand or flag of a line that the program does not have."""
+    command = _program()
+    words = shlex.split(PLACEHOLDERS.sub("", line))[1:]
+    while words and _subcommands(command):
+        if not re.fullmatch(r"[a-z-]+", words[0]):
+            break
+        if words[0] not in _subcommands(command):
+            return words[0]
+        command = _subcommands(command)[words.pop(0)]
+    known = _flags_of(command) | _flags_of(_program())
+    return next((word for word in words if word.startswith("--") and word not in known), None)
+
+
+@every_page
+def test_commands_exist_with_their_flags(page: Path) -> None:
+    assert {line: unknown for line in _commands(page) if (unknown := _unknown(line))} == {}
+
+
+@lru_cache
+def _all_flags() -> frozenset[str]:
+    found = set(consumer_groups.parser()._option_string_actions)
+    commands = [_program()]
+    while commands:
+        command = commands.pop()
+        found |= _flags_of(command)
+        commands += _subcommands(command).values()
+    return frozenset(found)
+
+
+@every_page
+def test_flags_in_sentences_exist(page: Path) -> None:
+    named = {flag for span in spans(page) if not span.startswith(("pip ", "env/")) for flag in FLAG.findall(span)}
+    assert named - _all_flags() - OF_OTHERS == set()
+
+
+@every_page
+def test_targets_of_make_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {found[1] for line in _lines(page) if (found := re.match(r"make ([a-z-]+)", line))}
+    assert named - targets == set()
+
+
+@every_page
+def test_modules_that_are_run_exist(page: Path) -> None:
+    modules = {found for line in _lines(page) for found in re.findall(r"python -m (tests[\w.]*\w)", line)}
+    paths = {module: ROOT / module.replace(".", "/") for module in modules}
+    assert {
+        module for module, path in paths.items() if not (path.is_dir() or path.with_suffix(".py").is_file())
+    } == set()
+
+
+def test_every_target_of_make_is_on_the_page_for_contributors() -> None:
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    page = (ROOT / "docs" / "contributing.md").read_text()
+    assert [target for target in targets if f"`make {target}" not in page] == []
