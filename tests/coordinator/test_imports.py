@@ -34,8 +34,7 @@ sys.meta_path.insert(0, Nothing())
 import importlib, pkgutil
 import coordinator
 for module in pkgutil.walk_packages(coordinator.__path__, "coordinator."):
-    if module.name.partition(".")[2] not in {"member"}:
-        importlib.import_module(module.name)
+    importlib.import_module(module.name)
 
 from coordinator.config import Config
 from coordinator.requests import JoinGroup, Protocol, Received
