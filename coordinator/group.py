@@ -15,6 +15,7 @@ from coordinator.phases import Cause, Phase, move
 from coordinator.requests import Protocol
 
 NEVER_MS = 2**62
+"""Later than any time, in milliseconds."""
 
 MEMBER_RECORD_BYTES = 400
 """What a member takes in its group's record, beside its assignment."""

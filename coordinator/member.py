@@ -37,6 +37,7 @@ from coordinator.effects import (
     RejoinNeeded,
 )
 from coordinator.errors import ErrorCode
+from coordinator.group import NEVER_MS
 from coordinator.limits import REASON_CHARS_MAX
 from coordinator.outputs import (
     AnyAnswer,
@@ -71,8 +72,6 @@ from coordinator.requests import (
     SyncGroup,
     TopicPartitions,
 )
-
-NEVER_MS = 2**62
 
 UNANSWERED_HEARTBEATS_MAX = 32
 """So that a long outage of the coordinator costs no memory; an answer that late says nothing new."""

@@ -21,6 +21,7 @@ import msgspec
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+from coordinator.group import NEVER_MS
 from coordinator.outputs import OffsetRecord
 from streaming.config.settings import Settings
 from streaming.views.group import Place
@@ -29,8 +30,6 @@ from streaming.wire.records import decode_group_record
 from streaming.wire.standing import Order, Standing
 
 ANSWER_WAIT_S = 15.0
-NEVER_MS = 1 << 62
-"""Later than any time."""
 
 
 class Commit(NamedTuple):

@@ -58,7 +58,7 @@ Secret = Annotated[SecretStr, Field(min_length=1), AfterValidator(_sayable_secre
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only processes of this machine can reach an address, or a name."""
+    """Return whether only processes of this machine can reach an address, or a name."""
     with suppress(ValueError):
         return ip_address(host.strip("[]")).is_loopback
     return host == "localhost"

@@ -4,12 +4,13 @@ The page needs nothing from elsewhere and may be put into no frame. Where it lis
 request has to name it by that: a name that a stranger's name server leads here is refused (DNS rebinding).
 """
 
-import ipaddress
 from collections.abc import Collection
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from streaming.config.values import is_loopback
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -21,14 +22,6 @@ HEADERS = {
 }
 METHODS = ("GET", "HEAD")
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def names_of(host: str, by_a_proxy: Collection[str] = ()) -> frozenset[str] | None:

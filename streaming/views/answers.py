@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from coordinator.group import NEVER_MS
 from coordinator.outputs import (
     AnyEvent,
     GroupEmptied,
@@ -304,7 +305,7 @@ def timeline(
     Args:
         weight_max: How much of it, as a history is weighed, the latest; None for all.
     """
-    begin, end = from_ms if from_ms is not None else -1, to_ms if to_ms is not None else 1 << 62
+    begin, end = from_ms if from_ms is not None else -1, to_ms if to_ms is not None else NEVER_MS
     known_from_ms = views.known_from_ms(group)
     events = [event for event in group.events if begin <= event.at_ms <= end]
     if weight_max is not None and (left_out := _too_much(events, weight_max)):

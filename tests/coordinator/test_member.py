@@ -19,7 +19,8 @@ from coordinator.effects import (
     RejoinNeeded,
 )
 from coordinator.errors import ErrorCode
-from coordinator.member import NEVER_MS, UNANSWERED_HEARTBEATS_MAX, Member, MemberConfig, MemberState, Todo
+from coordinator.group import NEVER_MS
+from coordinator.member import UNANSWERED_HEARTBEATS_MAX, Member, MemberConfig, MemberState, Todo
 from coordinator.outputs import (
     AnyAnswer,
     CommittedPartition,
