@@ -1,22 +1,71 @@
-"""What can go wrong that the user can put right.
+"""Errors that the user can correct, by the modules that define them.
 
     UserError
-    ├── JavaMissing          no Java, or one that is too old
-    ├── JarsUnavailable      a jar cannot be fetched, or is not the one we locked
-    ├── PortTaken            another program listens where we were told to
-    ├── BrokerFailed         the embedded broker did not start
-    ├── BrokerUnreachable    nobody answers at the bootstrap servers
-    ├── TopicRefused         the brokers would not create or show a topic
-    ├── RightMissing         the brokers do not let us do what we have to
-    ├── TopicMismatch        a topic is there, but not as the coordinator needs it
-    ├── NoCoordinator        the coordinator's topics are not there
-    ├── NoAnswer             it did not answer in time (also a TimeoutError)
-    └── NotFound             no such group, member or partition
+    │ streaming.errors
+    ├── JavaMissing         No Java is installed, or it is too old
+    ├── JarsUnavailable     A jar cannot be fetched, or is not the one that the lock names
+    ├── PortTaken           Another program listens on the port that the broker was told to use
+    ├── BrokerFailed        The embedded broker did not start
+    ├── BrokerUnreachable   No broker answered in time
+    ├── TopicRefused        The brokers refused to create or to show one of the coordinator's topics
+    ├── TopicMismatch       A topic exists, but is not as the coordinator needs it
+    ├── RightMissing        The brokers do not let our user do with our topics what it has to
+    ├── NoCoordinator       The coordinator's topics do not exist
+    ├── NoAnswer            The request is in the log, and the coordinator sent no response in time (a TimeoutError)
+    ├── NotFound            The group, member or partition does not exist
+    ├── RequestRefused      The coordinator's response to a request has an error
+    ├── BadReset            The options of a reset of offsets contradict each other, or one is missing
+    ├── NoCheckpoint        The checkpoint does not exist, or holds no finished batch
+    ├── CheckpointMismatch  The checkpoint belongs to another query or to other settings
+    ├── InUse               A coordinator runs on the checkpoint, or a command changes it
+    │ streaming.administration.rules
+    ├── BadRules            The text holds no valid rules
+    ├── RulesRefused        The coordinator refused to set the rules, or to show them
+    │ streaming.cli.changing
+    ├── NotConfirmed        The change needs a confirmation, and no terminal is there to ask on
+    ├── Ambiguous           A name means several members
+    │ streaming.cli.prepare
+    ├── NoArchive           The class archive could not be made; everything runs without it, but starts more slowly
+    │ streaming.cli.properties
+    ├── BadProperties       The file cannot be read, or holds a property that is not supported
+    │ streaming.cli.request
+    ├── NotARequest         The words on the command line do not make a request
+    │ streaming.cli.resets
+    ├── Uncertain           The offsets that were committed at that time are no longer certain
+    │ streaming.cli.showing
+    ├── BadPattern          The text is not a regular expression
+    │ streaming.cli.telling
+    ├── BadPlace            The text does not name a partition
+    │ streaming.cli.times
+    ├── BadTime             The text is not a time or a duration
+    │ streaming.config.oauth
+    ├── TokenUnavailable    The token endpoint does not respond, or is temporarily unavailable
+    ├── TokenRefused        The token endpoint refuses the client, or its response holds no token
+    │ streaming.config.security
+    ├── PlaintextRefused    The gateway would serve plain text on an address that other machines reach
+    │ streaming.config.settings
+    ├── BadSettings         A setting is unknown, missing or out of its range
+    │ streaming.config.tls
+    ├── BadCertificate      A file holds no certificate or key, or the two do not match
+    │ streaming.history.export
+    ├── ExportFailed        The files cannot be written
+    │ streaming.query.coordinator
+    ├── ConnectorMissing    Spark's Kafka connector is missing
+    ├── QueryFailed         The query ended by itself; the text names the cause
+    │ streaming.query.failures
+    ├── SparkRefused        Spark could not start; the text names the cause
+    │ streaming.query.fencing
+    ├── TokensUnread        The groups topic could not be read to its end
+    │ streaming.query.outdated
+    ├── CheckpointOutdated  Another checkpoint was in use after this one
+    │ streaming.query.replan
+    └── NothingPlanned      The checkpoint has no planned batch that is not finished
 
-What the coordinator answers to a consumer's own calls is raised as kafka-python's `kafka.errors`.
+An error that one module raises may be defined there; an error that several modules raise is defined here. Errors in the
+coordinator's responses to a consumer are raised as kafka-python's `kafka.errors`.
 
-The text of each is one sentence that says what is wrong and what to do; the command line prints it and exits with its
-`exit_code`.
+The text of each error is one sentence that says what is wrong and what to do. The command line prints the text and
+exits with the error's `exit_code`.
 """
 
 from enum import IntEnum
@@ -41,7 +90,7 @@ class UserError(Exception):
 
 
 class JavaMissing(UserError):
-    """There is no Java to run, or it is too old."""
+    """No Java is installed, or it is too old."""
 
     exit_code = Exit.NEEDS_A_PERSON
 
@@ -87,7 +136,7 @@ class RightMissing(UserError):
 
 
 class NoCoordinator(UserError):
-    """There are no topics to reach a coordinator by."""
+    """The coordinator's topics do not exist."""
 
     @classmethod
     def without(cls, topic: str, servers: object) -> Self:
@@ -99,10 +148,36 @@ class NoCoordinator(UserError):
 
 
 class NoAnswer(UserError, TimeoutError):
-    """The request is in the log, and no answer came in time."""
+    """The request is in the log, and the coordinator sent no response in time."""
 
 
 class NotFound(UserError):
-    """There is no such group, member or partition."""
+    """The group, member or partition does not exist."""
 
     exit_code = Exit.NOT_FOUND
+
+
+class RequestRefused(UserError):
+    """The coordinator's response to a request has an error."""
+
+
+class BadReset(UserError):
+    """The options of a reset of offsets contradict each other, or one is missing."""
+
+    exit_code = Exit.USAGE
+
+
+class NoCheckpoint(UserError):
+    """The checkpoint does not exist, or holds no finished batch."""
+
+
+class CheckpointMismatch(UserError):
+    """The checkpoint belongs to another query or to other settings."""
+
+    exit_code = Exit.NEEDS_A_PERSON
+
+
+class InUse(UserError):
+    """A coordinator runs on the checkpoint, or a command changes it."""
+
+    exit_code = Exit.NEEDS_A_PERSON

@@ -11,15 +11,9 @@ import io
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from streaming.errors import Exit, NotFound, UserError
+from streaming.errors import BadReset, NotFound
 from streaming.views.group import Place
 from streaming.views.words import escape
-
-
-class BadReset(UserError):
-    """What was asked makes no reset."""
-
-    exit_code = Exit.USAGE
 
 
 class Bounds(NamedTuple):

@@ -46,13 +46,13 @@ kafka_log = logging.getLogger("kafka.librdkafka")
 
 
 class BadRules(UserError):
-    """What was given are no rules."""
+    """The text holds no valid rules."""
 
     exit_code = Exit.NEEDS_A_PERSON
 
 
 class RulesRefused(UserError):
-    """The coordinator did not take the rules, or did not show them."""
+    """The coordinator refused to set the rules, or to show them."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):

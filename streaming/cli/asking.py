@@ -22,7 +22,7 @@ from coordinator.requests import (
 from streaming.administration.resetting import Bounds, NewOffset
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
-from streaming.errors import NotFound, UserError
+from streaming.errors import NotFound, RequestRefused
 from streaming.views.group import Place
 from streaming.views.lag import EndOffsets
 from streaming.views.words import escape
@@ -51,10 +51,6 @@ MESSAGES = {
 """What an error says, mostly in Kafka's words."""
 
 
-class Refused(UserError):
-    """The coordinator answered with an error."""
-
-
 def message(error: str) -> str:
     """Say an error in a sentence."""
     return MESSAGES.get(error, f"The coordinator answered {error}.")
@@ -65,10 +61,10 @@ def refuse(error: str, about: str) -> None:
 
     Raises:
         NotFound: there is no such group or member.
-        Refused: any other.
+        RequestRefused: any other.
     """
     if error != NONE:
-        kind = NotFound if error in NOT_FOUND else Refused
+        kind = NotFound if error in NOT_FOUND else RequestRefused
         raise kind(f"{about}: {message(error)}")
 
 

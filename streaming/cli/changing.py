@@ -8,18 +8,18 @@ from streaming.administration.resetting import (
     named,
     read_topics,
 )
-from streaming.cli.asking import NONE, NOT_FOUND, Administration, Refused, message
+from streaming.cli.asking import NONE, NOT_FOUND, Administration, message
 from streaming.cli.output import Column, Output, OutputFormat
 from streaming.cli.showing import Wanted, folded, present
 from streaming.config.settings import Settings
-from streaming.errors import Exit, NotFound, UserError
+from streaming.errors import Exit, NotFound, RequestRefused, UserError
 from streaming.views import GroupView
 from streaming.views.group import Place
 from streaming.views.words import brief, escape
 
 
 class NotConfirmed(UserError):
-    """Nobody has said yes, and nobody is there to be asked."""
+    """The change needs a confirmation, and no terminal is there to ask on."""
 
     exit_code = Exit.USAGE
 
@@ -126,7 +126,7 @@ def _refuse(statuses: Collection[Status], name: Callable[[Any], str]) -> None:
     wrong = [status for status in statuses if status.error != NONE]
     if wrong:
         worst = next((status for status in wrong if status.error not in NOT_FOUND), wrong[0])
-        kind = NotFound if worst.error in NOT_FOUND else Refused
+        kind = NotFound if worst.error in NOT_FOUND else RequestRefused
         raise kind(f"{name(worst.of)}: {message(worst.error)}")
 
 

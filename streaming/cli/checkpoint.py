@@ -7,8 +7,8 @@ from datetime import UTC
 import msgspec
 
 from streaming.config.settings import Settings
+from streaming.errors import CheckpointMismatch
 from streaming.moments import calendar_time
-from streaming.query.checkpoint import CheckpointMismatch
 from streaming.query.inspection import Contents, KeptShard, examine
 
 COLUMNS = ("SHARD", "GROUPS", "MEMBERS", "OFFSETS", "FORGOTTEN", "BYTES", "CODEC", "NEXT-DEADLINE", "ALARM")

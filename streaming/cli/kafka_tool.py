@@ -14,14 +14,14 @@ from confluent_kafka.admin import AdminClient
 
 from coordinator.phases import Phase
 from streaming.administration.resetting import exported, read_topics
-from streaming.cli.asking import NONE, NOT_FOUND, Administration, BrokerLog, Refused, message
+from streaming.cli.asking import NONE, NOT_FOUND, Administration, BrokerLog, message
 from streaming.cli.output import MISSING, to_cell
 from streaming.cli.properties import settings_in
 from streaming.cli.resets import Asked, commit, planned
 from streaming.cli.showing import ends_of, folded, now_ms
 from streaming.cli.times import read_ago, read_time
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable, Exit, NotFound
+from streaming.errors import BrokerUnreachable, Exit, NotFound, RequestRefused
 from streaming.views import answers
 from streaming.views.answers import OffsetRow
 from streaming.views.lag import ANSWER_WAIT_S, kafka_log
@@ -349,7 +349,7 @@ def _reset_offsets(settings: Settings, asked: Namespace) -> int:
             reset = planned(settings, group_id, views.groups.get(group_id), _reset_asked(asked))
             if asked.execute:
                 commit(settings, group_id, reset.offsets)
-        except Refused as error:
+        except RequestRefused as error:
             _error(str(error))
             resets[group_id], code = {}, Exit.FAILED
             continue

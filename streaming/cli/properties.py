@@ -12,7 +12,7 @@ from streaming.logs import tell
 
 
 class BadProperties(UserError):
-    """The file cannot be read, or asks for something that we cannot do."""
+    """The file cannot be read, or holds a property that is not supported."""
 
     exit_code = Exit.USAGE
 

@@ -8,7 +8,6 @@ from coordinator.phases import Phase
 from streaming.administration.committed import read_past
 from streaming.administration.resetting import (
     SCENARIOS,
-    BadReset,
     Log,
     NewOffset,
     Reset,
@@ -18,12 +17,12 @@ from streaming.administration.resetting import (
     read_plan,
     read_topics,
 )
-from streaming.cli.asking import NONE, Administration, BrokerLog, Refused, message
+from streaming.cli.asking import NONE, Administration, BrokerLog, message
 from streaming.cli.output import Column, Output, OutputFormat
 from streaming.cli.showing import folded, now_ms
 from streaming.cli.times import moment
 from streaming.config.settings import Settings
-from streaming.errors import UserError
+from streaming.errors import BadReset, RequestRefused, UserError
 from streaming.logs import tell
 from streaming.views import GroupView
 from streaming.views.group import Place
@@ -31,7 +30,7 @@ from streaming.views.words import escape
 
 
 class Uncertain(UserError):
-    """What was committed at that time is no longer certain."""
+    """The offsets that were committed at that time are no longer certain."""
 
 
 class Asked(NamedTuple):
@@ -66,7 +65,7 @@ def reset_offsets(
     """Show what a reset comes to, and commit it where it is to be executed.
 
     Raises:
-        Refused: the group has members.
+        RequestRefused: the group has members.
         Uncertain: what was committed at that time cannot be told.
         NotFound: there is no such partition.
     """
@@ -95,12 +94,12 @@ def planned(settings: Settings, group_id: str, group: GroupView | None, asked: A
     """Work out what a reset comes to.
 
     Raises:
-        Refused: the group has members.
+        RequestRefused: the group has members.
         Uncertain, BadReset, NotFound: as `reset_offsets`.
     """
     state = group.state if group else Phase.DEAD
     if state not in _RESETTABLE:
-        raise Refused(
+        raise RequestRefused(
             f"Assignments can only be reset if the group '{escape(group_id)}' is inactive,"
             f" but the current state is {state.value}."
         )
@@ -155,7 +154,7 @@ def commit(settings: Settings, group_id: str, offsets: Mapping[Place, NewOffset]
     """Commit offsets for a group without members.
 
     Raises:
-        Refused: the coordinator would not, for one of them.
+        RequestRefused: the coordinator would not, for one of them.
     """
     if not offsets:
         return
@@ -164,4 +163,6 @@ def commit(settings: Settings, group_id: str, offsets: Mapping[Place, NewOffset]
     if wrong := {place: error for place, error in errors.items() if error != NONE}:
         place, error = next(iter(sorted(wrong.items())))
         why = "The group has members." if error == "UNKNOWN_MEMBER_ID" else message(error)
-        raise Refused(f"{len(wrong)} of {len(offsets)} offsets were not committed, such as {named(place)}: {why}")
+        raise RequestRefused(
+            f"{len(wrong)} of {len(offsets)} offsets were not committed, such as {named(place)}: {why}"
+        )

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from streaming.config.principals import OPEN_SAID
 from streaming.config.settings import Settings
+from streaming.config.values import is_loopback
 from streaming.dashboard import Dashboard
-from streaming.dashboard.guard import is_loopback
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.health import Listener

@@ -26,7 +26,7 @@ from streaming.views.words import escape, spans
 
 
 class BadPattern(UserError):
-    """What was given is no regular expression."""
+    """The text is not a regular expression."""
 
     exit_code = Exit.USAGE
 

@@ -17,7 +17,7 @@ from streaming.views.words import brief, duration, escape
 
 
 class BadPlace(UserError):
-    """What was given names no partition."""
+    """The text does not name a partition."""
 
     exit_code = Exit.USAGE
 

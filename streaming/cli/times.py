@@ -24,7 +24,7 @@ _DURATION = re.compile(
 
 
 class BadTime(UserError):
-    """What was given is no time, or no duration."""
+    """The text is not a time or a duration."""
 
     exit_code = Exit.USAGE
 

@@ -40,11 +40,11 @@ _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 class TokenUnavailable(UserError):
-    """The token endpoint does not answer, or not now."""
+    """The token endpoint does not respond, or is temporarily unavailable."""
 
 
 class TokenRefused(UserError):
-    """The token endpoint does not know the client, or gives what is no token."""
+    """The token endpoint refuses the client, or its response holds no token."""
 
     exit_code = Exit.NEEDS_A_PERSON
 

@@ -62,7 +62,7 @@ _IN_THE_CLEAR = {"PLAIN": "password", "OAUTHBEARER": "token"}
 
 
 class PlaintextRefused(UserError):
-    """The gateway would serve plain text where others can listen."""
+    """The gateway would serve plain text on an address that other machines reach."""
 
     exit_code = Exit.NEEDS_A_PERSON
 

@@ -14,7 +14,7 @@ _PBES2 = bytes.fromhex("06092a864886f70d01050d")
 
 
 class BadCertificate(UserError):
-    """A file holds no certificate or key, or the two do not fit together."""
+    """A file holds no certificate or key, or the two do not match."""
 
 
 def client_context(

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from coordinator.codec import VERSION
 from streaming.config.settings import Settings
-from streaming.errors import Exit, UserError
+from streaming.errors import CheckpointMismatch
 
 PLAN_VERSION = 2
 """Which sources and which stateful operator the query is made of: Spark goes on with a checkpoint of the same only."""
@@ -30,12 +30,6 @@ REPLANNED, REPLANNED_STATE = "replanned", "replanned-state"
 
 TASKS = "spark.sql.shuffle.partitions"
 """Among the settings that Spark notes with each plan, and goes on with whatever it is told."""
-
-
-class CheckpointMismatch(UserError):
-    """The checkpoint belongs to another query, or was made under settings that cannot change any more."""
-
-    exit_code = Exit.NEEDS_A_PERSON
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

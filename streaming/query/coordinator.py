@@ -102,13 +102,13 @@ _HASH_SEED = 42  # of Spark's HashPartitioning
 
 
 class ConnectorMissing(UserError):
-    """Spark cannot talk to Kafka."""
+    """Spark's Kafka connector is missing."""
 
     exit_code = Exit.NEEDS_A_PERSON
 
 
 class QueryFailed(UserError):
-    """The query has ended by itself: one sentence with the cause."""
+    """The query ended by itself; the text names the cause."""
 
 
 def open_session(

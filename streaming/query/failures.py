@@ -61,7 +61,7 @@ CAUSES: list[tuple[str, Exit, str]] = [
 
 
 class SparkRefused(UserError):
-    """Spark could not begin: one sentence with the cause."""
+    """Spark could not start; the text names the cause."""
 
 
 @contextmanager

@@ -21,18 +21,14 @@ from coordinator.errors import CorruptState
 from coordinator.group import NEVER_MS
 from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
-from streaming.errors import UserError
+from streaming.errors import CheckpointMismatch, NoCheckpoint
 from streaming.query import checkpoint
-from streaming.query.checkpoint import CheckpointMismatch, Identity
+from streaming.query.checkpoint import Identity
 from streaming.query.coordinator import open_session
 from streaming.query.failures import innermost
 from streaming.query.operator import unpacked
 
 RESTORE = "restore the checkpoint from a back-up"
-
-
-class NoCheckpoint(UserError):
-    """There is nothing to read."""
 
 
 class KeptGroup(Struct, frozen=True):

@@ -32,7 +32,7 @@ LOOK_S_MAX = 60.0
 
 
 class CheckpointOutdated(UserError):
-    """Another checkpoint has been in use since."""
+    """Another checkpoint was in use after this one."""
 
     exit_code = Exit.NEEDS_A_PERSON
 

@@ -12,14 +12,14 @@ Only the first batch of all wants an empty folder for its state, so what it had 
 from pyspark.sql import SparkSession
 
 from streaming.config.settings import Settings
-from streaming.errors import Exit, UserError
+from streaming.errors import CheckpointMismatch, Exit, InUse, NoCheckpoint, UserError
 from streaming.query import checkpoint
-from streaming.query.inspection import NoCheckpoint, of_folder
-from streaming.query.running import InUse, alone
+from streaming.query.inspection import of_folder
+from streaming.query.running import alone
 
 
 class NothingPlanned(UserError):
-    """No batch is planned that is not finished."""
+    """The checkpoint has no planned batch that is not finished."""
 
     exit_code = Exit.NEEDS_A_PERSON
 
@@ -66,7 +66,7 @@ def _unfinished(spark: SparkSession, folder: str) -> int:
     if not ahead:
         raise NothingPlanned(f"Nothing is to be planned anew: each batch that {folder} has a plan of is finished.")
     if len(ahead) > 1:
-        raise checkpoint.CheckpointMismatch(
+        raise CheckpointMismatch(
             f"{folder} has plans of {len(ahead)} batches that are not finished, from {ahead[0]} on: "
             "`coordinator checkpoint verify` tells all that is wrong."
         )

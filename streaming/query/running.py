@@ -12,15 +12,9 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from streaming.errors import Exit, UserError
+from streaming.errors import InUse
 
 MARK = "running.lock"
-
-
-class InUse(UserError):
-    """A coordinator runs on the checkpoint, or a command is changing it."""
-
-    exit_code = Exit.NEEDS_A_PERSON
 
 
 def local_folder(checkpoint: str) -> Path | None:

@@ -10,8 +10,9 @@ import typer.testing
 
 from streaming.cli.main import app
 from streaming.config.settings import Settings
+from streaming.errors import NoCheckpoint
 from streaming.query.coordinator import Coordinator
-from streaming.query.inspection import NoCheckpoint, examine
+from streaming.query.inspection import examine
 from tests.system.asking import Asker
 from tests.system.earlier import unpack
 from tests.system.replaying import SECRET

@@ -7,7 +7,6 @@ import pytest
 
 from streaming.administration.resetting import (
     SCENARIOS,
-    BadReset,
     Bounds,
     NewOffset,
     clip,
@@ -15,7 +14,7 @@ from streaming.administration.resetting import (
     read_plan,
     read_topics,
 )
-from streaming.errors import Exit, NotFound
+from streaming.errors import BadReset, Exit, NotFound
 from streaming.views.owners import Place
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)

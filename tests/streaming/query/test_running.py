@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.query.running import MARK, InUse, Mark, alone, local_folder
+from streaming.errors import InUse
+from streaming.query.running import MARK, Mark, alone, local_folder
 
 HOLD = """
 import sys
