@@ -13,9 +13,10 @@ Vitals and rest are bytes within the bytes, so that a group that nobody touches 
 is deflated: subscriptions, client ids and hosts repeat from member to member, and every batch carries all bytes of a
 shard between the engine and us, while the rest changes only when its group does.
 
-Who the members are is in the rest alone: vitals hold sessions without ids, in the members' order. What the rest says
-of that, its roster, is remembered by its bytes, so a heartbeat does not inflate them. A memory of a pure function
-cannot be stale, whoever runs the task and however often.
+Who the members are is in the rest alone: vitals hold sessions without ids, in the members' order. The part of the rest
+that names the members, its roster, is kept in a `Rosters` by the bytes of the rest, so a heartbeat does not inflate
+them. The caller owns the `Rosters` and passes it. A cache of a pure function cannot be stale, whoever runs the task and
+however often.
 
 The newest code reads every older version, of which the first had no memory of forgotten groups, the second wrote ids
 into the vitals, the third knew no rules, and the fourth no times and no fencing tokens; anything else raises
@@ -40,7 +41,7 @@ from coordinator.phases import Phase
 VERSION = 5
 DEFLATE_LEVEL = 1
 ROSTERS_BYTES_MAX = 64 * 2**20
-"""How much the rosters that are remembered may take together: some 3 KB each where there are ten members."""
+"""Memory that all cached rosters may take together: some 3 KB each in groups of ten members."""
 
 ROSTER_BYTES, MEMBER_BYTES = 300, 150
 """What a roster takes of memory, about, and each member in it, beside the rest that it is known by."""
@@ -194,9 +195,14 @@ def _checksum(version: int, body: bytes | memoryview) -> bytes:
     return zlib.crc32(body, begun).to_bytes(4, "big")
 
 
-def encode_vitals(vitals: Vitals, rest: bytes) -> bytes:
-    """Write what a heartbeat changes of the group whose rest this is."""
-    known = rosters.of(rest)
+def encode_vitals(vitals: Vitals, rest: bytes, rosters: "Rosters | None" = None) -> bytes:
+    """Write the part of a group that a heartbeat changes.
+
+    Args:
+        rest: The rest of the same group.
+        rosters: Holds the group's roster, so that it need not be read from `rest`.
+    """
+    known = (Rosters() if rosters is None else rosters).of(rest)
     pulse = _Pulse(
         vitals.phase,
         vitals.generation_id,
@@ -215,10 +221,11 @@ def encode_vitals(vitals: Vitals, rest: bytes) -> bytes:
     return _encoder.encode(pulse)
 
 
-def decode_vitals(data: bytes, rest: bytes) -> Vitals:
-    """Read what `encode_vitals` wrote."""
+def decode_vitals(data: bytes, rest: bytes, rosters: "Rosters | None" = None) -> Vitals:
+    """Read what `encode_vitals` wrote, with the same arguments."""
     pulse = _decode(_pulse_decoder, data)
     sessions, instances = pulse.sessions, pulse.instances
+    rosters = Rosters() if rosters is None else rosters
     if isinstance(sessions, list):
         member_ids = rosters.of(rest).member_ids
         if len(sessions) != len(member_ids):
@@ -259,18 +266,21 @@ def decode_protocol_type(data: bytes) -> str:
 
 
 class Rosters:
-    """Who the members are, by the rest of the group, for as many as there is room for: those that were asked for last.
+    """A cache of rosters by the rest of the group; the least recently used ones are dropped.
 
-    Each commit makes another rest of a group, and the one before is never asked for again.
+    Each commit makes another rest of a group, and the rest before it is never looked up again.
+
+    Args:
+        bytes_max: How many bytes the cached rosters may take together. The latest one stays even where it takes more.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int = ROSTERS_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._known: OrderedDict[bytes, Roster] = OrderedDict()
         self.bytes = 0
 
     def of(self, rest: bytes) -> Roster:
-        """Read the roster off a rest, or remember it."""
+        """Return the roster of a rest, from the cache if it is there."""
         if (known := self._known.get(rest)) is not None:
             self._known.move_to_end(rest)
             return known
@@ -279,18 +289,13 @@ class Rosters:
         return known
 
     def note(self, rest: bytes, roster: Roster) -> None:
-        """Remember the roster of a rest, which need then not be read."""
+        """Cache the roster of a rest, which then need not be read."""
         if rest in self._known:
             return
         self._known[rest] = roster
         self.bytes += _bytes_of(rest, roster)
         while self.bytes > self._bytes_max and len(self._known) > 1:
             self.bytes -= _bytes_of(*self._known.popitem(last=False))
-
-    def forget(self) -> None:
-        """Begin anew."""
-        self._known.clear()
-        self.bytes = 0
 
 
 def _read_roster(rest: bytes) -> Roster:
@@ -307,13 +312,11 @@ def _bytes_of(rest: bytes, roster: Roster) -> int:
     return len(rest) + ROSTER_BYTES + MEMBER_BYTES * len(roster.member_ids)
 
 
-rosters = Rosters(ROSTERS_BYTES_MAX)
-
-
-def encode_rest(group: Group) -> bytes:
-    """Write a group without its vitals."""
+def encode_rest(group: Group, rosters: Rosters | None = None) -> bytes:
+    """Write a group without its vitals, and cache its roster in `rosters`."""
     rest = zlib.compress(_encoder.encode(msgspec.structs.replace(group, vitals=_NO_VITALS)), DEFLATE_LEVEL)
-    rosters.note(rest, _roster(group.members.values()))
+    if rosters is not None:
+        rosters.note(rest, _roster(group.members.values()))
     return rest
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from coordinator import administration, checks, clock, codec, guard, leaving, membership, offsets, republishing
 from coordinator.budget import Budget, answer_bytes
 from coordinator.clock import Times
-from coordinator.codec import Grave, Kept, Stored
+from coordinator.codec import Grave, Kept, Rosters, Stored
 from coordinator.config import Config
 from coordinator.deadlines import advance
 from coordinator.describe import describe, publish, publishing
@@ -60,13 +60,23 @@ class Shard:
         partitions: How many the topic has.
         secret: What member ids are derived under, 16 to 64 bytes; the same for the life of the state.
         state: What `to_bytes` gave earlier.
+        rosters: A cache that outlives the shard; without one the shard makes its own.
 
     Raises:
         CorruptState: `state` is not to be trusted.
     """
 
-    def __init__(self, partition: int, partitions: int, secret: bytes, config: Config, state: bytes | None = None):
+    def __init__(
+        self,
+        partition: int,
+        partitions: int,
+        secret: bytes,
+        config: Config,
+        state: bytes | None = None,
+        rosters: Rosters | None = None,
+    ) -> None:
         self._partition, self._partitions, self._secret, self._config = partition, partitions, secret, config
+        self._rosters = Rosters() if rosters is None else rosters
         kept = codec.decode_shard(state) if state is not None else Kept()
         self._stored, self._graves, self._access = kept.groups, kept.graves, kept.access
         self._guard = guard.guard_of(config, self._access)
@@ -171,7 +181,9 @@ class Shard:
     def group(self, group_id: str) -> Group | None:
         """Look at one group, as a copy: for tests and tools."""
         stored = self._stored.get(group_id)
-        return codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest)) if stored else None
+        if stored is None:
+            return None
+        return codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest, self._rosters))
 
     def to_bytes(self) -> bytes:
         """Write the shard down, to be taken up again by `Shard(..., state=)`."""
@@ -427,7 +439,7 @@ class Shard:
     def _vitals_of(self, group_id: str) -> Vitals | None:
         vitals = self._vitals.get(group_id)
         if vitals is None and (stored := self._stored.get(group_id)):
-            vitals = self._vitals[group_id] = codec.decode_vitals(stored.vitals, stored.rest)
+            vitals = self._vitals[group_id] = codec.decode_vitals(stored.vitals, stored.rest, self._rosters)
         return vitals
 
     def _open(self, group_id: str) -> Group | None:
@@ -439,8 +451,8 @@ class Shard:
     def _put_away(self) -> None:
         for group_id, vitals in self._vitals.items():
             group = self._groups.get(group_id)
-            rest = codec.encode_rest(group) if group else self._stored[group_id].rest
-            written = codec.encode_vitals(vitals, rest)
+            rest = codec.encode_rest(group, self._rosters) if group else self._stored[group_id].rest
+            written = codec.encode_vitals(vitals, rest, self._rosters)
             protocol_type = (group.protocol_type or "") if group else self._stored[group_id].protocol_type
             self._stored[group_id] = Stored(vitals.earliest_ms, len(vitals.sessions), written, rest, protocol_type)
         self._vitals, self._groups = {}, {}

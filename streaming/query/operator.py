@@ -18,6 +18,7 @@ import pybase64
 from msgspec import structs
 from pyspark.sql.streaming.state import GroupState
 
+from coordinator.codec import Rosters
 from coordinator.config import Config
 from coordinator.errors import CorruptState
 from coordinator.outputs import Output, Reply
@@ -97,7 +98,7 @@ class ShardOperator:
         _reach("called", number)
         stored = state.getOption
         held = Held() if stored is None else unpacked(stored[0])
-        shard = Shard(number, self.partitions, self.secret, self.config, held.shard)
+        shard = Shard(number, self.partitions, self.secret, self.config, held.shard, _rosters())
         fresh, breaks, next_offset = follow(number, _rows(frames), held.next_offset)
         read = [*held.deferred, *fresh]
         log = _log(read, self.signing, len(held.deferred))
@@ -210,6 +211,12 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+
+
+@cache
+def _rosters() -> Rosters:
+    """Return the worker's cache of rosters: it outlives the tasks, each of which is given another `ShardOperator`."""
+    return Rosters()
 
 
 def _rows(frames: Iterable[pd.DataFrame]) -> list[Row]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from coordinator.codec import Rosters
 from coordinator.config import Config
 from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinGroupAnswer, Reply
 from coordinator.phases import Phase
@@ -101,6 +102,7 @@ class _Core:
     def __init__(self, size: int) -> None:
         self._everybody = _members(size)
         self._state: bytes | None = None
+        self._rosters = Rosters()
         self._offset = self._now_ms = 0
 
     def parts_s(self) -> Mapping[str, float]:
@@ -130,7 +132,7 @@ class _Core:
         log = [Received(self._offset + i, self._now_ms, request) for i, request in enumerate(requests)]
         self._offset += len(log)
         started = time.perf_counter()
-        shard = Shard(0, 1, b"x" * 32, CONFIG, self._state)
+        shard = Shard(0, 1, b"x" * 32, CONFIG, self._state, self._rosters)
         outputs = shard.step(log, self._now_ms)
         self._state = shard.to_bytes()
         took_s = time.perf_counter() - started

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
 
+from coordinator.codec import Rosters
 from coordinator.config import Config
 from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, Output, Reply
 from coordinator.requests import Received, Request
@@ -46,8 +47,11 @@ def measure(options: argparse.Namespace) -> Figures:
     groups = max(1, options.groups // SHARDS)
     say(f"One shard of {groups} groups x {options.members} members, without Spark and Kafka.")
     everybody, state, now_ms = _stable(groups, options.members)
+    rosters = Rosters()  # the worker's, which outlives a batch
     values = [encode_request(m.heartbeat(f"{i:012}")) for i, m in enumerate(everybody) if i % HEARTBEAT_INTERVAL_S == 0]
-    best = [min(seconds) for seconds in zip(*(_batch(values, state, now_ms) for _ in range(ROUNDS)), strict=True)]
+    best = [
+        min(seconds) for seconds in zip(*(_batch(values, state, now_ms, rosters) for _ in range(ROUNDS)), strict=True)
+    ]
     us = [1e6 * seconds / len(values) for seconds in best]
     return {
         "operator_us_per_heartbeat": sum(us),
@@ -73,10 +77,10 @@ def _stable(groups: int, each: int) -> tuple[list[Member], bytes, int]:
     return everybody, shard.to_bytes(), now_ms
 
 
-def _batch(values: list[bytes], state: bytes, now_ms: int) -> list[float]:
+def _batch(values: list[bytes], state: bytes, now_ms: int, rosters: Rosters) -> list[float]:
     """Do what the operator does with a batch of heartbeats, and time each part, in seconds."""
     decoded, decode_s = _timed(lambda: [Received(i, now_ms, decode_request(v)) for i, v in enumerate(values)])
-    shard, load_s = _timed(lambda: Shard(0, 1, b"x" * 32, CONFIG, state))
+    shard, load_s = _timed(lambda: Shard(0, 1, b"x" * 32, CONFIG, state, rosters))
     outputs, step_s = _timed(lambda: shard.step(decoded, now_ms))
     _, state_s = _timed(shard.to_bytes)
     _, rows_s = _timed(lambda: [(*packed, None) for packed in pack(outputs, TOPICS, 0)])

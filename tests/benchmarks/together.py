@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from coordinator.codec import Rosters
 from coordinator.config import Config
 from coordinator.outputs import JoinGroupAnswer, Output, Reply
 from coordinator.phases import Phase
@@ -58,6 +59,7 @@ class Group:
     def __init__(self) -> None:
         self.now_ms, self._offset = BEGIN_MS, 0
         self._state: bytes | None = None
+        self._rosters = Rosters()
         self._left: list[Received] = []
         self.answers: dict[str, Output] = {}
 
@@ -97,7 +99,7 @@ class Group:
             self._offset += 1
             log.append(Received(self._offset, self.now_ms, request, None, 300))
         begun_s = time.process_time()
-        shard = Shard(0, 1, b"x" * 32, CONFIG, self._state)
+        shard = Shard(0, 1, b"x" * 32, CONFIG, self._state, self._rosters)
         outputs = shard.step([*log, wake(self.now_ms)], self.now_ms)
         self._state, self._left = shard.to_bytes(), list(shard.deferred)
         out_bytes = sum(len(value or b"") for pack_ in pack(outputs, TOPICS, 0) for value in pack_.values)

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from msgspec.structs import asdict
 
-from coordinator import codec
+from coordinator.codec import Rosters
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
@@ -89,6 +89,7 @@ class Scenario:
 
     def __init__(self, *, delay_ms: int = 0, **config: Any) -> None:
         self.config = Config(group_initial_rebalance_delay_ms=delay_ms, **config)
+        self.rosters = Rosters()
         self.shard, self._living = self.new_shard(), self.new_shard()
         self._checkers = all_checkers(self.config)
         self.now_ms = 0
@@ -108,7 +109,7 @@ class Scenario:
     def new_shard(self, state: bytes | None = None, **config: Any) -> Shard:
         """Make a shard like this scenario's own, with `state` or new."""
         changed = {**{name: getattr(self.config, name) for name in Config.__struct_fields__}, **config}
-        return Shard(0, 1, SECRET, Config(**changed), state)
+        return Shard(0, 1, SECRET, Config(**changed), state, self.rosters)
 
     @classmethod
     def joined(cls, *names: str, session_timeout_ms: int = 10_000, rebalance_timeout_ms: int = 10_000,
@@ -298,7 +299,7 @@ class Scenario:
         state = self.shard.to_bytes()
         assert self._living.to_bytes() == state, "one history, different bytes (I16)"
         assert self.new_shard(state).to_bytes() == state, "reading and writing changes the bytes (I18)"
-        codec.rosters.forget()
+        self.rosters = Rosters()
         plodding = self.new_shard(before)
         with (
             patch.dict(SHAPES, {PlainHeartbeat: SHAPES[Heartbeat]}),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator import codec
-from coordinator.codec import Grave, Kept, Stored
+from coordinator.codec import Grave, Kept, Roster, Rosters, Stored
 from coordinator.errors import CorruptState
 from coordinator.group import Delay, Group, Member, Offset, Parked, Round, Session, Vitals
 from coordinator.phases import Phase
@@ -131,27 +131,71 @@ def test_vitals_of_another_group_are_no_vitals_of_this_one(state: bytes):
         codec.decode_vitals(groups["g"].vitals, groups["h"].rest)
 
 
-def test_what_is_remembered_of_a_roster_changes_nothing(state: bytes):
-    """Any worker may run a task, with any memory: with the one of the group as it is now, as it was, or with none."""
+def test_a_cache_of_rosters_changes_nothing(state: bytes):
+    """Any worker may run a task, with any cache: with the roster of the group as it is now, as it was, or with none."""
     s = Scenario.stable("a", "b").leave("a")
     read = []
-    for forget in (True, False, True):
-        if forget:
-            codec.rosters.forget()
-        Scenario().new_shard(state).group("g")
+    for is_empty in (True, False, True):
+        if is_empty:
+            s.rosters = Rosters()
+        s.new_shard(state).group("g")
         read.append(s.new_shard(s.shard.to_bytes()).group("g"))
     assert read[0] == read[1] == read[2]
 
 
-def test_what_is_remembered_of_rosters_is_bounded_by_its_bytes():
-    """I22: each commit makes another rest of its group, which is a key that nobody asks for again."""
-    rosters, s = codec.Rosters(bytes_max=5_000), Scenario.stable("a", "b")
+def test_a_cache_of_rosters_is_bounded_by_its_bytes():
+    """I22: each commit makes another rest of its group, which is a key that is never looked up again."""
+    rosters, s = Rosters(bytes_max=5_000), Scenario.stable("a", "b")
     for offset in range(50):
         s.commit("a", {("t", 0): offset})
         rest = codec.decode_shard(s.shard.to_bytes()).groups["g"].rest
         assert rosters.of(rest).member_ids == list(s.group.members)
     assert 4_000 < rosters.bytes <= 5_000
-    assert rosters.of(rest) is rosters.of(rest), "the latest is remembered"
+    assert rosters.of(rest) is rosters.of(rest), "the latest stays"
+
+
+def rest_of(number: int, size_bytes: int = 2**20) -> bytes:
+    """Return a key that takes so many bytes with its roster, which has no member."""
+    return b"%d" % number + bytes(size_bytes - codec.ROSTER_BYTES - len(str(number)))
+
+
+def test_a_cache_of_rosters_is_filled_to_its_bound_and_no_further():
+    """I22: at the bound nothing is dropped; beyond it the least recently used rosters are."""
+    rosters, kept = Rosters(), [Roster([], {}) for _ in range(codec.ROSTERS_BYTES_MAX // 2**20)]
+    for number, roster in enumerate(kept):
+        rosters.note(rest_of(number), roster)
+    assert rosters.bytes == codec.ROSTERS_BYTES_MAX
+    assert all(rosters.of(rest_of(number)) is roster for number, roster in enumerate(kept))
+    smallest = rest_of(-1, codec.ROSTER_BYTES + 2)
+    rosters.note(smallest, Roster([], {}))
+    assert rosters.bytes == codec.ROSTERS_BYTES_MAX - 2**20 + codec.ROSTER_BYTES + 2, "one is dropped"
+    assert rosters.of(rest_of(1)) is kept[1]
+    with pytest.raises(CorruptState):
+        rosters.of(rest_of(0))  # it is dropped, so the bytes are read, which are no group
+
+
+def test_a_roster_beyond_the_bound_stays_alone():
+    """Else the vitals of a very large group would inflate it for every heartbeat."""
+    rosters, large = Rosters(bytes_max=1_000), Roster([], {})
+    rosters.note(rest_of(0, 900), Roster([], {}))
+    rosters.note(rest_of(1, 5_000), large)
+    assert rosters.bytes == 5_000
+    assert rosters.of(rest_of(1, 5_000)) is large
+
+
+def test_a_shard_reads_a_roster_once(monkeypatch: pytest.MonkeyPatch):
+    """Heartbeats of later batches find it in the cache that the shard was given."""
+    s = Scenario.stable("a", "b")
+    state, cache, read = s.shard.to_bytes(), Rosters(), []
+    monkeypatch.setattr(codec, "_read_roster", lambda rest, read_roster=codec._read_roster: (
+        read.append(rest), read_roster(rest))[1])  # fmt: skip
+    for _ in range(3):
+        s.rosters = cache
+        s.new_shard(state).group("g")
+    assert len(read) == 1
+    s.rosters = Rosters()
+    s.new_shard(state).group("g")
+    assert len(read) == 2, "another cache has not read it"
 
 
 def test_a_checksum_that_fits_nonsense_is_no_help():

@@ -13,7 +13,7 @@ import msgspec
 
 from coordinator import codec
 from coordinator.clock import Clock
-from coordinator.codec import Kept, Stored
+from coordinator.codec import Kept, Rosters, Stored
 from coordinator.config import Config
 from coordinator.errors import CorruptState
 from coordinator.group import Group
@@ -59,6 +59,7 @@ class Judge:
         self.requests = 0
         self._checkers = [*all_checkers(config), MisroutedIsRefused(partitions)]
         self._digest = blake2b(digest_size=16)
+        self._rosters = Rosters()
 
     @property
     def digest(self) -> str:
@@ -67,7 +68,7 @@ class Judge:
 
     def shard(self, state: bytes | None) -> Shard:
         """Take up what was stored."""
-        return Shard(0, self.partitions, SECRET, self.config, state)
+        return Shard(0, self.partitions, SECRET, self.config, state, self._rosters)
 
     def take(self, records: Sequence[Received], batch: Batch) -> list[Output]:
         """Take one batch, and give back all that leaves: what killed attempts had out as well.
@@ -120,7 +121,7 @@ class Judge:
             raise Broken("EqualBytes", "reading a state and writing it again changes it")
         before, self.state, self.kept = self.kept.groups, state, kept
         changed = {
-            group_id: codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest))
+            group_id: codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest, self._rosters))
             for group_id, stored in kept.groups.items()
             if stored != before.get(group_id)
         }

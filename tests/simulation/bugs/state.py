@@ -19,12 +19,13 @@ EACH = "for m in group.members.values(): "
 BUGS = (
     # -- what is kept --------------------------------------------------------------------------------------------------
     Bug("what heartbeats alone change is not kept", Shard._put_away,
-        "codec.encode_vitals(vitals, rest)",
-        "codec.encode_vitals(vitals, rest) if group else self._stored[group_id].vitals",
+        "codec.encode_vitals(vitals, rest, self._rosters)",
+        "codec.encode_vitals(vitals, rest, self._rosters) if group else self._stored[group_id].vitals",
         "SessionsAreKept"),
     Bug("a Stable group is not written again", Shard._put_away,
-        "codec.encode_rest(group) if group else",
-        "codec.encode_rest(group) if group and (vitals.phase.value[0] != 'S' or not self._stored[group_id].rest) else",
+        "codec.encode_rest(group, self._rosters) if group else",
+        "codec.encode_rest(group, self._rosters)"
+        " if group and (vitals.phase.value[0] != 'S' or not self._stored[group_id].rest) else",
         "PhasesAreLegal"),
     Bug("the alarm of a new group is lost", Shard._put_away,
         "Stored(vitals.earliest_ms,", "Stored(self._stored[group_id].earliest_ms,", "NothingWaitsForEver"),

@@ -105,6 +105,15 @@ def test_a_batch_that_is_planned_anew_keeps_its_time(spark: FakeSpark, cut: int)
     assert told != said(*(plain.batch(*piece) for piece in pieces))
 
 
+def test_the_worker_keeps_rosters_from_batch_to_batch(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of heartbeats inflates no group, whichever task Spark runs it in."""
+    member_id = stable(spark, 0)
+    monkeypatch.setattr(codec, "_read_roster", None)
+    another = FakeSpark(replace(spark.operator), store=dict(spark.store))
+    (answer,) = replies(another.batch(1_000, [record(beat(member_id), 2, 1_000)]))
+    assert answer["error"] == "NONE"
+
+
 def test_a_join_is_answered_in_its_own_batch_and_the_records_carry_their_keys(spark: FakeSpark) -> None:
     """S25, S57."""
     rows = spark.batch(1_000, [record(join(), 0, 990)])
