@@ -27,6 +27,7 @@ from streaming.gateway.needs import CLUSTER, CREATE, DESCRIBE, NEEDS, NO_ID, REA
 from streaming.gateway.produce import Produce
 from streaming.gateway.refusing import SHAPES, TOPIC_REFUSED, Refusal, no_such_session
 from streaming.gateway.rights import ANY, CLUSTER_NAME, AccessLists, Client
+from streaming.gateway.schemas import structure_of
 from streaming.gateway.sessions import FetchSessions, TopicIds, showing_no_session
 
 MAY_NOT_CREATE = 4
@@ -242,7 +243,7 @@ def _topic(entry: Any) -> Any:
 
 
 def _names(kind: Any, version: int) -> Collection[str]:
-    return {field.name for field in kind._struct.untagged_fields(version)}
+    return {field.name for field in structure_of(kind, version).fields}
 
 
 def _fields(message: Any, version: int, **changes: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 from kafka.protocol.api_message import ApiMessage
 
 from coordinator.limits import PARTITIONS_PER_REQUEST_MAX
+from streaming.gateway.schemas import Field, Structure, structure_of
 
 ELEMENTS_MAX = 2 * PARTITIONS_PER_REQUEST_MAX
 """Elements of all arrays of one message, and its unknown tags: as many partitions as may be, each in its own topic."""
@@ -224,16 +225,15 @@ READERS: dict[str, tuple[Reader, Reader]] = {
 def _message(kind: Any, version: int) -> Reader:
     if not 0 <= version <= kind.max_version:
         raise Malformed("there is no such version")
-    return _structure(kind, kind._struct, version, kind.flexible_version_q(version))
+    return _structure(structure_of(kind, version))
 
 
-def _structure(kind: type, schema: Any, version: int, is_flexible: bool) -> Reader:
-    fields = [(field.name, _field(field, version, is_flexible)) for field in schema.untagged_fields(version)]
+def _structure(structure: Structure) -> Reader:
+    fields = [(field.name, _field(field, structure.is_flexible)) for field in structure.fields]
+    new, is_flexible = structure.new, structure.is_flexible
 
     def read(reading: Reading) -> Any:
-        message: Any = object.__new__(kind)  # as kafka-python makes what it reads: without its slow constructor
-        message.tags = message.unknown_tags = None
-        message._version = version
+        message = new()
         for name, field in fields:
             setattr(message, name, field(reading))
         if is_flexible:
@@ -243,17 +243,17 @@ def _structure(kind: type, schema: Any, version: int, is_flexible: bool) -> Read
     return read
 
 
-def _field(field: Any, version: int, is_flexible: bool) -> Reader:
-    if form := NUMBERS.get(field.type_str):
+def _field(field: Field, is_flexible: bool) -> Reader:
+    if form := NUMBERS.get(field.type):
         return lambda reading: reading.fixed(form)
-    read = READERS["array" if field.is_array() else field.type_str][is_flexible]
-    if not field.nullable_for_version_q(version):
+    read = READERS[field.type][is_flexible]
+    if not field.is_nullable:
         read = _something(read)
-    if not field.is_array():
+    if field.elements is None:
         return read
-    if field.is_struct_array():
-        return _array(read, _structure(field.data_class, field, version, is_flexible))
-    return _array(read, _field(field.array_of, version, is_flexible))
+    if isinstance(field.elements, Structure):
+        return _array(read, _structure(field.elements))
+    return _array(read, _field(field.elements, is_flexible))
 
 
 def _something(read: Reader) -> Reader:

@@ -53,7 +53,7 @@ def asked(key: int, version: int, name: str) -> bytes:
             return -1
         if field.name == "name" and version == APIS[20].last and key == 20:
             return None  # named by its id
-        return values.get(field.type_str, 1)
+        return values.get(field.type, 1)
 
     return frame_of(message_of(NEEDS[key].request, version, leaf, lambda _: 2), version)
 

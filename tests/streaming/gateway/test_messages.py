@@ -12,6 +12,7 @@ from kafka.protocol.consumer.group import HeartbeatResponse, JoinGroupRequest, L
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from streaming.gateway.messages import ELEMENTS_MAX, Header, Malformed, decode, read_header
+from streaming.gateway.schemas import Field, structure_of
 from tests.streaming.gateway.wiring import (
     CLIENT_ID,
     CORRELATION_ID,
@@ -44,13 +45,13 @@ def any_message(draw: Any) -> tuple[Any, int]:
     """Draw a message of any kind and version, with null wherever there may be null."""
     kind, version = draw(st.sampled_from(KINDS))
 
-    def or_null(field: Any, values: st.SearchStrategy[Any]) -> Any:
-        return draw(st.none() | values if field.nullable_for_version_q(version) else values)
+    def or_null(field: Field, values: st.SearchStrategy[Any]) -> Any:
+        return draw(st.none() | values if field.is_nullable else values)
 
     message = message_of(
         kind,
         version,
-        leaf=lambda field: or_null(field, LEAVES[field.type_str]),
+        leaf=lambda field: or_null(field, LEAVES[field.type]),
         length=lambda field: or_null(field, st.integers(0, 3)),
     )
     return message, version
@@ -115,12 +116,11 @@ def test_no_header_ends_early(end: int):
 @every_kind
 def test_null_is_only_where_it_may_be(kind: Any, version: int):
     """kafka-python reads null everywhere, and would have our requests hold what their types do not allow."""
-    can_be_null = ("string", "bytes")
-    fields = [f for f in kind._struct.untagged_fields(version) if f.is_array() or f.type_str in can_be_null]
+    fields = [field for field in structure_of(kind, version).fields if field.type in ("string", "bytes", "array")]
     for field in fields:
         message = sample(kind, version)
         setattr(message, field.name, None)
-        if field.nullable_for_version_q(version):
+        if field.is_nullable:
             assert getattr(decoded(message, version), field.name) is None
         else:
             with pytest.raises(Malformed, match="null"):

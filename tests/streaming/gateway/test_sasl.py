@@ -1,6 +1,7 @@
 """Who a watched SASL exchange makes known: what kafka-python's own clients say, and what nobody should."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from kafka.protocol.sasl import (
 from streaming.config.security import MECHANISMS
 from streaming.gateway.sasl import NAME_CHARS_MAX, BadSasl, SaslWatch
 
-SCRAM_CLIENT_NONCE = b"rOprNGfwEbeRWgbNEkqO"
+SCRAM_CLIENT_NONCE = "rOprNGfwEbeRWgbNEkqO"
 SCRAM_SERVER_SAYS = (  # to SCRAM_CLIENT_NONCE of the user "user" with the password "pencil", in RFC 7677, section 3
     b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
     b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
@@ -54,12 +55,10 @@ class Talk:
 
 def client_of(mechanism: str, user: str, password: str) -> Any:
     """kafka-python's own."""
-    client = get_sasl_mechanism(mechanism)(
-        sasl_mechanism=mechanism, sasl_plain_username=user, sasl_plain_password=password
-    )
-    if mechanism != "PLAIN":
-        client._scram_client.nonce = SCRAM_CLIENT_NONCE
-    return client
+    with patch("uuid.uuid4", return_value=SCRAM_CLIENT_NONCE):
+        return get_sasl_mechanism(mechanism)(
+            sasl_mechanism=mechanism, sasl_plain_username=user, sasl_plain_password=password
+        )
 
 
 def plain(name: str, version: int = 2) -> Talk:

@@ -11,6 +11,7 @@ from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
 from streaming.gateway.exchanges import EXCHANGES, Exchange
 from streaming.gateway.messages import Header, decode, encode, read_header
+from streaming.gateway.schemas import Field, Structure, structure_of
 
 CORRELATION_ID, CLIENT_ID = 77, "ana"
 
@@ -27,7 +28,7 @@ def named(kind_or_version: Any) -> str:
     return getattr(kind_or_version, "name", str(kind_or_version))
 
 
-def message_of(kind: Any, version: int, leaf: Callable[[Any], Any], length: Callable[[Any], int | None]) -> Any:
+def message_of(kind: Any, version: int, leaf: Callable[[Field], Any], length: Callable[[Field], int | None]) -> Any:
     """Fill every field that a message has in that version.
 
     Args:
@@ -35,26 +36,24 @@ def message_of(kind: Any, version: int, leaf: Callable[[Any], Any], length: Call
         length: Says how many elements an array gets; None for null.
     """
 
-    def value(field: Any) -> Any:
-        if not field.is_array():
+    def value(field: Field | Structure) -> Any:
+        if isinstance(field, Structure):
+            return made(field)
+        if field.elements is None:
             return leaf(field)
         elements = length(field)
-        if elements is None:
-            return None
-        if field.is_struct_array():
-            return [structure(field.data_class, field) for _ in range(elements)]
-        return [leaf(field.array_of) for _ in range(elements)]
+        return None if elements is None else [value(field.elements) for _ in range(elements)]
 
-    def structure(kind: Any, schema: Any, **more: Any) -> Any:
-        return kind(**{f.name: value(f) for f in schema.untagged_fields(version)}, **more)
+    def made(structure: Structure, **more: Any) -> Any:
+        return structure.kind(**{field.name: value(field) for field in structure.fields}, **more)
 
-    return structure(kind, kind._struct, version=version)
+    return made(structure_of(kind, version), version=version)
 
 
 def sample(kind: Any, version: int) -> Any:
     """Fill a message with what is neither null nor empty."""
     some = {"string": "añb", "bytes": b"\x00\xff\x80", "bool": True}
-    return message_of(kind, version, leaf=lambda f: some.get(f.type_str, 3), length=lambda f: 2)
+    return message_of(kind, version, leaf=lambda f: some.get(f.type, 3), length=lambda f: 2)
 
 
 def frame_of(message: Any, version: int) -> bytes:

@@ -1,0 +1,66 @@
+"""Structures of Kafka's messages, as kafka-python's schemas define them.
+
+kafka-python has no public name for the schema of a message, and none for a message without values: its constructor
+takes longer than reading the frame. This module is the only one that uses private names of that library. A test
+searches the others for such names.
+"""
+
+from typing import Any, NamedTuple, Union
+
+
+class Field(NamedTuple):
+    """A field of a structure, or an element of an array.
+
+    Args:
+        type: Kafka's name (`string`, `int32`), or `array`.
+        elements: What an array is of.
+    """
+
+    name: str
+    type: str
+    is_nullable: bool
+    elements: Union["Field", "Structure", None] = None
+
+
+class Structure(NamedTuple):
+    """A message, or an element that has fields itself, in one version. Tagged fields are not listed.
+
+    Args:
+        kind: kafka-python's class.
+    """
+
+    kind: Any
+    version: int
+    is_flexible: bool
+    fields: tuple[Field, ...]
+
+    def new(self) -> Any:
+        """Make a message without values, as kafka-python does when it reads one."""
+        message: Any = object.__new__(self.kind)
+        message.tags = message.unknown_tags = None
+        message._version = self.version
+        return message
+
+
+def structure_of(kind: Any, version: int) -> Structure:
+    """Return the structure of a message.
+
+    Args:
+        kind: kafka-python's class (`HeartbeatRequest`).
+        version: One that the class has.
+    """
+    return _structure(kind, kind._struct, version, kind.flexible_version_q(version))
+
+
+def _structure(kind: Any, schema: Any, version: int, is_flexible: bool) -> Structure:
+    fields = tuple(_field(each, version, is_flexible) for each in schema.untagged_fields(version))
+    return Structure(kind, version, is_flexible, fields)
+
+
+def _field(field: Any, version: int, is_flexible: bool) -> Field:
+    is_nullable = field.nullable_for_version_q(version)
+    if field.is_struct_array():
+        return Field(field.name, "array", is_nullable, _structure(field.data_class, field, version, is_flexible))
+    if field.is_array():
+        return Field(field.name, "array", is_nullable, _field(field.array_of, version, is_flexible))
+    return Field(field.name, field.type_str, is_nullable)
