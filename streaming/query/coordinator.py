@@ -30,14 +30,13 @@ from streaming.kafka import topics
 from streaming.logs import are_json
 from streaming.query import checkpoint
 from streaming.query.alarm import Alarm
-from streaming.query.durable import local_folder
 from streaming.query.failures import because, explained
 from streaming.query.fencing import find_floor
 from streaming.query.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
 from streaming.query.outdated import refuse_outdated
 from streaming.query.progress import ProgressLog, Tallies, observed
 from streaming.query.repeats import RepeatWatch
-from streaming.query.running import Mark
+from streaming.query.running import Mark, local_folder
 from streaming.query.topic_watch import TopicWatch
 from streaming.wire.records import AT_MS, VERSION, OutputTopics
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pyspark import TaskContext
 
@@ -24,17 +23,11 @@ BATCH = "streaming.sql.batchId"
 """The property by which Spark tells a task its batch."""
 
 
-def local_folder(path: str) -> str | None:
-    """Return the folder of a path that may be on a disk of this machine; None where its scheme is another one's."""
-    parts = urlsplit(path)
-    return parts.path if parts.scheme in ("", "file") else None
-
-
-def sync_before_output(query: str | None) -> None:
+def sync_before_output(query: Path | None) -> None:
     """Sync what the running task's batch rests on; once for each task, however often it is called.
 
     Args:
-        query: The folder of Spark's part of the checkpoint, as `local_folder` tells.
+        query: The folder of Spark's part of the checkpoint, where it is on a disk of this machine; else None.
 
     Raises:
         OSError: the disk does not keep it. The batch must not go on.
@@ -46,8 +39,7 @@ def sync_before_output(query: str | None) -> None:
 
 
 @lru_cache(maxsize=1)
-def _sync(query: str, batch: int, task: int) -> None:
-    folder = Path(query)
+def _sync(folder: Path, batch: int, task: int) -> None:
     _sync_all(folder)
     states = folder / "state" / "0" / str(task)
     for file in (folder / "offsets" / str(batch), folder / "commits" / str(batch - 1), *_of_version(states, batch)):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter, itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -80,7 +81,7 @@ class ShardOperator:
     config: Config
     topics: OutputTopics
     signing: Signing | None = None
-    synced: str | None = None
+    synced: Path | None = None
     replanned: Sequence[tuple[int, Mapping[int, int]]] = ()
 
     def __call__(

@@ -17,9 +17,9 @@ from streaming.errors import InUse
 MARK = "running.lock"
 
 
-def local_folder(checkpoint: str) -> Path | None:
-    """Return the checkpoint's folder where it is on a file system of this machine; None where it is elsewhere."""
-    parts = urlsplit(checkpoint)
+def local_folder(path: str) -> Path | None:
+    """Return the folder of a path on a file system of this machine; None where the path has another scheme."""
+    parts = urlsplit(path)
     if parts.scheme not in ("", "file"):
         return None
     return Path(parts.path)
