@@ -7,7 +7,6 @@ import json
 import logging
 import re
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from coordinator.requests import DescribeAccess, Request, SetAccess
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, UserError
+from streaming.moments import unix_ms
 
 ANSWER_WAIT_S = 30.0
 
@@ -158,7 +158,7 @@ def set_rules(settings: Settings, rules: tuple[Rule, ...]) -> int:
         RulesRefused: not all of them have taken them.
         UserError: not all of them have answered.
     """
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = unix_ms()
     request = SetAccess(request_id="", reply_to="", client_id="coordinator-access", made_ms=now_ms, rules=rules)
     return len(_ask(settings, request))
 

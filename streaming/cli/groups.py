@@ -14,6 +14,7 @@ from streaming.cli.output import Output, OutputFormat
 from streaming.cli.times import FORMS, read_ago, read_time
 from streaming.config.settings import Settings
 from streaming.errors import UserError
+from streaming.moments import unix_ms
 
 COMPLETION_WAIT_S = 2.0
 
@@ -84,9 +85,7 @@ def _sentences(form: Words) -> Output:
 
 
 def _at(text: str | None) -> int | None:
-    from streaming.cli.showing import now_ms
-
-    return None if text is None else read_time(text, now_ms())
+    return None if text is None else read_time(text, unix_ms())
 
 
 def _agree(*, is_agreed: bool) -> Callable[[str], None]:
@@ -328,7 +327,7 @@ def reset_offsets(
     topic_prefix: TopicPrefix = None,
 ) -> None:
     """Set committed offsets of a group without members; shows them, and changes nothing without --execute."""
-    from streaming.cli import resets, showing
+    from streaming.cli import resets
 
     given: dict[str, Any] = {
         "to-earliest": to_earliest or None,
@@ -337,7 +336,7 @@ def reset_offsets(
         "to-offset": to_offset,
         "shift-by": shift_by,
         "to-datetime": _at(to_datetime),
-        "by-duration": read_ago(by_duration, showing.now_ms()) if by_duration is not None else None,
+        "by-duration": read_ago(by_duration, unix_ms()) if by_duration is not None else None,
         "from-file": from_file,
         "as-of": _at(as_of),
     }

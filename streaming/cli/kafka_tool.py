@@ -18,10 +18,11 @@ from streaming.cli.asking import NONE, NOT_FOUND, Administration, BrokerLog, mes
 from streaming.cli.output import MISSING, to_cell
 from streaming.cli.properties import settings_in
 from streaming.cli.resets import Asked, commit, planned
-from streaming.cli.showing import ends_of, folded, now_ms
+from streaming.cli.showing import ends_of, folded
 from streaming.cli.times import read_ago, read_time
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, NotFound, RequestRefused
+from streaming.moments import unix_ms
 from streaming.views import answers
 from streaming.views.answers import OffsetRow
 from streaming.views.lag import ANSWER_WAIT_S, kafka_log
@@ -375,9 +376,9 @@ def _reset_offsets(settings: Settings, asked: Namespace) -> int:
 def _reset_asked(asked: Namespace) -> Asked:
     value = getattr(asked, asked.scenario)
     if asked.scenario == "to_datetime":
-        value = read_time(value, now_ms(), UTC)
+        value = read_time(value, unix_ms(), UTC)
     elif asked.scenario == "by_duration":
-        value = read_ago(value, now_ms())
+        value = read_ago(value, unix_ms())
     return Asked(asked.scenario.replace("_", "-"), value, tuple(asked.topic) if asked.topic else None)
 
 

@@ -19,11 +19,12 @@ from streaming.administration.resetting import (
 )
 from streaming.cli.asking import NONE, Administration, BrokerLog, message
 from streaming.cli.output import Column, Output, OutputFormat
-from streaming.cli.showing import folded, now_ms
+from streaming.cli.showing import folded
 from streaming.cli.times import moment
 from streaming.config.settings import Settings
 from streaming.errors import BadReset, RequestRefused, UserError
 from streaming.logs import tell
+from streaming.moments import unix_ms
 from streaming.views import GroupView
 from streaming.views.group import Place
 from streaming.views.words import escape
@@ -123,7 +124,7 @@ def _text_of(file: str) -> str:
 
 
 def _as_of(settings: Settings, group_id: str, asked: Asked, log: Log) -> Reset:
-    past, at_ms, of_all = read_past(settings, group_id, now_ms()), asked.value, asked.topics is None
+    past, at_ms, of_all = read_past(settings, group_id, unix_ms()), asked.value, asked.topics is None
     places = sorted(past.places) if asked.topics is None else read_topics(asked.topics, log.partitions)
     if not asked.is_uncertain and not past.is_certain(places, at_ms, of_all=of_all):
         raise Uncertain(

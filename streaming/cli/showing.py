@@ -4,7 +4,6 @@ Nobody is asked but the brokers, so all of it works while the coordinator is awa
 """
 
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from streaming.cli.times import moment
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, NotFound, UserError
 from streaming.logs import tell
+from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
 from streaming.views.answers import GroupDetail, GroupSummary, MemberRow, OffsetRow
 from streaming.views.fold import TopicKind
@@ -80,11 +80,6 @@ def _pattern(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise BadPattern(f"{escape(text)} is no regular expression: {error}.") from None
-
-
-def now_ms() -> int:
-    """Return the time, Unix milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def folded(settings: Settings, group_ids: Collection[str] | None = None, *, events: bool = True) -> Views:
@@ -172,7 +167,7 @@ def list_groups(settings: Settings, wanted: Wanted, order: GroupOrder, output: O
     """Show a line for each group. Only what tells of rebalances takes the events, which are many."""
     needs_events = output.form is not OutputFormat.table or order is GroupOrder.rebalances
     views = folded(settings, wanted.ids, events=needs_events)
-    groups, now = wanted.of(views), now_ms()
+    groups, now = wanted.of(views), unix_ms()
     ends = ends_of(settings, groups)
     show_groups(sorted_by(order, [answers.summary(group, ends, now) for group in groups]), output)
 
@@ -292,7 +287,7 @@ def say_state(group: GroupView) -> None:
 def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
     """Show groups whole: a block of what they are, and all partitions and members."""
     views = folded(settings, wanted.ids)
-    groups, now = wanted.of(views), now_ms()
+    groups, now = wanted.of(views), unix_ms()
     ends = ends_of(settings, groups)
     if output.form is OutputFormat.json:
         details = [_detail(settings, group, ends, now) for group in groups]

@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 from coordinator.outputs import RebalanceCompleted
 from streaming.cli.output import MISSING, Column, Output, OutputFormat, to_cell
-from streaming.cli.showing import folded, now_ms, remembered
+from streaming.cli.showing import folded, remembered
 from streaming.cli.times import moment
 from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound, UserError
 from streaming.logs import tell
+from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
 from streaming.views.answers import RebalanceRow, Timeline
 from streaming.views.owners import Span, spans_of_owners
@@ -148,7 +149,7 @@ def owner(settings: Settings, group_id: str, place: str, at_ms: int | None, outp
     """Say who owned a partition at a moment, or who does now."""
     topic, partition = read_place(place)
     views = folded(settings, [group_id])
-    now = now_ms()
+    now = unix_ms()
     show_owner(views, remembered(views, group_id), topic, partition, now if at_ms is None else at_ms, now, output)
 
 

@@ -36,7 +36,7 @@ from streaming.client.driver import Driver
 from streaming.client.participant import InGroup, Participant, Racks, subscribed_to
 from streaming.client.reading import Offsets, Reading, Records
 from streaming.client.sharing import borrow, give_back
-from streaming.client.transport import monotonic_ms
+from streaming.moments import monotonic_ms
 
 log = logging.getLogger(__name__)
 

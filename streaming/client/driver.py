@@ -15,7 +15,8 @@ from coordinator.effects import CommitEnded, Effect, Failed, FetchEnded, Left
 from coordinator.member import Member, MemberConfig, Todo
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Asked, Assignment, OffsetToCommit, Protocol, TopicPartitions
-from streaming.client.transport import Transport, monotonic_ms
+from streaming.client.transport import Transport
+from streaming.moments import monotonic_ms
 
 log = logging.getLogger(__name__)
 

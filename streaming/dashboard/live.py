@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from coordinator.outputs import AnyEvent, Event
 from streaming.dashboard.feed import Change, Feed
+from streaming.moments import monotonic_ms, unix_ms
 from streaming.views import GroupView, Raw, Views
 from streaming.views import answers as say
 from streaming.views.answers import GroupSummary
@@ -70,7 +71,7 @@ class Live:
         self,
         views: Views | None = None,
         *,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = unix_ms,
         feed: Feed | None = None,
     ) -> None:
         self.views = views or Views()
@@ -90,7 +91,7 @@ class Live:
     def take(self, raw: Raw) -> None:
         """Fold a record and tell of it."""
         with self.lock:
-            if (told := self.views.take(raw, time.monotonic_ns() // 1_000_000)) is not None:
+            if (told := self.views.take(raw, monotonic_ms())) is not None:
                 self.note(told)
 
     def note(self, told: Told) -> None:

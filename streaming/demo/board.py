@@ -23,6 +23,7 @@ from coordinator.phases import Phase
 from streaming.config.settings import Settings
 from streaming.demo.orders import PARTITIONS
 from streaming.demo.worker import GROUP, TOPIC
+from streaming.moments import unix_ms
 from streaming.views.watching import follow
 from streaming.views.words import Gap, Line, clock
 
@@ -77,7 +78,7 @@ class Board:
 
     def say(self, text: str) -> None:
         """Print what the demo itself does."""
-        self._out.print(Text(f"{clock(int(time.time() * 1_000))}  » {text}", style="bold magenta"))
+        self._out.print(Text(f"{clock(unix_ms())}  » {text}", style="bold magenta"))
 
     def await_stable(self, names: Collection[str], within_s: float) -> bool:
         """Wait until the group is Stable with exactly these members; tells whether it is."""

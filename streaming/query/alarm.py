@@ -12,14 +12,14 @@ so far. Waits are measured by a clock that nobody sets.
 
 import logging
 import threading
-import time
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, Producer
 
 from coordinator.requests import Wake
 from streaming.config.settings import Settings
-from streaming.query.progress import Tallies, monotonic_ms
+from streaming.moments import monotonic_ms, unix_ms
+from streaming.query.progress import Tallies
 from streaming.wire.records import encode_request
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Alarm:
 
     def _wake_record(self) -> bytes:
         """Return a record that says what this machine's clock shows, by which shards know it from the brokers'."""
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = unix_ms()
         wake = Wake(now_ms)
         return encode_request(wake) if self._signing is None else self._signing.signed(wake, now_ms)
 

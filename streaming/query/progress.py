@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for it)
 
+from streaming.moments import monotonic_ms
 from streaming.wire.records import Tally
 
 log = logging.getLogger(__name__)
@@ -62,11 +62,6 @@ class Totals(NamedTuple):
             self.heartbeats + batch.heartbeats,
             {**self.parts_ms, **{part: self.parts_ms.get(part, 0) + ms for part, ms in batch.parts_ms.items()}},
         )
-
-
-def monotonic_ms() -> int:
-    """Return the time of a clock that nobody sets."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class Tallies:

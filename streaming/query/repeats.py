@@ -13,7 +13,6 @@ a thread reads the topic, all of it once after the start and then as it grows, a
 
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -26,6 +25,7 @@ from coordinator.limits import RECORD_BYTES_MAX, REPUBLISHED_OFFSETS_MAX
 from coordinator.requests import RepublishGroup
 from coordinator.requests import TopicPartition as Place
 from streaming.config.settings import Settings
+from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.records import AT_MS, VERSION, decode_group_key
 from streaming.wire.signing import Signer
 from streaming.wire.standing import Order, Standing, order_in
@@ -207,18 +207,16 @@ class RepeatWatch:
         headers: Any = message.headers() if value is None else None
         told = {name: number for name, number in headers or () if name in (VERSION, AT_MS) and number.isdigit()}
         version, at_ms = (int(told[name]) if name in told else None for name in (VERSION, AT_MS))
-        self._repeats.take(message.partition() or 0, message.key() or b"", order_in(value, version, at_ms), _now_ms())
+        self._repeats.take(
+            message.partition() or 0, message.key() or b"", order_in(value, version, at_ms), monotonic_ms()
+        )
 
     def _ask(self, producer: Producer) -> None:
-        for shard, request in self._repeats.overdue(_now_ms()):
+        for shard, request in self._repeats.overdue(monotonic_ms()):
             log.warning(
                 "records of a group were repeated late by another writer, and are written again: %r, %d keys",
                 request.group_id, len(request.offsets) + request.group,
             )  # fmt: skip
-            value = self._signer.value_of(request, time.time_ns() // 1_000_000)
+            value = self._signer.value_of(request, unix_ms())
             producer.produce(self._settings.requests_topic, value, request.group_id.encode(), partition=shard)
         producer.poll(0)
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -5,7 +5,6 @@ answered is published by then, but for the last moments before it.
 """
 
 import heapq
-import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from operator import itemgetter
@@ -13,6 +12,7 @@ from operator import itemgetter
 from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.kafka.reading import Progress, Topic
+from streaming.moments import unix_ms
 from streaming.verify.exchanges import REQUESTS_MAX, Exchanges
 from streaming.verify.findings import Finding, Report
 from streaming.verify.life import EVENTS, GROUPS
@@ -50,7 +50,7 @@ def verify(
                 (settings.groups_topic, None),
             )
         )
-        now_ms = time.time() * 1000
+        now_ms = unix_ms()
         for partition, begin in replies.begins.items():
             _add(report, exchanges.replies(replies.read(partition), is_cut=begin > 0))
         shards = set(requests.begins) if groups is None else {shard_of(g, len(requests.begins)) for g in groups}
