@@ -8,21 +8,20 @@ Like the coordinator's core it knows no clock, no chance and no wire. Time is an
 is to be done: requests to send, and things that only the member's owner can do. `reactions` is the protocol's table
 of what an error means; `deadline_ms` is the one moment at which time alone brings about more.
 
-A reply may be lost or come twice, never a request: what stays unanswered is sent again under the same `request_id`,
-and an answer counts once. So a first join needs no id from the coordinator to be known again by (KIP-394 gives it one
-in a round of its own), and makes one member however often it comes. Heartbeats are not sent again, since the next one
-says the same.
+Requests without an answer are sent again by `Calls` under the same `request_id`. So a first join needs no id from the
+coordinator to be known again by (KIP-394 gives it one in a round of its own), and makes one member however often it
+comes.
 
 Source: Kafka's AbstractCoordinator, ConsumerCoordinator and Heartbeat; KIP-62, KIP-345, KIP-394, KIP-800, KIP-814.
 """
 
 from collections.abc import Iterable
 from enum import Enum, auto
-from typing import Any
-from zlib import crc32
 
-from msgspec import UNSET, Struct, structs
+from msgspec import UNSET
 
+from coordinator import member_requests
+from coordinator.calls import Call, Calls
 from coordinator.effects import (
     Assigned,
     CommitEnded,
@@ -38,7 +37,8 @@ from coordinator.effects import (
 )
 from coordinator.errors import ErrorCode
 from coordinator.group import NEVER_MS
-from coordinator.limits import REASON_CHARS_MAX
+from coordinator.member_config import MemberConfig
+from coordinator.member_requests import Sent
 from coordinator.outputs import (
     AnyAnswer,
     JoinGroupAnswer,
@@ -64,7 +64,6 @@ from coordinator.requests import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    Leaving,
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
@@ -73,10 +72,6 @@ from coordinator.requests import (
     TopicPartitions,
 )
 
-UNANSWERED_HEARTBEATS_MAX = 32
-"""So that a long outage of the coordinator costs no memory; an answer that late says nothing new."""
-
-Sent = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch
 Todo = Sent | Effect
 
 
@@ -90,46 +85,6 @@ class MemberState(Enum):
 
 
 BEATING = (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
-
-
-class MemberConfig(Struct, frozen=True, kw_only=True):
-    """Who a member is and how patient it is, under Kafka's consumer names, with Kafka's defaults.
-
-    Args:
-        reply_to: The inbox that answers are read from.
-        group_instance_id: Makes it a static member, which leaves by silence alone (KIP-345).
-        max_poll_interval_ms: The longest an owner may stay away from `poll`; also the rebalance timeout.
-        request_timeout_ms: How long an answer may take before the request is sent again.
-    """
-
-    group_id: str
-    reply_to: str
-    client_id: str = ""
-    client_host: str = ""
-    group_instance_id: str | None = None
-    protocol_type: str = "consumer"
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    request_timeout_ms: int = 30_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-
-
-class _Call(Struct):
-    """A request whose answer is awaited; `due_ms` is when it is sent, or sent again.
-
-    Args:
-        ticket: The id under which the owner knows it, which outlives a retry.
-        failures: How often it has been refused so far.
-        leaves_because: Of a first join whose member has left before it was told its id: why.
-    """
-
-    request: Sent
-    due_ms: int
-    ticket: str
-    failures: int = 0
-    leaves_because: str | None = None
 
 
 class Member:
@@ -156,9 +111,7 @@ class Member:
         self._polled_ms = now_ms
         self._heartbeat_ms = NEVER_MS
         self._silent_ms = NEVER_MS  # when a session's time has gone by without a word from the coordinator
-        self._calls: dict[str, _Call] = {}
-        self._newest_commit = ""
-        self._prefix, self._count = request_prefix, 0
+        self._calls = Calls(config, request_prefix)
 
     # -- what the owner wants ------------------------------------------------------------------------------------------
 
@@ -213,29 +166,21 @@ class Member:
             The ticket that `CommitEnded` will bear, and what is to be done. A member that is not STABLE does not ask:
             its commit ends at once with REBALANCE_IN_PROGRESS, or with UNKNOWN_MEMBER_ID where no rebalance is on.
         """
-        ticket = self._next_id()
+        ticket = self._calls.next_id()
         if self.state is not MemberState.STABLE:
             is_rebalancing = self.state is not MemberState.UNJOINED
             error = ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.UNKNOWN_MEMBER_ID
             return ticket, [CommitEnded(ticket, error.number, error.name)]
-        request = OffsetCommit(
-            **self._asked(ticket),
-            generation_id=self.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.config.group_instance_id,
-            offsets=offsets,
-        )
-        self._newest_commit = ticket
-        return ticket, self._call(request, now_ms)
+        return ticket, self._call(member_requests.commit(self, ticket, offsets), now_ms)
 
     def fetch(self, topics: tuple[TopicPartitions, ...] | None, now_ms: int) -> tuple[str, list[Todo]]:
         """Ask for committed offsets, of all partitions where `topics` is None; `FetchEnded` bears the ticket."""
-        ticket = self._next_id()
-        return ticket, self._call(OffsetFetch(**self._asked(ticket), topics=topics, require_stable=True), now_ms)
+        ticket = self._calls.next_id()
+        return ticket, self._call(member_requests.fetch(self, ticket, topics), now_ms)
 
     def give_up(self, ticket: str) -> None:
         """Wait no longer for a commit or a fetch."""
-        self._calls = {i: c for i, c in self._calls.items() if c.ticket != ticket}
+        self._calls.give_up(ticket)
 
     def leave(self, reason: str, now_ms: int) -> list[Todo]:
         """Be a member no longer. `Left` follows where the coordinator has to be told; a static member is silent."""
@@ -247,15 +192,14 @@ class Member:
     @property
     def is_leaving(self) -> bool:
         """Whether `Left` is still to come."""
-        return any(isinstance(c.request, LeaveGroup) or c.leaves_because is not None for c in self._calls.values())
+        return self._calls.is_leaving
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
     @property
     def deadline_ms(self) -> int:
         """When `advance` has something to do next."""
-        calls_ms = (call.due_ms for call in self._calls.values())
-        return min(self._heartbeat_ms, self._silent_ms, self._poll_overdue_ms, *calls_ms)
+        return min(self._heartbeat_ms, self._silent_ms, self._poll_overdue_ms, self._calls.due_ms)
 
     @property
     def _poll_overdue_ms(self) -> int:
@@ -272,31 +216,14 @@ class Member:
             todos.append(CoordinatorSilent(self.config.session_timeout_ms))
         if self._heartbeat_ms <= now_ms:
             todos += self._beat(now_ms)
-        for call in [c for c in self._calls.values() if c.due_ms <= now_ms]:
-            todos += self._send_again(call, now_ms)
+        todos += self._calls.send_due(now_ms)
         assert self.deadline_ms > now_ms, "what was due is done"
         return todos
 
     def _beat(self, now_ms: int) -> list[Todo]:
         self._heartbeat_ms = now_ms + self.config.heartbeat_interval_ms
-        unanswered = [i for i, call in self._calls.items() if isinstance(call.request, Heartbeat)]
-        for request_id in unanswered[:-UNANSWERED_HEARTBEATS_MAX]:
-            del self._calls[request_id]
-        request = Heartbeat(
-            **self._asked(self._next_id()),
-            generation_id=self.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.config.group_instance_id,
-        )
-        return self._call(request, now_ms)
-
-    def _send_again(self, call: _Call, now_ms: int) -> list[Todo]:
-        if isinstance(call.request, OffsetCommit) and call.ticket != self._newest_commit:
-            # sent again after a newer one, it would take offsets back
-            del self._calls[call.request.request_id]
-            return [_commit_ended(call.ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
-        call.due_ms = now_ms + self.config.request_timeout_ms
-        return [call.request]
+        self._calls.forget_old_heartbeats()
+        return self._call(member_requests.heartbeat(self, self._calls.next_id()), now_ms)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -306,7 +233,7 @@ class Member:
             me = (self.config.group_id, self.member_id, self.generation_id)
             is_news = (answer.group_id, answer.member_id, answer.generation_id) == me
             return self._hear_of_rebalance() if is_news else []
-        call = self._calls.pop(answer.request_id or "", None)
+        call = self._calls.end(answer.request_id or "")
         if call is None:
             return []
         if self.state in BEATING:
@@ -351,7 +278,7 @@ class Member:
         token = answer.fencing_token or self.generation_id
         return [Assigned(self.generation_id, self.protocol_name or "", answer.assignment, token)]
 
-    def _committed(self, call: _Call, answer: OffsetCommitAnswer, now_ms: int) -> list[Todo]:
+    def _committed(self, call: Call, answer: OffsetCommitAnswer, now_ms: int) -> list[Todo]:
         """End a commit; an error of single partitions is the commit's error too."""
         failed = next((p for p in answer.partitions if p.code), None)
         if failed is None:
@@ -360,7 +287,7 @@ class Member:
             return self._retry(call, now_ms)
         return [CommitEnded(call.ticket, failed.code, failed.error, answer.partitions)]
 
-    def _refused(self, call: _Call, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+    def _refused(self, call: Call, answer: AnyAnswer, now_ms: int) -> list[Todo]:
         match call.request:
             case OffsetCommit():
                 return self._commit_refused(call, call.request, answer, now_ms)
@@ -383,17 +310,17 @@ class Member:
             self._why = "rebalance overtaken by another"
             return self._join(now_ms)
         if act is REJOIN_LATER:
-            return self._join(now_ms, wait_ms=self._backoff_ms(call.failures + 1))
+            return self._join(now_ms, wait_ms=self._calls.backoff_ms(call.failures + 1))
         return self._end_membership(act, answer)
 
     def _heartbeat_refused(self, answer: AnyAnswer, now_ms: int) -> list[Todo]:
         act = action(Heartbeat, answer.code)
         if act is RETRY:
-            self._heartbeat_ms = min(self._heartbeat_ms, now_ms + self._backoff_ms(1))
+            self._heartbeat_ms = min(self._heartbeat_ms, now_ms + self._calls.backoff_ms(1))
             return []
         return self._hear_of_rebalance() if act is REJOIN else self._end_membership(act, answer)
 
-    def _commit_refused(self, call: _Call, request: OffsetCommit, answer: AnyAnswer, now_ms: int) -> list[Todo]:
+    def _commit_refused(self, call: Call, request: OffsetCommit, answer: AnyAnswer, now_ms: int) -> list[Todo]:
         """End a refused commit. One of an earlier generation says nothing about this one."""
         act = action(OffsetCommit, answer.code)
         if act is RETRY:
@@ -404,7 +331,8 @@ class Member:
             if is_ours:
                 return self._end_membership(act, answer) + ended
             if self.state is MemberState.PREPARING_REBALANCE:
-                return [_commit_ended(call.ticket, ErrorCode.REBALANCE_IN_PROGRESS)]
+                rebalancing = ErrorCode.REBALANCE_IN_PROGRESS
+                return [CommitEnded(call.ticket, rebalancing.number, rebalancing.name)]
         if act is REJOIN and is_ours:
             return self._hear_of_rebalance() + ended
         return ended
@@ -416,46 +344,25 @@ class Member:
     # -- moves ---------------------------------------------------------------------------------------------------------
 
     def _join(self, now_ms: int, wait_ms: int = 0) -> list[Todo]:
-        self._forget_membership_calls()
+        self._calls.forget_membership()
         self.state, self._heartbeat_ms, self._silent_ms = MemberState.PREPARING_REBALANCE, NEVER_MS, NEVER_MS
-        request = JoinGroup(
-            **self._asked(self._next_id()),
-            member_id=self.member_id,
-            group_instance_id=self.config.group_instance_id,
-            session_timeout_ms=self.config.session_timeout_ms,
-            rebalance_timeout_ms=self.config.max_poll_interval_ms,
-            protocol_type=self.config.protocol_type,
-            protocols=self._protocols,
-            reason=self._why[:REASON_CHARS_MAX] or None,
-            require_known_member_id=False,
-        )
+        request = member_requests.join(self, self._calls.next_id(), self._protocols, self._why)
         return self._call(request, now_ms, wait_ms)
 
     def _sync(self, assignments: tuple[Assignment, ...], now_ms: int) -> list[Todo]:
-        request = SyncGroup(
-            **self._asked(self._next_id()),
-            generation_id=self.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.config.group_instance_id,
-            protocol_type=self.config.protocol_type,
-            protocol_name=self.protocol_name,
-            assignments=assignments,
-        )
-        return self._call(request, now_ms)
+        return self._call(member_requests.sync(self, self._calls.next_id(), assignments), now_ms)
 
     def _leave(self, reason: str, now_ms: int) -> list[Todo]:
         member_id, was_in = self.member_id, self.state is not MemberState.UNJOINED
         is_dynamic = self.config.group_instance_id is None
-        for call in self._calls.values():
-            if is_dynamic and not member_id and isinstance(call.request, JoinGroup) and call.leaves_because is None:
-                call.leaves_because = reason  # its answer says who it is that has to go
+        if is_dynamic and not member_id:
+            self._calls.leave_after_joining(reason)
         self._forget_generation(keep_member_id=False)
         self.rejoin_needed, self._why = True, reason
         return self._ask_to_let_go(member_id, reason, now_ms) if is_dynamic and was_in and member_id else []
 
     def _ask_to_let_go(self, member_id: str, reason: str, now_ms: int) -> list[Todo]:
-        leaving = Leaving(member_id, reason=reason[:REASON_CHARS_MAX])
-        return self._call(LeaveGroup(**self._asked(self._next_id()), members=(leaving,)), now_ms)
+        return self._call(member_requests.leave(self, self._calls.next_id(), member_id, reason), now_ms)
 
     def _end_membership(self, act: Act, answer: AnyAnswer) -> list[Todo]:
         """Forget what the answer says is no longer so, and join again or stop."""
@@ -475,55 +382,17 @@ class Member:
         return [Lost(f"the coordinator answered {error}"), Failed(code, error, message)]
 
     def _forget_generation(self, *, keep_member_id: bool) -> None:
-        self._forget_membership_calls()
+        self._calls.forget_membership()
         self.state, self._heartbeat_ms, self._silent_ms = MemberState.UNJOINED, NEVER_MS, NEVER_MS
         self.generation_id, self.protocol_name, self.is_leader = -1, None, False
         if not keep_member_id:
             self.member_id = ""
 
-    def _forget_membership_calls(self) -> None:
-        """Whatever is answered from here on belongs to a generation that is over."""
-        kept = (OffsetCommit, OffsetFetch, LeaveGroup)
-        self._calls = {
-            i: c for i, c in self._calls.items() if isinstance(c.request, kept) or c.leaves_because is not None
-        }
-
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _call(self, request: Sent, now_ms: int, wait_ms: int = 0) -> list[Todo]:
-        is_sent_once = isinstance(request, Heartbeat | LeaveGroup)
-        due_ms = NEVER_MS if is_sent_once else now_ms + (wait_ms or self.config.request_timeout_ms)
-        self._calls[request.request_id] = _Call(request, due_ms, request.request_id)
-        return [] if wait_ms else [request]
+        return [*self._calls.make(request, now_ms, wait_ms)]
 
-    def _retry(self, call: _Call, now_ms: int) -> list[Todo]:
-        """Ask the same again, after a backoff. A new id keeps the refusal's repeats apart from the new answer."""
-        call.failures += 1
-        call.request = structs.replace(call.request, request_id=self._next_id())
-        call.due_ms = now_ms + self._backoff_ms(call.failures)
-        self._calls[call.request.request_id] = call
+    def _retry(self, call: Call, now_ms: int) -> list[Todo]:
+        self._calls.retry(call, now_ms)
         return []
-
-    def _backoff_ms(self, failures: int) -> int:
-        """Double with each failure, spread by a fifth so that members that failed together do not return together."""
-        spread = crc32(f"{self._prefix}{self._count}".encode()) % 401 - 200
-        wait_ms = min(self.config.retry_backoff_ms << min(failures - 1, 16), self.config.retry_backoff_max_ms)
-        return max(1, wait_ms + wait_ms * spread // 1000)
-
-    def _next_id(self) -> str:
-        self._count += 1
-        return f"{self._prefix}{self._count}"
-
-    def _asked(self, request_id: str) -> dict[str, Any]:
-        config = self.config
-        return {
-            "request_id": request_id,
-            "reply_to": config.reply_to,
-            "group_id": config.group_id,
-            "client_id": config.client_id,
-            "client_host": config.client_host,
-        }
-
-
-def _commit_ended(ticket: str, error: ErrorCode) -> CommitEnded:
-    return CommitEnded(ticket, error.number, error.name)

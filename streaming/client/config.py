@@ -14,7 +14,7 @@ from kafka.errors import KafkaConfigurationError
 from msgspec import Struct
 
 from coordinator.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
-from coordinator.member import MemberConfig
+from coordinator.member_config import MemberConfig
 from streaming.client.plans import SETTING, resolve
 from streaming.client.strategies import Strategy
 from streaming.client.transport import Transport

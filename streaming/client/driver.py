@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from kafka.errors import KafkaError, RetriableError
 
 from coordinator.effects import CommitEnded, Effect, Failed, FetchEnded, Left
-from coordinator.member import Member, MemberConfig, Todo
+from coordinator.member import Member, Todo
+from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Asked, Assignment, OffsetToCommit, Protocol, TopicPartitions
 from streaming.client.transport import Transport

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from coordinator.consumer_protocol import assigned_partitions, write_assignment
 from coordinator.effects import Assigned, Failed, MakePlan, PrepareToJoin
-from coordinator.member import MemberConfig, MemberState
+from coordinator.member import MemberState
+from coordinator.member_config import MemberConfig
 from coordinator.outputs import DescribeGroupAnswer, JoinedMember
 from coordinator.phases import Phase
 from coordinator.requests import Assignment, DescribeGroup, Protocol

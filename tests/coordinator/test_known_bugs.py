@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from coordinator import answers, checks, codec, leaving, member, membership, offsets, rebalance
+from coordinator import answers, checks, codec, leaving, member, member_requests, membership, offsets, rebalance
 from coordinator import shard as shard_module
 from coordinator.effects import CommitEnded
 from coordinator.errors import ErrorCode
@@ -228,9 +228,8 @@ def _reads_its_own_commit() -> None:
 
 def _commits_whatever_its_state(patch: pytest.MonkeyPatch) -> None:
     def commit(self: Any, asked: tuple[OffsetToCommit, ...], now_ms: int) -> tuple[str, list[Any]]:
-        ticket = self._next_id()
-        ids = {"generation_id": self.generation_id, "member_id": self.member_id}
-        return ticket, self._call(OffsetCommit(**self._asked(ticket), **ids, offsets=asked), now_ms)
+        ticket = self._calls.next_id()
+        return ticket, self._call(member_requests.commit(self, ticket, asked), now_ms)
 
     patch.setattr(member.Member, "commit", commit)
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 import pytest
 from msgspec import structs
 
+from coordinator.calls import UNANSWERED_HEARTBEATS_MAX
 from coordinator.effects import (
     Assigned,
     CommitEnded,
@@ -20,7 +21,8 @@ from coordinator.effects import (
 )
 from coordinator.errors import ErrorCode
 from coordinator.group import NEVER_MS
-from coordinator.member import UNANSWERED_HEARTBEATS_MAX, Member, MemberConfig, MemberState, Todo
+from coordinator.member import Member, MemberState, Todo
+from coordinator.member_config import MemberConfig
 from coordinator.outputs import (
     AnyAnswer,
     CommittedPartition,

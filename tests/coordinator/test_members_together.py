@@ -16,7 +16,8 @@ from coordinator.effects import (
     MakePlan,
     PrepareToJoin,
 )
-from coordinator.member import Member, MemberConfig, MemberState, Todo
+from coordinator.member import Member, MemberState, Todo
+from coordinator.member_config import MemberConfig
 from coordinator.outputs import (
     AnyAnswer,
     HeartbeatAnswer,

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from coordinator.effects import MakePlan, PrepareToJoin
 from coordinator.group import Group
-from coordinator.member import Member, MemberConfig, MemberState, Todo
+from coordinator.member import Member, MemberState, Todo
+from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer, JoinedMember
 from coordinator.requests import (
     Asked,

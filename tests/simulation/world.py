@@ -18,7 +18,8 @@ from coordinator.config import Config
 from coordinator.group import NEVER_MS
 from coordinator.hashing import shard_of
 from coordinator.limits import ASSIGNMENTS_MAX
-from coordinator.member import MemberConfig, MemberState
+from coordinator.member import MemberState
+from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer, Reply
 from coordinator.phases import Phase
 from coordinator.requests import Received, Request, Unreadable, Wake

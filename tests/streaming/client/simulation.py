@@ -22,7 +22,8 @@ from coordinator.consumer_protocol import CONSUMERS
 from coordinator.effects import CommitEnded, Effect
 from coordinator.group import Group
 from coordinator.holding import Change, Told
-from coordinator.member import MemberConfig, MemberState
+from coordinator.member import MemberState
+from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer, Event, JoinGroupAnswer, Output, RebalanceStarted, Reply
 from coordinator.phases import Phase
 from coordinator.requests import JoinGroup, LeaveGroup, OffsetToCommit, Received, Request

@@ -7,7 +7,8 @@ from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from coordinator.effects import Assigned, CommitEnded, Failed, Lost, PrepareToJoin, RejoinNeeded
 from coordinator.errors import ErrorCode
-from coordinator.member import MemberConfig, MemberState
+from coordinator.member import MemberState
+from coordinator.member_config import MemberConfig
 from coordinator.outputs import (
     AnyAnswer,
     HeartbeatAnswer,

@@ -1,0 +1,141 @@
+"""Requests of a member whose answers are awaited, and the times at which they are sent again.
+
+A reply may be lost or come twice, never a request: a request without an answer is sent again under the same
+`request_id`, and an answer counts once. A retry after a refusal has a new `request_id`, which keeps repeats of the
+refusal apart from the new answer; its `ticket` stays the same. Heartbeats and leaves are sent once.
+"""
+
+from zlib import crc32
+
+from msgspec import Struct, structs
+
+from coordinator.effects import CommitEnded
+from coordinator.errors import ErrorCode
+from coordinator.group import NEVER_MS
+from coordinator.member_config import MemberConfig
+from coordinator.member_requests import Sent
+from coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch
+
+UNANSWERED_HEARTBEATS_MAX = 32
+"""So that a long outage of the coordinator costs no memory; an answer that late says nothing new."""
+
+SENT_ONCE = (Heartbeat, LeaveGroup)
+
+OUTLIVE_A_GENERATION = (OffsetCommit, OffsetFetch, LeaveGroup)
+
+
+class Call(Struct):
+    """A request whose answer is awaited; `due_ms` is when it is sent, or sent again.
+
+    Args:
+        ticket: The id under which the owner knows it, which outlives a retry.
+        failures: How often it has been refused so far.
+        leaves_because: The reason to leave, where the member left before the answer to its first join.
+    """
+
+    request: Sent
+    due_ms: int
+    ticket: str
+    failures: int = 0
+    leaves_because: str | None = None
+
+
+class Calls:
+    """The calls of one member, in the order in which they were made.
+
+    Args:
+        prefix: The beginning of each request id, unique among all members that share the inbox.
+    """
+
+    def __init__(self, config: MemberConfig, prefix: str) -> None:
+        self._config, self._prefix, self._count = config, prefix, 0
+        self._calls: dict[str, Call] = {}
+        self._newest_commit = ""
+
+    @property
+    def due_ms(self) -> int:
+        """When `send_due` has something to send next."""
+        return min((call.due_ms for call in self._calls.values()), default=NEVER_MS)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the answer to a leave is awaited, or one to a join that a leave follows."""
+        return any(isinstance(c.request, LeaveGroup) or c.leaves_because is not None for c in self._calls.values())
+
+    def next_id(self) -> str:
+        """Make a request id."""
+        self._count += 1
+        return f"{self._prefix}{self._count}"
+
+    def make(self, request: Sent, now_ms: int, wait_ms: int = 0) -> list[Sent]:
+        """Await the answer to a request, and return the request where it is to be sent now.
+
+        Args:
+            wait_ms: How long it is held back; `send_due` returns it then.
+        """
+        if isinstance(request, OffsetCommit):
+            self._newest_commit = request.request_id
+        is_sent_once = isinstance(request, SENT_ONCE)
+        due_ms = NEVER_MS if is_sent_once else now_ms + (wait_ms or self._config.request_timeout_ms)
+        self._calls[request.request_id] = Call(request, due_ms, request.request_id)
+        return [] if wait_ms else [request]
+
+    def end(self, request_id: str) -> Call | None:
+        """Remove the call that an answer belongs to, and return it; None where no answer is awaited."""
+        return self._calls.pop(request_id, None)
+
+    def retry(self, call: Call, now_ms: int) -> None:
+        """Send the same request again after a backoff."""
+        call.failures += 1
+        call.request = structs.replace(call.request, request_id=self.next_id())
+        call.due_ms = now_ms + self.backoff_ms(call.failures)
+        self._calls[call.request.request_id] = call
+
+    def send_due(self, now_ms: int) -> list[Sent | CommitEnded]:
+        """Return the requests that are due. A commit ends instead where a newer one was made.
+
+        Sent again after a newer one, it would take offsets back.
+        """
+        due: list[Sent | CommitEnded] = []
+        for call in [c for c in self._calls.values() if c.due_ms <= now_ms]:
+            if isinstance(call.request, OffsetCommit) and call.ticket != self._newest_commit:
+                del self._calls[call.request.request_id]
+                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                due.append(CommitEnded(call.ticket, error.number, error.name))
+            else:
+                call.due_ms = now_ms + self._config.request_timeout_ms
+                due.append(call.request)
+        return due
+
+    def backoff_ms(self, failures: int) -> int:
+        """Return a wait that doubles with each failure.
+
+        It varies by a fifth, so that members that failed together do not return together.
+        """
+        spread = crc32(f"{self._prefix}{self._count}".encode()) % 401 - 200
+        wait_ms = min(self._config.retry_backoff_ms << min(failures - 1, 16), self._config.retry_backoff_max_ms)
+        return max(1, wait_ms + wait_ms * spread // 1000)
+
+    def give_up(self, ticket: str) -> None:
+        """Await the answer to a commit or a fetch no longer."""
+        self._calls = {i: c for i, c in self._calls.items() if c.ticket != ticket}
+
+    def leave_after_joining(self, reason: str) -> None:
+        """Note on each unanswered join that its member has left: the answer names the member that has to leave."""
+        for call in self._calls.values():
+            if isinstance(call.request, JoinGroup) and call.leaves_because is None:
+                call.leaves_because = reason
+
+    def forget_membership(self) -> None:
+        """Remove the calls whose answers would belong to a generation that is over."""
+        self._calls = {
+            request_id: call
+            for request_id, call in self._calls.items()
+            if isinstance(call.request, OUTLIVE_A_GENERATION) or call.leaves_because is not None
+        }
+
+    def forget_old_heartbeats(self) -> None:
+        """Remove the oldest heartbeats beyond `UNANSWERED_HEARTBEATS_MAX`."""
+        unanswered = [i for i, call in self._calls.items() if isinstance(call.request, Heartbeat)]
+        for request_id in unanswered[:-UNANSWERED_HEARTBEATS_MAX]:
+            del self._calls[request_id]

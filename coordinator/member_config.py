@@ -1,0 +1,27 @@
+"""Settings of one member, under Kafka's consumer names, with Kafka's defaults."""
+
+from msgspec import Struct
+
+
+class MemberConfig(Struct, frozen=True, kw_only=True):
+    """A member's identity and its timeouts.
+
+    Args:
+        reply_to: The inbox that answers are read from.
+        group_instance_id: Makes it a static member, which leaves by silence alone (KIP-345).
+        max_poll_interval_ms: The longest time between two calls of `poll`; also the rebalance timeout.
+        request_timeout_ms: How long an answer may take before the request is sent again.
+    """
+
+    group_id: str
+    reply_to: str
+    client_id: str = ""
+    client_host: str = ""
+    group_instance_id: str | None = None
+    protocol_type: str = "consumer"
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    request_timeout_ms: int = 30_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
