@@ -25,11 +25,11 @@ from kafka.errors import KafkaError
 from msgspec import structs
 
 from coordinator.hashing import shard_of
-from coordinator.outputs import AnyAnswer, JoinGroupAnswer, RebalanceNotice
+from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
 from streaming.client.topics import TopicWatch
 from streaming.errors import BrokerUnreachable, NoAnswer, NoCoordinator
-from streaming.wire.records import decode_answer
+from streaming.wire.inbox import Inbox, read_answer
 from streaming.wire.signing import Signer
 
 log = logging.getLogger(__name__)
@@ -83,9 +83,8 @@ class Transport:
         self.requests_topic, self.replies_topic = f"{topic_prefix}.requests", f"{topic_prefix}.replies"
         self._servers = kafka["bootstrap_servers"]
         self._client_of: Any = kafka.get("kafka_client", KafkaConsumer.DEFAULT_CONFIG["kafka_client"])
+        self._answers = Inbox()
         self._correspondents: dict[str, Correspondent] = {}
-        self._name_of: dict[str, str] = {}  # by member id: whom a notice is for, which has no request's id
-        self._asked: dict[str, Future[AnyAnswer]] = {}
         self.topics = TopicWatch(kafka)
         self._closing = threading.Event()
         self._reader = self._open(kafka)
@@ -151,6 +150,7 @@ class Transport:
     def register(self, correspondent: Correspondent) -> str:
         """Have answers and deadlines brought to somebody. Request ids must begin with the prefix that is returned."""
         name = secrets.token_hex(TOKEN_BYTES)
+        self._answers.open_mailbox(name, partial(_guarded, correspondent.receive))
         self._correspondents[name] = correspondent
         return f"{name}."
 
@@ -158,7 +158,7 @@ class Transport:
         """Bring nothing more to the owner of this prefix."""
         name = prefix.removesuffix(".")
         self._correspondents.pop(name, None)
-        self._name_of = {member_id: whose for member_id, whose in self._name_of.items() if whose != name}
+        self._answers.close_mailbox(name)
 
     def send(
         self,
@@ -201,9 +201,9 @@ class Transport:
     def _ask(self, request: Request, partitions: Sequence[int | None], timeout_s: float) -> list[AnyAnswer]:
         deadline_s = time.monotonic() + timeout_s
         awaited: dict[str, Future[AnyAnswer]] = {secrets.token_hex(TOKEN_BYTES): Future() for _ in partitions}
-        self._asked |= awaited
         try:
             for partition, (request_id, answer) in zip(partitions, awaited.items(), strict=True):
+                self._answers.expect(self.inbox, request_id, partial(_settle, answer))
                 asked = structs.replace(request, request_id=request_id, reply_to=self.inbox)
                 self.send(asked, on_error=partial(_give_up, answer), partition=partition)
             return [answer.result(max(0.0, deadline_s - time.monotonic())) for answer in awaited.values()]
@@ -217,8 +217,7 @@ class Transport:
                 f"The brokers at {self._servers} did not take the request ({error}): see their logs."
             ) from error
         finally:
-            for request_id in awaited:
-                del self._asked[request_id]
+            self._answers.forget(self.inbox, awaited)
 
     def client_host(self) -> str:
         """Say from where this process reaches the brokers, as Kafka prints it."""
@@ -237,6 +236,7 @@ class Transport:
         self.topics.close()
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_WAIT_S)
+        self._answers.close()
         self._producer.close(timeout=CLOSE_WAIT_S)
 
     # -- the thread ----------------------------------------------------------------------------------------------------
@@ -258,22 +258,8 @@ class Transport:
         self._reader.close()
 
     def _deliver(self, value: bytes) -> None:
-        try:
-            answer = decode_answer(value)
-        except ValueError:
-            log.warning("a reply cannot be read; is the coordinator of another version? %r", value[:200])
-            return
-        if awaited := self._asked.get(answer.request_id or ""):
-            _settle(awaited, answer)
-            return
-        name = (answer.request_id or "").partition(".")[0]
-        if isinstance(answer, RebalanceNotice):
-            name = self._name_of.get(answer.member_id, "")
-        if (correspondent := self._correspondents.get(name)) is None:
-            return
-        if isinstance(answer, JoinGroupAnswer):
-            self._name_of[answer.member_id] = name
-        _guarded(correspondent.receive, answer)
+        if (answer := read_answer(value)) is not None:
+            self._answers.deliver(self.inbox, answer)
 
 
 def _guarded(call: Callable[..., None], *arguments: object) -> None:
@@ -284,9 +270,8 @@ def _guarded(call: Callable[..., None], *arguments: object) -> None:
         log.exception("a member's own code failed on the transport's thread")
 
 
-def _settle(awaited: Future[AnyAnswer], answer: AnyAnswer) -> None:
-    """Set what somebody waits for; it comes twice where the coordinator repeated a batch."""
-    with suppress(InvalidStateError):
+def _settle(awaited: Future[AnyAnswer], answer: AnyAnswer, _size: int) -> None:
+    with suppress(InvalidStateError):  # the brokers' refusal came first
         awaited.set_result(answer)
 
 

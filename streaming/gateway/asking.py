@@ -25,7 +25,7 @@ from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.wire.records import decode_answer
+from streaming.wire.inbox import Inbox, OnAnswer, read_answer
 from streaming.wire.signing import Signer
 
 log = logging.getLogger(__name__)
@@ -55,9 +55,6 @@ TOKEN_BYTES = 16
 Whoever knew both could ask the coordinator something, to be answered to that inbox under that id, and so have a client
 of the gateway hear an answer to what it never asked."""
 
-Told = Callable[[AnyAnswer, int], object]
-"""Called with an answer and the bytes of its record; an answer of the gateway's own has none."""
-
 
 class Asking:
     """A way to the coordinator that any number of connections share. All methods belong to the event loop.
@@ -76,8 +73,7 @@ class Asking:
         self._signer = Signer(settings.signing())  # each request says itself who asks
         self._name = secrets.token_hex(TOKEN_BYTES)
         self._numbers = itertools.count(1)
-        self._waiting: dict[tuple[bytes, str], Told] = {}
-        self._inboxes: dict[bytes, Callable[[RebalanceNotice], object]] = {}
+        self._inbox = Inbox()
         self._last_answer_s = float("-inf")
         self._heard = asyncio.Event()
         self._room = threading.Semaphore(DELIVERIES_MAX - 1)
@@ -160,25 +156,25 @@ class Asking:
         """
         names = (f"{self._name}.{number}" for number in self._numbers)
         inbox = next(name for name in names if shard_of(name, self._replies) == self._mine)
-        self._inboxes[inbox.encode()] = tell
+        self._inbox.open_mailbox(inbox, tell)
         return inbox
 
     def close_inbox(self, inbox: str) -> None:
-        """Have nothing told any more that comes there unasked."""
-        self._inboxes.pop(inbox.encode(), None)
+        """Unregister the callback for notices that come there."""
+        self._inbox.close_mailbox(inbox)
 
     def request_id(self) -> str:
         """Make a request id that nobody can guess, not even whoever has seen all others."""
         return secrets.token_hex(TOKEN_BYTES)
 
-    def send(self, request: Request, told: Told, shard: int | None = None) -> None:
+    def send(self, request: Request, told: OnAnswer, shard: int | None = None) -> None:
         """Append a request to the log and have its answer told on the event loop, where one ever comes.
 
         That the brokers would not take it is an answer as well: COORDINATOR_NOT_AVAILABLE, or INVALID_REQUEST for one
-        that is too large.
+        that is too large. An answer of the gateway's own has no bytes.
         """
-        asked = request.reply_to.encode(), request.request_id
-        self._waiting[asked] = told
+        asked = request.reply_to, request.request_id
+        self._inbox.expect(*asked, told)
         try:
             self._producer.produce(
                 self._settings.requests_topic,
@@ -194,16 +190,15 @@ class Asking:
 
     def forget(self, inbox: str, request_ids: Iterable[str]) -> None:
         """Stop reporting answers to these requests of an inbox."""
-        for request_id in request_ids:
-            self._waiting.pop((inbox.encode(), request_id), None)
+        self._inbox.forget(inbox, request_ids)
 
     @property
     def waiting(self) -> int:
         """How many requests have no answer yet."""
-        return len(self._waiting)
+        return self._inbox.waiting
 
-    def _give_up(self, asked: tuple[bytes, str], error: Any) -> None:
-        if told := self._waiting.pop(asked, None):
+    def _give_up(self, asked: tuple[str, str], error: Any) -> None:
+        if told := self._inbox.withdraw(*asked):
             log.warning("the brokers did not take a request: %s", error.str())
             too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
             code = ErrorCode.INVALID_REQUEST if too_large else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -245,17 +240,13 @@ class Asking:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *arguments)
 
-    def _deliver(self, answers: list[tuple[bytes, AnyAnswer, int]]) -> None:
+    def _deliver(self, answers: list[tuple[str, AnyAnswer, int]]) -> None:
         self._room.release()
         self._last_answer_s = time.monotonic()
         heard, self._heard = self._heard, asyncio.Event()
         heard.set()
         for inbox, answer, size in answers:
-            if isinstance(answer, RebalanceNotice):
-                if tell := self._inboxes.get(inbox):
-                    tell(answer)
-            elif told := self._waiting.pop((inbox, answer.request_id or ""), None):  # else a repeat, or never asked
-                told(answer, size)
+            self._inbox.deliver(inbox, answer, size)
 
     def close(self) -> None:
         """Send what is still to be sent, and stop. May be called from any thread."""
@@ -263,10 +254,11 @@ class Asking:
         self._closing.set()
         self._reader.join(FLUSH_WAIT_S)
         self._poller.join(FLUSH_WAIT_S)
+        self._from_thread(self._inbox.close)
 
 
-def _answer(message: Any, prefix: bytes) -> tuple[bytes, AnyAnswer, int] | None:
-    """Read one record of the reply topic, if it is for this gateway: its inbox, what came there, and its bytes."""
+def _answer(message: Any, prefix: bytes) -> tuple[str, AnyAnswer, int] | None:
+    """Read one record of the reply topic, if it is for this gateway: its inbox, the answer, and its bytes."""
     if error := message.error():
         if error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # of the group that is not used, and looked for
             log.warning("reading replies is in trouble and goes on: %s", error.str())
@@ -275,8 +267,6 @@ def _answer(message: Any, prefix: bytes) -> tuple[bytes, AnyAnswer, int] | None:
     if not inbox.startswith(prefix):
         return None
     value = message.value() or b""
-    try:
-        return inbox, decode_answer(value), len(value)
-    except ValueError:
-        log.warning("a reply cannot be read; is the coordinator of another version? %r", value[:200])
+    if (answer := read_answer(value)) is None:
         return None
+    return inbox.decode(errors="replace"), answer, len(value)

@@ -65,7 +65,7 @@ def test_an_answer_goes_to_whoever_asked_and_a_notice_to_whom_it_names(transport
     transport._deliver(json.encode(notice))
     transport._deliver(json.encode(HeartbeatAnswer(request_id=f"{second}2")))
     assert bo.heard == [joins[1], notice]
-    assert transport._name_of == {"ana-1": first.removesuffix(".")}
+    assert transport._answers._joined_through == {"ana-1": first.removesuffix(".")}
 
 
 def test_what_cannot_be_read_or_fails_silences_nobody(transport: Transport, caplog: pytest.LogCaptureFixture) -> None:
