@@ -4,15 +4,14 @@ Tokens follow the brokers' clocks, and a state that is lost cannot say how far t
 every group that is there: its latest record has its members' tokens.
 """
 
-import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from streaming.config.settings import Settings
 from streaming.errors import Exit, UserError
-from streaming.kafka.reading import Progress, Topic
+from streaming.kafka.reader import Progress, Record, TopicReader, TopicUnread
 
 READ_S_MAX = 600.0
 """How long is read: some ten million records. A topic that is compacted holds far fewer."""
@@ -51,22 +50,22 @@ def find_floor(settings: Settings, report: Callable[[str], None], read_s_max: fl
     """
     if settings.fencing_token_floor:
         return settings.fencing_token_floor
-    highest, until_s = 0, time.monotonic() + read_s_max
-    with Topic(settings, settings.groups_topic, Progress(report)) as topic:
-        for partition in topic.ends:
-            for record in topic.read(partition):
+    highest = 0
+    with TopicReader(settings, [settings.groups_topic], "coordinator-fencing") as topic:
+        try:
+            for record in topic.backlog(progress=Progress.in_words(report), within_s=read_s_max):
                 highest = max(highest, _highest_in(record))
-                if time.monotonic() > until_s:
-                    raise TokensUnread(
-                        f"{settings.groups_topic} could not be read within {read_s_max:.0f} s for the highest fencing"
-                        f" token: set fencing_token_floor to a number above all that stores have seen, and start again."
-                    )
+        except TopicUnread as error:
+            raise TokensUnread(
+                f"{settings.groups_topic} could not be read within {read_s_max:.0f} s for the highest fencing"
+                f" token: set fencing_token_floor to a number above all that stores have seen, and start again."
+            ) from error
     return highest + 1 if highest else 0
 
 
-def _highest_in(record: Any) -> int:
+def _highest_in(record: Record) -> int:
     """Return the highest token in a record of the groups topic; 0 in offsets, tombstones and what cannot be read."""
-    if record.value is None or not (record.key or b"").startswith(_GROUP):
+    if record.value is None or not record.key.startswith(_GROUP):
         return 0
     try:
         return max((member.fencing_token for member in _decoder.decode(record.value).members), default=0)

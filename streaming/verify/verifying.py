@@ -5,13 +5,13 @@ answered is published by then, but for the last moments before it.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from operator import itemgetter
 
 from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
-from streaming.kafka.reading import Progress, Topic
+from streaming.kafka.reader import Progress, Record, TopicReader
 from streaming.moments import unix_ms
 from streaming.verify.exchanges import REQUESTS_MAX, Exchanges
 from streaming.verify.findings import Finding, Report
@@ -39,11 +39,11 @@ def verify(
         BrokerUnreachable: no broker answers.
         NoCoordinator: the topics are not there.
     """
-    report, progress, exchanges = Report(), Progress(tell), Exchanges(groups, settling_ms)
+    report, progress, exchanges = Report(), Progress.in_words(tell), Exchanges(groups, settling_ms)
     with ExitStack() as opened:
         requests, replies, events, published = (
-            opened.enter_context(Topic(settings, name, progress, records_max))
-            for name, records_max in (
+            opened.enter_context(_Topic(settings, name, progress, newest))
+            for name, newest in (
                 (settings.requests_topic, REQUESTS_MAX),
                 (settings.replies_topic, REQUESTS_MAX),
                 (settings.events_topic, None),
@@ -51,11 +51,13 @@ def verify(
             )
         )
         now_ms = unix_ms()
-        for partition, begin in replies.begins.items():
+        for partition, begin in replies.first_offsets.items():
             _add(report, exchanges.replies(replies.read(partition), is_cut=begin > 0))
-        shards = set(requests.begins) if groups is None else {shard_of(g, len(requests.begins)) for g in groups}
+        shards = set(requests.first_offsets)
+        if groups is not None:
+            shards = {shard_of(g, len(shards)) for g in groups}
         for partition in sorted(shards):
-            judge = Published(groups, events.begins[partition])
+            judge = Published(groups, events.first_offsets[partition])
             both = heapq.merge(
                 ((record.timestamp, GROUPS, record) for record in published.read(partition)),
                 ((record.timestamp, EVENTS, record) for record in events.read(partition)),
@@ -66,11 +68,25 @@ def verify(
             _add(report, judge.end(now_ms - settling_ms))
             report.groups += len(judge.groups)
             report.corrected += sum(group.standing.corrected for group in judge.groups.values())
-            is_cut = requests.begins[partition] > 0
+            is_cut = requests.first_offsets[partition] > 0
             _add(report, exchanges.asked(requests.read(partition), judge.groups, is_cut=is_cut))
     _add(report, exchanges.end())
     report.records, report.requests, report.commits = progress.read, exchanges.requests, exchanges.commits
     return report
+
+
+class _Topic(TopicReader):
+    """One topic, read partition by partition."""
+
+    def __init__(self, settings: Settings, name: str, progress: Progress, newest: int | None) -> None:
+        super().__init__(settings, [name], "coordinator-verify", newest=newest)
+        self._progress = progress
+        self.first_offsets = {partition: offset for (_, partition), offset in self.begins.items()}
+
+    def read(self, partition: int) -> Iterator[Record]:
+        """Yield the records of one partition."""
+        (place,) = (place for place in self.ends if place[1] == partition)
+        return self.backlog([place], self._progress)
 
 
 def _add(report: Report, findings: Iterable[Finding]) -> None:

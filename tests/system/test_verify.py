@@ -105,7 +105,7 @@ def test_what_is_wrong_is_told_in_words_fit_for_a_terminal_and_as_json(written: 
 def test_progress_is_told_while_it_reads(written: tuple[Settings, World], monkeypatch: pytest.MonkeyPatch) -> None:
     settings, world = written
     publish(settings, world)
-    monkeypatch.setattr("streaming.kafka.reading.TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("streaming.kafka.reader.REPORT_EVERY_S", 0.0)
     told: list[str] = []
     report = verify(settings, tell=told.append)
     assert isinstance(report, Report)

@@ -1,0 +1,39 @@
+"""The one place where clients of Kafka are made by confluent-kafka.
+
+Which library serves what, and why:
+
+    kafka-python       the member's client (`streaming.client`): a GroupConsumer mirrors KafkaConsumer, with its names,
+                       its settings and its errors, so a program that moves over keeps the library that it has
+    confluent-kafka    everything else: librdkafka works in threads of its own, reads large topics in a fraction of the
+                       time, and reports where a partition ends
+"""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from streaming.config.settings import Settings
+
+kafka_log = logging.getLogger("kafka.librdkafka")
+"""librdkafka's own log. Its warnings are about what it tries again, so it is as quiet as kafka-python's."""
+
+ANSWER_WAIT_S = 15.0
+"""How long brokers may take to answer a question."""
+
+Options = Mapping[str, Any]
+"""librdkafka's settings, by its own names."""
+
+
+def consumer(settings: Settings, client_id: str, options: Options | None = None) -> Consumer:
+    """Make a consumer to which partitions are assigned by hand: it joins no group and commits no offset."""
+    arguments: dict[str, Any] = {
+        **settings.librdkafka_arguments(),
+        "client.id": client_id,
+        "group.id": f"unused-{uuid.uuid4().hex}",  # librdkafka requires one
+        "enable.auto.commit": False,
+        **(options or {}),
+    }
+    return Consumer(arguments, logger=kafka_log)

@@ -1,0 +1,325 @@
+"""The one reader of topics: up to where they ended when it was made, or on as they grow.
+
+    begins at    the beginning of each partition; its newest records (`newest`); an offset (`seek`); its end
+                 (`seek_to_ends`)
+    ends at      where each partition ended when the reader was made (`backlog`), or nowhere (`poll`, `gather`)
+    bounds       records (`newest`), time (`within_s`), silence of the brokers (`silence_s`)
+
+librdkafka reports the end of a partition. So the reader also passes over offsets in front of the end that have no
+record, because a transaction's marker stands there or because compaction has removed the record.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
+
+from coordinator.limits import RECORD_BYTES_MAX
+from streaming.config.settings import Settings
+from streaming.errors import BrokerUnreachable, NoCoordinator, UserError
+from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer
+
+RECORDS_AT_ONCE = 2_000
+POLL_S = 0.2
+SILENCE_S = 60.0
+"""How long the brokers may send nothing before that is an error."""
+REPORT_EVERY_S = 5.0
+
+_OPTIONS: Options = {
+    "enable.partition.eof": True,
+    "isolation.level": "read_uncommitted",  # as the query reads: nothing of the coordinator's is in a transaction
+    "check.crcs": True,
+    "fetch.wait.max.ms": 500,
+    "fetch.queue.backoff.ms": 0,
+    "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
+    "queued.max.messages.kbytes": 32_768,
+}
+
+_RETRIED = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._MAX_POLL_EXCEEDED,
+    }
+)
+"""Errors after which librdkafka tries again by itself, although it does not call them retriable."""
+
+TopicPlace = tuple[str, int]
+"""A topic and one of its partitions."""
+
+
+class Record(NamedTuple):
+    """A record of a topic.
+
+    Args:
+        timestamp: Unix milliseconds.
+        headers: Only of a tombstone; the headers of other records are not read.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
+class TopicUnread(UserError):
+    """A topic could not be read to its end within the time allowed."""
+
+
+class Progress:
+    """Counts records, of one reader or of several, and reports how far reading has come.
+
+    Args:
+        report: Called with the number of records read, and with about how many there are.
+        every_s: The least time between two reports, seconds.
+    """
+
+    def __init__(self, report: Callable[[int, int], None] = lambda read, of: None, every_s: float = 0.0) -> None:
+        self._report, self._every_s, self._reported_s = report, every_s, time.monotonic()
+        self.read = self.total = 0
+
+    @classmethod
+    def in_words(cls, report: Callable[[str], None]) -> Self:
+        """Report in a sentence, every `REPORT_EVERY_S`."""
+        return cls(lambda read, of: report(f"Read {read} of some {of} records."), REPORT_EVERY_S)
+
+    def count(self, records: int) -> None:
+        """Add records that have been read."""
+        self.read += records
+        if time.monotonic() - self._reported_s >= self._every_s:
+            self._reported_s = time.monotonic()
+            self._report(self.read, self.total)
+
+
+class TopicReader:
+    """Reads partitions of one topic or of several. Belongs to one thread.
+
+    Args:
+        partitions: Called with a topic's number of partitions; returns the partitions to read. All of them by default.
+        newest: How many records of each topic are read at most, about: the newest ones. None for all.
+        when_expired: What happens where the records to read next have expired: `earliest` to go on with the first one
+            that is left, `error` to raise BrokerUnreachable.
+        silence_s: How long a backlog may bring nothing before that is an error.
+        on_error: Called with an error of librdkafka's, which then tries again. By default, an error that librdkafka
+            does not retry is raised.
+
+    Raises:
+        BrokerUnreachable: no broker answers.
+        NoCoordinator: one of the topics does not exist.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Iterable[str],
+        client_id: str,
+        *,
+        partitions: Callable[[int], Collection[int]] = range,
+        newest: int | None = None,
+        when_expired: str = "earliest",
+        silence_s: float = SILENCE_S,
+        on_error: Callable[[KafkaError], None] | None = None,
+        options: Options | None = None,
+    ) -> None:
+        self._servers, self._silence_s, self._on_error = settings.bootstrap_servers, silence_s, on_error or self._refuse
+        self._assigned: frozenset[TopicPlace] = frozenset()
+        self._ahead: list[Record] = []  # read already, from behind the end of the backlog
+        wanted = {**_OPTIONS, "auto.offset.reset": when_expired, **(options or {})}
+        self._consumer = consumer(settings, client_id, wanted)
+        try:
+            bounds = {place: self._bounds(place) for place in self._find(list(topics), partitions)}
+        except BaseException:
+            self._consumer.close()
+            raise
+        self.begins = {place: low for place, (low, _) in bounds.items()}
+        self.ends = {place: high for place, (_, high) in bounds.items()}
+        if newest is not None:
+            partitions_of = Counter(topic for topic, _ in bounds)
+            share = {topic: newest // count for topic, count in partitions_of.items()}
+            self.begins = {place: max(low, high - share[place[0]]) for place, (low, high) in bounds.items()}
+        self._positions = dict(self.begins)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._consumer.close()
+
+    # -- where to begin ------------------------------------------------------------------------------------------------
+
+    def seek(self, positions: Mapping[TopicPlace, int]) -> None:
+        """Begin at these offsets in these partitions. To be called before anything is read of them."""
+        self._positions |= positions
+
+    def seek_to_ends(self) -> None:
+        """Begin where the topics ended when the reader was made."""
+        self.seek(self.ends)
+
+    def offsets_at(self, at_ms: int) -> dict[TopicPlace, int]:
+        """Return the offset of the first record of each partition that was appended at a time or later.
+
+        A partition without such a record is left out.
+
+        Args:
+            at_ms: Unix milliseconds.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+        """
+        asked = [TopicPartition(topic, partition, at_ms) for topic, partition in self.ends]
+        with self._answering():
+            found = self._consumer.offsets_for_times(asked, timeout=ANSWER_WAIT_S)
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def backlog(
+        self,
+        places: Collection[TopicPlace] | None = None,
+        progress: Progress | None = None,
+        *,
+        within_s: float = math.inf,
+    ) -> Iterator[Record]:
+        """Yield the records up to where the topics ended when the reader was made.
+
+        Args:
+            places: The partitions to read, all of them by default. Only one backlog of a reader is read at a time.
+
+        Raises:
+            BrokerUnreachable: the brokers are silent, or do not allow the reader to go on.
+            TopicUnread: reading takes longer than `within_s`.
+        """
+        wanted, progress = self.ends if places is None else places, progress or Progress()
+        progress.total += sum(max(0, self.ends[place] - self._positions[place]) for place in wanted)
+        heard_s = time.monotonic()
+        until_s = heard_s + within_s
+        while behind := self._behind(wanted):
+            if time.monotonic() > until_s:
+                raise TopicUnread(f"{behind[0][0]} could not be read to its end within {within_s:.0f} s.")
+            if records := self.poll_backlog(POLL_S, wanted):
+                heard_s = time.monotonic()
+                yield from records
+                progress.count(len(records))
+            elif time.monotonic() - heard_s > self._silence_s:
+                raise BrokerUnreachable.at(self._servers, "{}-{} cannot be read on".format(*behind[0]))
+
+    def poll_backlog(self, wait_s: float, places: Collection[TopicPlace] | None = None) -> list[Record]:
+        """Return the next records of the backlog as soon as any have come, or none after a time.
+
+        Raises:
+            BrokerUnreachable: the brokers do not allow the reader to go on.
+        """
+        self._assign(self.ends if places is None else places)
+        records: list[Record] = []
+        for record in self._at_once(wait_s):
+            is_within = record.offset < self.ends[record.topic, record.partition]
+            (records if is_within else self._ahead).append(record)
+        return records
+
+    def poll(self, wait_s: float) -> list[Record]:
+        """Return the next records as soon as any have come, or none after a time.
+
+        Raises:
+            BrokerUnreachable: the brokers do not allow the reader to go on.
+        """
+        return self._take_ahead() or self._at_once(wait_s)
+
+    def gather(self, wait_s: float, records_max: int = RECORDS_AT_ONCE) -> list[Record]:
+        """Return the records that come within a time, or as many as wanted before it has passed.
+
+        Raises:
+            BrokerUnreachable: the brokers do not allow the reader to go on.
+        """
+        return self._take_ahead() or self._records(self._consumer.consume(records_max, wait_s))
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all is read up to where the topics ended when the reader was made."""
+        return not self._behind(self.ends)
+
+    def is_at_the_ends(self) -> bool:
+        """Return whether all records are read that the topics have now.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+        """
+        return not self._ahead and all(position >= self._bounds(p)[1] for p, position in self._positions.items())
+
+    # -- Kafka ---------------------------------------------------------------------------------------------------------
+
+    def _find(self, topics: Sequence[str], partitions: Callable[[int], Collection[int]]) -> list[TopicPlace]:
+        with self._answering():
+            known = self._consumer.list_topics(timeout=ANSWER_WAIT_S).topics  # asking for one topic would create it
+        for topic in topics:
+            if topic not in known or not known[topic].partitions:
+                raise NoCoordinator.without(topic, self._servers)
+        return [(topic, number) for topic in topics for number in sorted(partitions(len(known[topic].partitions)))]
+
+    def _bounds(self, place: TopicPlace) -> tuple[int, int]:
+        with self._answering():
+            return self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_WAIT_S, cached=False)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise BrokerUnreachable.at(self._servers, error.args[0].str()) from error
+
+    def _behind(self, places: Iterable[TopicPlace]) -> list[TopicPlace]:
+        return [place for place in places if self._positions[place] < self.ends[place]]
+
+    def _assign(self, places: Iterable[TopicPlace]) -> None:
+        if self._assigned == (wanted := frozenset(places)):
+            return
+        for record in reversed(self._ahead):
+            self._positions[record.topic, record.partition] = record.offset
+        self._assigned, self._ahead = wanted, []
+        starts = {place: self._positions[place] if self.ends[place] else OFFSET_BEGINNING for place in wanted}
+        self._consumer.assign([TopicPartition(*place, start) for place, start in sorted(starts.items())])
+
+    def _take_ahead(self) -> list[Record]:
+        self._assign(self.ends)
+        ahead, self._ahead = self._ahead, []
+        return ahead
+
+    def _at_once(self, wait_s: float) -> list[Record]:
+        first = self._consumer.poll(wait_s)
+        return [] if first is None else self._records([first, *self._consumer.consume(RECORDS_AT_ONCE - 1, 0)])
+
+    def _records(self, messages: Iterable[Message]) -> list[Record]:
+        """Move the positions behind these messages, and return the records among them."""
+        records = []
+        for message in messages:
+            place, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
+            if (error := message.error()) is None:
+                self._positions[place] = offset + 1
+                records.append(_record(message, place, offset))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._positions[place] = max(offset, self._positions[place])
+            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # of the group that is not used
+                self._on_error(error)
+        return records
+
+    def _refuse(self, error: KafkaError) -> None:
+        if not error.retriable() and error.code() not in _RETRIED:
+            raise BrokerUnreachable(f"The coordinator's topics cannot be read: {error.str()}.")
+
+
+def _record(message: Message, place: TopicPlace, offset: int) -> Record:
+    value, (_, timestamp_ms) = message.value(), message.timestamp()
+    headers: Any = () if value is not None else message.headers() or ()
+    return Record(*place, offset, timestamp_ms, message.key() or b"", value, headers)
