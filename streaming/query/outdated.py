@@ -9,19 +9,17 @@ the coordinator's own alarm append new ones in their place, which would be passe
 gives that away is the time at which the broker appended the last request that was handled: after the plan to handle it.
 """
 
-import time
-from collections.abc import Mapping
-from contextlib import closing
+import math
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
 
 from coordinator.config import MINUTE_MS
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, UserError
+from streaming.kafka.reader import Record, TopicReader, TopicUnread
 from streaming.query import checkpoint
 
 MARGIN_MS = MINUTE_MS
@@ -29,6 +27,8 @@ MARGIN_MS = MINUTE_MS
 
 LOOK_S_MAX = 60.0
 """How long is looked. A batch that took minutes may have written much since its plan."""
+
+CLIENT_ID = "coordinator-outdated"
 
 
 class CheckpointOutdated(UserError):
@@ -53,12 +53,8 @@ def refuse_outdated(spark: SparkSession, settings: Settings) -> None:
         return
     taken = {} if plan is None else plan.ends
     after_ms = planned_ms + MARGIN_MS + settings.clock_slack_ms
-    try:
-        with closing(KafkaConsumer(**settings.kafka_client_arguments(), group_id=None)) as consumer:
-            later_ms = _later(consumer, settings, after_ms)
-            replaced = None if later_ms is not None or not taken else _replaced(consumer, settings, taken, after_ms)
-    except KafkaError as error:
-        raise BrokerUnreachable.at(settings.bootstrap_servers, error) from error
+    later_ms = _later(settings, after_ms)
+    replaced = None if later_ms is not None or not taken else _replaced(settings, taken, after_ms)
     if later_ms is not None:
         raise CheckpointOutdated(
             f"The checkpoint {settings.checkpoint} ends {(later_ms - planned_ms) // MINUTE_MS} min before things that"
@@ -73,15 +69,28 @@ def refuse_outdated(spark: SparkSession, settings: Settings) -> None:
         )
 
 
-def _later(consumer: KafkaConsumer, settings: Settings, after_ms: int) -> int | None:
-    """Find an event of a later time, and say of which."""
-    numbers = consumer.partitions_for_topic(settings.events_topic) or ()
-    asked = {TopicPartition(settings.events_topic, number): after_ms for number in numbers}
-    begins = {place: found.offset for place, found in consumer.offsets_for_times(asked).items() if found}
-    consumer.assign(list(begins))
-    for place, offset in begins.items():
-        consumer.seek(place, offset)
-    return _read(consumer, consumer.end_offsets(list(begins)), after_ms) if begins else None
+def _later(settings: Settings, after_ms: int) -> int | None:
+    """Return the time of an event that came about later, None where there is none."""
+    with TopicReader(settings, [settings.events_topic], CLIENT_ID, silence_s=math.inf) as events:
+        begins = events.offsets_at(after_ms)
+        events.seek(begins)
+        return first_later(events.backlog(begins, within_s=LOOK_S_MAX), after_ms)
+
+
+def first_later(events: Iterator[Record], after_ms: int) -> int | None:
+    """Return the time of the first event that came about after a time, None where there is none.
+
+    Raises:
+        BrokerUnreachable: the events could not be read to their end.
+    """
+    try:
+        times_ms = (_time_of(record.value) for record in events)
+        return next((at_ms for at_ms in times_ms if at_ms is not None and at_ms > after_ms), None)
+    except TopicUnread as error:
+        raise BrokerUnreachable(
+            f"The brokers did not give all new events within {LOOK_S_MAX:.0f} s, so nobody can say whether this is"
+            f" the newest checkpoint: start again, or set checkpoint_may_be_outdated if you know."
+        ) from error
 
 
 class _Replaced(NamedTuple):
@@ -89,31 +98,15 @@ class _Replaced(NamedTuple):
     offset: int
 
 
-def _replaced(consumer: KafkaConsumer, settings: Settings, taken: Mapping[int, int], after_ms: int) -> _Replaced | None:
+def _replaced(settings: Settings, taken: Mapping[int, int], after_ms: int) -> _Replaced | None:
     """Find a request that has the offset of one that was handled, and is of a later time.
 
     A partition's times never fall, so it is found by asking for the first record of a later time.
     """
-    asked = {TopicPartition(settings.requests_topic, number): after_ms for number in taken}
-    for place, found in consumer.offsets_for_times(asked).items():
-        if found and found.offset < taken[place.partition]:
-            return _Replaced(place.partition, taken[place.partition] - 1)
-    return None
-
-
-def _read(consumer: KafkaConsumer, ends: dict[TopicPartition, int], after_ms: int) -> int | None:
-    until_s = time.monotonic() + LOOK_S_MAX
-    while any(consumer.position(place) < end for place, end in ends.items()):
-        if time.monotonic() > until_s:
-            raise BrokerUnreachable(
-                f"The brokers did not give all new events within {LOOK_S_MAX:.0f} s, so nobody can say whether this is"
-                f" the newest checkpoint: start again, or set checkpoint_may_be_outdated if you know."
-            )
-        for records in consumer.poll(timeout_ms=200).values():
-            for record in records:
-                at_ms = _time_of(record.value)
-                if at_ms is not None and at_ms > after_ms:
-                    return at_ms
+    with TopicReader(settings, [settings.requests_topic], CLIENT_ID, partitions=lambda _: taken.keys()) as requests:
+        for (_, partition), offset in requests.offsets_at(after_ms).items():
+            if offset < taken[partition]:
+                return _Replaced(partition, taken[partition] - 1)
     return None
 
 
