@@ -24,8 +24,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 from coordinator.group import NEVER_MS
 from coordinator.outputs import OffsetRecord
 from streaming.config.settings import Settings
+from streaming.kafka.clients import kafka_log
 from streaming.views.group import Place
-from streaming.views.reading import Reading, kafka_log
+from streaming.views.reading import Reading
 from streaming.wire.records import decode_group_record
 from streaming.wire.standing import Order, Standing
 

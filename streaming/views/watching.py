@@ -2,22 +2,18 @@
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import closing
 from typing import Any, NamedTuple
-
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
 
 from coordinator.outputs import GroupDeleted, GroupRecord, OffsetRecord
 from streaming.client.transport import monotonic_ms
 from streaming.config.settings import Settings
-from streaming.errors import BrokerUnreachable, NoCoordinator
+from streaming.kafka.reader import TopicReader
 from streaming.views.numbering import EVENTS, GROUPS
 from streaming.views.versions import Versions
 from streaming.views.words import Gap, Line, Record, Unreadable, to_line
 from streaming.wire.records import AT_MS, VERSION, Tombstone, decode_event, decode_group_record
 
-POLL_MS = 200
+POLL_S = 0.2
 
 
 class Fetched(NamedTuple):
@@ -142,53 +138,14 @@ def follow(
     """
     names = {settings.groups_topic: "groups", settings.events_topic: "events"}
     reader = Reader(groups)
-    with closing(_open(settings)) as consumer:
-        ends = _start(consumer, settings, list(names), from_beginning=from_beginning)
+    with TopicReader(settings, names, "coordinator-watch") as topics:
+        if not from_beginning:
+            topics.seek_to_ends()
         while not stop():
-            batches = consumer.poll(timeout_ms=POLL_MS)
             records = (
-                Fetched(names[partition.topic], record, is_history=record.offset < ends[partition])
-                for partition, batch in batches.items()
-                for record in batch
+                Fetched(names[r.topic], r, is_history=r.offset < topics.ends[r.topic, r.partition])
+                for r in topics.poll(POLL_S)
             )
             yield from reader.read(records, monotonic_ms())
-            if reader.is_in_doubt(monotonic_ms()) and _is_at_the_end(consumer, list(ends)):
+            if reader.is_in_doubt(monotonic_ms()) and topics.is_at_the_ends():
                 yield from reader.missing(monotonic_ms())
-
-
-def _open(settings: Settings) -> Any:
-    try:
-        return KafkaConsumer(
-            **settings.kafka_client_arguments(),
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            allow_auto_create_topics=False,
-        )
-    except KafkaError as error:
-        raise BrokerUnreachable(
-            f"No Kafka broker answers at {settings.bootstrap_servers} ({error}):"
-            f" start one there, or correct bootstrap_servers and the security settings."
-        ) from error
-
-
-def _is_at_the_end(consumer: Any, partitions: list[TopicPartition]) -> bool:
-    return all(consumer.position(partition) >= end for partition, end in consumer.end_offsets(partitions).items())
-
-
-def _start(consumer: Any, settings: Settings, topics: list[str], *, from_beginning: bool) -> dict[TopicPartition, int]:
-    """Take all partitions; returns where each one ends now."""
-    partitions = [TopicPartition(topic, p) for topic in topics for p in consumer.partitions_for_topic(topic)]
-    if missing := [topic for topic in topics if topic not in {p.topic for p in partitions}]:
-        raise NoCoordinator(
-            f"There is no topic {missing[0]} at {settings.bootstrap_servers}:"
-            f" start the coordinator, which creates it, or correct the topic prefix."
-        )
-    consumer.assign(partitions)
-    ends: dict[TopicPartition, int] = consumer.end_offsets(partitions)
-    if from_beginning:
-        consumer.seek_to_beginning()
-    else:
-        for partition, end in ends.items():
-            consumer.seek(partition, end)
-    return ends

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import Message
 
 from coordinator.outputs import (
     AssignmentChanged,
@@ -18,6 +17,7 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import DeleteGroup, LeaveGroup, Leaving
+from streaming.kafka.reader import Record
 from streaming.views import GroupView, Raw, Views, answers, fold
 from streaming.views.numbering import PATIENCE_MS
 from streaming.views.owners import owner_at, spans_of_owners
@@ -363,11 +363,10 @@ def _joined(world: World, group_id: str) -> str:
 
 @pytest.mark.parametrize(("header", "kinds"), [(b"x", ["unreadable"]), (b"", ["unreadable"]), (b"12", [])])
 def test_a_tombstone_whose_header_is_no_number_is_an_alarm(header: bytes, kinds: list[str]) -> None:
-    message = Message(topic="groups", partition=3, offset=7, key=b'["group","g"]', headers=[("version", header)],
-                      timestamp=(1, 5))  # fmt: skip
+    record = Record("groups", 3, 7, 5, b'["group","g"]', None, [("version", header)])
     reading, views = Reading.__new__(Reading), Views()
     reading._kinds = {"groups": "groups"}
-    views.take(reading._raw(message), 0)
+    views.take(reading._raw(record), 0)
     assert [alarm.kind for alarm in views.alarms] == kinds
 
 
