@@ -17,21 +17,23 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from msgspec import Struct, field
 
 from coordinator.guard import COORDINATOR
-from coordinator.limits import RECORD_BYTES_MAX, REPUBLISHED_OFFSETS_MAX
+from coordinator.limits import REPUBLISHED_OFFSETS_MAX
 from coordinator.requests import RepublishGroup
 from coordinator.requests import TopicPartition as Place
 from streaming.config.settings import Settings
+from streaming.errors import BrokerUnreachable, NoCoordinator
+from streaming.kafka.clients import kafka_log
+from streaming.kafka.reader import Record, TopicReader
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.records import AT_MS, VERSION, decode_group_key
 from streaming.wire.signing import Signer
 from streaming.wire.standing import Order, Standing, order_in
 
 log = logging.getLogger(__name__)
-kafka_log = logging.getLogger("kafka.librdkafka")
 
 SETTLING_MS = 2_000
 """How long a batch takes to be repeated whole, once its first record is: far longer than its records are apart."""
@@ -42,6 +44,7 @@ KEYS_MAX = 100_000
 KEYS_AT_ONCE = REPUBLISHED_OFFSETS_MAX
 """How many keys are asked for in a second, whatever was repeated: the others wait."""
 
+CLIENT_ID = "coordinator-repeats"
 RECORDS_AT_ONCE = 2_000
 BACKLOG_PAUSE_S = 0.05
 """Between two reads of what was there at the start, so that the query goes first: 40,000 records a second at most."""
@@ -52,7 +55,6 @@ SEND_WAIT_MS = 600_000
 """How long a request may wait for brokers that are away: nothing else asks for these keys before the next start."""
 
 CLOSE_WAIT_S = 2.0
-ANSWER_WAIT_S = 15.0
 
 
 class _Group(Struct):
@@ -161,55 +163,40 @@ class RepeatWatch:
             self._thread.join()
 
     def _watch(self) -> None:
-        reaching = {**self._settings.librdkafka_arguments(), "client.id": "coordinator-repeats"}
+        reaching: dict[str, Any] = {**self._settings.librdkafka_arguments(), "client.id": CLIENT_ID}
         producer = Producer({**reaching, "linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS}, logger=kafka_log)
-        consumer = Consumer(
-            {
-                **reaching,
-                "group.id": f"unused-{uuid.uuid4().hex}",  # librdkafka wants one; nothing is joined or committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 1_000,
-                "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
-                "queued.max.messages.kbytes": 16_384,
-            },
-            logger=kafka_log,
-        )
         try:
-            topic, shards = self._settings.groups_topic, range(self._settings.request_partitions)
-            consumer.assign([TopicPartition(topic, shard, OFFSET_BEGINNING) for shard in shards])
-            backlog = {
-                shard: consumer.get_watermark_offsets(TopicPartition(topic, shard), timeout=ANSWER_WAIT_S)[1]
-                for shard in shards
-            }
-            while not self._closing.is_set():
-                messages = consumer.consume(RECORDS_AT_ONCE, POLL_S)
-                for message in messages:
-                    self._take(message)
-                if backlog:
-                    places = consumer.position([TopicPartition(topic, shard) for shard in backlog])
-                    backlog = {p.partition: end for p in places if p.offset < (end := backlog[p.partition])}
-                else:  # what follows a late repeat may put it right, so all of it is read first
-                    self._ask(producer)
-                if len(messages) == RECORDS_AT_ONCE:
-                    self._closing.wait(BACKLOG_PAUSE_S)
-        except KafkaException as error:
+            with self._open() as topic:
+                while not self._closing.is_set():
+                    records = topic.gather(POLL_S, RECORDS_AT_ONCE)
+                    for record in records:
+                        self._take(record)
+                    if topic.is_caught_up:  # what follows a late repeat may put it right, so all of it is read first
+                        self._ask(producer)
+                    if len(records) == RECORDS_AT_ONCE:
+                        self._closing.wait(BACKLOG_PAUSE_S)
+        except (BrokerUnreachable, NoCoordinator, KafkaException) as error:
             log.warning("late repeats on the groups topic are not looked for any more: %s", error)
         finally:
-            consumer.close()
             producer.flush(CLOSE_WAIT_S)
 
-    def _take(self, message: Message) -> None:
-        if (error := message.error()) is not None:
-            log.warning("the groups topic could not be read for late repeats, and is tried again: %s", error.str())
-            return
-        value = message.value()
-        headers: Any = message.headers() if value is None else None
-        told = {name: number for name, number in headers or () if name in (VERSION, AT_MS) and number.isdigit()}
-        version, at_ms = (int(told[name]) if name in told else None for name in (VERSION, AT_MS))
-        self._repeats.take(
-            message.partition() or 0, message.key() or b"", order_in(value, version, at_ms), monotonic_ms()
+    def _open(self) -> TopicReader:
+        return TopicReader(
+            self._settings,
+            [self._settings.groups_topic],
+            CLIENT_ID,
+            partitions=lambda _: range(self._settings.request_partitions),
+            on_error=lambda error: log.warning(
+                "the groups topic could not be read for late repeats, and is tried again: %s", error.str()
+            ),
+            options={"fetch.wait.max.ms": 1_000, "queued.max.messages.kbytes": 16_384},
         )
+
+    def _take(self, record: Record) -> None:
+        told = {name: number for name, number in record.headers if name in (VERSION, AT_MS) and number.isdigit()}
+        version, at_ms = (int(told[name]) if name in told else None for name in (VERSION, AT_MS))
+        order = order_in(record.value, version, at_ms)
+        self._repeats.take(record.partition, record.key, order, monotonic_ms())
 
     def _ask(self, producer: Producer) -> None:
         for shard, request in self._repeats.overdue(monotonic_ms()):
