@@ -49,6 +49,8 @@
     ├── BadCertificate      A file holds no certificate or key, or the two do not match
     │ streaming.history.export
     ├── ExportFailed        The files cannot be written
+    │ streaming.kafka.reader
+    ├── TopicUnread         A topic could not be read to its end within the time allowed
     │ streaming.query.coordinator
     ├── ConnectorMissing    Spark's Kafka connector is missing
     ├── QueryFailed         The query ended by itself; the text names the cause
