@@ -11,14 +11,13 @@ from tests.docs.pages import DESIGN, DOCS, ROOT, sources, text
 
 NUMBERS = r"\d+(?:\.\d+)*"
 REFERENCE = re.compile(rf"\b([a-z-]+)\.md(?:,? (?:end of )?(?:sections? )?({NUMBERS}(?:, {NUMBERS})*))?")
-NO_PAGES = {"README"}
 
 ROWS = {
-    # how it is named          the page             how its row or item begins
-    r"S(\d{2,3})":            ("features.md",    r"^\| S{} \| "),
-    r"W(\d{1,2}b?)":          ("walkthroughs.md", r"^## W{} "),
-    r"I(\d{1,2})":            ("promises.md",    r"^- I{} "),
-    r"F([1-9])":                 ("promises.md",    r"^\| F{} \| "),
+    # how it is named   the page              how its row or item begins
+    r"S(\d{2,3})":     ("features.md",     r"^\| S{} \| "),
+    r"W(\d{1,2}b?)":   ("walkthroughs.md", r"^## W{} "),
+    r"I(\d{1,2})":     ("promises.md",     r"^- I{} "),
+    r"F([1-9])":       ("promises.md",     r"^\| F{} \| "),
 }  # fmt: skip
 
 
