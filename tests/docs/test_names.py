@@ -14,7 +14,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 FILE = re.compile(r"^(?:coordinator|streaming|tests|deploy|docs|checkpoints)/[\w./-]+$")
 MADE = {"tests/benchmarks/latest.json", "checkpoints/default", "docs/tallies/bits.json"}
 TEST = re.compile(r"^test_\w+\.py$")
-NAME = re.compile(r"^[a-z]+(?:_[a-z]+)+$")
+NAME = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|[A-Z]{3,}(?:_[A-Z]+)*)$")
 
 VARIABLES = {"COORDINATOR_CONFIG", "COORDINATOR_LOG_FORMAT", "COORDINATOR_CACHE_DIR"}
 NOT_VARIABLES = {
@@ -53,5 +53,5 @@ def _words() -> frozenset[str]:
 
 @every_page
 def test_names_exist(page: Path) -> None:
-    """A name such as `clock_slack_ms` or `member_fenced` stands somewhere in the code."""
+    """A name such as `clock_slack_ms`, `member_fenced` or `NEEDS` stands somewhere in the code."""
     assert {span for span in spans(page) if NAME.match(span)} - _words() - OF_OTHER_PROJECTS == set()
