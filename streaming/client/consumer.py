@@ -10,32 +10,25 @@ Source: kafka-python's KafkaConsumer and ConsumerCoordinator; protocol.md 6.4 to
 """
 
 import logging
-import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from kafka import ConsumerRebalanceListener, TopicPartition
-from kafka.errors import CommitFailedError, IllegalStateError, KafkaTimeoutError, for_code
-from kafka.future import Future
-from kafka.structs import OffsetAndMetadata
-from kafka.util import ensure_valid_topic_name
-from msgspec import Struct
+from kafka.errors import IllegalStateError
 
-from coordinator.assignors import by_topic
 from coordinator.consumer_protocol import CONSUMERS
-from coordinator.effects import CommitEnded, Effect, FetchEnded
-from coordinator.errors import ErrorCode
+from coordinator.effects import Effect
 from coordinator.holding import Change, Told
 from coordinator.member import MemberState
-from coordinator.outputs import FetchedOffset
-from coordinator.requests import OffsetToCommit, TopicPartitions
+from streaming.client.committing import Callback, Commits
 from streaming.client.config import configure_consumer
 from streaming.client.driver import Driver
-from streaming.client.participant import InGroup, Participant, Racks, subscribed_to
+from streaming.client.participant import InGroup, Participant, Racks
 from streaming.client.reading import Offsets, Reading, Records
 from streaming.client.sharing import borrow, give_back
+from streaming.client.subscription import Subscription
 from streaming.moments import monotonic_ms
 
 log = logging.getLogger(__name__)
@@ -46,16 +39,6 @@ SLICE_MS = 10
 CLOSE_WAIT_MS = 5_000
 NEARLY_OVERDUE = 0.8
 """The part of `max_poll_interval_ms` between two polls that is worth a warning."""
-
-Callback = Callable[[Offsets, Exception | None], object]
-
-
-class _Commit(Struct):
-    """A commit whose end nobody waits for."""
-
-    offsets: Offsets
-    callback: Callback | None
-    future: Any
 
 
 class GroupConsumer(InGroup):
@@ -74,14 +57,7 @@ class GroupConsumer(InGroup):
     def __init__(self, *topics: str, **configs: Any) -> None:
         config = configure_consumer(configs)
         self._group: Mapping[str, Any] = config.group
-        self._listener: ConsumerRebalanceListener | None = None
-        self._topics: frozenset[str] = frozenset()
-        self._pattern: re.Pattern[str] | None = None
-        self._fetching: str | None = None  # committed offsets are on their way
-        self._commits: dict[str, _Commit] = {}
-        self._auto_committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._is_auto_committing: bool = config.group["enable_auto_commit"]
-        self._auto_commit_ms = self._polled_ms = monotonic_ms()
+        self._polled_ms = monotonic_ms()
         self._is_closed = False
         self._transport = borrow(config.way, self._group["topic_prefix"], config.signer())
         try:
@@ -90,6 +66,9 @@ class GroupConsumer(InGroup):
             give_back(self._transport)
             raise
         self._driver = Driver(self._transport, config.member(self._transport, CONSUMERS))
+        excludes_internal = self._group["exclude_internal_topics"]
+        self._subscription = Subscription(self._transport.topics, excludes_internal=excludes_internal)
+        self._commits = Commits(self._driver, self._reading, config.group)
         rack_id = self._group["client_rack"] or None
         self._participant = Participant(self._driver, config.strategies, self, rack_id)
         if topics:
@@ -122,25 +101,11 @@ class GroupConsumer(InGroup):
             IllegalStateError: both; or one, and the other was subscribed to before: `unsubscribe` first.
         """
         self._check_open()
-        if isinstance(topics, str):
-            raise TypeError("Topics must be a list (or non-str sequence)")
-        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
-            raise TypeError("listener must be a ConsumerRebalanceListener")
-        if pattern is not None and not isinstance(pattern, str):
-            raise TypeError(f"pattern must be text, not {pattern!r}; a listener goes by its name")
-        wanted = frozenset(topics)
-        for topic in wanted:
-            ensure_valid_topic_name(topic)
-        if not wanted and not pattern:
-            raise ValueError("Must provide topics or pattern")
-        if (wanted and (pattern or self._pattern)) or (pattern and self._topics):
-            raise IllegalStateError("Subscribe to topics by name or by a pattern, not to both")
-        self._pattern, self._topics, self._listener = re.compile(pattern) if pattern else None, wanted, listener
-        if self._pattern:
+        self._subscription.replace(topics, pattern, listener)
+        if self._subscription.pattern:
             self._transport.topics.ask(self, None)
-        what = f"subscribed to the pattern {pattern}" if pattern else subscribed_to(wanted)
         if not self._driver.member.is_subscribed:
-            self._driver.subscribe(what)
+            self._driver.subscribe(str(self._subscription))
 
     def unsubscribe(self) -> None:
         """Give up all partitions and leave the group."""
@@ -149,7 +114,7 @@ class GroupConsumer(InGroup):
 
     def subscription(self) -> set[str] | None:
         """Tell the topics subscribed to, those of a pattern as far as they are seen; None without a subscription."""
-        return set(self.subscribed()) if self._topics or self._pattern else None
+        return set(self._subscription.topics()) if self._subscription else None
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group rebalance, with this member's next `poll` (KIP-568).
@@ -207,12 +172,9 @@ class GroupConsumer(InGroup):
 
     def _take_part(self) -> None:
         self._note_poll()
-        is_due = self._is_auto_committing and monotonic_ms() >= self._auto_commit_ms
-        if is_due and self.state is MemberState.STABLE:  # in a rebalance, what is given up is committed as it is
-            self._auto_commit()
+        self._commits.commit_if_due()
         self._participant.attend()
-        if self._reading.unplaced and self._fetching is None:
-            self._fetching = self._driver.fetch(_by_topic(self._reading.unplaced))
+        self._commits.fetch_if_unplaced()
 
     def _note_poll(self) -> None:
         now_ms, limit_ms = monotonic_ms(), self._group["max_poll_interval_ms"]
@@ -252,8 +214,7 @@ class GroupConsumer(InGroup):
             raise IllegalStateError("Partition is not assigned")
         wait_ms = self._group["request_timeout_ms"] if timeout_ms is None else timeout_ms
         if partition in self._reading.unplaced:
-            ticket = self._fetching or self._driver.fetch(_by_topic(self._reading.unplaced))
-            self._place(self._fetched(ticket, wait_ms))
+            self._commits.place(wait_ms)
         return self._reading.position(partition, wait_ms)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -323,15 +284,7 @@ class GroupConsumer(InGroup):
         """
         self._check_open()
         wait_ms = self._group["request_timeout_ms"] if timeout_ms is None else timeout_ms
-        offsets = self._to_commit(offsets)
-        if not offsets:
-            return
-        ended = self._driver.ended(self._driver.commit(_requested(offsets)), wait_ms / 1000)
-        self._hear_ended()
-        if ended is None:
-            raise KafkaTimeoutError(f"No answer to a commit of group {self._group['group_id']} within {wait_ms} ms")
-        if (error := _error(ended.code, ended.error)) is not None:
-            raise error
+        self._commits.commit(offsets, wait_ms)
 
     def commit_async(self, offsets: Offsets | None = None, callback: Callback | None = None) -> Any:
         """Send a commit and go on. An error goes to the callback, and to nobody else.
@@ -344,19 +297,7 @@ class GroupConsumer(InGroup):
             kafka.future.Future: settled at the same time, with the offsets as its value.
         """
         self._check_open()
-        self._hear_ended()
-        callback = callback or self._group["default_offset_commit_callback"]
-        commit = _Commit(dict(offsets) if offsets is not None else {}, callback, Future())
-        try:
-            commit.offsets = self._to_commit(offsets)
-        except CommitFailedError as error:
-            _settle(commit, error)
-            return commit.future
-        if commit.offsets:
-            self._commits[self._driver.commit(_requested(commit.offsets))] = commit
-        else:
-            _settle(commit, None)
-        return commit.future
+        return self._commits.commit_async(offsets, callback)
 
     def committed(self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None) -> Any:
         """Ask for the group's committed offset of a partition.
@@ -374,112 +315,41 @@ class GroupConsumer(InGroup):
         if not isinstance(partition, TopicPartition):
             raise TypeError("partition must be a TopicPartition namedtuple")
         wait_ms = self._group["request_timeout_ms"] if timeout_ms is None else timeout_ms
-        (found,) = self._fetched(self._driver.fetch(_by_topic([partition])), wait_ms)
-        if found.offset < 0:
-            return None
-        return OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch) if metadata else found.offset
-
-    def _to_commit(self, offsets: Offsets | None) -> Offsets:
-        if offsets is None:
-            return self._reading.positions()
-        for partition in offsets:
-            if self.state is MemberState.STABLE and partition not in self._reading.owned:
-                raise CommitFailedError(f"{partition.topic} {partition.partition} is not this member's to commit")
-        return offsets
-
-    def _auto_commit(self) -> None:
-        """Send a commit of what the caller has had since the last one; a failure is logged when it is known."""
-        self._auto_commit_ms = monotonic_ms() + self._group["auto_commit_interval_ms"]
-        moved = {p: at for p, at in self._reading.had.items() if self._auto_committed.get(p) != at}
-        if moved:
-            self._auto_committed |= moved
-            callback = self._group["default_offset_commit_callback"]
-            self._commits[self._driver.commit(_requested(moved))] = _Commit(moved, callback, None)
-
-    def _hear_ended(self) -> None:
-        """Take the ends of what was sent earlier, so that callbacks keep the order of the commits."""
-        for ended in self._driver.take_ended():
-            self.hear(ended)
-
-    def _commit_ended(self, ended: CommitEnded) -> None:
-        error = _error(ended.code, ended.error)
-        commit = self._commits.pop(ended.ticket, None)
-        if commit is None:
-            return
-        if error is not None and commit.future is None:
-            log.warning("group %s: offsets were not committed: %s", self._group["group_id"], ended.error)
-            self._auto_committed.clear()
-        _settle(commit, error)
-
-    def _fetched(self, ticket: str, wait_ms: float) -> tuple[FetchedOffset, ...]:
-        ended = self._driver.ended(ticket, wait_ms / 1000)
-        if not isinstance(ended, FetchEnded):
-            if ticket == self._fetching:
-                self._fetching = None  # to be asked for again
-            raise KafkaTimeoutError(
-                f"No answer about offsets of group {self._group['group_id']} within {wait_ms:.0f} ms"
-            )
-        return self._offsets(ended)
-
-    def _offsets(self, ended: FetchEnded) -> tuple[FetchedOffset, ...]:
-        if ended.ticket == self._fetching:
-            self._fetching = None
-        failed = next((p for p in ended.partitions if p.code), None)
-        error = _error(failed.code, failed.error) if failed else _error(ended.code, ended.error)
-        if error is not None:
-            raise error
-        return ended.partitions
-
-    def _place(self, fetched: Iterable[FetchedOffset]) -> None:
-        self._reading.start({TopicPartition(each.topic, each.partition): each.offset for each in fetched})
+        found = self._commits.committed(partition, wait_ms)
+        return found if metadata or found is None else found.offset
 
     # -- what a participant asks of its owner --------------------------------------------------------------------------
 
     def subscribed(self) -> frozenset[str]:
         """Tell the topics that are wanted now."""
-        if self._pattern is None:
-            return self._topics
-        return frozenset(name for name in self._transport.topics.snapshot.topics if self.is_wanted(name))
+        return self._subscription.topics()
 
     def is_wanted(self, topic: str) -> bool:
         """Tell whether partitions of a topic may be given to this member."""
-        if self._pattern is None:
-            return topic in self._topics
-        seen = self._transport.topics.snapshot.topics.get(topic)
-        is_hidden = seen is not None and seen.is_internal and self._group["exclude_internal_topics"]
-        return bool(self._pattern.match(topic)) and not is_hidden
+        return self._subscription.has(topic)
 
     def look_up(self, topics: Collection[str], *, newest: bool) -> Mapping[str, Racks]:
         """Find the partitions of topics; one that is not there is left out."""
         watch, snapshot = self._transport.topics, self._transport.topics.snapshot
         if newest:
-            watch.ask(self, None if self._pattern else topics)
+            watch.ask(self, None if self._subscription.pattern else topics)
             snapshot = watch.wait(topics, self._group["request_timeout_ms"] / 1000)
         return {topic: snapshot.topics[topic].racks for topic in topics if topic in snapshot.topics}
 
     def tell(self, change: Change[TopicPartition]) -> None:
         """Commit what is given up, and call the listener."""
-        if change.told is Told.REVOKED and self._is_auto_committing:
-            self._auto_commit()
-        if self._listener is not None:
-            getattr(self._listener, change.told.value)(set(change.partitions))
+        if change.told is Told.REVOKED and self._commits.is_automatic:
+            self._commits.commit_automatically()
+        if (listener := self._subscription.listener) is not None:
+            getattr(listener, change.told.value)(set(change.partitions))
 
     def keep(self, owned: frozenset[TopicPartition]) -> None:
         """Read what is owned from here on, and nothing else."""
-        if not self._reading.owned:
-            self._auto_commit_ms = monotonic_ms() + self._group["auto_commit_interval_ms"]
-        self._reading.own(owned)
-        self._auto_committed = {p: at for p, at in self._auto_committed.items() if p in owned}
-        unplaced = self._reading.unplaced
-        self._fetching = self._driver.fetch(_by_topic(unplaced)) if unplaced else None
+        self._commits.keep(owned)
 
     def hear(self, effect: Effect) -> None:
         """Take the ends of commits and fetches."""
-        match effect:
-            case CommitEnded():
-                self._commit_ended(effect)
-            case FetchEnded() if effect.ticket == self._fetching:
-                self._place(self._offsets(effect))
+        self._commits.hear(effect)
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
@@ -494,15 +364,14 @@ class GroupConsumer(InGroup):
         """
         if self._is_closed:
             return
-        self._is_auto_committing = autocommit and self._is_auto_committing
+        self._commits.is_automatic &= autocommit
         try:
             self._leave(reason or "the consumer is being closed", timeout_ms)
         finally:
             self._is_closed = True
             self._transport.topics.forget(self)
             self._driver.close()
-            for commit in self._commits.values():
-                _settle(commit, KafkaTimeoutError("The consumer was closed before an answer came"))
+            self._commits.close()
             self._reading.close()
             give_back(self._transport)
 
@@ -511,8 +380,8 @@ class GroupConsumer(InGroup):
             if not self._participant.leave(reason, timeout_ms / 1000):
                 log.warning("group %s: no answer to leaving within %d ms", self._group["group_id"], timeout_ms)
         finally:
-            self._topics, self._pattern = frozenset(), None
-            self._hear_ended()
+            self._subscription.clear()
+            self._commits.hear_ended()
 
     def __enter__(self) -> Self:
         return self
@@ -525,41 +394,3 @@ class GroupConsumer(InGroup):
     def _check_open(self) -> None:
         if self._is_closed:
             raise IllegalStateError("GroupConsumer is closed")
-
-
-# -- between kafka-python's types and the requests' --------------------------------------------------------------------
-
-_COMMIT_FAILED = {
-    ErrorCode.ILLEGAL_GENERATION.number,
-    ErrorCode.UNKNOWN_MEMBER_ID.number,
-    ErrorCode.FENCED_INSTANCE_ID.number,
-}
-
-
-def _error(code: int, error: str) -> Exception | None:
-    failed: Exception | None = for_code(code)(error) if code else None
-    if code in _COMMIT_FAILED:
-        failed = CommitFailedError(f"the coordinator answered {error}: the partitions may be another member's by now")
-    return failed
-
-
-def _settle(commit: _Commit, error: Exception | None) -> None:
-    """Tell whoever asked for a commit how it ended. A callback that fails is logged, and stops nobody."""
-    if commit.callback is not None:
-        try:
-            commit.callback(commit.offsets, error)
-        except Exception:
-            log.exception("a commit's callback failed")
-    if commit.future is not None:
-        commit.future.success(commit.offsets) if error is None else commit.future.failure(error)
-
-
-def _requested(offsets: Offsets) -> tuple[OffsetToCommit, ...]:
-    return tuple(
-        OffsetToCommit(partition.topic, partition.partition, at.offset, at.leader_epoch, at.metadata)
-        for partition, at in sorted(offsets.items())
-    )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
-    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic(partitions).items())

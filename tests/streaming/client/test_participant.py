@@ -12,16 +12,10 @@ from coordinator.assignors import Range, Subscriber
 from coordinator.holding import Change, Told
 from coordinator.member import MemberState
 from coordinator.requests import JoinGroup
+from streaming.client import committing
 from streaming.client import consumer as consumer_module
 from streaming.client.consumer import GroupConsumer
 from tests.streaming.client.simulation import COOPERATIVE, EAGER, Fate, MeantToFail, Simulation, Wire, Worker, words
-
-
-@pytest.fixture
-def s(monkeypatch: pytest.MonkeyPatch) -> Simulation:
-    """A group without members, and a topic of three partitions."""
-    return Simulation(monkeypatch, {"t": 3})
-
 
 BOTH = pytest.mark.parametrize("strategies", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
 
@@ -333,7 +327,8 @@ def consume(s: Simulation, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], G
 
     monkeypatch.setattr(consumer_module, "Reading", EndlessReading)
     monkeypatch.setattr(consumer_module, "give_back", lambda transport: None)
-    monkeypatch.setattr(consumer_module, "monotonic_ms", lambda: s.now_ms)
+    for module in (consumer_module, committing):
+        monkeypatch.setattr(module, "monotonic_ms", lambda: s.now_ms)
     return start
 
 

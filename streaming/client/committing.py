@@ -1,0 +1,224 @@
+"""Offsets of one consumer at the coordinator: it commits them, and fetches those that its group has committed.
+
+Records are read by `Reading`, which has the positions. Commits are numbered by tickets, under which the driver says how
+they ended.
+
+Source: kafka-python's ConsumerCoordinator; protocol.md 6.6.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.errors import CommitFailedError, KafkaTimeoutError, for_code
+from kafka.future import Future
+from kafka.structs import OffsetAndMetadata
+from msgspec import Struct
+
+from coordinator.assignors import by_topic
+from coordinator.effects import CommitEnded, Effect, FetchEnded
+from coordinator.errors import ErrorCode
+from coordinator.member import MemberState
+from coordinator.outputs import FetchedOffset
+from coordinator.requests import OffsetToCommit, TopicPartitions
+from streaming.client.driver import Driver
+from streaming.client.reading import Offsets, Reading
+from streaming.moments import monotonic_ms
+
+log = logging.getLogger(__name__)
+
+Callback = Callable[[Offsets, Exception | None], object]
+
+COMMIT_FAILED = {
+    ErrorCode.ILLEGAL_GENERATION.number,
+    ErrorCode.UNKNOWN_MEMBER_ID.number,
+    ErrorCode.FENCED_INSTANCE_ID.number,
+}
+"""Codes that kafka-python's callers get as a CommitFailedError."""
+
+
+class _Commit(Struct):
+    """A commit whose end nobody waits for."""
+
+    offsets: Offsets
+    callback: Callback | None
+    future: Any
+
+
+class Commits:
+    """The commits and fetches of one consumer.
+
+    Args:
+        reading: Has the consumer's partitions and positions.
+        group: The consumer's settings (`auto_commit_interval_ms`).
+    """
+
+    def __init__(self, driver: Driver, reading: Reading, group: Mapping[str, Any]) -> None:
+        self._driver, self._reading, self._group = driver, reading, group
+        self.is_automatic: bool = group["enable_auto_commit"]
+        self._automatic_ms = monotonic_ms()  # when the next automatic commit is due
+        self._automatic: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._pending: dict[str, _Commit] = {}
+        self._fetching: str | None = None  # the ticket by which offsets to start from are fetched
+
+    def keep(self, owned: frozenset[TopicPartition]) -> None:
+        """Read the partitions owned from here on, and fetch where to start in new ones."""
+        if not self._reading.owned:
+            self._automatic_ms = monotonic_ms() + self._group["auto_commit_interval_ms"]
+        self._reading.own(owned)
+        self._automatic = {p: at for p, at in self._automatic.items() if p in owned}
+        unplaced = self._reading.unplaced
+        self._fetching = self._driver.fetch(_by_topic(unplaced)) if unplaced else None
+
+    def hear(self, effect: Effect) -> None:
+        """Take the end of a commit or of a fetch."""
+        match effect:
+            case CommitEnded():
+                self._end(effect)
+            case FetchEnded() if effect.ticket == self._fetching:
+                self._place(self._offsets(effect))
+
+    def hear_ended(self) -> None:
+        """Take the ends of earlier commits, so that callbacks keep the order of the commits."""
+        for ended in self._driver.take_ended():
+            self.hear(ended)
+
+    def close(self) -> None:
+        """End the commits without an answer."""
+        for commit in self._pending.values():
+            _settle(commit, KafkaTimeoutError("The consumer was closed before an answer came"))
+
+    # -- committing ----------------------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Offsets | None, wait_ms: float) -> None:
+        """Commit offsets, the positions of all partitions owned if none are given, and wait for the answer."""
+        offsets = self._to_commit(offsets)
+        if not offsets:
+            return
+        ended = self._driver.ended(self._driver.commit(_requested(offsets)), wait_ms / 1000)
+        self.hear_ended()
+        if ended is None:
+            raise KafkaTimeoutError(f"No answer to a commit of group {self._group['group_id']} within {wait_ms} ms")
+        if (error := _error(ended.code, ended.error)) is not None:
+            raise error
+
+    def commit_async(self, offsets: Offsets | None, callback: Callback | None) -> Any:
+        """Send a commit, and return a future that is settled when the answer is heard."""
+        self.hear_ended()
+        callback = callback or self._group["default_offset_commit_callback"]
+        commit = _Commit(dict(offsets) if offsets is not None else {}, callback, Future())
+        try:
+            commit.offsets = self._to_commit(offsets)
+        except CommitFailedError as error:
+            _settle(commit, error)
+            return commit.future
+        if commit.offsets:
+            self._pending[self._driver.commit(_requested(commit.offsets))] = commit
+        else:
+            _settle(commit, None)
+        return commit.future
+
+    def commit_if_due(self) -> None:
+        """Send an automatic commit once in an interval; in a rebalance, what is given up is committed as it is."""
+        is_due = self.is_automatic and monotonic_ms() >= self._automatic_ms
+        if is_due and self._driver.member.state is MemberState.STABLE:
+            self.commit_automatically()
+
+    def commit_automatically(self) -> None:
+        """Send a commit of what the caller has had since the last one; a failure is logged when it is known."""
+        self._automatic_ms = monotonic_ms() + self._group["auto_commit_interval_ms"]
+        moved = {p: at for p, at in self._reading.had.items() if self._automatic.get(p) != at}
+        if moved:
+            self._automatic |= moved
+            callback = self._group["default_offset_commit_callback"]
+            self._pending[self._driver.commit(_requested(moved))] = _Commit(moved, callback, None)
+
+    def _to_commit(self, offsets: Offsets | None) -> Offsets:
+        if offsets is None:
+            return self._reading.positions()
+        for partition in offsets:
+            if self._driver.member.state is MemberState.STABLE and partition not in self._reading.owned:
+                raise CommitFailedError(f"{partition.topic} {partition.partition} is not this member's to commit")
+        return offsets
+
+    def _end(self, ended: CommitEnded) -> None:
+        error = _error(ended.code, ended.error)
+        commit = self._pending.pop(ended.ticket, None)
+        if commit is None:
+            return
+        if error is not None and commit.future is None:
+            log.warning("group %s: offsets were not committed: %s", self._group["group_id"], ended.error)
+            self._automatic.clear()
+        _settle(commit, error)
+
+    # -- fetching ------------------------------------------------------------------------------------------------------
+
+    def fetch_if_unplaced(self) -> None:
+        """Fetch where to start, unless that fetch is under way."""
+        if self._reading.unplaced and self._fetching is None:
+            self._fetching = self._driver.fetch(_by_topic(self._reading.unplaced))
+
+    def place(self, wait_ms: float) -> None:
+        """Wait until it is known where to start."""
+        ticket = self._fetching or self._driver.fetch(_by_topic(self._reading.unplaced))
+        self._place(self._fetched(ticket, wait_ms))
+
+    def committed(self, partition: TopicPartition, wait_ms: float) -> OffsetAndMetadata | None:
+        """Fetch the group's committed offset of a partition; None where nothing is committed."""
+        (found,) = self._fetched(self._driver.fetch(_by_topic([partition])), wait_ms)
+        return OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch) if found.offset >= 0 else None
+
+    def _fetched(self, ticket: str, wait_ms: float) -> tuple[FetchedOffset, ...]:
+        ended = self._driver.ended(ticket, wait_ms / 1000)
+        if not isinstance(ended, FetchEnded):
+            if ticket == self._fetching:
+                self._fetching = None  # `fetch_if_unplaced` fetches again
+            raise KafkaTimeoutError(
+                f"No answer about offsets of group {self._group['group_id']} within {wait_ms:.0f} ms"
+            )
+        return self._offsets(ended)
+
+    def _offsets(self, ended: FetchEnded) -> tuple[FetchedOffset, ...]:
+        if ended.ticket == self._fetching:
+            self._fetching = None
+        failed = next((p for p in ended.partitions if p.code), None)
+        error = _error(failed.code, failed.error) if failed else _error(ended.code, ended.error)
+        if error is not None:
+            raise error
+        return ended.partitions
+
+    def _place(self, fetched: Iterable[FetchedOffset]) -> None:
+        self._reading.start({TopicPartition(each.topic, each.partition): each.offset for each in fetched})
+
+
+# -- between kafka-python's types and the requests' --------------------------------------------------------------------
+
+
+def _error(code: int, error: str) -> Exception | None:
+    failed: Exception | None = for_code(code)(error) if code else None
+    if code in COMMIT_FAILED:
+        failed = CommitFailedError(f"the coordinator answered {error}: the partitions may be another member's by now")
+    return failed
+
+
+def _settle(commit: _Commit, error: Exception | None) -> None:
+    """Settle a commit's future and call its callback. A callback that fails is logged, and stops nobody."""
+    if commit.callback is not None:
+        try:
+            commit.callback(commit.offsets, error)
+        except Exception:
+            log.exception("a commit's callback failed")
+    if commit.future is not None:
+        commit.future.success(commit.offsets) if error is None else commit.future.failure(error)
+
+
+def _requested(offsets: Offsets) -> tuple[OffsetToCommit, ...]:
+    return tuple(
+        OffsetToCommit(partition.topic, partition.partition, at.offset, at.leader_epoch, at.metadata)
+        for partition, at in sorted(offsets.items())
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
+    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic(partitions).items())

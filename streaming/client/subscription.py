@@ -1,0 +1,71 @@
+"""The topics that a consumer subscribes to: names, or a pattern that names have to match."""
+
+import re
+from collections.abc import Iterable
+
+from kafka import ConsumerRebalanceListener
+from kafka.errors import IllegalStateError
+from kafka.util import ensure_valid_topic_name
+
+from streaming.client.participant import subscribed_to
+from streaming.client.topics import TopicWatch
+
+
+class Subscription:
+    """A consumer's subscription, empty at first, and its listener.
+
+    Args:
+        watch: Knows the topics that a pattern is compared with.
+        excludes_internal: Whether Kafka's internal topics never match a pattern.
+    """
+
+    def __init__(self, watch: TopicWatch, *, excludes_internal: bool) -> None:
+        self._watch, self._excludes_internal = watch, excludes_internal
+        self.names: frozenset[str] = frozenset()
+        self.pattern: re.Pattern[str] | None = None
+        self.listener: ConsumerRebalanceListener | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.pattern)
+
+    def __str__(self) -> str:
+        return f"subscribed to the pattern {self.pattern.pattern}" if self.pattern else subscribed_to(self.names)
+
+    def replace(self, topics: Iterable[str], pattern: str | None, listener: ConsumerRebalanceListener | None) -> None:
+        """Subscribe to topics by name or by a pattern, in place of what was subscribed to before.
+
+        Raises:
+            ValueError, TypeError, re.error, IllegalStateError: as `GroupConsumer.subscribe` has them.
+        """
+        if isinstance(topics, str):
+            raise TypeError("Topics must be a list (or non-str sequence)")
+        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
+            raise TypeError("listener must be a ConsumerRebalanceListener")
+        if pattern is not None and not isinstance(pattern, str):
+            raise TypeError(f"pattern must be text, not {pattern!r}; a listener goes by its name")
+        wanted = frozenset(topics)
+        for topic in wanted:
+            ensure_valid_topic_name(topic)
+        if not wanted and not pattern:
+            raise ValueError("Must provide topics or pattern")
+        if (wanted and (pattern or self.pattern)) or (pattern and self.names):
+            raise IllegalStateError("Subscribe to topics by name or by a pattern, not to both")
+        self.pattern, self.names, self.listener = re.compile(pattern) if pattern else None, wanted, listener
+
+    def clear(self) -> None:
+        """Subscribe to no topic."""
+        self.names, self.pattern = frozenset(), None
+
+    def topics(self) -> frozenset[str]:
+        """Return the topics subscribed to; those that match a pattern as far as they are seen."""
+        if self.pattern is None:
+            return self.names
+        return frozenset(name for name in self._watch.snapshot.topics if self.has(name))
+
+    def has(self, topic: str) -> bool:
+        """Return whether partitions of a topic may be assigned to the consumer."""
+        if self.pattern is None:
+            return topic in self.names
+        seen = self._watch.snapshot.topics.get(topic)
+        is_hidden = seen is not None and seen.is_internal and self._excludes_internal
+        return bool(self.pattern.match(topic)) and not is_hidden

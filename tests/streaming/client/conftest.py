@@ -1,0 +1,11 @@
+"""The simulation that the tests of participants share."""
+
+import pytest
+
+from tests.streaming.client.simulation import Simulation
+
+
+@pytest.fixture
+def s(monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    """A group without members, and a topic of three partitions."""
+    return Simulation(monkeypatch, {"t": 3})
