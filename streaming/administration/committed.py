@@ -15,22 +15,20 @@ told for certain of times after the last hole, or within the lag.
 """
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from coordinator.group import NEVER_MS
 from coordinator.outputs import OffsetRecord
 from streaming.config.settings import Settings
-from streaming.kafka.clients import kafka_log
+from streaming.kafka.clients import ANSWER_WAIT_S, admin
 from streaming.views.group import Place
 from streaming.views.reading import Reading
 from streaming.wire.records import decode_group_record
 from streaming.wire.standing import Order, Standing
-
-ANSWER_WAIT_S = 15.0
 
 
 class Commit(NamedTuple):
@@ -166,8 +164,8 @@ def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
 
 def compaction_lag_ms(settings: Settings) -> int:
     """Say how long records of the topic are safe from compaction; 0 where the brokers do not say."""
-    admin: Any = AdminClient({**settings.librdkafka_arguments(), "client.id": "coordinator-cli"}, logger=kafka_log)
-    (asked,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, settings.groups_topic)]).values()
+    asker = admin(settings, "coordinator-cli")
+    (asked,) = asker.describe_configs([ConfigResource(ResourceType.TOPIC, settings.groups_topic)]).values()
     try:
         return int(asked.result(ANSWER_WAIT_S)["min.compaction.lag.ms"].value)
     except (KafkaException, TimeoutError, KeyError):

@@ -4,7 +4,6 @@ Every shard is sent the whole table, and goes by the latest one that it was sent
 """
 
 import json
-import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +17,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
@@ -28,12 +26,14 @@ from coordinator.errors import ErrorCode
 from coordinator.limits import NAME_CHARS_MAX, RULES_MAX
 from coordinator.outputs import AnyAnswer, DescribeAccessAnswer
 from coordinator.requests import DescribeAccess, Request, SetAccess
-from streaming.client.transport import Transport
+from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, UserError
+from streaming.kafka.clients import admin
 from streaming.moments import unix_ms
 
-ANSWER_WAIT_S = 30.0
+ACLS_WAIT_S = 30.0
+"""How long brokers may take to list their access control lists, which may be long."""
 
 RESOURCES = {
     # librdkafka's         ours
@@ -41,8 +41,6 @@ RESOURCES = {
     ResourceType.TOPIC:  Resource.TOPIC,
     ResourceType.BROKER: Resource.CLUSTER,
 }  # fmt: skip
-
-kafka_log = logging.getLogger("kafka.librdkafka")
 
 
 class BadRules(UserError):
@@ -102,10 +100,9 @@ def rules_of_brokers(settings: Settings) -> tuple[Rule, ...]:
         RulesRefused: the brokers keep none, or do not show them.
         BrokerUnreachable: no broker answered.
     """
-    reaching: dict[str, Any] = {**settings.librdkafka_arguments()}
-    admin: Any = AdminClient(reaching, logger=kafka_log)
+    asker = admin(settings, "coordinator-rules")
     try:
-        found = [rule for each in RESOURCES for binding in _bindings(admin, each) for rule in _rule(binding)]
+        found = [rule for each in RESOURCES for binding in _bindings(asker, each) for rule in _rule(binding)]
     except KafkaException as error:
         raise _refusal(settings, error.args[0]) from error
     if len(found) > RULES_MAX:
@@ -116,12 +113,12 @@ def rules_of_brokers(settings: Settings) -> tuple[Rule, ...]:
     return tuple(sorted(found, key=repr))
 
 
-def _bindings(admin: Any, resource: ResourceType) -> list[AclBinding]:
+def _bindings(asker: Any, resource: ResourceType) -> list[AclBinding]:
     anybody: Any = None
     every = AclBindingFilter(
         resource, anybody, ResourcePatternType.ANY, anybody, anybody, AclOperation.ANY, AclPermissionType.ANY
     )
-    bindings: list[AclBinding] = admin.describe_acls(every, request_timeout=ANSWER_WAIT_S).result()
+    bindings: list[AclBinding] = asker.describe_acls(every, request_timeout=ACLS_WAIT_S).result()
     return bindings
 
 
@@ -176,7 +173,7 @@ def shown_rules(settings: Settings) -> list[Access]:
 
 def _ask(settings: Settings, request: Request) -> list[AnyAnswer]:
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
-        answers = transport.ask_every_shard(request, ANSWER_WAIT_S)
+        answers = transport.ask_every_shard(request, COMMAND_WAIT_S)
     if refused := next((answer for answer in answers if answer.code), None):
         raise RulesRefused(_why(settings, refused))
     return answers

@@ -20,7 +20,7 @@ from coordinator.requests import (
     TopicPartitions,
 )
 from streaming.administration.resetting import Bounds, NewOffset
-from streaming.client.transport import Transport
+from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
 from streaming.errors import NotFound, RequestRefused
 from streaming.views.group import Place
@@ -28,7 +28,6 @@ from streaming.views.lag import EndOffsets
 from streaming.views.words import escape
 
 CLIENT_ID = "coordinator-cli"
-ANSWER_WAIT_S = 30.0
 AT_ONCE = 1_000
 """Partitions in one request."""
 
@@ -76,7 +75,7 @@ class Administration:
         NoAnswer: of each question, that it was not answered within `answer_wait_s`.
     """
 
-    def __init__(self, settings: Settings, answer_wait_s: float = ANSWER_WAIT_S) -> None:
+    def __init__(self, settings: Settings, answer_wait_s: float = COMMAND_WAIT_S) -> None:
         self._wait_s = answer_wait_s
         self._transport = Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer())
         self._client_host = self._transport.client_host()

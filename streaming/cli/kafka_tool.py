@@ -10,7 +10,6 @@ from datetime import UTC
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from coordinator.phases import Phase
 from streaming.administration.resetting import exported, read_topics
@@ -22,10 +21,10 @@ from streaming.cli.showing import ends_of, folded
 from streaming.cli.times import read_ago, read_time
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, Exit, NotFound, RequestRefused
+from streaming.kafka.clients import ANSWER_WAIT_S, admin
 from streaming.moments import unix_ms
 from streaming.views import answers
 from streaming.views.answers import OffsetRow
-from streaming.views.lag import ANSWER_WAIT_S, kafka_log
 from streaming.views.words import escape
 
 _EXCEPTIONS = {
@@ -275,9 +274,8 @@ def _describe_states(settings: Settings, groups: Sequence[Any], is_verbose: bool
 
 def _leaders(settings: Settings) -> dict[int, str]:
     """Say by shard which broker has its log, as Kafka's coordinator of a group is the broker that has the group's."""
-    admin: Any = AdminClient({**settings.librdkafka_arguments(), "client.id": "coordinator-cli"}, logger=kafka_log)
     try:
-        known = admin.list_topics(timeout=ANSWER_WAIT_S)
+        known = admin(settings, "coordinator-cli").list_topics(timeout=ANSWER_WAIT_S)
     except KafkaException as error:
         raise BrokerUnreachable.at(settings.bootstrap_servers, error) from error
     topic = known.topics.get(settings.groups_topic)

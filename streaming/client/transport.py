@@ -37,7 +37,12 @@ log = logging.getLogger(__name__)
 TURN_MS = 50
 """The longest the thread waits for answers before it looks at deadlines again: how late one of those may be."""
 
-ANSWER_WAIT_MS = 15_000
+LEADER_WAIT_MS = 15_000
+"""How long the partition of replies may be without a leader: a topic that has just been made has one a moment later."""
+
+COMMAND_WAIT_S = 30.0
+"""How long a command waits for the coordinator to answer."""
+
 CLOSE_WAIT_S = 5.0
 TROUBLE_WAIT_S = 1.0
 TOKEN_BYTES = 16
@@ -140,7 +145,7 @@ class Transport:
         mine = TopicPartition(self.replies_topic, shard_of(self.inbox, len(partitions)))
         reader.assign([mine])
         reader.seek_to_end(mine)
-        if reader.position(mine, timeout_ms=ANSWER_WAIT_MS) is None:
+        if reader.position(mine, timeout_ms=LEADER_WAIT_MS) is None:
             raise BrokerUnreachable(
                 f"{mine.topic} has no leader for partition {mine.partition}: see the brokers' logs."
             )

@@ -27,7 +27,7 @@ from streaming.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
 
-ANSWER_WAIT_S = 10.0
+TOKEN_WAIT_S = 10.0
 ANSWER_BYTES_MAX = 65_536
 WORN_AFTER = 0.8
 """The part of a token's life after which another one is asked for; Kafka's `sasl.login.refresh.window.factor`."""
@@ -94,7 +94,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
     def _asked(self) -> str:
         try:
-            with self._opener.open(self._request, timeout=ANSWER_WAIT_S) as answer:
+            with self._opener.open(self._request, timeout=TOKEN_WAIT_S) as answer:
                 said = answer.read(ANSWER_BYTES_MAX)
         except HTTPError as error:
             with error:

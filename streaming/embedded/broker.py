@@ -31,7 +31,7 @@ START_ATTEMPTS = 3  # with ports of our own choice, where another program was fa
 START_WAIT_S = 60.0
 STOP_WAIT_S = 20.0
 READY_POLL_S = 0.05
-ANSWER_WAIT_MS = 2_000
+PROBE_WAIT_MS = 2_000
 
 _PROBE = {"ready": {"num_partitions": 1, "replication_factor": 1}}  # a topic that is never made
 
@@ -254,7 +254,7 @@ def _cluster_of_ready(port: int) -> str | None:
     """
     try:
         socket.create_connection((HOST, port), timeout=1.0).close()
-        with KafkaAdminClient(bootstrap_servers=f"{HOST}:{port}", bootstrap_timeout_ms=ANSWER_WAIT_MS) as admin:
+        with KafkaAdminClient(bootstrap_servers=f"{HOST}:{port}", bootstrap_timeout_ms=PROBE_WAIT_MS) as admin:
             (probe,) = admin.create_topics(_PROBE, validate_only=True, raise_errors=False)["topics"]
             ready = for_code(probe["error_code"]) in (NoError, TopicAlreadyExistsError)
             return str(admin.describe_cluster()["cluster_id"]) if ready else None

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
@@ -25,15 +25,14 @@ from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
+from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, producer
 from streaming.wire.inbox import Inbox, OnAnswer, read_answer
 from streaming.wire.signing import Signer
 
 log = logging.getLogger(__name__)
-kafka_log = logging.getLogger("kafka.librdkafka")  # heard as kafka-python is: it speaks of what it tries again
 
 READ_WAIT_S = 0.1
 ANSWERS_AT_ONCE = 1_000
-ANSWER_WAIT_S = 15.0
 RETRY_WAIT_S = 0.2
 
 DELIVERIES_MAX = 2
@@ -45,6 +44,21 @@ SEND_WAIT_MS = 30_000
 
 QUEUED_KBYTES = 65_536
 FLUSH_WAIT_S = 5.0
+
+_SENDING: Options = {
+    "enable.idempotence": True,
+    "delivery.report.only.error": True,
+    "message.max.bytes": RECORD_BYTES_MAX,
+    "message.timeout.ms": SEND_WAIT_MS,
+    "queue.buffering.max.kbytes": QUEUED_KBYTES,
+    "partitioner": "murmur2_random",
+}
+_READING: Options = {
+    "auto.offset.reset": "earliest",
+    "fetch.wait.max.ms": 500,
+    "fetch.queue.backoff.ms": 0,
+    "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
+}
 
 NO_PARTITION = -1
 """The one of the record's key."""
@@ -78,35 +92,9 @@ class Asking:
         self._heard = asyncio.Event()
         self._room = threading.Semaphore(DELIVERIES_MAX - 1)
         self._closing = threading.Event()
-        common: dict[str, Any] = {
-            **settings.librdkafka_arguments(),
-            "client.id": f"coordinator-gateway-{self._name[:8]}",
-        }
-        self._producer = Producer(
-            {
-                **common,
-                "enable.idempotence": True,
-                "delivery.report.only.error": True,
-                "linger.ms": settings.gateway_linger_ms,
-                "message.max.bytes": RECORD_BYTES_MAX,
-                "message.timeout.ms": SEND_WAIT_MS,
-                "queue.buffering.max.kbytes": QUEUED_KBYTES,
-                "partitioner": "murmur2_random",
-            },
-            logger=kafka_log,
-        )
-        self._consumer = Consumer(
-            {
-                **common,
-                "group.id": f"unused-{self._name}",  # which librdkafka wants; nothing is subscribed to or committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 500,
-                "fetch.queue.backoff.ms": 0,
-                "fetch.message.max.bytes": 2 * RECORD_BYTES_MAX,
-            },
-            logger=kafka_log,
-        )
+        client_id = f"coordinator-gateway-{self._name[:8]}"
+        self._producer = producer(settings, client_id, {**_SENDING, "linger.ms": settings.gateway_linger_ms})
+        self._consumer = consumer(settings, client_id, _READING)
         self.shards, replies = self._find_topics()
         self._mine = shard_of(self._name, replies)
         self._replies = replies

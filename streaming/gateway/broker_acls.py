@@ -15,19 +15,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
 
 from streaming.config.settings import Settings
 from streaming.gateway.rights import AccessLists, Client
+from streaming.kafka.clients import REPEATED_ANSWER_WAIT_S, admin
 
 log = logging.getLogger(__name__)
-kafka_log = logging.getLogger("kafka.librdkafka")
 
 REFRESH_S = 5.0
-ANSWER_WAIT_S = 5.0
 AGE_MAX_S = 15.0
 """How old the lists may be that a request is compared with."""
 
@@ -59,8 +57,7 @@ class BrokerAcls:
     """
 
     def __init__(self, settings: Settings) -> None:
-        reaching: dict[str, Any] = {**settings.librdkafka_arguments()}
-        self._admin: Any = AdminClient(reaching, logger=kafka_log)
+        self._admin = admin(settings, "coordinator-gateway-acls")
         self._lists: AccessLists = NOTHING_IS_ALLOWED
         self._asked_s = float("-inf")
         self._trouble = ""
@@ -101,7 +98,7 @@ class BrokerAcls:
                 AclBindingFilter(
                     each, anybody, ResourcePatternType.ANY, anybody, anybody, AclOperation.ANY, AclPermissionType.ANY
                 ),
-                request_timeout=ANSWER_WAIT_S,
+                request_timeout=REPEATED_ANSWER_WAIT_S,
             )
             for each in RESOURCES
         ]

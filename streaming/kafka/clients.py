@@ -13,7 +13,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 
 from streaming.config.settings import Settings
 
@@ -23,17 +24,36 @@ kafka_log = logging.getLogger("kafka.librdkafka")
 ANSWER_WAIT_S = 15.0
 """How long brokers may take to answer a question."""
 
+REPEATED_ANSWER_WAIT_S = 5.0
+"""How long they may take where the same question is asked again every few seconds."""
+
 Options = Mapping[str, Any]
 """librdkafka's settings, by its own names."""
 
 
 def consumer(settings: Settings, client_id: str, options: Options | None = None) -> Consumer:
     """Make a consumer to which partitions are assigned by hand: it joins no group and commits no offset."""
-    arguments: dict[str, Any] = {
-        **settings.librdkafka_arguments(),
-        "client.id": client_id,
+    arguments = {
+        **_arguments(settings, client_id),
         "group.id": f"unused-{uuid.uuid4().hex}",  # librdkafka requires one
         "enable.auto.commit": False,
         **(options or {}),
     }
     return Consumer(arguments, logger=kafka_log)
+
+
+def producer(settings: Settings, client_id: str, options: Options | None = None) -> Producer:
+    """Make a producer. Delivery reports are called while it is polled or flushed."""
+    return Producer({**_arguments(settings, client_id), **(options or {})}, logger=kafka_log)
+
+
+def admin(settings: Settings, client_id: str) -> Any:
+    """Make a client that asks the brokers about topics, offsets and access control lists.
+
+    The caller keeps it until its futures are done: they end with it.
+    """
+    return AdminClient(_arguments(settings, client_id), logger=kafka_log)
+
+
+def _arguments(settings: Settings, client_id: str) -> dict[str, Any]:
+    return {**settings.librdkafka_arguments(), "client.id": client_id}

@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from streaming.config.settings import Settings
+from streaming.kafka.clients import REPEATED_ANSWER_WAIT_S, admin
 
 log = logging.getLogger(__name__)
-kafka_log = logging.getLogger("kafka.librdkafka")
 
 ASK_EVERY_S = 5.0
-ANSWER_WAIT_S = 5.0
 
 BROKERS_SILENT_S = 20.0
 """Brokers that have not answered for so long are away."""
@@ -56,15 +55,17 @@ class Pulse:
     @classmethod
     def of(cls, settings: Settings, tallies: Handled | None = None) -> Self:
         """Ask the brokers that these settings name."""
-        admin = AdminClient({**settings.librdkafka_arguments(), "client.id": "coordinator-pulse"}, logger=kafka_log)
+        asker = admin(settings, "coordinator-pulse")
         wanted: dict[TopicPartition, Any] = {
             TopicPartition(settings.requests_topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for partition in range(settings.request_partitions)
         }
 
         def ask() -> dict[int, int]:
-            answers = admin.list_offsets(wanted, request_timeout=ANSWER_WAIT_S)
-            return {asked.partition: answer.result(2 * ANSWER_WAIT_S).offset for asked, answer in answers.items()}
+            answers = asker.list_offsets(wanted, request_timeout=REPEATED_ANSWER_WAIT_S)
+            return {
+                asked.partition: answer.result(2 * REPEATED_ANSWER_WAIT_S).offset for asked, answer in answers.items()
+            }
 
         return cls(ask, tallies)
 

@@ -6,7 +6,6 @@ that who lacks something is told before anything starts, and not by a batch that
 Source: Kafka's `kafka-acls`, KIP-430 (what a client may do with a topic is told with the topic).
 """
 
-import logging
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
@@ -14,14 +13,11 @@ from enum import StrEnum
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, RightMissing
-
-ANSWER_WAIT_S = 15.0
-
-kafka_log = logging.getLogger("kafka.librdkafka")
+from streaming.kafka.clients import ANSWER_WAIT_S, admin
 
 
 class Role(StrEnum):
@@ -115,9 +111,8 @@ def see_rights(settings: Settings, role: Role) -> None:
 
 
 def _allowed(settings: Settings, topics: list[str]) -> dict[str, Collection[AclOperation]]:
-    reaching: dict[str, Any] = {**settings.librdkafka_arguments()}
-    admin: Any = AdminClient(reaching, logger=kafka_log)
-    asked = admin.describe_topics(
+    asker = admin(settings, "coordinator-rights")
+    asked = asker.describe_topics(
         TopicCollection(topics), include_authorized_operations=True, request_timeout=ANSWER_WAIT_S
     )
     return {topic: _of_a_topic(settings, told) for topic, told in asked.items()}

@@ -14,16 +14,16 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError
 
 from coordinator.requests import Wake
 from streaming.config.settings import Settings
+from streaming.kafka.clients import producer
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.progress import Tallies
 from streaming.wire.records import encode_request
 
 log = logging.getLogger(__name__)
-kafka_log = logging.getLogger("kafka.librdkafka")
 
 _FINAL = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
@@ -44,16 +44,8 @@ class Alarm:
 
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
         self._topic, self._shards, self._tallies = settings.requests_topic, settings.request_partitions, tallies
-        self._producer = Producer(
-            {
-                **settings.librdkafka_arguments(),
-                "client.id": "coordinator-alarm",
-                "linger.ms": 0,
-                "message.timeout.ms": SEND_WAIT_MS,
-                "on_delivery": self._sent,
-            },
-            logger=kafka_log,
-        )
+        options = {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS, "on_delivery": self._sent}
+        self._producer = producer(settings, "coordinator-alarm", options)
         self._signing = settings.signing() if settings.access == "rules" else None
         self.refusal: str | None = None
         self._closing = threading.Event()

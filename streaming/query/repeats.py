@@ -26,7 +26,7 @@ from coordinator.requests import RepublishGroup
 from coordinator.requests import TopicPartition as Place
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
-from streaming.kafka.clients import kafka_log
+from streaming.kafka.clients import producer
 from streaming.kafka.reader import Record, TopicReader
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.wire.records import AT_MS, VERSION, decode_group_key
@@ -163,8 +163,7 @@ class RepeatWatch:
             self._thread.join()
 
     def _watch(self) -> None:
-        reaching: dict[str, Any] = {**self._settings.librdkafka_arguments(), "client.id": CLIENT_ID}
-        producer = Producer({**reaching, "linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS}, logger=kafka_log)
+        sender = producer(self._settings, CLIENT_ID, {"linger.ms": 0, "message.timeout.ms": SEND_WAIT_MS})
         try:
             with self._open() as topic:
                 while not self._closing.is_set():
@@ -172,13 +171,13 @@ class RepeatWatch:
                     for record in records:
                         self._take(record)
                     if topic.is_caught_up:  # what follows a late repeat may put it right, so all of it is read first
-                        self._ask(producer)
+                        self._ask(sender)
                     if len(records) == RECORDS_AT_ONCE:
                         self._closing.wait(BACKLOG_PAUSE_S)
         except (BrokerUnreachable, NoCoordinator, KafkaException) as error:
             log.warning("late repeats on the groups topic are not looked for any more: %s", error)
         finally:
-            producer.flush(CLOSE_WAIT_S)
+            sender.flush(CLOSE_WAIT_S)
 
     def _open(self) -> TopicReader:
         return TopicReader(
@@ -198,12 +197,12 @@ class RepeatWatch:
         order = order_in(record.value, version, at_ms)
         self._repeats.take(record.partition, record.key, order, monotonic_ms())
 
-    def _ask(self, producer: Producer) -> None:
+    def _ask(self, sender: Producer) -> None:
         for shard, request in self._repeats.overdue(monotonic_ms()):
             log.warning(
                 "records of a group were repeated late by another writer, and are written again: %r, %d keys",
                 request.group_id, len(request.offsets) + request.group,
             )  # fmt: skip
             value = self._signer.value_of(request, unix_ms())
-            producer.produce(self._settings.requests_topic, value, request.group_id.encode(), partition=shard)
-        producer.poll(0)
+            sender.produce(self._settings.requests_topic, value, request.group_id.encode(), partition=shard)
+        sender.poll(0)

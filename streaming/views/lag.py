@@ -1,20 +1,17 @@
 """Where the partitions of groups' topics end, as the brokers tell it; the lag is what lies behind a commit."""
 
-import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
+from streaming.kafka.clients import ANSWER_WAIT_S, admin
 from streaming.views.group import GroupView, Place
 
-kafka_log = logging.getLogger("kafka.librdkafka")
-
-ANSWER_WAIT_S = 15.0
 AT_ONCE = 5_000
 """Partitions that are asked about at a time."""
 
@@ -42,8 +39,7 @@ class EndOffsets:
 
     def __init__(self, settings: Settings) -> None:
         self._servers = settings.bootstrap_servers
-        reaching: dict[str, Any] = {**settings.librdkafka_arguments(), "client.id": "coordinator-lag"}
-        self._admin: Any = AdminClient(reaching, logger=kafka_log)
+        self._admin = admin(settings, "coordinator-lag")
 
     def of(self, wanted: Iterable[Place], when: Any = None) -> dict[Place, int]:
         """Return the end of each partition, or its offset at another time; those that there are not are left out.
