@@ -18,7 +18,7 @@ test: $(READY)  ## the checks of the code, and the tests: each promise once, on 
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist worksteal $(QUICK)
-	@$(BIN)/python -m pytest -m "not long" $(QUICK:%=--ignore=%) --durations 25
+	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile $(QUICK:%=--ignore=%) --durations 25
 
 test-all: test  ## the long tests as well: more clients, more kills, more worlds
 	@$(BIN)/python -m pytest -m long --durations 25
