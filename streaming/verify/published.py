@@ -15,8 +15,9 @@ from coordinator.limits import GRAVE_MS, GRAVES_MAX
 from coordinator.outputs import AnyEvent, GroupDeleted, GroupRecord, OffsetRecord
 from coordinator.phases import Phase
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
-from streaming.verify.life import EVENTS, GROUPS, Holes, Life
 from streaming.verify.tokens import Tokens
+from streaming.verify.version_audit import Holes, VersionAudit
+from streaming.views.version_follower import EVENTS, GROUPS
 from streaming.views.watching import decode_group
 from streaming.views.words import brief, escape
 from streaming.wire.records import Tombstone, decode_event, decode_group_key
@@ -79,7 +80,7 @@ class Watched(Struct):
     """
 
     places: tuple[Place, Place] = field(default_factory=lambda: (Place(), Place()))
-    lives: dict[int, Life] = field(default_factory=dict)
+    lives: dict[int, VersionAudit] = field(default_factory=dict)
     deleted_ms: dict[int, int] = field(default_factory=dict)
     founded_ms: dict[int, int] = field(default_factory=dict)
     latest: GroupRecord | None = None
@@ -235,7 +236,7 @@ class Published:
     def _number(self, group: Watched, topic: int, version: int, at_ms: int) -> Iterator[Wrong]:
         number = group.places[topic].life
         if number not in group.lives:
-            group.lives[number] = Life(self._holes, group.lives.get(number - 1))
+            group.lives[number] = VersionAudit(self._holes, group.lives.get(number - 1))
             for over in [n for n in group.lives if n < min(place.life for place in group.places) - 1]:
                 yield from _all_missing(group.lives.pop(over).end(self._holes, math.inf))
         yield from _all_missing(group.lives[number].take(topic, version, at_ms, self._holes))

@@ -15,8 +15,8 @@ from streaming.kafka.reader import Progress, Record, TopicReader
 from streaming.moments import unix_ms
 from streaming.verify.exchanges import REQUESTS_MAX, Exchanges
 from streaming.verify.findings import Finding, Report
-from streaming.verify.life import EVENTS, GROUPS
 from streaming.verify.published import Published
+from streaming.views.version_follower import EVENTS, GROUPS
 
 SETTLING_MS = 30_000
 """What is younger than that may not be whole: a batch writes to all topics, but not at once."""

@@ -20,7 +20,7 @@ from coordinator.outputs import (
     Oversized,
 )
 from streaming.views.group import GroupView
-from streaming.views.numbering import EVENTS, GROUPS
+from streaming.views.version_follower import EVENTS, GROUPS
 from streaming.views.words import Gap, Unreadable, to_line
 from streaming.wire.records import Tombstone, decode_event, decode_group_record
 from streaming.wire.standing import Order, order_in, order_of
@@ -127,22 +127,19 @@ class Views(Struct):
         return told if is_new else None
 
     def _number(self, group: GroupView, told: Told, version: int | None, now_ms: int) -> bool:
-        numbering, is_live = group.numbering, self.is_live
+        versions, is_live = group.versions, self.is_live
         if version is None:
             return True
         match told:
             case Tombstone():
-                if told.at_ms is not None:
-                    return numbering.take(GROUPS, version, told.at_ms, now_ms, is_live=is_live)
-                if is_live:
-                    numbering.take_tombstone(version, now_ms)
-                return True
+                is_new = versions.take(GROUPS, version, told.at_ms, now_ms, is_live=is_live)
+                return is_new or told.at_ms is None  # one without a time is folded again: it may be of a later life
             case GroupRecord():
-                return numbering.take(GROUPS, version, told.since_ms, now_ms, is_live=is_live)
+                return versions.take(GROUPS, version, told.since_ms, now_ms, is_live=is_live)
             case OffsetRecord():
-                return numbering.take(GROUPS, version, told.commit_timestamp_ms, now_ms, is_live=is_live)
+                return versions.take(GROUPS, version, told.commit_timestamp_ms, now_ms, is_live=is_live)
         ends = isinstance(told, GroupDeleted)
-        return numbering.take(EVENTS, version, told.at_ms, now_ms, is_live=is_live, ends_life=ends)
+        return versions.take(EVENTS, version, told.at_ms, now_ms, is_live=is_live, ends_life=ends)
 
     def missing(self, now_ms: int, at_ms: int) -> Iterator[Gap]:
         """Tell which numbers have been missing for too long, once; to be asked when both topics are read to their ends.
@@ -154,8 +151,8 @@ class Views(Struct):
             at_ms: The same moment as the alarms are to show it, Unix milliseconds.
         """
         for group in self.groups.values():
-            if group.numbering.is_waiting:
-                for gone in group.numbering.give_up(now_ms):
+            if group.versions.is_waiting:
+                for gone in group.versions.give_up(now_ms):
                     group.tallied.missing += len(gone)
                     gap = Gap(group.group_id, gone.start, gone.stop - 1)
                     self._alarm(gap, at_ms)
@@ -164,7 +161,7 @@ class Views(Struct):
     def begin(self) -> None:
         """Count what comes, and miss what does not: all that was there is read."""
         for group in self.groups.values():
-            group.numbering.begin()
+            group.versions.begin()
             group.ended = {}
         self.is_live = True
 

@@ -22,7 +22,7 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import Phase
-from streaming.views.numbering import Numbering
+from streaming.views.version_follower import VersionFollower
 from streaming.wire.records import Tombstone
 from streaming.wire.standing import Order, order_of
 
@@ -123,7 +123,7 @@ class GroupView(Struct):
     weight: int = 0
     known_from_ms: int = 0
     tallied: Tallied = field(default_factory=Tallied)
-    numbering: Numbering = field(default_factory=Numbering)
+    versions: VersionFollower = field(default_factory=VersionFollower)
     ended: dict[str, Order] = field(default_factory=dict)
 
     @property

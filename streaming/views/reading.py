@@ -126,7 +126,7 @@ class Reading:
     def look_for_gaps(self) -> None:
         """Have the views tell what is missing, if both topics are read to their ends."""
         now_ms = time.monotonic_ns() // 1_000_000
-        if any(group.numbering.is_waiting for group in self.views.groups.values()) and self._reader.is_at_the_ends():
+        if any(group.versions.is_waiting for group in self.views.groups.values()) and self._reader.is_at_the_ends():
             with self._lock:
                 for _ in self.views.missing(now_ms, at_ms=_clock_ms()):
                     pass

@@ -8,8 +8,7 @@ from coordinator.outputs import GroupDeleted, GroupRecord, OffsetRecord
 from streaming.client.transport import monotonic_ms
 from streaming.config.settings import Settings
 from streaming.kafka.reader import TopicReader
-from streaming.views.numbering import EVENTS, GROUPS
-from streaming.views.versions import Versions
+from streaming.views.version_follower import EVENTS, GROUPS, VersionFollower
 from streaming.views.words import Gap, Line, Record, Unreadable, to_line
 from streaming.wire.records import AT_MS, VERSION, Tombstone, decode_event, decode_group_record
 
@@ -21,12 +20,10 @@ class Fetched(NamedTuple):
 
     Args:
         topic: `groups` or `events`.
-        is_history: It was there before the reading began.
     """
 
     topic: str
     record: Any
-    is_history: bool
 
 
 class Reader:
@@ -34,11 +31,18 @@ class Reader:
 
     Args:
         groups: Whose records to show; None for everybody's.
+        is_live: No record is read that existed before the reading began.
     """
 
-    def __init__(self, groups: Collection[str] | None = None) -> None:
-        self._groups = groups
-        self._versions: dict[str, Versions] = {}
+    def __init__(self, groups: Collection[str] | None = None, *, is_live: bool = True) -> None:
+        self._groups, self.is_live = groups, is_live
+        self._versions: dict[str, VersionFollower] = {}
+
+    def begin(self) -> None:
+        """Report missing versions from now on: all records are read that existed when the reading began."""
+        for versions in self._versions.values():
+            versions.begin()
+        self.is_live = True
 
     def read(self, records: Iterable[Fetched], now_ms: int) -> Iterator[Line]:
         """Put the Kafka records of one poll into words, in the order in which they were written."""
@@ -55,11 +59,11 @@ class Reader:
         group_id, version = getattr(record, "group_id", None), getattr(record, "version", None)
         if group_id is None or version is None:
             return True
-        versions = self._versions.setdefault(group_id, Versions())
+        versions = self._versions.setdefault(group_id, VersionFollower(knows_beginning=False))
         topic = EVENTS if fetched.topic == "events" else GROUPS
         at_ms = record.at_ms if isinstance(record, Tombstone) else _at_ms(record, fetched.record.timestamp)
         ends = isinstance(record, GroupDeleted) or (isinstance(record, Tombstone) and record.topic is None)
-        return versions.take(topic, version, at_ms, now_ms, is_history=fetched.is_history, ends_life=ends)
+        return versions.take(topic, version, at_ms, now_ms, is_live=self.is_live, ends_life=ends)
 
     def is_in_doubt(self, now_ms: int) -> bool:
         """Tell whether something has been missing for so long that it is worth making sure."""
@@ -68,8 +72,8 @@ class Reader:
     def missing(self, now_ms: int) -> Iterator[Line]:
         """Tell what is missing, once; to be asked when both topics are read to their ends."""
         for group_id, versions in self._versions.items():
-            for first, last in versions.give_up(now_ms):
-                yield to_line(Gap(group_id, first, last), None)
+            for gone in versions.give_up(now_ms):
+                yield to_line(Gap(group_id, gone.start, gone.stop - 1), None)
 
 
 def _moment(read: tuple[Fetched, Record]) -> tuple[int, int, int]:
@@ -137,15 +141,14 @@ def follow(
         NoCoordinator: the topics are not there.
     """
     names = {settings.groups_topic: "groups", settings.events_topic: "events"}
-    reader = Reader(groups)
+    reader = Reader(groups, is_live=not from_beginning)
     with TopicReader(settings, names, "coordinator-watch") as topics:
         if not from_beginning:
             topics.seek_to_ends()
         while not stop():
-            records = (
-                Fetched(names[r.topic], r, is_history=r.offset < topics.ends[r.topic, r.partition])
-                for r in topics.poll(POLL_S)
-            )
-            yield from reader.read(records, monotonic_ms())
+            records = topics.poll(POLL_S) if reader.is_live else topics.poll_backlog(POLL_S)
+            yield from reader.read((Fetched(names[record.topic], record) for record in records), monotonic_ms())
+            if not reader.is_live and topics.is_caught_up:
+                reader.begin()
             if reader.is_in_doubt(monotonic_ms()) and topics.is_at_the_ends():
                 yield from reader.missing(monotonic_ms())

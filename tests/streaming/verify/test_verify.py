@@ -23,8 +23,8 @@ from coordinator.requests import (
 )
 from streaming.verify.exchanges import Exchanges
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind, Report
-from streaming.verify.life import EVENTS, GROUPS
 from streaming.verify.published import Published
+from streaming.views.version_follower import EVENTS, GROUPS
 from streaming.wire.records import decode_group_record
 from tests.streaming.views.written import World, Written, converse
 

@@ -129,11 +129,11 @@ def test_watch_tells_nothing_twice(chance: random.Random) -> None:
     world = conversation(chance)
     records = sorted((r for t in ("groups", "events") for r in world.topics[t]), key=lambda r: r.timestamp)
     reader = Reader()
-    list(reader.read((Fetched(r.topic, r, False) for r in records), 0))
+    list(reader.read((Fetched(r.topic, r) for r in records), 0))
     ends = {topic: len(world.topics[topic]) for topic in ("groups", "events")}
     world.now_ms += 1_000
     world.repeat(chance.randrange(len(world.batches)))
-    late = [Fetched(topic, r, False) for topic, end in ends.items() for r in world.topics[topic][end:]]
+    late = [Fetched(topic, r) for topic, end in ends.items() for r in world.topics[topic][end:]]
     of_groups = [line for line in reader.read(late, 0) if line.group_id is not None]
     assert of_groups == []
     assert not list(reader.missing(10 * LATER_MS))

@@ -19,10 +19,10 @@ from coordinator.phases import Phase
 from coordinator.requests import DeleteGroup, LeaveGroup, Leaving
 from streaming.kafka.reader import Record
 from streaming.views import GroupView, Raw, Views, answers, fold
-from streaming.views.numbering import PATIENCE_MS
 from streaming.views.owners import owner_at, spans_of_owners
 from streaming.views.reading import Reading
 from streaming.views.rebalances import rebalances
+from streaming.views.version_follower import PATIENCE_MS
 from streaming.views.words import Gap
 from streaming.wire.records import OutputTopics, decode_event, decode_group_record, to_row
 from tests.simulation.world import World as WholeWorld
@@ -59,7 +59,7 @@ def known(views: Views) -> Any:
     told = msgspec.to_builtins(views)
     told["ended"] = sorted(told["ended"])
     for each in told["groups"].values():
-        del each["numbering"]
+        del each["versions"]
     return told
 
 

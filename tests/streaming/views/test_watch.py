@@ -31,8 +31,7 @@ from coordinator.outputs import (
     Rejected,
 )
 from coordinator.phases import Phase
-from streaming.views.numbering import EVENTS, GROUPS, PATIENCE_MS
-from streaming.views.versions import Versions
+from streaming.views.version_follower import BEYOND_MAX, EVENTS, GROUPS, PATIENCE_MS, VersionFollower
 from streaming.views.watching import Fetched, Reader
 from streaming.views.words import _WORDS, Gap, Unreadable, brief, duration, escape, spans, to_line
 from streaming.wire.records import OutputTopics, Tombstone, to_row
@@ -151,21 +150,24 @@ def test_small_words() -> None:
 
 
 class Seen:
-    """A group's versions on a clock that stands still unless told."""
+    """A group's versions on a clock that stands still unless told; `history` existed before the reading began."""
 
-    def __init__(self, *history: int) -> None:
-        self.versions, self.now_ms = Versions(), NOW_MS
-        for version in history:
-            self.versions.take(GROUPS, version, version, self.now_ms, is_history=True)
+    def __init__(self, *history: int, events: Iterable[int] = ()) -> None:
+        self.versions, self.now_ms = VersionFollower(knows_beginning=False), NOW_MS
+        for topic, versions in ((GROUPS, history), (EVENTS, events)):
+            for version in versions:
+                self.versions.take(topic, version, version, self.now_ms, is_live=False)
+        if history:
+            self.versions.begin()
 
     def take(self, *versions: int, after_ms: int = 0, topic: int = GROUPS) -> list[bool]:
         """Take records whose times grow with their versions."""
-        return [self.versions.take(topic, v, after_ms + v, self.now_ms, is_history=False) for v in versions]
+        return [self.versions.take(topic, v, after_ms + v, self.now_ms, is_live=True) for v in versions]
 
     def missing(self, after_ms: int = PATIENCE_MS) -> list[tuple[int, int]]:
         self.now_ms += after_ms
         assert self.versions.is_in_doubt(self.now_ms) or not list(self.versions.give_up(self.now_ms))
-        return list(self.versions.give_up(self.now_ms))
+        return [(gone.start, gone.stop - 1) for gone in self.versions.give_up(self.now_ms)]
 
 
 def test_a_repeat_is_dropped_and_only_a_repeat() -> None:
@@ -189,11 +191,10 @@ def test_what_does_not_come_is_called_missing_once() -> None:
 
 
 def test_what_is_gone_from_before_the_reading_began_is_not_missed() -> None:
-    """Compaction and retention take records by right; also where the live end of one partition is read first."""
+    """Compaction and retention take records by right."""
     assert Seen(4, 9).missing() == []
-    seen = Seen(4)
+    seen = Seen(4, events=[10])
     seen.take(12)
-    seen.versions.take(EVENTS, 10, 10, seen.now_ms, is_history=True)
     assert seen.missing() == [(11, 11)]
 
 
@@ -206,7 +207,7 @@ def test_reading_that_begins_in_the_middle_misses_nothing_before_its_first_recor
 def test_a_group_that_is_founded_anew_counts_from_one_again() -> None:
     seen = Seen()
     seen.take(1, 2)
-    seen.versions.take(GROUPS, 3, 3, seen.now_ms, is_history=False, ends_life=True)
+    seen.versions.take(GROUPS, 3, 3, seen.now_ms, is_live=True, ends_life=True)
     assert seen.take(3) == [False], "a repeat of the old group's record is still one"
     assert seen.take(1, 2, after_ms=99) == [True, True]
     assert seen.take(1, 2, 3) == [False] * 3
@@ -228,6 +229,54 @@ def test_a_repeat_is_dropped_however_late_it_comes() -> None:
     assert seen.take(10, 2, 9_000) == [False] * 3
 
 
+def test_a_topic_that_begins_a_life_earlier_than_the_other_is_not_judged_by_it() -> None:
+    """Reading began while a batch was written: one topic still shows the end of the life before."""
+    seen = Seen()
+    assert seen.take(1, 2, after_ms=99) == [True, True]
+    seen.versions.take(EVENTS, 20, 90, seen.now_ms, is_live=True)
+    seen.versions.take(EVENTS, 22, 91, seen.now_ms, is_live=True, ends_life=True)
+    assert seen.missing() == []
+    assert seen.take(3, after_ms=99, topic=EVENTS) + seen.take(6, after_ms=99) == [True, True]
+    assert seen.missing() == [(4, 5)]
+
+
+def test_a_topic_that_begins_a_life_later_than_the_other_is_not_judged_by_it() -> None:
+    seen = Seen()
+    seen.take(20)
+    assert seen.take(2, after_ms=99, topic=EVENTS) == [True]
+    seen.versions.take(GROUPS, 22, 91, seen.now_ms, is_live=True, ends_life=True)
+    assert seen.missing() == []
+    assert seen.take(1, 3, 5, after_ms=99) == [True] * 3
+    assert seen.missing() == [(4, 4)]
+
+
+def test_a_batch_that_is_repeated_from_before_the_place_where_reading_began_is_no_other_life() -> None:
+    seen = Seen()
+    at_ms = NOW_MS
+    taken = [seen.versions.take(EVENTS, v, at_ms, seen.now_ms, is_live=True) for v in (30, 29, 30)]
+    assert taken == [True, True, False]
+    assert [seen.versions.take(GROUPS, v, at_ms, seen.now_ms, is_live=True) for v in (31, 32)] == [True, True]
+    assert seen.versions.take(EVENTS, 33, at_ms + 1, seen.now_ms, is_live=True)
+    assert seen.missing() == []
+
+
+def test_a_tombstone_without_a_time_is_new_once() -> None:
+    """Those of an older coordinator show no time."""
+    seen = Seen()
+    seen.take(1)
+    undated = [seen.versions.take(GROUPS, version, None, seen.now_ms, is_live=True) for version in (2, 2, 3, 2)]
+    assert undated == [True, False, True, False]
+    assert seen.take(4) == [True]
+    assert seen.missing() == []
+
+
+def test_a_version_is_given_up_when_too_many_come_after_it() -> None:
+    """What is remembered is bounded."""
+    seen = Seen(1)
+    seen.take(*range(3, BEYOND_MAX + 4))
+    assert list(seen.versions.give_up(seen.now_ms)) == [range(2, 3)]
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
@@ -246,7 +295,7 @@ class KafkaRecord(NamedTuple):
 def fetched(output: Output, timestamp_ms: int = 1_000) -> Fetched:
     """Make the Kafka record that the query would write."""
     row = to_row(output, OutputTopics("replies", "groups", "events", "requests"), 0)
-    return Fetched(row.topic, KafkaRecord(row.topic, row.key, row.value, row.headers or [], timestamp_ms), False)
+    return Fetched(row.topic, KafkaRecord(row.topic, row.key, row.value, row.headers or [], timestamp_ms))
 
 
 def published(record: GroupRecord | OffsetRecord) -> Published:
@@ -301,7 +350,7 @@ def test_a_gap_is_told_when_patience_is_over() -> None:
 @pytest.mark.parametrize("value", [b"{}", b"\xff", b'{"event":"of a later version"}', None])
 def test_a_record_from_another_version_is_shown_as_such(topic: str, value: bytes | None) -> None:
     record = KafkaRecord(topic, b"no key of ours", value, [], partition=3, offset=17)
-    (line,) = Reader().read([Fetched(topic, record, False)], NOW_MS)
+    (line,) = Reader().read([Fetched(topic, record)], NOW_MS)
     assert isinstance(line.record, Unreadable)
     assert line.text.startswith(f"{topic}-3@17 cannot be read: ")
 

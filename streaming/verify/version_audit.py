@@ -4,6 +4,10 @@ Of what a group published some may rightly be gone: compaction takes records of 
 retention takes the oldest events. Neither leaves its place to others, so a hole in the offsets tells of each record
 that was taken. A version is missing where more are gone than there are holes between its neighbours; that a hole was
 another group's cannot be seen, so beside holes a loss may go unnoticed, but what is told is one.
+
+This is no follower of versions (`streaming.views.version_follower`). A follower may begin anywhere and sees some groups
+only, so it cannot count holes: it waits. An audit reads partitions whole and after the fact, so it need not wait, and
+time would tell it nothing.
 """
 
 import heapq
@@ -11,8 +15,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-GROUPS, EVENTS = 0, 1
-"""The two topics that a group's versions are on."""
+from streaming.views.version_follower import EVENTS
 
 BEYOND_MAX = 10_000
 """How many versions beyond one that has not come are remembered, before that one is given up."""
@@ -39,14 +42,14 @@ class _Seen(NamedTuple):
     at_ms: int
 
 
-class Life:
+class VersionAudit:
     """The versions of one life. Each topic's are to be shown in order; which topic is ahead of the other is free.
 
     Args:
         before: The same group's life before this one, where there was one.
     """
 
-    def __init__(self, holes: Holes, before: "Life | None" = None) -> None:
+    def __init__(self, holes: Holes, before: "VersionAudit | None" = None) -> None:
         self._settled = 0  # up to it every version is seen, rightly gone, or told
         self._reach = [0, 0]
         may_have_expired = holes.events_from_ms > -math.inf
