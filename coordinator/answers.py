@@ -1,7 +1,7 @@
 """What a member of the current generation hears, request by request and phase by phase.
 
-The checks that come before (is it a member, is it this generation) are the handlers' first lines; from there on a
-handler looks its answer up here. A group without members answers nobody from these tables: a member is unknown there.
+The checks that come before (is it a member, is it this generation) stand in the rows of `kinds`; a handler looks its
+answer up here. A group without members answers nobody from these tables: a member is unknown there.
 
 Source: Kafka's GroupMetadataManager, classicGroupJoinExistingMember, classicGroupSync, classicGroupHeartbeat and
 ClassicGroup.validateOffsetCommit.

@@ -1,12 +1,8 @@
-"""What a request must pass before it does anything, in the order in which it is looked at: the first failure answers.
+"""The checks that a request must pass before its handler is called.
 
-The order is part of the protocol: who asks under a made-up id and with a wrong protocol hears of the protocol. The
-tables of this module are what runs; what becomes of a request that passes is in `answers`.
-
-    1. EVERY_REQUEST    its group id; then whether its group belongs to this shard: NOT_COORDINATOR
-    2. ON_ITS_OWN       what needs no group to be looked at
-    3. ABSENT           where there is no such group
-    4. OF_THE_GROUP     what depends on the group
+The table `kinds.KINDS` says which kind of request passes which checks. Their order is part of the protocol: a request
+with an unknown member id and a wrong protocol is answered with the error of the protocol. The tables of `answers` say
+what a request that passes is answered.
 
 Source: Kafka's GroupCoordinatorService, GroupMetadataManager.classicGroupJoin, classicGroupSync and
 classicGroupHeartbeat, ClassicGroup.validateMember, validateOffsetCommit, validateOffsetDelete and validateDeleteGroup.
@@ -27,11 +23,9 @@ from coordinator.requests import (
     ExpelMember,
     Heartbeat,
     JoinGroup,
-    LeaveGroup,
     Leaving,
     OffsetCommit,
     OffsetDelete,
-    RebalanceGroup,
     Request,
     SyncGroup,
 )
@@ -42,13 +36,10 @@ GroupCheck = Callable[[Group, Any, Config], ErrorCode]
 
 # -- of the request ----------------------------------------------------------------------------------------------------
 
-NEEDS_A_NAME = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete, RebalanceGroup, ExpelMember)
-"""Requests that Kafka refuses for a group whose id is empty; offsets it keeps even for that one."""
 
-
-def group_id_fits(request: Request, config: Config) -> ErrorCode:
+def group_id_fits(request: Request, needs_group_id: bool) -> ErrorCode:
     """INVALID_GROUP_ID: the group id is too long, or empty where it may not be."""
-    if len(request.group_id) > GROUP_ID_CHARS_MAX or (not request.group_id and isinstance(request, NEEDS_A_NAME)):
+    if len(request.group_id) > GROUP_ID_CHARS_MAX or (needs_group_id and not request.group_id):
         return ErrorCode.INVALID_GROUP_ID
     return ErrorCode.NONE
 
@@ -63,7 +54,9 @@ def session_timeout_is_allowed(request: JoinGroup, config: Config) -> ErrorCode:
 # -- of the group's vitals ---------------------------------------------------------------------------------------------
 
 
-def is_a_member(vitals: Vitals, request: SyncGroup | Heartbeat | JoinGroup | OffsetCommit | Leaving) -> ErrorCode:
+def is_a_member(
+    vitals: Vitals, request: SyncGroup | Heartbeat | JoinGroup | OffsetCommit | Leaving | ExpelMember
+) -> ErrorCode:
     """UNKNOWN_MEMBER_ID: no such member, or nobody has that instance id. FENCED_INSTANCE_ID: another member has it."""
     if request.group_instance_id is not None:
         holder = vitals.instances.get(request.group_instance_id)
@@ -77,6 +70,15 @@ def is_a_member(vitals: Vitals, request: SyncGroup | Heartbeat | JoinGroup | Off
 def is_of_this_generation(vitals: Vitals, request: SyncGroup | Heartbeat | OffsetCommit) -> ErrorCode:
     """ILLEGAL_GENERATION: it is from an older generation, or a newer one."""
     return ErrorCode.NONE if request.generation_id == vitals.generation_id else ErrorCode.ILLEGAL_GENERATION
+
+
+def names_a_member(vitals: Vitals, request: Leaving | ExpelMember) -> ErrorCode:
+    """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: as for every member, unless its id is pending or left empty."""
+    if request.member_id in vitals.pending:
+        return ErrorCode.NONE
+    if not request.member_id and request.group_instance_id in vitals.instances:
+        return ErrorCode.NONE
+    return is_a_member(vitals, request)
 
 
 # -- of the group ------------------------------------------------------------------------------------------------------
@@ -132,6 +134,12 @@ def names_our_protocol(group: Group, request: SyncGroup, config: Config) -> Erro
     return ErrorCode.NONE
 
 
+def syncs_are_taken(group: Group, request: SyncGroup, config: Config) -> ErrorCode:
+    """REBALANCE_IN_PROGRESS: joins are collected, so its generation is over."""
+    is_over = answers.SYNC[group.phase] is answers.Sync.REJOIN
+    return ErrorCode.REBALANCE_IN_PROGRESS if is_over else ErrorCode.NONE
+
+
 def is_from_outside(group: Group, request: OffsetCommit) -> bool:
     """Tell whether a commit is a tool's, or of a consumer that manages no group: anybody may, while nobody is in."""
     return request.generation_id < 0 and group.phase is Phase.EMPTY
@@ -152,8 +160,14 @@ def is_empty(group: Group, request: DeleteGroup, config: Config) -> ErrorCode:
     return ErrorCode.NONE if group.phase is Phase.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def _of_vitals(*checks: VitalCheck) -> tuple[GroupCheck, ...]:
-    """Let checks that need the vitals alone be asked of the whole group."""
+# -- put together ------------------------------------------------------------------------------------------------------
+
+OF_A_MEMBER: tuple[VitalCheck, ...] = (is_a_member, is_of_this_generation)
+"""The checks of a request that a member of this generation sends."""
+
+
+def of_vitals(*checks: VitalCheck) -> tuple[GroupCheck, ...]:
+    """Return checks of a group that look at its vitals alone."""
 
     def of_group(check: VitalCheck) -> GroupCheck:
         return wraps(check)(lambda group, request, config: check(group.vitals, request))
@@ -161,7 +175,9 @@ def _of_vitals(*checks: VitalCheck) -> tuple[GroupCheck, ...]:
     return tuple(map(of_group, checks))
 
 
-def _unless_from_outside(*checks: GroupCheck) -> tuple[GroupCheck, ...]:
+def unless_from_outside(*checks: GroupCheck) -> tuple[GroupCheck, ...]:
+    """Return checks of a commit that a commit from outside the group passes."""
+
     def unless(check: GroupCheck) -> GroupCheck:
         @wraps(check)
         def checked(group: Group, request: OffsetCommit, config: Config) -> ErrorCode:
@@ -170,61 +186,3 @@ def _unless_from_outside(*checks: GroupCheck) -> tuple[GroupCheck, ...]:
         return checked
 
     return tuple(map(unless, checks))
-
-
-# -- the tables --------------------------------------------------------------------------------------------------------
-
-EVERY_REQUEST: tuple[OwnCheck, ...] = (group_id_fits,)
-
-ON_ITS_OWN: dict[type, tuple[OwnCheck, ...]] = {
-    JoinGroup: (session_timeout_is_allowed,),
-}
-
-ABSENT: dict[type, ErrorCode] = {
-    # a request to a group that is not there ... hears ...
-    JoinGroup:       ErrorCode.UNKNOWN_MEMBER_ID,  # unless it is a newcomer's, which makes the group
-    SyncGroup:       ErrorCode.UNKNOWN_MEMBER_ID,
-    Heartbeat:       ErrorCode.UNKNOWN_MEMBER_ID,
-    OffsetCommit:    ErrorCode.GROUP_ID_NOT_FOUND,  # unless it is from outside, which makes the group
-    OffsetDelete:    ErrorCode.GROUP_ID_NOT_FOUND,
-    DeleteGroup:     ErrorCode.GROUP_ID_NOT_FOUND,
-    RebalanceGroup:  ErrorCode.GROUP_ID_NOT_FOUND,
-    ExpelMember:     ErrorCode.GROUP_ID_NOT_FOUND,
-}  # fmt: skip
-
-OF_A_MEMBER: tuple[VitalCheck, ...] = (is_a_member, is_of_this_generation)
-
-OF_THE_GROUP: dict[type, tuple[GroupCheck, ...]] = {
-    JoinGroup: (
-        has_room,
-        has_room_for_its_metadata,
-        speaks_our_protocol,
-        is_not_pending_and_static,
-        is_known_if_it_says_so,
-    ),
-    SyncGroup: (*_of_vitals(*OF_A_MEMBER), names_our_protocol),
-    Heartbeat: _of_vitals(*OF_A_MEMBER),
-    OffsetCommit: _unless_from_outside(*_of_vitals(*OF_A_MEMBER), commits_are_taken),
-    OffsetDelete: (is_of_consumers_or_empty,),
-    DeleteGroup: (is_empty,),
-}
-
-
-def refused(group: Group | None, request: Request, config: Config) -> ErrorCode:
-    """Find what a request is refused for, if anything, from the second step on."""
-    if (error := refused_on_its_own(request, config)) is not ErrorCode.NONE:
-        return error
-    if group is None:
-        return ABSENT[type(request)]
-    for check in OF_THE_GROUP.get(type(request), ()):
-        if (error := check(group, request, config)) is not ErrorCode.NONE:
-            return error
-    return ErrorCode.NONE
-
-
-def refused_on_its_own(request: Request, config: Config) -> ErrorCode:
-    """Find what a request is refused for whatever its group is."""
-    for check in ON_ITS_OWN.get(type(request), ()):
-        if (error := check(request, config)) is not ErrorCode.NONE:
-            return error
-    return ErrorCode.NONE

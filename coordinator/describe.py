@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from coordinator.consumer_protocol import assigned_partitions
+from coordinator.context import Context
 from coordinator.group import NEVER_MS, Group, Member
 from coordinator.limits import PUBLISH_BYTES_FREE, PUBLISH_BYTES_PER_S
 from coordinator.outputs import (
@@ -74,7 +75,7 @@ def _published(group: Group, member: Member) -> GroupMember:
     )
 
 
-def describe(group: Group | None, request: DescribeGroup) -> Reply:
+def describe(group: Group | None, request: DescribeGroup, context: Context) -> Iterator[Output]:
     """Answer with the group as it is now; one that is not there is Dead.
 
     Protocol and subscriptions are shown while they are settled, in Stable; assignments always: before the plan is
@@ -83,7 +84,8 @@ def describe(group: Group | None, request: DescribeGroup) -> Reply:
     Source: Kafka's ClassicGroup.describe.
     """
     if group is None:
-        return Reply(request.reply_to, DescribeGroupAnswer(request_id=request.request_id, group_id=request.group_id))
+        yield Reply(request.reply_to, DescribeGroupAnswer(request_id=request.request_id, group_id=request.group_id))
+        return
     is_settled = group.phase is Phase.STABLE
     members = group.members.values()
     not_joined = [m.member_id for m in members if not m.awaiting_join] + list(group.vitals.pending)
@@ -106,7 +108,7 @@ def describe(group: Group | None, request: DescribeGroup) -> Reply:
         awaited=tuple(awaited),
         deadline_ms=None if deadline_ms >= NEVER_MS else deadline_ms,
     )
-    return Reply(request.reply_to, answer)
+    yield Reply(request.reply_to, answer)
 
 
 def _described(group: Group, member: Member, is_settled: bool) -> DescribedMember:

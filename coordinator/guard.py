@@ -1,7 +1,8 @@
-"""Who is let through to the groups: what each request needs to be allowed, and what those hear who are not.
+"""Rules of access: whose requests are let through, what a refused client is answered, and requests for the rules.
 
-It is looked at before all else, and what is refused is not looked at further: it touches no group, and the answer is
-the same whether there is such a group or not. Each refusal is an event.
+The rights that a kind of request needs stand in its row of `kinds.KINDS`. They are checked before all else, and a
+refused request is not looked at further: it touches no group, and the answer is the same whether the group exists or
+not. Each refusal is an event.
 
 Source: KafkaApis.handleJoinGroupRequest to handleOffsetDeleteRequest. Kafka knows no request for `rebalance_group` and
 `expel_member`: they need what an administrator's LeaveGroup needs, and rules are set by who may alter the cluster.
@@ -9,73 +10,40 @@ Source: KafkaApis.handleJoinGroupRequest to handleOffsetDeleteRequest. Kafka kno
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import structs
 
 from coordinator.access import ANONYMOUS, CLUSTER_NAME, Access, Operation, Resource, Table
 from coordinator.codec import decode_access, encode_access
 from coordinator.config import Config
+from coordinator.context import Context
 from coordinator.errors import ErrorCode
+from coordinator.kind import Kind, Right, TopicRight
 from coordinator.limits import NAME_CHARS_MAX, RULES_AHEAD_MS
 from coordinator.outputs import (
     AccessChanged,
     AccessDenied,
     CheckAccessAnswer,
-    CommittedPartition,
-    DeletedPartition,
     DescribeAccessAnswer,
-    FetchedOffset,
     ListGroupsAnswer,
-    OffsetCommitAnswer,
-    OffsetDeleteAnswer,
     OffsetFetchAnswer,
     Output,
     Reply,
     SetAccessAnswer,
 )
-from coordinator.refusals import refuse
+from coordinator.refusals import refusal
 from coordinator.requests import (
     CheckAccess,
-    DeleteGroup,
     DescribeAccess,
-    DescribeGroup,
-    ExpelMember,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
     ListGroups,
-    OffsetCommit,
-    OffsetDelete,
     OffsetFetch,
-    RebalanceGroup,
     Received,
-    RepublishGroup,
     Request,
     SetAccess,
-    SyncGroup,
     Unreadable,
     Wake,
 )
-
-NEEDS: dict[type, tuple[Operation, Resource]] = {
-    # who asks this     must be allowed to  ... the
-    JoinGroup:         (Operation.READ,     Resource.GROUP),
-    SyncGroup:         (Operation.READ,     Resource.GROUP),
-    Heartbeat:         (Operation.READ,     Resource.GROUP),
-    LeaveGroup:        (Operation.READ,     Resource.GROUP),
-    OffsetCommit:      (Operation.READ,     Resource.GROUP),
-    OffsetFetch:       (Operation.DESCRIBE, Resource.GROUP),
-    OffsetDelete:      (Operation.DELETE,   Resource.GROUP),
-    DescribeGroup:     (Operation.DESCRIBE, Resource.GROUP),
-    DeleteGroup:       (Operation.DELETE,   Resource.GROUP),
-    RebalanceGroup:    (Operation.READ,     Resource.GROUP),
-    ExpelMember:       (Operation.READ,     Resource.GROUP),
-    RepublishGroup:    (Operation.ALTER,    Resource.CLUSTER),
-    SetAccess:         (Operation.ALTER,    Resource.CLUSTER),
-    DescribeAccess:    (Operation.DESCRIBE, Resource.CLUSTER),
-}  # fmt: skip
-"""Anybody may ask for a listing, and hears of what it may describe; and what it may do itself."""
 
 COORDINATOR = "Coordinator:itself"
 """The principal under which a coordinator signs its own requests; a gateway's clients are all `User:` something."""
@@ -86,21 +54,8 @@ REFUSALS = {
     Resource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 }
 
-
-class _Topics(NamedTuple):
-    """What a request needs to be allowed for each topic that it names, and how the others are answered."""
-
-    operation: Operation
-    field: str
-    answer: Callable[..., Any]
-    partition: Callable[..., Any]
-
-
-TOPICS: dict[type, _Topics] = {
-    OffsetCommit: _Topics(Operation.READ,     "offsets", OffsetCommitAnswer, CommittedPartition),
-    OffsetFetch:  _Topics(Operation.DESCRIBE, "topics",  OffsetFetchAnswer,  FetchedOffset),
-    OffsetDelete: _Topics(Operation.READ,     "topics",  OffsetDeleteAnswer, DeletedPartition),
-}  # fmt: skip
+UNNAMED = Right(Operation.DESCRIBE, Resource.GROUP)
+"""The right that is named where a record in doubt holds a request that needs no right."""
 
 Take = Callable[[Received], Iterable[Output]]
 
@@ -111,71 +66,84 @@ class Guard:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def admits(self, received: Received) -> bool:
-        """Tell whether a request may be looked at."""
+    def admits(self, received: Received, kind: Kind | None) -> bool:
+        """Return whether a request may be handled.
+
+        Args:
+            kind: The request's row; None for a record that is no request.
+        """
         if received.doubt is not None:
             return False
-        request = received.request
-        need = NEEDS.get(type(request))
-        if isinstance(request, RepublishGroup) and request.principal == COORDINATOR:
+        if kind is None or kind.right is None:
             return True
-        return need is None or self._may(request, *need)
+        request: Any = received.request
+        operation, resource, holder = kind.right
+        if holder is not None and request.principal == holder:
+            return True
+        return self.may(request, operation, resource, _name_of(request, resource))
 
     def may(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool:
-        """Tell whether who asks may do something."""
+        """Return whether the sender of a request has a right."""
         return self._table.allows(request.principal or ANONYMOUS, request.client_host, operation, resource, name)
 
-    def _may(self, request: Any, operation: Operation, resource: Resource) -> bool:
-        name = CLUSTER_NAME if resource is Resource.CLUSTER else request.group_id
-        return self._table.allows(request.principal or ANONYMOUS, request.client_host, operation, resource, name)
-
-    def refuse(self, received: Received) -> Iterator[Output]:
+    def refuse(self, received: Received, kind: Kind | None) -> Iterator[Output]:
         """Answer a request that is not let through."""
         request = received.request
-        assert not isinstance(request, Unreadable | Wake), "what cannot be read asks nothing"
-        operation, resource = NEEDS.get(type(request), (Operation.DESCRIBE, Resource.GROUP))
-        name = CLUSTER_NAME if resource is Resource.CLUSTER else request.group_id
-        yield _denied(received, request, operation, resource, [name])
-        yield refuse(request, REFUSALS[resource], received.doubt)
+        assert not isinstance(request, Unreadable | Wake), "a record that is no request asks nothing"
+        assert kind is not None, "every request has a row"
+        operation, resource, _ = kind.right or UNNAMED
+        yield _denied(received, request, operation, resource, [_name_of(request, resource)])
+        yield kind.refuse(request, REFUSALS[resource], received.doubt)
 
-    def limited(self, received: Received, take: Take) -> Iterator[Output]:
-        """Have as much of a request taken as its asker may ask, and answer it about the rest."""
-        request = received.request
-        topics = TOPICS.get(type(request))
-        if topics is not None and getattr(request, topics.field):
-            yield from self._without_topics(received, request, topics, take)
-        elif isinstance(request, ListGroups | OffsetFetch):
-            yield from (self._only_seen(request, output) for output in take(received))
+    def limited(self, received: Received, kind: Kind, take: Take) -> Iterator[Output]:
+        """Handle as much of a request as its sender has the rights for, and refuse the rest.
+
+        Args:
+            take: Handles a request.
+        """
+        request: Any = received.request
+        topic_right = kind.topic_right
+        if topic_right is not None and getattr(request, topic_right.field):
+            yield from self._without_topics(received, kind, topic_right, take)
+        elif kind.visible is not None:
+            yield from (self._visible(output, request, kind) for output in take(received))
         else:
             yield from take(received)
 
-    def _without_topics(self, received: Received, request: Any, topics: _Topics, take: Take) -> Iterator[Output]:
-        items = getattr(request, topics.field)
+    def _visible(self, output: Output, request: Any, kind: Kind) -> Output:
+        if kind.visible is None or not isinstance(output, Reply) or not isinstance(output.answer, kind.answer):
+            return output
+        return structs.replace(output, answer=kind.visible(self, request, output.answer))
+
+    def _without_topics(self, received: Received, kind: Kind, topic_right: TopicRight, take: Take) -> Iterator[Output]:
+        request: Any = received.request
+        items = getattr(request, topic_right.field)
         named = dict.fromkeys(item.topic for item in items)  # each once, in their order
-        denied = {t: None for t in named if not self.may(request, topics.operation, Resource.TOPIC, t)}
+        denied = {t: None for t in named if not self.may(request, topic_right.operation, Resource.TOPIC, t)}
         if not denied:
             yield from take(received)
             return
-        yield _denied(received, request, topics.operation, Resource.TOPIC, denied)
+        yield _denied(received, request, topic_right.operation, Resource.TOPIC, denied)
         left = tuple(item for item in items if item.topic not in denied)
-        taken: Iterable[Output] = [Reply(request.reply_to, topics.answer(request_id=request.request_id))]
+        taken: Iterable[Output] = [Reply(request.reply_to, kind.answer(request_id=request.request_id))]
         if left:
-            taken = take(structs.replace(received, request=structs.replace(request, **{topics.field: left})))
+            taken = take(structs.replace(received, request=structs.replace(request, **{topic_right.field: left})))
         for output in taken:
-            yield _with_denied(output, topics, items, denied)
+            yield _with_denied(output, kind, topic_right, items, denied)
 
-    def _only_seen(self, request: ListGroups | OffsetFetch, output: Output) -> Output:
-        """Leave out of what was found whatever its finder may not describe."""
-        if not isinstance(output, Reply):
-            return output
-        match output.answer:
-            case ListGroupsAnswer(groups=groups) if not self._may(request, Operation.DESCRIBE, Resource.CLUSTER):
-                seen = tuple(g for g in groups if self.may(request, Operation.DESCRIBE, Resource.GROUP, g.group_id))
-                return Reply(output.to, structs.replace(output.answer, groups=seen))
-            case OffsetFetchAnswer(partitions=partitions):
-                found = tuple(p for p in partitions if self.may(request, Operation.DESCRIBE, Resource.TOPIC, p.topic))
-                return Reply(output.to, structs.replace(output.answer, partitions=found))
-        return output
+
+def visible_groups(guard: Guard, request: ListGroups, answer: ListGroupsAnswer) -> ListGroupsAnswer:
+    """Return a listing without the groups that the client may not describe."""
+    if guard.may(request, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return answer
+    seen = tuple(g for g in answer.groups if guard.may(request, Operation.DESCRIBE, Resource.GROUP, g.group_id))
+    return structs.replace(answer, groups=seen)
+
+
+def visible_offsets(guard: Guard, request: OffsetFetch, answer: OffsetFetchAnswer) -> OffsetFetchAnswer:
+    """Return a fetch's answer without the topics that the client may not describe."""
+    seen = tuple(p for p in answer.partitions if guard.may(request, Operation.DESCRIBE, Resource.TOPIC, p.topic))
+    return structs.replace(answer, partitions=seen)
 
 
 @lru_cache(64)
@@ -191,54 +159,81 @@ def guard_of(config: Config, access: bytes) -> Guard | None:
     return None if config.access == "open" else _guard(access, config.super_users)
 
 
-# -- what is asked of the rules themselves -----------------------------------------------------------------------------
+# -- requests for the rules themselves ---------------------------------------------------------------------------------
 
 
-def set_access(held: bytes, received: Received, request: SetAccess, partition: int) -> tuple[bytes, list[Output]]:
-    """Keep other rules from now on, unless later ones are there.
+class KeptRules:
+    """The rules that a shard keeps, and the guard that goes by them.
+
+    Args:
+        written: The rules as `to_bytes` of a shard has written them.
+    """
+
+    def __init__(self, config: Config, written: bytes) -> None:
+        self._config = config
+        self.written, self.guard = written, guard_of(config, written)
+
+    def replace(self, access: Access) -> None:
+        """Keep other rules from now on."""
+        self.written = encode_access(access)
+        self.guard = guard_of(self._config, self.written)
+
+
+def set_access(rules: KeptRules, request: SetAccess, context: Context) -> Iterator[Output]:
+    """Keep other rules from now on, unless the shard keeps later ones.
 
     Replies with:
-        INVALID_REQUEST: later ones are, or these are from the future.
+        INVALID_REQUEST: the shard keeps later rules, or these are from the future.
     """
-    before, access = decode_access(held), Access(request.made_ms, request.rules)
+    before, access = decode_access(rules.written), Access(request.made_ms, request.rules)
     answer = Reply(request.reply_to, SetAccessAnswer(request_id=request.request_id, made_ms=access.made_ms))
     if access == before:
-        return held, [answer]
+        yield answer
+        return
     if access.made_ms <= before.made_ms:
         why = f"rules made at {before.made_ms} are there already, and these were made at {access.made_ms}"
-        return held, [refuse(request, ErrorCode.INVALID_REQUEST, why)]
-    if access.made_ms > received.at_ms + RULES_AHEAD_MS:
-        why = f"rules made at {access.made_ms} come from the future: it is {received.at_ms}"
-        return held, [refuse(request, ErrorCode.INVALID_REQUEST, why)]
-    changed = AccessChanged(
+        yield refusal(SetAccessAnswer, request, ErrorCode.INVALID_REQUEST, why)
+        return
+    if access.made_ms > context.now_ms + RULES_AHEAD_MS:
+        why = f"rules made at {access.made_ms} come from the future: it is {context.now_ms}"
+        yield refusal(SetAccessAnswer, request, ErrorCode.INVALID_REQUEST, why)
+        return
+    rules.replace(access)
+    yield AccessChanged(
         group_id=None,
         version=None,
-        at_ms=received.at_ms,
+        at_ms=context.now_ms,
         generation_id=None,
         principal=request.principal or ANONYMOUS,
         client_id=request.client_id,
         client_host=request.client_host,
-        partition=partition,
+        partition=context.partition,
         made_ms=access.made_ms,
         rules=len(access.rules),
     )
-    return encode_access(access), [changed, answer]
+    yield answer
 
 
-def describe_access(held: bytes, request: DescribeAccess) -> Reply:
-    """Tell the rules that are kept, whether or not they are gone by."""
-    access = decode_access(held)
+def describe_access(rules: KeptRules, request: DescribeAccess, context: Context) -> Iterator[Output]:
+    """Answer with the rules that are kept, whether or not the shard goes by them."""
+    access = decode_access(rules.written)
     answer = DescribeAccessAnswer(request_id=request.request_id, made_ms=access.made_ms, rules=access.rules)
-    return Reply(request.reply_to, answer)
+    yield Reply(request.reply_to, answer)
 
 
-def check_access(guard: Guard | None, request: CheckAccess) -> Reply:
-    """Tell who asks what it may do."""
+def check_access(rules: KeptRules, request: CheckAccess, context: Context) -> Iterator[Output]:
+    """Answer which actions the client has the rights for."""
+    guard = rules.guard
     allowed = tuple(guard is None or guard.may(request, a.operation, a.resource, a.name) for a in request.actions)
-    return Reply(request.reply_to, CheckAccessAnswer(request_id=request.request_id, allowed=allowed))
+    yield Reply(request.reply_to, CheckAccessAnswer(request_id=request.request_id, allowed=allowed))
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
+# -- denials -----------------------------------------------------------------------------------------------------------
+
+
+def _name_of(request: Any, resource: Resource) -> str:
+    """Return the name of the resource that a request is about."""
+    return CLUSTER_NAME if resource is Resource.CLUSTER else str(request.group_id)
 
 
 def _denied(
@@ -260,17 +255,19 @@ def _denied(
     )
 
 
-def _with_denied(output: Output, topics: _Topics, items: Iterable[Any], denied: Collection[str]) -> Output:
+def _with_denied(
+    output: Output, kind: Kind, topic_right: TopicRight, items: Iterable[Any], denied: Collection[str]
+) -> Output:
     """Put the partitions that were left out back to their places in an answer, each with the refusal."""
-    if not isinstance(output, Reply) or not isinstance(output.answer, topics.answer):  # type: ignore[arg-type]
+    if not isinstance(output, Reply) or not isinstance(output.answer, kind.answer):
         return output
     answer: Any = output.answer
     if answer.code and not answer.partitions:
         return output
     error, rest = REFUSALS[Resource.TOPIC], iter(answer.partitions)
-    refusal = {"error": error.name, "code": error.number}
+    refused = {"error": error.name, "code": error.number}
     partitions = tuple(
-        topics.partition(topic=item.topic, partition=p, **refusal) if item.topic in denied else next(rest)
+        topic_right.partition(topic=item.topic, partition=p, **refused) if item.topic in denied else next(rest)
         for item in items
         for p in (item.partitions if hasattr(item, "partitions") else (item.partition,))
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from coordinator import checks
 from coordinator.config import Config
+from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import member_event
 from coordinator.group import NEVER_MS, Group, Member
@@ -21,11 +22,10 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.rebalance import Blame, blame, complete, drop, let_go, prepare, prepare_or_try_to_complete
-from coordinator.refusals import refuse
 from coordinator.requests import ExpelMember, LeaveGroup, Leaving
 
 
-def leave(group: Group | None, request: LeaveGroup, now_ms: int, config: Config) -> Iterator[Output]:
+def leave(group: Group | None, request: LeaveGroup, context: Context) -> Iterator[Output]:
     """Let members go at once. However many they are, the others rebalance once.
 
     Replies with, for each entry:
@@ -35,12 +35,12 @@ def leave(group: Group | None, request: LeaveGroup, now_ms: int, config: Config)
     left: list[LeftMember] = []
     behind: Blame | None = None
     for entry in request.members:
-        error, member = _who(group, entry)
+        error = checks.names_a_member(group.vitals, entry) if group else ErrorCode.UNKNOWN_MEMBER_ID
         if group and error is ErrorCode.NONE:
-            if member:
+            if member := _named(group, entry):
                 behind = behind or blame(member, "member_left", entry.reason)
-                yield from let_go(group, member, now_ms)
-                yield member_event(MemberLeft, group, member, now_ms, reason=entry.reason)
+                yield from let_go(group, member, context.now_ms)
+                yield member_event(MemberLeft, group, member, context.now_ms, reason=entry.reason)
             else:
                 behind = behind or Blame(
                     "member_left", entry.member_id, request.client_id, request.client_host, entry.reason
@@ -49,43 +49,30 @@ def leave(group: Group | None, request: LeaveGroup, now_ms: int, config: Config)
         left.append(LeftMember(entry.member_id, entry.group_instance_id, error.name, error.number))
     yield Reply(request.reply_to, LeaveGroupAnswer(request_id=request.request_id, members=tuple(left)))
     if group and behind and group.phase is not Phase.EMPTY:
-        yield from prepare_or_try_to_complete(group, behind, now_ms, config)
+        yield from prepare_or_try_to_complete(group, behind, context.now_ms, context.config)
 
 
-def _who(group: Group | None, entry: Leaving) -> tuple[ErrorCode, Member | None]:
-    """Find the member that an entry means; there is none where it means an id that is pending."""
-    if group is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID, None
+def _named(group: Group, entry: Leaving | ExpelMember) -> Member | None:
+    """Return the member that an entry names; None where it names an id that is pending."""
     if entry.member_id in group.vitals.pending:
-        return ErrorCode.NONE, None
+        return None
     if not entry.member_id and entry.group_instance_id in group.vitals.instances:
-        return ErrorCode.NONE, group.members[group.vitals.instances[entry.group_instance_id]]
-    return checks.is_a_member(group.vitals, entry), group.members.get(entry.member_id)
+        return group.members[group.vitals.instances[entry.group_instance_id]]
+    return group.members[entry.member_id]
 
 
-def expel(group: Group | None, request: ExpelMember, now_ms: int, config: Config) -> Iterator[Output]:
-    """Take a member out because an operator says so; the others rebalance.
-
-    Replies with:
-        GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: nobody had to go.
-    """
-    error = checks.refused(group, request, config)
-    if group is None or error is not ErrorCode.NONE:
-        yield refuse(request, error)
-        return
-    error, member = _who(group, Leaving(request.member_id, request.group_instance_id))
-    if error is not ErrorCode.NONE:
-        yield refuse(request, error)
-        return
+def expel(group: Group, request: ExpelMember, context: Context) -> Iterator[Output]:
+    """Remove a member because an operator says so; the others rebalance."""
+    member = _named(group, request)
     member_id = member.member_id if member else request.member_id
     if member:
-        yield from drop(group, member, "expelled", now_ms, reason=request.reason)
+        yield from drop(group, member, "expelled", context.now_ms, reason=request.reason)
     else:
         del group.vitals.pending[member_id]
     yield Reply(request.reply_to, ExpelMemberAnswer(request_id=request.request_id, member_id=member_id))
     if group.phase is not Phase.EMPTY:
         behind = Blame("operator", member_id, request.client_id, request.client_host, request.reason)
-        yield from prepare_or_try_to_complete(group, behind, now_ms, config)
+        yield from prepare_or_try_to_complete(group, behind, context.now_ms, context.config)
 
 
 def session_due(group: Group, member: Member, now_ms: int, config: Config) -> Iterator[Output]:

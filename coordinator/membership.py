@@ -1,7 +1,7 @@
 """Joining, syncing, staying alive.
 
-Whether a request is let in at all stands in the tables of `checks`; what a member of the current generation hears
-comes from those of `answers`.
+The rows of `kinds` say which checks a request passes before it comes here. The tables of `answers` say what a member of
+the current generation is answered.
 
 Source: Kafka's GroupMetadataManager, methods classicGroupJoin, classicGroupSync, classicGroupHeartbeat and
 updateStaticMemberThenRebalanceOrCompleteJoin; KIP-62, KIP-345, KIP-394, KIP-800, KIP-814.
@@ -14,12 +14,14 @@ from msgspec.structs import replace
 from coordinator import answers, checks
 from coordinator.config import Config
 from coordinator.consumer_protocol import subscribed_topics
+from coordinator.context import Context
 from coordinator.describe import publish_at_a_bounded_rate
 from coordinator.errors import ErrorCode
 from coordinator.events import member_event
 from coordinator.group import NEVER_MS, Group, Member, Parked, Session, Vitals
+from coordinator.hashing import member_suffix
 from coordinator.limits import PENDING_MAX
-from coordinator.outputs import JoinGroupAnswer, MemberFenced, MemberJoined, Output, Reply
+from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, MemberFenced, MemberJoined, Output, Reply
 from coordinator.phases import Phase
 from coordinator.rebalance import (
     blame,
@@ -32,61 +34,75 @@ from coordinator.rebalance import (
     synced,
     vote,
 )
-from coordinator.refusals import refuse
+from coordinator.refusals import refusal
 from coordinator.requests import Heartbeat, JoinGroup, Protocol, SyncGroup
 
 # -- joining -----------------------------------------------------------------------------------------------------------
 
 
-def join(group: Group | None, request: JoinGroup, now_ms: int, config: Config, suffix: str) -> Iterator[Output]:
-    """Take a member into the next generation. The reply comes when the join round ends, or at once where noted.
+def is_of_a_newcomer(request: JoinGroup) -> bool:
+    """Return whether a join creates its group: the join comes without a member id."""
+    return not request.member_id
 
-    Args:
-        group: None where there is none; a join with an unknown id ("") finds one made for it.
-        suffix: What makes an id unique, should this join be given one; the same whenever a join comes again that
-            `is_known_by_its_id`.
+
+def is_answered_with_all_members(group: Group, request: JoinGroup) -> bool:
+    """Return whether a join is the leader's, which is answered with all members, outside of a join round."""
+    if group.leader_id is None:
+        return False
+    named = request.member_id or group.vitals.instances.get(request.group_instance_id or "")
+    return named == group.leader_id and group.phase is not Phase.PREPARING
+
+
+def join(group: Group, request: JoinGroup, context: Context) -> Iterator[Output]:
+    """Add a member to the next generation. The reply comes when the join round ends, or at once where noted.
 
     Replies with:
-        what `checks` refuse a join for: at once.
         UNKNOWN_MEMBER_ID: later, when the member is given up before its round ends.
         FENCED_INSTANCE_ID: later, when another process comes under its instance id before that.
         MEMBER_ID_REQUIRED: at once, with the id to join with.
         NONE: at once, where a member's earlier reply must have been lost, or a static one comes back as it was.
     """
-    asked = Parked(request.request_id, request.reply_to)
-    new_id = f"{request.client_id if request.group_instance_id is None else request.group_instance_id}-{suffix}"
-    if group is not None and (member := _made_by(group, request, asked, new_id)):
-        yield from _join_again(group, member, request, asked)
-        return
-    error = checks.refused(group, request, config)
-    if group is None or error is not ErrorCode.NONE:
-        if group is not None and error is ErrorCode.GROUP_MAX_SIZE_REACHED:
-            yield from _turn_away(group, request.member_id, now_ms)
-        yield refuse(request, error)
-    elif request.member_id in group.vitals.pending:
+    asked, now_ms, config = Parked(request.request_id, request.reply_to), context.now_ms, context.config
+    if request.member_id in group.vitals.pending:
         yield from _join_newcomer(group, request, request.member_id, asked, now_ms, config)
     elif request.member_id:
         yield from _rejoin(group, group.members[request.member_id], request, asked, now_ms, config)
     elif request.group_instance_id is not None:
-        yield from _join_static(group, request, asked, now_ms, config, new_id)
+        yield from _join_static(group, request, asked, now_ms, config, _new_id(request, context))
     elif request.require_known_member_id:
-        yield _hand_out(group, request, asked, now_ms, new_id)
+        yield _hand_out(group, request, asked, now_ms, _new_id(request, context))
     else:
-        yield from _join_newcomer(group, request, new_id, asked, now_ms, config)
+        yield from _join_newcomer(group, request, _new_id(request, context), asked, now_ms, config)
 
 
 def is_known_by_its_id(request: JoinGroup) -> bool:
-    """Tell whether a join makes its member at once, under an id that a repeat of it finds.
+    """Return whether a join makes its member at once, under an id that a repeat of the join finds.
 
     Not with an instance id: two processes that take turns would take their old ids again, which are fenced.
     """
     return not (request.member_id or request.require_known_member_id or request.group_instance_id is not None)
 
 
-def _made_by(group: Group, request: JoinGroup, asked: Parked, new_id: str) -> Member | None:
-    """Find the member that this very join has made, where it comes again."""
+def _new_id(request: JoinGroup, context: Context) -> str:
+    """Return the member id that a newcomer is given; the same whenever a join comes again that `is_known_by_its_id`."""
+    asked, place = (request.reply_to, request.request_id), (context.partition, context.offset)
+    born_of = asked if is_known_by_its_id(request) else place
+    name = request.client_id if request.group_instance_id is None else request.group_instance_id
+    return f"{name}-{member_suffix(context.secret, request.group_id, born_of)}"
+
+
+def repeated(group: Group | None, request: JoinGroup, context: Context) -> Iterator[Output] | None:
+    """Answer a join that has been taken already; None for other joins."""
+    asked = Parked(request.request_id, request.reply_to)
+    if group is not None and (member := _made_by(group, request, asked, context)):
+        return _join_again(group, member, request, asked)
+    return None
+
+
+def _made_by(group: Group, request: JoinGroup, asked: Parked, context: Context) -> Member | None:
+    """Return the member that this very join has made, where the join comes again."""
     if is_known_by_its_id(request):
-        return group.members.get(new_id)
+        return group.members.get(_new_id(request, context))
     if request.member_id or request.group_instance_id is None:
         return None
     holder = group.members.get(group.vitals.instances.get(request.group_instance_id, ""))
@@ -103,10 +119,13 @@ def _join_again(group: Group, member: Member, request: JoinGroup, asked: Parked)
         yield Reply(asked.reply_to, _told_to_keep(group, member, request))
 
 
-def _turn_away(group: Group, member_id: str, now_ms: int) -> Iterator[Output]:
-    group.vitals.pending.pop(member_id, None)
-    if member := group.members.get(member_id):
-        yield from drop(group, member, "group_full", now_ms)
+def turn_away(group: Group, request: JoinGroup, error: ErrorCode, context: Context) -> Iterator[Output]:
+    """Remove the member or the pending id of a join for which the group has no room."""
+    if error is not ErrorCode.GROUP_MAX_SIZE_REACHED:
+        return
+    group.vitals.pending.pop(request.member_id, None)
+    if member := group.members.get(request.member_id):
+        yield from drop(group, member, "group_full", context.now_ms)
 
 
 def _hand_out(group: Group, request: JoinGroup, asked: Parked, now_ms: int, member_id: str) -> Reply:
@@ -249,30 +268,22 @@ def _told_to_keep(group: Group, member: Member, request: JoinGroup) -> JoinGroup
 # -- syncing -----------------------------------------------------------------------------------------------------------
 
 
-def sync(group: Group | None, request: SyncGroup, now_ms: int, config: Config) -> Iterator[Output]:
-    """Give a member its part of the plan, at once or when the leader brings it; take the plan from the leader.
+def sync(group: Group, request: SyncGroup, context: Context) -> Iterator[Output]:
+    """Answer a member with its assignment, at once or when the leader brings it. The leader's sync brings all of them.
 
     Replies with:
-        what `checks` refuse a sync for: at once.
-        REBALANCE_IN_PROGRESS: at once where joins are collected; later where a rebalance overtakes the plan.
-        FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID: later, where the member is replaced or given up before the plan comes.
+        REBALANCE_IN_PROGRESS: later, where a rebalance begins before the assignments come.
+        FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID: later, where the member is replaced or given up before they come.
     """
-    error = checks.refused(group, request, config)
-    if group is None or error is not ErrorCode.NONE:
-        yield refuse(request, error)
-        return
-    member = group.members[request.member_id]
-    become = answers.SYNC[group.phase]
-    if become is answers.Sync.REJOIN:
-        yield refuse(request, ErrorCode.REBALANCE_IN_PROGRESS)
-    elif become is answers.Sync.PLAN:
+    now_ms, member = context.now_ms, group.members[request.member_id]
+    if answers.SYNC[group.phase] is answers.Sync.PLAN:
         group.settle_sync(member)
         group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
         yield synced(group, member, Parked(request.request_id, request.reply_to))
-    else:
-        yield from _park_sync(group, member, request)
-        if member.member_id == group.leader_id:
-            yield from install(group, {a.member_id: a.assignment for a in request.assignments}, now_ms, config)
+        return
+    yield from _park_sync(group, member, request)
+    if member.member_id == group.leader_id:
+        yield from install(group, {a.member_id: a.assignment for a in request.assignments}, now_ms, context.config)
 
 
 def _park_sync(group: Group, member: Member, request: SyncGroup) -> Iterator[Output]:
@@ -285,18 +296,29 @@ def _park_sync(group: Group, member: Member, request: SyncGroup) -> Iterator[Out
 # -- staying alive -----------------------------------------------------------------------------------------------------
 
 
-def heartbeat(vitals: Vitals, request: Heartbeat, now_ms: int) -> ErrorCode:
-    """Renew a member's session and tell it whether to rejoin. The one handler that needs a group's vitals only.
+def heartbeat(group: Group, request: Heartbeat, context: Context) -> Iterator[Output]:
+    """Renew a member's session and tell it whether to rejoin."""
+    yield _renewed(group.vitals, request, context.now_ms)
 
-    Replies with:
-        what `checks` refuse a heartbeat for.
-        REBALANCE_IN_PROGRESS: joins are being collected; the session is renewed all the same.
+
+def heartbeat_of_vitals(vitals: Vitals, request: Heartbeat, now_ms: int) -> Reply:
+    """Check and answer a heartbeat as its row of `kinds.KINDS` does, with nothing but the vitals of its group.
+
+    This is the short path that nearly all requests take.
     """
     session = vitals.sessions.get(request.member_id)
     is_plain = request.group_instance_id is None and request.generation_id == vitals.generation_id
-    if session is None or not is_plain:  # else no check can fail: nearly always, so they are not asked
+    if session is None or not is_plain:  # otherwise no check can fail
         for check in checks.OF_A_MEMBER:
             if (error := check(vitals, request)) is not ErrorCode.NONE:
-                return error
+                return refusal(HeartbeatAnswer, request, error)
+    return _renewed(vitals, request, now_ms)
+
+
+def _renewed(vitals: Vitals, request: Heartbeat, now_ms: int) -> Reply:
+    """Renew a session. While joins are collected the answer is REBALANCE_IN_PROGRESS."""
     vitals.renew(vitals.sessions[request.member_id], now_ms)
-    return answers.HEARTBEAT[vitals.phase]
+    error = answers.HEARTBEAT[vitals.phase]
+    if error is ErrorCode.NONE:
+        return Reply(request.reply_to, HeartbeatAnswer(request_id=request.request_id))
+    return refusal(HeartbeatAnswer, request, error)

@@ -3,10 +3,10 @@
 Source: Kafka's OffsetMetadataManager, OffsetExpirationConditionImpl and GroupCoordinatorService.deleteGroups.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from coordinator import checks
 from coordinator.config import Config
+from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import event
 from coordinator.group import NEVER_MS, Group, Offset
@@ -28,45 +28,42 @@ from coordinator.outputs import (
     Reply,
 )
 from coordinator.phases import Cause, Phase
-from coordinator.refusals import refuse
 from coordinator.requests import DeleteGroup, OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit
 
 # -- committing --------------------------------------------------------------------------------------------------------
 
 
-def commit(group: Group | None, request: OffsetCommit, now_ms: int, config: Config) -> Iterator[Output]:
+def is_from_no_member(request: OffsetCommit) -> bool:
+    """Return whether a commit creates its group: the commit has offsets, and no generation."""
+    return request.generation_id < 0 and bool(request.offsets)
+
+
+def commit_nothing(group: Group | None, request: OffsetCommit, context: Context) -> Iterable[Output] | None:
+    """Answer a commit of no offset with NONE, whatever else it says, as Kafka's brokers do; None for other commits."""
+    if request.offsets:
+        return None
+    return (Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id)),)
+
+
+def commit(group: Group, request: OffsetCommit, context: Context) -> Iterator[Output]:
     """Store the offsets of a member of this generation, or of anybody while the group has no members.
 
-    Args:
-        group: None where there is none; a commit with generation -1 finds one made for it.
-
-    Replies with, for every partition:
-        what `checks` refuse a commit for.
-    and for one partition:
+    Replies with, for one partition:
         OFFSET_METADATA_TOO_LARGE: its metadata is longer than `offset_metadata_max_bytes`.
         INVALID_COMMIT_OFFSET_SIZE: the group keeps as many offsets as it may, and none for this partition.
-    A commit of nothing is answered NONE whatever else it says, as by Kafka's brokers.
     """
-    if not request.offsets:
-        yield Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id))
-        return
-    error = checks.refused(group, request, config)
-    if group is None or error is not ErrorCode.NONE:
-        if group is not None:
-            yield _rejected(group, request, error, now_ms)
-        yield refuse(request, error)
-        return
+    now_ms, config = context.now_ms, context.config
     if session := group.vitals.sessions.get(request.member_id):
         group.vitals.renew(session, now_ms)
     ended = []
     for asked in request.offsets:
+        error = ErrorCode.NONE
         if _utf16_length(asked.metadata or "") > config.offset_metadata_max_bytes:
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
         elif not group.has_room_for_offset(asked.topic, asked.partition):
             error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         else:
             yield _store(group, request, asked, now_ms, config)
-            error = ErrorCode.NONE
         ended.append(CommittedPartition(asked.topic, asked.partition, error.name, error.number))
     yield Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
 
@@ -100,11 +97,12 @@ def publish_offset(
     return Published(group.group_id, ("offset", group.group_id, topic, partition), record, version)
 
 
-def _rejected(group: Group, request: OffsetCommit, error: ErrorCode, now_ms: int) -> CommitRejected:
-    return event(
+def note_rejection(group: Group, request: OffsetCommit, error: ErrorCode, context: Context) -> Iterator[Output]:
+    """Yield the event of a commit that fails a check."""
+    yield event(
         CommitRejected,
         group,
-        now_ms,
+        context.now_ms,
         member_id=request.member_id,
         client_id=request.client_id,
         client_host=request.client_host,
@@ -121,14 +119,19 @@ def _utf16_length(text: str) -> int:
 # -- fetching ----------------------------------------------------------------------------------------------------------
 
 
-def fetch(group: Group | None, request: OffsetFetch) -> Reply:
-    """Tell committed offsets; a partition without one, or a group that is not there, reads -1. Never an error."""
+def is_for_all_partitions(group: Group, request: OffsetFetch) -> bool:
+    """Return whether a fetch asks for all offsets that the group holds."""
+    return request.topics is None
+
+
+def fetch(group: Group | None, request: OffsetFetch, context: Context) -> Iterator[Output]:
+    """Answer with committed offsets: -1 for a partition without one, and in a group that does not exist."""
     if request.topics is None:
         found = [_fetched(t, p, o) for t, p, o in group.all_offsets()] if group else []
     else:
         known = group.offsets if group else {}
         found = [_fetched(t.topic, p, known.get(t.topic, {}).get(p)) for t in request.topics for p in t.partitions]
-    return Reply(request.reply_to, OffsetFetchAnswer(request_id=request.request_id, partitions=tuple(found)))
+    yield Reply(request.reply_to, OffsetFetchAnswer(request_id=request.request_id, partitions=tuple(found)))
 
 
 def _fetched(topic: str, partition: int, offset: Offset | None) -> FetchedOffset:
@@ -196,18 +199,13 @@ def _forget(group: Group, why: str, now_ms: int) -> Iterator[Output]:
 # -- forgetting on request ---------------------------------------------------------------------------------------------
 
 
-def delete(group: Group | None, request: OffsetDelete, now_ms: int, config: Config) -> Iterator[Output]:
-    """Forget offsets. Who has members may have those forgotten that none of them can be reading on from.
+def delete(group: Group, request: OffsetDelete, context: Context) -> Iterator[Output]:
+    """Forget offsets. In a group with members, only offsets of unsubscribed topics may be deleted.
 
-    Replies with:
-        what `checks` refuse it for.
-    and for one partition:
+    Replies with, for one partition:
         GROUP_SUBSCRIBED_TO_TOPIC: a member reads the topic, or what the members read cannot be told.
     """
-    error = checks.refused(group, request, config)
-    if group is None or error is not ErrorCode.NONE:
-        yield refuse(request, error)
-        return
+    now_ms = context.now_ms
     gone, ended = [], []
     for topic, partition in [(t.topic, p) for t in request.topics for p in t.partitions]:
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes(topic) else ErrorCode.NONE
@@ -221,16 +219,9 @@ def delete(group: Group | None, request: OffsetDelete, now_ms: int, config: Conf
     yield Reply(request.reply_to, OffsetDeleteAnswer(request_id=request.request_id, partitions=tuple(ended)))
 
 
-def delete_group(group: Group | None, request: DeleteGroup, now_ms: int, config: Config) -> Iterator[Output]:
-    """Forget a group without members, and its offsets.
-
-    Replies with:
-        what `checks` refuse it for.
-    """
-    error = checks.refused(group, request, config)
-    if group is None or error is not ErrorCode.NONE:
-        yield refuse(request, error)
-        return
+def delete_group(group: Group, request: DeleteGroup, context: Context) -> Iterator[Output]:
+    """Forget a group without members, and its offsets."""
+    now_ms = context.now_ms
     yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)
     yield from _forget(group, "deleted on request", now_ms)
     yield Reply(request.reply_to, DeleteGroupAnswer(request_id=request.request_id))

@@ -1,66 +1,56 @@
-"""Refusing a request as a whole: the reply of its kind, with an error and otherwise empty.
+"""Refusals: answers with an error, and otherwise empty.
 
 Source: Kafka's response shapes on error, AbstractRequest.getErrorResponse of each API.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET
 
 from coordinator.errors import ErrorCode
-from coordinator.outputs import (
-    AnyAnswer,
-    CheckAccessAnswer,
-    CommittedPartition,
-    DeleteGroupAnswer,
-    DescribeAccessAnswer,
-    DescribeGroupAnswer,
-    ExpelMemberAnswer,
-    FetchedOffset,
-    HeartbeatAnswer,
-    JoinGroupAnswer,
-    LeaveGroupAnswer,
-    ListGroupsAnswer,
-    OffsetCommitAnswer,
-    OffsetDeleteAnswer,
-    OffsetFetchAnswer,
-    RebalanceGroupAnswer,
-    Reply,
-    RepublishGroupAnswer,
-    SetAccessAnswer,
-    SyncGroupAnswer,
-)
-from coordinator.requests import (
-    CheckAccess,
-    DeleteGroup,
-    DescribeAccess,
-    DescribeGroup,
-    ExpelMember,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    ListGroups,
-    OffsetCommit,
-    OffsetDelete,
-    OffsetFetch,
-    RebalanceGroup,
-    RepublishGroup,
-    Request,
-    SetAccess,
-    SyncGroup,
-)
+from coordinator.outputs import AnyAnswer, CommittedPartition, FetchedOffset, Reply
+from coordinator.requests import DescribeGroup, JoinGroup, OffsetCommit, OffsetFetch, Request
 
 Fields = dict[str, Any]
 
+FORGETS_THE_ID = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR)
+"""Errors after which a join's reply does not repeat the member id."""
 
-def _every_committed(request: OffsetCommit, error: ErrorCode) -> Fields:
+
+def refusal(
+    answer: type[AnyAnswer], request: Request, error: ErrorCode, why: str | None = None, **fields: Any
+) -> Reply:
+    """Return the reply that refuses a request.
+
+    Args:
+        answer: The type of the answer.
+        why: Words for a person, where the error's name does not say enough.
+        fields: The other fields of the answer.
+    """
+    message = UNSET if why is None else why
+    return Reply(
+        request.reply_to,
+        answer(request_id=request.request_id, error=error.name, code=error.number, error_message=message, **fields),
+    )
+
+
+# -- the other fields --------------------------------------------------------------------------------------------------
+
+
+def no_fields(request: Request, error: ErrorCode) -> Fields:
+    """Return no fields: the error is the whole answer."""
+    return {}
+
+
+def every_commit(request: OffsetCommit, error: ErrorCode) -> Fields:
+    """Return the error for each partition of a commit."""
     return {
         "partitions": tuple(CommittedPartition(o.topic, o.partition, error.name, error.number) for o in request.offsets)
     }
 
 
-def _every_fetched(request: OffsetFetch, error: ErrorCode) -> Fields:
+def every_offset(request: OffsetFetch, error: ErrorCode) -> Fields:
+    """Return the error for each partition of a fetch; nothing where all partitions were asked for."""
     return {
         "partitions": tuple(
             FetchedOffset(t.topic, p, error=error.name, code=error.number)
@@ -70,44 +60,11 @@ def _every_fetched(request: OffsetFetch, error: ErrorCode) -> Fields:
     }
 
 
-def _refused_member(request: JoinGroup, error: ErrorCode) -> Fields:
+def member_id(request: JoinGroup, error: ErrorCode) -> Fields:
+    """Return the member id of a join, but for errors that end it."""
     return {"member_id": "" if error in FORGETS_THE_ID else request.member_id}
 
 
-def _nothing(request: Request, error: ErrorCode) -> Fields:
-    return {}
-
-
-FORGETS_THE_ID = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR)
-"""Errors after which a join's reply does not repeat the member id."""
-
-SHAPES: dict[type, tuple[type[AnyAnswer], Callable[[Any, ErrorCode], Fields]]] = {
-    # a refused ...  is answered with ...   that also says ...
-    JoinGroup:       (JoinGroupAnswer,      _refused_member),
-    SyncGroup:       (SyncGroupAnswer,      _nothing),
-    Heartbeat:       (HeartbeatAnswer,      _nothing),
-    LeaveGroup:      (LeaveGroupAnswer,     _nothing),
-    OffsetCommit:    (OffsetCommitAnswer,   _every_committed),
-    OffsetFetch:     (OffsetFetchAnswer,    _every_fetched),
-    DescribeGroup:   (DescribeGroupAnswer,  lambda request, error: {"group_id": request.group_id}),
-    ListGroups:      (ListGroupsAnswer,     _nothing),
-    OffsetDelete:    (OffsetDeleteAnswer,   _nothing),
-    DeleteGroup:     (DeleteGroupAnswer,    _nothing),
-    RebalanceGroup:  (RebalanceGroupAnswer, _nothing),
-    RepublishGroup:  (RepublishGroupAnswer, _nothing),
-    ExpelMember:     (ExpelMemberAnswer,    _nothing),
-    SetAccess:       (SetAccessAnswer,      _nothing),
-    DescribeAccess:  (DescribeAccessAnswer, _nothing),
-    CheckAccess:     (CheckAccessAnswer,    _nothing),
-}  # fmt: skip
-
-
-def refuse(request: Request, error: ErrorCode, why: str | None = None) -> Reply:
-    """Answer a request with an error, and with words for a person where the error's name does not say enough."""
-    answer, shape = SHAPES[type(request)]
-    fields = shape(request, error)
-    message = UNSET if why is None else why
-    return Reply(
-        request.reply_to,
-        answer(request_id=request.request_id, error=error.name, code=error.number, error_message=message, **fields),
-    )
+def group_id(request: DescribeGroup, error: ErrorCode) -> Fields:
+    """Return the group id."""
+    return {"group_id": request.group_id}

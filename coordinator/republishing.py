@@ -7,6 +7,7 @@ for `RepublishGroup`: what it holds is written once more, under new versions, be
 
 from collections.abc import Iterator
 
+from coordinator.context import Context
 from coordinator.describe import publish_at_a_bounded_rate
 from coordinator.group import Group
 from coordinator.offsets import publish_offset
@@ -14,19 +15,18 @@ from coordinator.outputs import Output, Published, Reply, RepublishGroupAnswer
 from coordinator.requests import RepublishGroup
 
 
-def republish(group: Group | None, request: RepublishGroup, at_ms: int) -> Iterator[Output]:
+def republish(group: Group | None, request: RepublishGroup, context: Context) -> Iterator[Output]:
     """Write the named records of a group as they should be: a tombstone where the coordinator holds nothing.
 
     A large group that was published a moment ago is written when its time has come, as after any other change of it. A
     record of an offset does not say any more who committed it: the coordinator does not keep that.
 
-    Args:
-        group: None where there is none; its tombstones then have no version, as nobody counts.
-        at_ms: The tombstones' time: later than all that was published under the group's name before it was forgotten,
-            and no later than a group of that name that is founded anew.
+    The tombstones of a group that does not exist have no version, as nobody counts. Their time is later than all that
+    was published under the group's name before it was forgotten, and no later than a group of that name that is founded
+    anew.
     """
     written = 0
-    for output in _published(group, request, at_ms):
+    for output in _published(group, request, context.not_before_ms or context.now_ms):
         written += 1
         yield output
     yield Reply(request.reply_to, RepublishGroupAnswer(request_id=request.request_id, records=written))

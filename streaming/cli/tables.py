@@ -8,8 +8,8 @@ from typing import Any
 
 from coordinator import answers, checks
 from coordinator.errors import ErrorCode
+from coordinator.kinds import KINDS
 from coordinator.phases import MOVES, Phase
-from coordinator.requests import Request
 
 
 def diagram() -> str:
@@ -36,14 +36,13 @@ def order_of_checks() -> str:
     """List what each kind of request must pass, in the order in which it is looked at."""
     parts = [
         "Every request, before its group is looked for; one whose group is another shard's then hears NOT_COORDINATOR:",
-        _numbered(map(_check, checks.EVERY_REQUEST)),
+        _numbered([_check(checks.group_id_fits)]),
     ]
-    for kind in Request.__args__:
-        own, group = checks.ON_ITS_OWN.get(kind, ()), checks.OF_THE_GROUP.get(kind, ())
-        absent = [("there is such a group", checks.ABSENT[kind].name)] if kind in checks.ABSENT else []
-        rows = [*map(_check, own), *absent, *map(_check, group)]
+    for request, kind in KINDS.items():
+        absent = [("there is such a group", kind.absent.name)] if kind.absent else []
+        rows = [*map(_check, kind.on_its_own), *absent, *map(_check, kind.of_the_group)]
         if rows:
-            parts += [f"`{kind.__struct_config__.tag}`, in this order:", _numbered(rows)]
+            parts += [f"`{request.__struct_config__.tag}`, in this order:", _numbered(rows)]
     return "\n\n".join(parts)
 
 

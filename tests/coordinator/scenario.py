@@ -19,7 +19,7 @@ from coordinator.codec import Rosters
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
-from coordinator.guard import NEEDS
+from coordinator.kinds import KINDS
 from coordinator.outputs import (
     AnyAnswer,
     Event,
@@ -31,7 +31,6 @@ from coordinator.outputs import (
     RebalanceNotice,
     Reply,
 )
-from coordinator.refusals import SHAPES
 from coordinator.requests import (
     Assignment,
     DeleteGroup,
@@ -301,10 +300,7 @@ class Scenario:
         assert self.new_shard(state).to_bytes() == state, "reading and writing changes the bytes (I18)"
         self.rosters = Rosters()
         plodding = self.new_shard(before)
-        with (
-            patch.dict(SHAPES, {PlainHeartbeat: SHAPES[Heartbeat]}),
-            patch.dict(NEEDS, {PlainHeartbeat: NEEDS[Heartbeat]}),
-        ):
+        with patch.dict(KINDS, {PlainHeartbeat: KINDS[Heartbeat]}):
             assert plodding.step([*map(_the_long_way, log)], now_ms) == self.latest, "a shortcut shows"
         assert plodding.to_bytes() == state, "a shortcut shows in the bytes"
         self.batches.append((log, now_ms))

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from coordinator import codec
 from coordinator.access import Access, Operation, Resource, Rule
 from coordinator.config import Config
-from coordinator.guard import COORDINATOR, NEEDS
+from coordinator.guard import COORDINATOR
+from coordinator.kinds import KINDS
 from coordinator.limits import RULES_AHEAD_MS
 from coordinator.outputs import AccessChanged, AccessDenied, Output, Reply
 from coordinator.phases import Phase
@@ -107,8 +108,8 @@ class Log:
 
 
 def test_every_kind_of_request_needs_something_or_is_filtered():
-    kinds = set(Request.__args__)
-    assert kinds - set(NEEDS) == {ListGroups, CheckAccess}
+    without_right = {request for request, kind in KINDS.items() if kind.right is None}
+    assert without_right == {ListGroups, CheckAccess}
 
 
 @pytest.mark.parametrize("kind", OF_A_GROUP)
@@ -136,7 +137,9 @@ def test_a_refused_request_touches_nothing_and_is_an_event(kind: str):
     shard = Shard(0, 1, SECRET, config, before)
     denied, reply = shard.step([Received(9, log.now_ms, request)], log.now_ms)
     assert isinstance(reply, Reply)
-    operation, resource = NEEDS[type(request)]
+    right = KINDS[type(request)].right
+    assert right is not None
+    operation, resource, _ = right
     tag = type(request).__struct_config__.tag
     assert denied == AccessDenied(
         group_id=None, version=None, at_ms=log.now_ms, generation_id=None, principal=EVE, client_id="c",

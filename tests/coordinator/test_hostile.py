@@ -222,7 +222,7 @@ def test_a_flood_of_group_ids_is_forgotten_when_nobody_stays():
 
 def test_what_is_remembered_of_forgotten_groups_is_bounded(monkeypatch: pytest.MonkeyPatch):
     """I22, I2: the generations of the last ones, however many there have been."""
-    monkeypatch.setattr("coordinator.shard.GRAVES_MAX", 100)
+    monkeypatch.setattr("coordinator.group_store.GRAVES_MAX", 100)
     flood = Flood()
     for number in range(0, 1_000, 50):
         names = [f"group-{n}" for n in range(number, number + 50)]

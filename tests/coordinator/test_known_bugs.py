@@ -13,14 +13,26 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from coordinator import answers, checks, codec, leaving, member, member_requests, membership, offsets, rebalance
-from coordinator import shard as shard_module
+from coordinator import (
+    answers,
+    checks,
+    codec,
+    group_store,
+    leaving,
+    member,
+    member_requests,
+    membership,
+    offsets,
+    rebalance,
+)
+from coordinator.context import Context
 from coordinator.effects import CommitEnded
 from coordinator.errors import ErrorCode
 from coordinator.group import NEVER_MS, Group, Offset, Session, Vitals
+from coordinator.kinds import KINDS
 from coordinator.outputs import HeartbeatAnswer, JoinedMember, MemberFenced, Output, Published, Reply
 from coordinator.phases import Phase
-from coordinator.requests import JoinGroup, OffsetCommit, OffsetToCommit, SyncGroup
+from coordinator.requests import JoinGroup, OffsetCommit, OffsetFetch, OffsetToCommit, SyncGroup
 from coordinator.shard import Shard
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_member import Alone
@@ -52,6 +64,11 @@ def seed(name: str, bug: Callable[[pytest.MonkeyPatch], None], seen_by: str) -> 
         SEEDS[name] = Seed(story, bug, seen_by)
 
     return keep
+
+
+def change_row(patch: pytest.MonkeyPatch, request: type[msgspec.Struct], **columns: Any) -> None:
+    """Change columns of the row of a kind of request."""
+    patch.setitem(KINDS, request, msgspec.structs.replace(KINDS[request], **columns))
 
 
 # -- requests that replace each other ----------------------------------------------------------------------------------
@@ -156,12 +173,10 @@ def _restarts_while_the_plan_is_made() -> None:
 
 
 def _adds_newcomers_at_once(patch: pytest.MonkeyPatch) -> None:
-    join = membership.join
+    def without_asking(group: Group, request: JoinGroup, context: Context) -> Iterator[Output]:
+        return membership.join(group, msgspec.structs.replace(request, require_known_member_id=False), context)
 
-    def without_asking(group: Any, request: JoinGroup, *rest: Any) -> Iterator[Output]:
-        return join(group, msgspec.structs.replace(request, require_known_member_id=False), *rest)
-
-    patch.setattr(membership, "join", without_asking)
+    change_row(patch, JoinGroup, handler=without_asking)
 
 
 @seed("KIP-394", _adds_newcomers_at_once, STORY)
@@ -178,7 +193,7 @@ def _loses_the_reply_to_its_first_join() -> None:
 
 
 def _lets_anybody_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(checks.OF_THE_GROUP, OffsetCommit, ())
+    change_row(patch, OffsetCommit, of_the_group=())
 
 
 @seed("librdkafka #2631", _lets_anybody_commit, "TheGoneStayOut")
@@ -190,8 +205,8 @@ def _commits_after_it_was_expelled() -> None:
 
 
 def _judges_commits_by_the_member_alone(patch: pytest.MonkeyPatch) -> None:
-    lenient = checks._unless_from_outside(*checks._of_vitals(checks.is_a_member), checks.commits_are_taken)
-    patch.setitem(checks.OF_THE_GROUP, OffsetCommit, lenient)
+    lenient = checks.unless_from_outside(*checks.of_vitals(checks.is_a_member), checks.commits_are_taken)
+    change_row(patch, OffsetCommit, of_the_group=lenient)
 
 
 @seed("Iceberg connect #17551", _judges_commits_by_the_member_alone, "CommitsAreFenced")
@@ -204,9 +219,7 @@ def _commits_for_an_earlier_generation() -> None:
 
 
 def _reads_what_is_a_moment_old(patch: pytest.MonkeyPatch) -> None:
-    fetch = offsets.fetch
-
-    def lagging(group: Group | None, request: Any) -> Reply:
+    def lagging(group: Group | None, request: OffsetFetch, context: Context) -> Iterator[Output]:
         if group:
             known = group.offsets
             seen = {
@@ -214,9 +227,9 @@ def _reads_what_is_a_moment_old(patch: pytest.MonkeyPatch) -> None:
                 for t, ps in known.items()
             }
             group = msgspec.structs.replace(group, offsets=seen)
-        return fetch(group, request)
+        return offsets.fetch(group, request, context)
 
-    patch.setattr(offsets, "fetch", lagging)
+    change_row(patch, OffsetFetch, handler=lagging)
 
 
 @seed("SeaweedFS, a fetch right after a commit", _reads_what_is_a_moment_old, "CommitsAreKept")
@@ -354,7 +367,7 @@ def _heartbeats_while_the_plan_is_awaited() -> None:
 
 
 def _forgets_what_it_forgot(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(shard_module, "GRAVES_MAX", 0)
+    patch.setattr(group_store, "GRAVES_MAX", 0)
 
 
 @seed("a group that comes back counts from 1", _forgets_what_it_forgot, "GenerationsGrow")
@@ -438,10 +451,10 @@ def _falls_silent() -> None:
 def _believes_the_log(patch: pytest.MonkeyPatch) -> None:
     handle = Shard._handle
 
-    def at_its_own_time(self: Shard, group: Any, received: Any, request: Any, at_ms: int) -> Iterator[Output]:
-        if group:
-            group.vitals.now_ms = received.at_ms
-        return handle(self, group, received, request, received.at_ms)
+    def at_its_own_time(self: Shard, kind: Any, subject: Any, received: Any, at_ms: int) -> Iterator[Output]:
+        if isinstance(subject, Group):
+            subject.vitals.now_ms = received.at_ms
+        return handle(self, kind, subject, received, received.at_ms)
 
     patch.setattr(Shard, "_handle", at_its_own_time)
 

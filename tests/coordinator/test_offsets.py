@@ -334,7 +334,7 @@ def test_a_group_that_is_founded_anew_is_later_than_the_one_before():
 
 def test_of_very_many_forgotten_groups_the_oldest_are_not_remembered(monkeypatch: pytest.MonkeyPatch):
     """I22: GRAVES_MAX and one beyond."""
-    monkeypatch.setattr("coordinator.shard.GRAVES_MAX", 2)
+    monkeypatch.setattr("coordinator.group_store.GRAVES_MAX", 2)
     s = Scenario()
     for name in ("g1", "g2", "g3"):
         s.group_id = name

@@ -124,8 +124,8 @@ MAY_FORMAT = {
     "hashing",                             # numbers
     "hashing._written",                    # text
     "hashing.member_suffix",               # text
-    "membership.join",                     # text
-    "shard.Shard._take",                   # a number
+    "membership._new_id",                  # text
+    "shard.Shard._take_for_group",         # a number
 }  # fmt: skip
 """Where text is put together that may reach an output: of `str` and `int` alone, for whatever holds text writes that by
 `repr`. Sentences of errors and assertions are no outputs."""

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 from msgspec import Struct
 
-from coordinator import checks, membership, offsets
+from coordinator import membership, offsets
 from coordinator.group import Vitals
+from coordinator.kinds import KINDS
 from coordinator.requests import JoinGroup
-from tests.coordinator.test_known_bugs import SEEDS
+from tests.coordinator.test_known_bugs import SEEDS, change_row
 
 
 class Known(Struct, frozen=True):
@@ -29,7 +30,7 @@ def _forgets_a_moment_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lets_everybody_in(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(checks.OF_THE_GROUP, JoinGroup, checks.OF_THE_GROUP[JoinGroup][1:])
+    change_row(patch, JoinGroup, of_the_group=KINDS[JoinGroup].of_the_group[1:])
 
 
 def _waits_twice_as_long(patch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,12 @@ RENEWS = "group.vitals.renew(group.vitals.sessions[{}], now_ms)"
 
 BUGS = (
     # -- sessions ------------------------------------------------------------------------------------------------------
-    Bug("a heartbeat renews the member that came first", membership.heartbeat,
+    Bug("a heartbeat renews the member that came first", membership._renewed,
         "vitals.renew(vitals.sessions[request.member_id], now_ms)",
         "vitals.renew(next(iter(vitals.sessions.values())), now_ms)", "SessionsAreKept"),
-    Bug("a heartbeat of another generation renews", membership.heartbeat,
-        "                return error",
-        "                session and vitals.renew(session, now_ms)\n                return error", "SessionsEnd"),
+    Bug("a heartbeat of another generation renews", membership.heartbeat_of_vitals,
+        "                return refusal(",
+        "                session and vitals.renew(session, now_ms)\n                return refusal(", "SessionsEnd"),
     Bug("a sync that finds the plan renews nobody", membership.sync,
         RENEWS.format("member.member_id"), "pass", "SessionsAreKept"),
     Bug("the plan's arrival renews nobody", rebalance.answer_sync,
@@ -29,8 +29,8 @@ BUGS = (
     Bug("a member stays new after its first round", rebalance.complete,
         "member.is_new, member.owes_sync = False, True", "member.owes_sync = True", "SessionsAreKept"),
     # -- answers -------------------------------------------------------------------------------------------------------
-    Bug("a heartbeat hears NONE while joins are collected", membership.heartbeat,
-        "return answers.HEARTBEAT[vitals.phase]", "return ErrorCode.NONE", "AnswersFitTheGroup"),
+    Bug("a heartbeat hears NONE while joins are collected", membership._renewed,
+        "error = answers.HEARTBEAT[vitals.phase]", "error = ErrorCode.NONE", "AnswersFitTheGroup"),
     Bug("no generation is illegal to a heartbeat", checks.is_of_this_generation,
         "request.generation_id == vitals.generation_id", "request.generation_id <= vitals.generation_id",
         "AnswersFitTheGroup"),
@@ -69,8 +69,8 @@ BUGS = (
         '                    "member_left", entry.member_id, request.client_id, request.client_host, entry.reason\n'
         "                )\n", "", "NothingWaitsForEver"),
     Bug("who leaves unasked is told of as one that expired", leaving.leave,
-        "yield from let_go(group, member, now_ms)", 'yield from drop(group, member, "expelled", now_ms)',
-        "CommitsAreFenced"),
+        "yield from let_go(group, member, context.now_ms)",
+        'yield from drop(group, member, "expelled", context.now_ms)', "CommitsAreFenced"),
     Bug("the leader leaves and goes on leading", Group.remove,
         "self.leader_id = next(iter(self.members), None)", "pass", "PhasesAreLegal"),
 )  # fmt: skip

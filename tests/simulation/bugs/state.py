@@ -2,6 +2,7 @@
 
 from coordinator import administration, clock, codec, describe, republishing
 from coordinator.group import Vitals
+from coordinator.group_store import GroupStore
 from coordinator.shard import Shard
 from streaming.query.repeats import Repeats
 from tests.simulation.bugs.bug import Bug
@@ -18,17 +19,17 @@ EACH = "for m in group.members.values(): "
 
 BUGS = (
     # -- what is kept --------------------------------------------------------------------------------------------------
-    Bug("what heartbeats alone change is not kept", Shard._put_away,
+    Bug("what heartbeats alone change is not kept", GroupStore.put_away,
         "codec.encode_vitals(vitals, rest, self._rosters)",
-        "codec.encode_vitals(vitals, rest, self._rosters) if group else self._stored[group_id].vitals",
+        "codec.encode_vitals(vitals, rest, self._rosters) if group else self.stored[group_id].vitals",
         "SessionsAreKept"),
-    Bug("a Stable group is not written again", Shard._put_away,
+    Bug("a Stable group is not written again", GroupStore.put_away,
         "codec.encode_rest(group, self._rosters) if group else",
         "codec.encode_rest(group, self._rosters)"
-        " if group and (vitals.phase.value[0] != 'S' or not self._stored[group_id].rest) else",
+        " if group and (vitals.phase.value[0] != 'S' or not self.stored[group_id].rest) else",
         "PhasesAreLegal"),
-    Bug("the alarm of a new group is lost", Shard._put_away,
-        "Stored(vitals.earliest_ms,", "Stored(self._stored[group_id].earliest_ms,", "NothingWaitsForEver"),
+    Bug("the alarm of a new group is lost", GroupStore.put_away,
+        "Stored(vitals.earliest_ms,", "Stored(self.stored[group_id].earliest_ms,", "NothingWaitsForEver"),
     _reads_back("a parked join is lost between batches", EACH + "m.awaiting_join = None", "PhasesAreLegal"),
     _reads_back("which join made a static member is lost between batches", EACH + "m.made_by = None",
                 "Coordinator raised AssertionError"),
@@ -46,35 +47,37 @@ BUGS = (
     Bug("forgotten groups are lost between batches", codec.decode_shard,
         "return _decode(_shard_decoder, body)",
         "kept = _decode(_shard_decoder, body)\n    kept.graves.clear()\n    return kept", "EqualBytes"),
-    Bug("forgotten groups are forgotten at once", Shard._forget_graves,
+    Bug("forgotten groups are forgotten at once", GroupStore.forget_ends,
         "if grave.until_ms > horizon_ms}", "if False}", "GenerationsGrow"),
     # -- groups that touch each other ----------------------------------------------------------------------------------
-    Bug("a new group takes the place of another one that was forgotten", Shard._found,
-        "self._graves.pop(group_id, None)", "self._graves.pop(next(iter(self._graves), group_id), None)",
+    Bug("a new group takes the place of another one that was forgotten", GroupStore.create,
+        "self.graves.pop(group_id, None)", "self.graves.pop(next(iter(self.graves), group_id), None)",
         "GenerationsGrow"),
     Bug("a group that is not there shows another's offsets", Shard._handle,
-        "offsets.fetch(group, request)", "offsets.fetch(group or next(iter(self._groups.values()), None), request)",
-        "CommitsAreKept"),
+        "yield from kind.handler(subject, request, context)",
+        "if subject is None and kind.answer.__name__ == 'OffsetFetchAnswer':\n"
+        "            subject = next(iter(self._groups._groups.values()), None)\n"
+        "        yield from kind.handler(subject, request, context)", "CommitsAreKept"),
     Bug("groups of one batch share the time of the first", Shard._handle,
-        "yield from offsets.commit(group, request, at_ms, self._config)",
-        "yield from offsets.commit(group, request, max(v.now_ms for v in self._vitals.values()) if group else at_ms,"
-        " self._config)", "TimeNeverGoesBack"),
+        "Context(at_ms,",
+        "Context(max(v.now_ms for v in self._groups.vitals.values())"
+        " if subject and kind.answer.__name__ == 'OffsetCommitAnswer' else at_ms,", "TimeNeverGoesBack"),
     Bug("a listing leaves the last group out", administration.list_groups,
         "phase in groups", "phase in list(groups)[:-1]", "AnswersFitTheGroup"),
     Bug("a description is of the generation before", describe.describe,
         "generation_id=group.generation_id", "generation_id=max(group.generation_id - 1, 0)", "AnswersFitTheGroup"),
     # -- the log and its time ------------------------------------------------------------------------------------------
-    Bug("a batch of more than twenty loses the rest", Shard.step,
+    Bug("a batch of more than twenty loses the rest", Shard._read,
         "for received in log:", "for received in list(log)[:20]:", "EachRequestIsAnsweredOnce"),
-    Bug("the last request of a batch is taken twice", Shard.step,
+    Bug("the last request of a batch is taken twice", Shard._read,
         "for received in log:", "for received in [*log, *list(log)[-1:]]:", "EachRequestIsAnsweredOnce"),
-    Bug("what is due fires after the request", Shard._take,
-        "yield from self._advance(request.group_id, received.at_ms, now_ms)", "pass", "NothingWaitsForEver"),
-    Bug("a heartbeat sets the group's time back", Shard.step,
+    Bug("what is due fires after the request", Shard._take_for_group,
+        "yield from self._advance(group_id, received.at_ms, now_ms)", "pass", "NothingWaitsForEver"),
+    Bug("a heartbeat sets the group's time back", Shard._read,
         "received.at_ms if received.at_ms > vitals.now_ms else vitals.now_ms", "received.at_ms", "TimeNeverGoesBack"),
     Bug("deadlines fire at half of their time", Vitals.wait,
         "+ wait_ms", "+ wait_ms // 2", "SessionsAreKept"),
-    Bug("a record from the future is believed", Shard.step,
+    Bug("a record from the future is believed", Shard._read,
         "received = replace(received, at_ms=latest_ms)", "pass",
         "JumpsHarmNobody"),
     Bug("a log that goes back shortens sessions", clock.tell,
@@ -83,7 +86,7 @@ BUGS = (
     Bug("time passes beyond what was read", clock.tell,
         "read_ms = max(read_ms, min(latest.at_ms, base_ms + slack_ms))", "read_ms = batch_ms",
         "TheUnreadIsHeardFirst"),
-    Bug("silent groups are not called", Shard._due_by,
+    Bug("silent groups are not called", GroupStore.due_by,
         "if vitals.get(group_id, stored).earliest_ms <= horizon_ms",
         "if group_id in vitals and vitals[group_id].earliest_ms <= horizon_ms",
         "NothingWaitsForEver"),

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from coordinator.checks import EVERY_REQUEST, OF_THE_GROUP, ON_ITS_OWN
+from coordinator import checks
 from coordinator.errors import ErrorCode
+from coordinator.kinds import KINDS
 from coordinator.phases import MOVES
 from streaming.cli.main import app
 from streaming.cli.tables import TABLES, diagram, tables
@@ -24,7 +25,8 @@ def test_every_move_and_every_check_is_printed() -> None:
     text = tables()
     for (before, cause), after in MOVES.items():
         assert f"| {before.value} | {cause.value} | {after.value} |" in text
-    for check in (c for table in (*OF_THE_GROUP.values(), *ON_ITS_OWN.values(), EVERY_REQUEST) for c in table):
+    of_kinds = [check for kind in KINDS.values() for check in (*kind.on_its_own, *kind.of_the_group)]
+    for check in (checks.group_id_fits, *of_kinds):
         assert check.__name__.replace("_", " ") in text
         assert check.__doc__ is not None
         assert check.__doc__.split(":")[0].split(",")[0] in ErrorCode.__members__, "a check says what it answers"

@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from coordinator import administration, leaving, membership, rebalance
-from coordinator.checks import OF_THE_GROUP
+from coordinator.kinds import KINDS
 from coordinator.outputs import (
     AnyEvent,
     CommitRejected,
@@ -299,7 +299,7 @@ def test_they_are_all_that_the_coordinator_names() -> None:
     causes |= set(re.findall(r'"([a-z_]+)" if is_leader and asks_as_before else "([a-z_]+)"', source)[0])
     assert causes == set(CAUSES)
     assert set(re.findall(r'drop\(group, member, "([a-z_]+)"', source)) == set(WHYS)
-    told = " ".join(check.__doc__ or "" for check in OF_THE_GROUP[OffsetCommit])
+    told = " ".join(check.__doc__ or "" for check in KINDS[OffsetCommit].of_the_group)
     assert set(re.findall(r"([A-Z_]+): ", told)) == set(ERRORS)
 
 

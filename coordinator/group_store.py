@@ -1,0 +1,135 @@
+"""The groups of one shard: as bytes between steps, as objects while a step uses them.
+
+A step reads the vitals of a group that a heartbeat touches, and the rest of it only where more than a heartbeat does.
+`put_away` writes what the step has used. A group that is forgotten leaves its last generation and its last fencing
+token for a while, so a group of the same name goes on from there.
+"""
+
+from collections.abc import Iterator
+
+from coordinator import codec
+from coordinator.codec import Grave, Rosters, Stored
+from coordinator.group import NEVER_MS, Group, Vitals
+from coordinator.limits import ENDED_MS, GRAVE_MS, GRAVES_MAX, SHORT_GRAVES_MAX
+from coordinator.phases import Phase
+
+_UNWRITTEN = Stored(NEVER_MS, 0, b"", b"")
+
+
+class GroupStore:
+    """The groups of one shard.
+
+    Args:
+        stored: The groups as bytes, by group id.
+        graves: What is remembered of forgotten groups, by group id.
+        rosters: A cache for the codec.
+    """
+
+    def __init__(self, stored: dict[str, Stored], graves: dict[str, Grave], rosters: Rosters) -> None:
+        self.stored, self.graves, self._rosters = stored, graves, rosters
+        self.vitals: dict[str, Vitals] = {}
+        """The vitals of the groups that this step has touched."""
+
+        self._groups: dict[str, Group] = {}  # of these, the ones that more than a heartbeat touched
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def vitals_of(self, group_id: str) -> Vitals | None:
+        """Return a group's vitals, to be changed; None where the group does not exist."""
+        vitals = self.vitals.get(group_id)
+        if vitals is None and (stored := self.stored.get(group_id)):
+            vitals = self.vitals[group_id] = codec.decode_vitals(stored.vitals, stored.rest, self._rosters)
+        return vitals
+
+    def open(self, group_id: str) -> Group | None:
+        """Return a group, to be changed; None where it does not exist."""
+        group = self._groups.get(group_id)
+        if group is None and (vitals := self.vitals_of(group_id)):
+            group = self._groups[group_id] = codec.decode_rest(self.stored[group_id].rest, vitals)
+        return group
+
+    def copy_of(self, group_id: str) -> Group | None:
+        """Return a copy of a group as it is stored."""
+        stored = self.stored.get(group_id)
+        if stored is None:
+            return None
+        return codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest, self._rosters))
+
+    def listed(self) -> Iterator[tuple[str, str, Phase]]:
+        """Yield each group's id, protocol type and phase, and read no more of the group than that."""
+        for group_id, stored in self.stored.items():
+            if group := self._groups.get(group_id):
+                yield group_id, group.protocol_type or "", group.phase
+                continue
+            vitals = self.vitals.get(group_id)
+            phase = vitals.phase if vitals else codec.decode_phase(stored.vitals)
+            protocol_type = stored.protocol_type
+            yield group_id, codec.decode_protocol_type(stored.rest) if protocol_type is None else protocol_type, phase
+
+    def due_by(self, horizon_ms: int) -> list[str]:
+        """Return the ids of the groups that time alone may change up to a moment."""
+        vitals: dict[str, Stored | Vitals] = {**self.vitals}
+        return [
+            group_id
+            for group_id, stored in self.stored.items()
+            if vitals.get(group_id, stored).earliest_ms <= horizon_ms
+        ]
+
+    @property
+    def next_deadline_ms(self) -> int:
+        """The earliest moment at which time alone may change something; `NEVER_MS` where it changes nothing."""
+        earliest_ms = min((stored.earliest_ms for stored in self.stored.values()), default=NEVER_MS)
+        return min(earliest_ms, *(grave.until_ms for grave in self.graves.values()), NEVER_MS)
+
+    # -- beginnings and ends -------------------------------------------------------------------------------------------
+
+    def create(self, group_id: str, at_ms: int) -> Group:
+        """Add a group. It begins after the end of a forgotten group of that name, and continues its generations."""
+        at_ms = max(at_ms, self.not_before_ms(group_id))
+        grave = self.graves.pop(group_id, None)
+        generation_id, token = (grave.generation_id, grave.token) if grave and grave.until_ms > at_ms else (0, 0)
+        vitals = Vitals(now_ms=at_ms, generation_id=generation_id)
+        group = Group(vitals=vitals, group_id=group_id, since_ms=at_ms, token=token)
+        group.look_at_offsets(at_ms)
+        self.stored[group_id] = _UNWRITTEN
+        self.vitals[group_id], self._groups[group_id] = group.vitals, group
+        return group
+
+    def not_before_ms(self, group_id: str) -> int:
+        """Return the first moment after a forgotten group's end; 0 where that end is not remembered.
+
+        The versions of a group that is created again begin at 1. Its time is what distinguishes its records from those
+        of the group before, which may be repeated late.
+        """
+        grave = self.graves.get(group_id)
+        return grave.ended_ms + 1 if grave else 0
+
+    def forget(self, group: Group) -> None:
+        """Remove a group, and remember its end for a while."""
+        group_id = group.group_id
+        del self.stored[group_id], self.vitals[group_id], self._groups[group_id]
+        now_ms, token = group.vitals.now_ms, group.token
+        until_ms = now_ms + ENDED_MS
+        if group.generation_id:
+            until_ms = max(now_ms + GRAVE_MS, token // 1_000 + 1)  # a floor may be ahead of time
+        if group.generation_id or len(self.graves) < SHORT_GRAVES_MAX:
+            self.graves[group_id] = Grave(until_ms, group.generation_id, token, now_ms)
+        if len(self.graves) > GRAVES_MAX:
+            del self.graves[next(iter(self.graves))]
+
+    def forget_ends(self, horizon_ms: int) -> None:
+        """Remove what has been remembered long enough of forgotten groups."""
+        if any(grave.until_ms <= horizon_ms for grave in self.graves.values()):
+            self.graves = {name: grave for name, grave in self.graves.items() if grave.until_ms > horizon_ms}
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def put_away(self) -> None:
+        """Write all groups that the step has touched."""
+        for group_id, vitals in self.vitals.items():
+            group = self._groups.get(group_id)
+            rest = codec.encode_rest(group, self._rosters) if group else self.stored[group_id].rest
+            written = codec.encode_vitals(vitals, rest, self._rosters)
+            protocol_type = (group.protocol_type or "") if group else self.stored[group_id].protocol_type
+            self.stored[group_id] = Stored(vitals.earliest_ms, len(vitals.sessions), written, rest, protocol_type)
+        self.vitals, self._groups = {}, {}

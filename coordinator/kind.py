@@ -1,0 +1,150 @@
+"""What a row of the table `kinds.KINDS` holds: all that the shard has to know of one kind of request.
+
+A request passes the following steps in this order. The first failure answers it.
+
+    1. right            where rules of access are kept: the client has the right that the request needs; topics for
+                        which it does not have `topic_right` are refused and left out of the request
+    2. group id         the group id is not too long, and not empty where `needs_group_id`
+    3. home             the group belongs to this shard, or else NOT_COORDINATOR
+    4. is_costly        the allowance for costly answers is not used up, or else COORDINATOR_LOAD_IN_PROGRESS
+    5. answers_at_once  the request needs no check
+    6. on_its_own       checks that need no group
+    7. absent           the error where the group does not exist
+    8. of_the_group     checks that depend on the group
+    9. handler          the handler answers
+
+Between the third step and the fourth, the group's deadlines fire up to the time of the request. Then a request whose
+`creates_group` returns True creates the group that it names, if the group does not exist and the sixth step passes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from coordinator import refusals
+from coordinator.access import Operation, Resource
+from coordinator.checks import GroupCheck, OwnCheck
+from coordinator.config import Config
+from coordinator.context import Context
+from coordinator.errors import ErrorCode
+from coordinator.outputs import Answer, Output, Reply
+from coordinator.requests import Request
+
+
+class Subject(Enum):
+    """What a request is about, and so the first argument of its handler."""
+
+    GROUP = auto()  # one group: a `Group`, or None where there is no such group
+    GROUPS = auto()  # all groups of a shard: of each one its id, its protocol type and its phase
+    RULES = auto()  # the rules of access that a shard keeps: `guard.KeptRules`
+
+
+class Right(NamedTuple):
+    """The right that a request needs.
+
+    Args:
+        holder: A principal that has the right whatever the rules say.
+    """
+
+    operation: Operation
+    resource: Resource
+    holder: str | None = None
+
+
+class TopicRight(NamedTuple):
+    """The right that a request needs for each topic that it names.
+
+    Args:
+        field: The request's field that names topics.
+        partition: The type of an answer's entry for one partition.
+    """
+
+    operation: Operation
+    field: str
+    partition: Callable[..., Any]
+
+
+def never(*_: Any) -> bool:
+    """Return False: no request of the kind does so."""
+    return False
+
+
+def always(*_: Any) -> bool:
+    """Return True: every request of the kind does so."""
+    return True
+
+
+def _not_at_once(*_: Any) -> None:
+    """Return None: every request of the kind is checked."""
+
+
+def _nothing(*_: Any) -> Iterable[Output]:
+    """Return no outputs: a refusal changes nothing."""
+    return ()
+
+
+class Kind(Struct, frozen=True):
+    """One row of the table.
+
+    Args:
+        answer: The type of the answer.
+        handler: Changes the subject and yields the outputs. `(subject, request, context)`. A group is None only where
+            `absent` is None.
+        subject: What the handler's first argument is.
+        right: The right that the request needs; None where anybody may send it.
+        topic_right: The right that it needs for each topic that it names.
+        visible: Returns an answer without what the client must not see. `(guard, request, answer)`; None where all of
+            the answer may be seen.
+        needs_group_id: Whether the group id must not be empty.
+        on_its_own: Checks that need no group.
+        absent: The error where the group does not exist; None where the handler answers then, too.
+        of_the_group: Checks that depend on the group.
+        creates_group: Returns whether a request creates the group that it names. `(request)`
+        is_costly: Returns whether the answer repeats all that the subject holds, and so counts against the allowance
+            for costly answers. `(subject, request)`
+        answers_at_once: Returns the outputs of a request that needs no check; None for all others.
+            `(group, request, context)`
+        on_refusal: Yields what the failure of a check brings about in an existing group, before the answer.
+            `(group, request, error, context)`
+        refusal_fields: Returns the fields of a refusal's answer beside the error. `(request, error)`
+    """
+
+    answer: type[Any]
+    handler: Callable[[Any, Any, Context], Iterator[Output]]
+    subject: Subject = Subject.GROUP
+    right: Right | None = None
+    topic_right: TopicRight | None = None
+    visible: Callable[[Any, Any, Any], Answer] | None = None
+    needs_group_id: bool = False
+    on_its_own: tuple[OwnCheck, ...] = ()
+    absent: ErrorCode | None = None
+    of_the_group: tuple[GroupCheck, ...] = ()
+    creates_group: Callable[[Any], bool] = never
+    is_costly: Callable[[Any, Any], bool] = never
+    answers_at_once: Callable[[Any, Any, Context], Iterable[Output] | None] = _not_at_once
+    on_refusal: Callable[[Any, Any, ErrorCode, Context], Iterable[Output]] = _nothing
+    refusal_fields: Callable[[Any, ErrorCode], refusals.Fields] = refusals.no_fields
+
+    def error_of(self, subject: Any, request: Request, config: Config) -> ErrorCode:
+        """Return the error of the first check that fails, from `on_its_own` on; NONE where all pass."""
+        if (error := self.error_on_its_own(request, config)) is not ErrorCode.NONE:
+            return error
+        if subject is None and self.absent is not None:
+            return self.absent
+        for check in self.of_the_group:
+            if (error := check(subject, request, config)) is not ErrorCode.NONE:
+                return error
+        return ErrorCode.NONE
+
+    def error_on_its_own(self, request: Request, config: Config) -> ErrorCode:
+        """Return the error of the first check of `on_its_own` that fails; NONE where all pass."""
+        for check in self.on_its_own:
+            if (error := check(request, config)) is not ErrorCode.NONE:
+                return error
+        return ErrorCode.NONE
+
+    def refuse(self, request: Request, error: ErrorCode, why: str | None = None) -> Reply:
+        """Answer a request with an error, and with words for a person where the error's name does not say enough."""
+        return refusals.refusal(self.answer, request, error, why, **self.refusal_fields(request, error))

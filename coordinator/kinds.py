@@ -1,0 +1,214 @@
+"""The table of all kinds of requests. The shard handles a request by its row; `kind.Kind` explains the columns.
+
+To add a kind of request, change these files in this order:
+
+    1. requests.py         the request: a class with a tag of its own, added to the union `Request`
+    2. outputs/replies.py  the answer: a class with the same tag, added to the union `AnyAnswer`; `outputs` exports it
+    3. kinds.py            the row, with the handler in the module of its subject (`membership`, `offsets`, ...)
+
+The shard calls a handler when all checks of the row have passed. `handler(subject, request, context)` changes the
+subject and yields the outputs, in most cases with the reply as the last one. Without a right in its row, anybody may
+send the request. A new check belongs in `checks`; its docstring begins with the error that its failure is answered
+with, and `coordinator tables checks` prints it.
+
+The tests of the table fail while a request or an answer has no row.
+"""
+
+from msgspec import Struct
+
+from coordinator import (
+    administration,
+    checks,
+    describe,
+    guard,
+    leaving,
+    membership,
+    offsets,
+    refusals,
+    republishing,
+)
+from coordinator.access import Operation, Resource
+from coordinator.errors import ErrorCode
+from coordinator.kind import Kind, Right, Subject, TopicRight, always
+from coordinator.outputs import (
+    CheckAccessAnswer,
+    CommittedPartition,
+    DeletedPartition,
+    DeleteGroupAnswer,
+    DescribeAccessAnswer,
+    DescribeGroupAnswer,
+    ExpelMemberAnswer,
+    FetchedOffset,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+    ListGroupsAnswer,
+    OffsetCommitAnswer,
+    OffsetDeleteAnswer,
+    OffsetFetchAnswer,
+    RebalanceGroupAnswer,
+    RepublishGroupAnswer,
+    SetAccessAnswer,
+    SyncGroupAnswer,
+)
+from coordinator.requests import (
+    CheckAccess,
+    DeleteGroup,
+    DescribeAccess,
+    DescribeGroup,
+    ExpelMember,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    RebalanceGroup,
+    RepublishGroup,
+    SetAccess,
+    SyncGroup,
+)
+
+READ_GROUP = Right(Operation.READ, Resource.GROUP)
+DELETE_GROUP = Right(Operation.DELETE, Resource.GROUP)
+DESCRIBE_GROUP = Right(Operation.DESCRIBE, Resource.GROUP)
+DESCRIBE_CLUSTER = Right(Operation.DESCRIBE, Resource.CLUSTER)
+ALTER_CLUSTER = Right(Operation.ALTER, Resource.CLUSTER)
+
+KINDS: dict[type[Struct], Kind] = {
+    # -- of members ----------------------------------------------------------------------------------------------------
+    JoinGroup: Kind(
+        JoinGroupAnswer,
+        membership.join,
+        right=READ_GROUP,
+        needs_group_id=True,
+        on_its_own=(checks.session_timeout_is_allowed,),
+        absent=ErrorCode.UNKNOWN_MEMBER_ID,
+        of_the_group=(
+            checks.has_room,
+            checks.has_room_for_its_metadata,
+            checks.speaks_our_protocol,
+            checks.is_not_pending_and_static,
+            checks.is_known_if_it_says_so,
+        ),
+        creates_group=membership.is_of_a_newcomer,
+        is_costly=membership.is_answered_with_all_members,
+        answers_at_once=membership.repeated,
+        on_refusal=membership.turn_away,
+        refusal_fields=refusals.member_id,
+    ),
+    SyncGroup: Kind(
+        SyncGroupAnswer,
+        membership.sync,
+        right=READ_GROUP,
+        needs_group_id=True,
+        absent=ErrorCode.UNKNOWN_MEMBER_ID,
+        of_the_group=(*checks.of_vitals(*checks.OF_A_MEMBER), checks.names_our_protocol, checks.syncs_are_taken),
+    ),
+    Heartbeat: Kind(
+        HeartbeatAnswer,
+        membership.heartbeat,  # the short path of nearly all heartbeats is `heartbeat_of_vitals`
+        right=READ_GROUP,
+        needs_group_id=True,
+        absent=ErrorCode.UNKNOWN_MEMBER_ID,
+        of_the_group=checks.of_vitals(*checks.OF_A_MEMBER),
+    ),
+    LeaveGroup: Kind(
+        LeaveGroupAnswer,
+        leaving.leave,
+        right=READ_GROUP,
+        needs_group_id=True,
+    ),
+    # -- of offsets ----------------------------------------------------------------------------------------------------
+    OffsetCommit: Kind(
+        OffsetCommitAnswer,
+        offsets.commit,
+        right=READ_GROUP,
+        topic_right=TopicRight(Operation.READ, "offsets", CommittedPartition),
+        absent=ErrorCode.GROUP_ID_NOT_FOUND,
+        of_the_group=checks.unless_from_outside(*checks.of_vitals(*checks.OF_A_MEMBER), checks.commits_are_taken),
+        creates_group=offsets.is_from_no_member,
+        answers_at_once=offsets.commit_nothing,
+        on_refusal=offsets.note_rejection,
+        refusal_fields=refusals.every_commit,
+    ),
+    OffsetFetch: Kind(
+        OffsetFetchAnswer,
+        offsets.fetch,
+        right=DESCRIBE_GROUP,
+        topic_right=TopicRight(Operation.DESCRIBE, "topics", FetchedOffset),
+        visible=guard.visible_offsets,
+        is_costly=offsets.is_for_all_partitions,
+        refusal_fields=refusals.every_offset,
+    ),
+    OffsetDelete: Kind(
+        OffsetDeleteAnswer,
+        offsets.delete,
+        right=DELETE_GROUP,
+        topic_right=TopicRight(Operation.READ, "topics", DeletedPartition),
+        needs_group_id=True,
+        absent=ErrorCode.GROUP_ID_NOT_FOUND,
+        of_the_group=(checks.is_of_consumers_or_empty,),
+    ),
+    # -- of administrators ---------------------------------------------------------------------------------------------
+    DescribeGroup: Kind(
+        DescribeGroupAnswer,
+        describe.describe,
+        right=DESCRIBE_GROUP,
+        is_costly=always,
+        refusal_fields=refusals.group_id,
+    ),
+    ListGroups: Kind(
+        ListGroupsAnswer,
+        administration.list_groups,
+        subject=Subject.GROUPS,
+        visible=guard.visible_groups,
+        is_costly=always,
+    ),
+    DeleteGroup: Kind(
+        DeleteGroupAnswer,
+        offsets.delete_group,
+        right=DELETE_GROUP,
+        absent=ErrorCode.GROUP_ID_NOT_FOUND,
+        of_the_group=(checks.is_empty,),
+    ),
+    RebalanceGroup: Kind(
+        RebalanceGroupAnswer,
+        administration.rebalance,
+        right=READ_GROUP,
+        needs_group_id=True,
+        absent=ErrorCode.GROUP_ID_NOT_FOUND,
+    ),
+    ExpelMember: Kind(
+        ExpelMemberAnswer,
+        leaving.expel,
+        right=READ_GROUP,
+        needs_group_id=True,
+        absent=ErrorCode.GROUP_ID_NOT_FOUND,
+        of_the_group=checks.of_vitals(checks.names_a_member),
+    ),
+    RepublishGroup: Kind(
+        RepublishGroupAnswer,
+        republishing.republish,
+        right=ALTER_CLUSTER._replace(holder=guard.COORDINATOR),
+    ),
+    # -- of the rules of access ----------------------------------------------------------------------------------------
+    SetAccess: Kind(
+        SetAccessAnswer,
+        guard.set_access,
+        subject=Subject.RULES,
+        right=ALTER_CLUSTER,
+    ),
+    DescribeAccess: Kind(
+        DescribeAccessAnswer,
+        guard.describe_access,
+        subject=Subject.RULES,
+        right=DESCRIBE_CLUSTER,
+    ),
+    CheckAccess: Kind(
+        CheckAccessAnswer,
+        guard.check_access,
+        subject=Subject.RULES,
+    ),
+}
