@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
+from typing import Any
 
 from streaming.errors import Exit, UserError
 from streaming.logs import LogFormat, set_up, tell_failure
@@ -28,60 +29,59 @@ SCENARIOS = (
 )
 
 
+SWITCH: dict[str, Any] = {"action": "store_true"}
+SCENARIO: dict[str, Any] = {"action": "store_true", "default": None}
+OPTIONAL: dict[str, Any] = {"nargs": "?", "const": ""}
+REPEATED: dict[str, Any] = {"action": "append"}
+
+FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("--list", SWITCH, "List all consumer groups."),
+    ("--describe", SWITCH, "Show a group's partitions with their lag, its members or its state."),
+    ("--delete", SWITCH, "Forget groups that have no members."),
+    ("--reset-offsets", SWITCH, "Set the offsets of a group that has no members."),
+    ("--delete-offsets", SWITCH, "Forget offsets of topics."),
+    ("--bootstrap-server", {"metavar": "HOST:PORT,..."}, "The Kafka brokers."),
+    ("--topic-prefix", {"metavar": "PREFIX"}, "The coordinator's topics are PREFIX.groups and so on."),
+    ("--command-config", {"metavar": "FILE"}, "A properties file: security.protocol, sasl.*, ssl.* with PEM files."),
+    ("--group", {**REPEATED, "metavar": "GROUP"}, "The group; may be repeated."),
+    ("--all-groups", SWITCH, "All groups."),
+    ("--members", SWITCH, "Describe the members."),
+    ("--offsets", SWITCH, "Describe the partitions; so without any of the three."),
+    ("--state", {**OPTIONAL, "metavar": "STATES"}, "Show the state; list only groups in these states."),
+    ("--type", {**OPTIONAL, "metavar": "TYPES"}, "List groups with their type, or only those of these types."),
+    ("--verbose", SWITCH, "Describe more."),
+    ("--timeout", {"type": int, "default": 5_000, "metavar": "MS"}, "How long an answer may take, %(default)s ms."),
+    ("--topic", {**REPEATED, "metavar": "TOPIC[:0,1]"}, "The topic, or some of its partitions; may be repeated."),
+    ("--all-topics", SWITCH, "All topics that a group has committed."),
+    ("--to-offset", {"type": int, "metavar": "OFFSET"}, "Reset to an offset."),
+    ("--shift-by", {"type": int, "metavar": "RECORDS"}, "Reset by so many records, up or down."),
+    (
+        "--to-datetime",
+        {"metavar": "TIME"},
+        "Reset to the first record since YYYY-MM-DDTHH:mm:SS.sss; UTC without a zone.",
+    ),
+    ("--by-duration", {"metavar": "PnDTnHnMnS"}, "Reset to the first record since so long ago."),
+    ("--to-earliest", SCENARIO, "Reset to the first record."),
+    ("--to-latest", SCENARIO, "Reset behind the last record."),
+    ("--to-current", SCENARIO, "Reset to what is committed."),
+    ("--from-file", {"metavar": "CSV"}, "Reset to what --export wrote."),
+    ("--dry-run", SWITCH, "Show what a reset comes to, and change nothing."),
+    ("--execute", SWITCH, "Make the reset."),
+    ("--export", SWITCH, "Print the reset as CSV."),
+)
+
+
 def parser() -> argparse.ArgumentParser:
-    """Describe the flags."""
-    it = argparse.ArgumentParser(
+    """Return a parser of the flags."""
+    made = argparse.ArgumentParser(
         prog="coordinator-consumer-groups",
         description="List, describe and delete groups, and reset their offsets, as kafka-consumer-groups.sh does.",
         allow_abbrev=False,
     )
-    flag = it.add_argument
-    for action, text in (
-        ("--list", "List all consumer groups."),
-        ("--describe", "Show a group's partitions with their lag, its members or its state."),
-        ("--delete", "Forget groups that have no members."),
-        ("--reset-offsets", "Set the offsets of a group that has no members."),
-        ("--delete-offsets", "Forget offsets of topics."),
-    ):
-        flag(action, action="store_true", help=text)
-    flag("--bootstrap-server", metavar="HOST:PORT,...", help="The Kafka brokers.")
-    flag("--topic-prefix", metavar="PREFIX", help="The coordinator's topics are PREFIX.groups and so on.")
-    flag("--command-config", metavar="FILE", help="A properties file: security.protocol, sasl.*, ssl.* with PEM files.")
-    flag("--group", action="append", metavar="GROUP", help="The group; may be repeated.")
-    flag("--all-groups", action="store_true", help="All groups.")
-    flag("--members", action="store_true", help="Describe the members.")
-    flag("--offsets", action="store_true", help="Describe the partitions; so without any of the three.")
-    flag("--state", nargs="?", const="", metavar="STATES", help="Show the state; list only groups in these states.")
-    flag(
-        "--type",
-        nargs="?",
-        const="",
-        metavar="TYPES",
-        help="List groups with their type, or only those of these types.",
-    )
-    flag("--verbose", action="store_true", help="Describe more.")
-    flag("--timeout", type=int, default=5_000, metavar="MS", help="How long an answer may take, %(default)s ms.")
-    flag(
-        "--topic", action="append", metavar="TOPIC[:0,1]", help="The topic, or some of its partitions; may be repeated."
-    )
-    flag("--all-topics", action="store_true", help="All topics that a group has committed.")
-    flag("--to-offset", type=int, metavar="OFFSET", help="Reset to an offset.")
-    flag("--shift-by", type=int, metavar="RECORDS", help="Reset by so many records, up or down.")
-    flag(
-        "--to-datetime",
-        metavar="TIME",
-        help="Reset to the first record since YYYY-MM-DDTHH:mm:SS.sss; UTC without a zone.",
-    )
-    flag("--by-duration", metavar="PnDTnHnMnS", help="Reset to the first record since so long ago.")
-    flag("--to-earliest", action="store_true", default=None, help="Reset to the first record.")
-    flag("--to-latest", action="store_true", default=None, help="Reset behind the last record.")
-    flag("--to-current", action="store_true", default=None, help="Reset to what is committed.")
-    flag("--from-file", metavar="CSV", help="Reset to what --export wrote.")
-    flag("--dry-run", action="store_true", help="Show what a reset comes to, and change nothing.")
-    flag("--execute", action="store_true", help="Make the reset.")
-    flag("--export", action="store_true", help="Print the reset as CSV.")
-    flag("--version", action="version", version=version("kafka-group-coordinator"))
-    return it
+    for flag, form, text in FLAGS:
+        made.add_argument(flag, help=text, **form)
+    made.add_argument("--version", action="version", version=version("kafka-group-coordinator"))
+    return made
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

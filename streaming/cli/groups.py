@@ -33,7 +33,7 @@ def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
     found: list[str] = []
 
     def look() -> None:
-        from streaming.cli.showing import complete
+        from streaming.cli.completing import complete
 
         try:
             flags = {name: ctx.params.get(name) for name in ("bootstrap_servers", "topic_prefix")}

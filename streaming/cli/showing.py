@@ -394,9 +394,3 @@ def show_offsets(groups: Iterable[GroupView], ends: Ends, output: Output) -> Non
 def _by_group(of: dict[str, Any], wanted: Wanted) -> Any:
     """Rows do not name their group: those of several are put under their groups' ids."""
     return of if wanted.is_regex or len(of) != 1 else next(iter(of.values()))
-
-
-def complete(settings: Settings, begun: str) -> list[str]:
-    """Return the ids that begin so, for a shell to complete."""
-    present_ids = (group.group_id for group in folded(settings, events=False).present())
-    return [group_id for group_id in present_ids if group_id.startswith(begun) and group_id.isprintable()]

@@ -90,13 +90,18 @@ def claim(
             f"The checkpoint {settings.checkpoint} is of another query: {'; '.join(differences)}. "
             "Start with the settings it was made with, or with another checkpoint folder."
         )
+    _check_tasks(spark, settings, found)
+    return found
+
+
+def _check_tasks(spark: SparkSession, settings: Settings, found: Identity) -> None:
+    """Raise CheckpointMismatch where Spark's latest plan has another number of tasks than the checkpoint."""
     plan = newest_plan(spark, settings)
     if plan is not None and plan.tasks != found.shuffle_partitions:
         raise CheckpointMismatch(
             f"The checkpoint {settings.checkpoint} is damaged (what Spark notes of its batches is of {plan.tasks}"
             f" tasks, not {found.shuffle_partitions}): restore it from a back-up, or start with an empty folder."
         )
-    return found
 
 
 def query_folder(settings: Settings) -> str:

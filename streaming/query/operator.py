@@ -114,17 +114,7 @@ class ShardOperator:
         if not read and shard.due_in_ms is not None:
             packs.append(self._wake(number))
         rows: list[tuple[Any, ...]] = [(*packed, None) for packed in packs]
-        tally = Tally(
-            shard=number,
-            groups=len(shard.group_ids),
-            members=shard.members,
-            requests=sum(type(received.request) is not Wake for received in log) - len(deferred),
-            heartbeats=sum(type(received.request) is Heartbeat for received in log),
-            answered=sum(isinstance(output, Reply) for output in outputs),
-            oldest_ms=_waited_ms(log, now_ms),
-            deferred=len(deferred),
-            due_in_ms=shard.due_in_ms,
-        )
+        tally = _tally(number, shard, log, outputs, now_ms)
         rows.append((None, None, None, None, None, None, tally.to_json()))
         yield pd.DataFrame(rows, columns=OUTPUT_COLUMNS, dtype=object)
         _reach("yielded", number)
@@ -218,6 +208,26 @@ def _spare_the_collector() -> None:
 def _rosters() -> Rosters:
     """Return the worker's cache of rosters: it outlives the tasks, each of which is given another `ShardOperator`."""
     return Rosters()
+
+
+def _tally(number: int, shard: Shard, log: list[Received], outputs: Iterable[Output], now_ms: int) -> Tally:
+    """Count what a shard has done with a batch.
+
+    Args:
+        log: The records of the batch, those before them included that had been deferred.
+    """
+    deferred = len(shard.deferred)
+    return Tally(
+        shard=number,
+        groups=len(shard.group_ids),
+        members=shard.members,
+        requests=sum(type(received.request) is not Wake for received in log) - deferred,
+        heartbeats=sum(type(received.request) is Heartbeat for received in log),
+        answered=sum(isinstance(output, Reply) for output in outputs),
+        oldest_ms=_waited_ms(log, now_ms),
+        deferred=deferred,
+        due_in_ms=shard.due_in_ms,
+    )
 
 
 def _rows(frames: Iterable[pd.DataFrame]) -> list[Row]:

@@ -41,15 +41,7 @@ def verify(
     """
     report, progress, exchanges = Report(), Progress.in_words(tell), Exchanges(groups, settling_ms)
     with ExitStack() as opened:
-        requests, replies, events, published = (
-            opened.enter_context(_Topic(settings, name, progress, newest))
-            for name, newest in (
-                (settings.requests_topic, REQUESTS_MAX),
-                (settings.replies_topic, REQUESTS_MAX),
-                (settings.events_topic, None),
-                (settings.groups_topic, None),
-            )
-        )
+        requests, replies, events, published = (opened.enter_context(topic) for topic in _topics(settings, progress))
         now_ms = unix_ms()
         for partition, begin in replies.first_offsets.items():
             _add(report, exchanges.replies(replies.read(partition), is_cut=begin > 0))
@@ -58,12 +50,7 @@ def verify(
             shards = {shard_of(g, len(shards)) for g in groups}
         for partition in sorted(shards):
             judge = Published(groups, events.first_offsets[partition])
-            both = heapq.merge(
-                ((record.timestamp, GROUPS, record) for record in published.read(partition)),
-                ((record.timestamp, EVENTS, record) for record in events.read(partition)),
-                key=itemgetter(0),
-            )
-            for _, topic, record in both:
+            for topic, record in _in_order(published, events, partition):
                 _add(report, judge.take(topic, record))
             _add(report, judge.end(now_ms - settling_ms))
             report.groups += len(judge.groups)
@@ -87,6 +74,27 @@ class _Topic(TopicReader):
         """Yield the records of one partition."""
         (place,) = (place for place in self.ends if place[1] == partition)
         return self.backlog([place], self._progress)
+
+
+def _topics(settings: Settings, progress: Progress) -> Iterator[_Topic]:
+    """Make readers of the requests, the replies, the events and the groups."""
+    for name, records_max in (
+        (settings.requests_topic, REQUESTS_MAX),
+        (settings.replies_topic, REQUESTS_MAX),
+        (settings.events_topic, None),
+        (settings.groups_topic, None),
+    ):
+        yield _Topic(settings, name, progress, records_max)
+
+
+def _in_order(published: _Topic, events: _Topic, partition: int) -> Iterator[tuple[int, Record]]:
+    """Read the records of a shard from both topics, in the order of their times."""
+    both = heapq.merge(
+        ((record.timestamp, GROUPS, record) for record in published.read(partition)),
+        ((record.timestamp, EVENTS, record) for record in events.read(partition)),
+        key=itemgetter(0),
+    )
+    return ((topic, record) for _, topic, record in both)
 
 
 def _add(report: Report, findings: Iterable[Finding]) -> None:
