@@ -10,17 +10,13 @@ from coordinator.calls import UNANSWERED_HEARTBEATS_MAX
 from coordinator.effects import (
     Assigned,
     CommitEnded,
-    CoordinatorSilent,
     Failed,
     FetchEnded,
-    Left,
     Lost,
     MakePlan,
-    PrepareToJoin,
     RejoinNeeded,
 )
 from coordinator.errors import ErrorCode
-from coordinator.group import NEVER_MS
 from coordinator.member import Member, MemberState, Todo
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import (
@@ -30,7 +26,6 @@ from coordinator.outputs import (
     HeartbeatAnswer,
     JoinedMember,
     JoinGroupAnswer,
-    LeaveGroupAnswer,
     OffsetCommitAnswer,
     OffsetFetchAnswer,
     RebalanceNotice,
@@ -41,7 +36,6 @@ from coordinator.requests import (
     Assignment,
     Heartbeat,
     JoinGroup,
-    LeaveGroup,
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
@@ -304,43 +298,6 @@ def test_one_partition_that_is_refused_makes_the_commit_fail_with_its_error() ->
     assert only(CommitEnded, alone.hears(answer)).code == 12
 
 
-def test_leaving_before_there_is_a_join_asks_nobody() -> None:
-    alone = Alone()
-    alone.member.subscribe()
-    assert alone.member.leave("consumer closed", 0) == []
-    assert (alone.member.is_leaving, alone.member.deadline_ms) == (False, NEVER_MS)
-
-
-@pytest.mark.parametrize("error", [NONE, ErrorCode.REBALANCE_IN_PROGRESS])
-def test_a_member_that_goes_before_it_knows_its_id_is_let_go_as_soon_as_it_does(error: ErrorCode) -> None:
-    """Else it would be given partitions, and keep them from everybody for as long as a session."""
-    alone = Alone()
-    join = alone.joining()
-    assert alone.member.leave("consumer closed", 0) == []
-    assert (alone.member.is_leaving, alone.member.state) == (True, MemberState.UNJOINED)
-    again = alone.joining()
-    answer = JoinGroupAnswer(request_id=join.request_id, error=error.name, code=error.number, member_id="me-1")
-    leave = only(LeaveGroup, alone.hears(answer))
-    assert [(m.member_id, m.reason) for m in leave.members] == [("me-1", "consumer closed")]
-    assert alone.hears(LeaveGroupAnswer(request_id=leave.request_id)) == [Left()]
-    assert (alone.member.is_leaving, alone.member.member_id) == (False, "")
-    assert again.request_id != join.request_id
-
-
-def test_a_first_join_that_is_refused_leaves_nobody_to_let_go() -> None:
-    alone = Alone()
-    join = alone.joining()
-    alone.member.leave("consumer closed", 0)
-    assert alone.refused(join, ErrorCode.INVALID_SESSION_TIMEOUT) == [Left()]
-
-
-def test_a_leave_that_is_answered_is_over() -> None:
-    alone = Alone().stable()
-    request = only(LeaveGroup, alone.member.leave("consumer closed", 0))
-    assert request.members[0].reason == "consumer closed"
-    assert alone.hears(LeaveGroupAnswer(request_id=request.request_id)) == [Left()]
-
-
 def test_nobody_hears_of_a_commit_or_a_fetch_that_was_given_up() -> None:
     alone = Alone()
     commit = alone.committing()
@@ -397,103 +354,3 @@ def test_a_commit_that_a_rebalance_has_overtaken_ends_with_that() -> None:
     assert alone.refused(asked, ErrorCode.ILLEGAL_GENERATION) == [
         CommitEnded(asked.request_id, 27, "REBALANCE_IN_PROGRESS")
     ]
-
-
-def test_a_leave_that_is_refused_is_over_too() -> None:
-    """Protocol.md 6.4: who goes does not come back to argue."""
-    alone = Alone().stable()
-    request = only(LeaveGroup, alone.member.leave("consumer closed", 0))
-    answer = LeaveGroupAnswer(request_id=request.request_id, error="COORDINATOR_NOT_AVAILABLE", code=15)
-    assert alone.hears(answer) == [Left()]
-
-
-# -- plans that come to nothing ----------------------------------------------------------------------------------------
-
-
-def test_a_plan_that_came_to_nothing_is_asked_for_again() -> None:
-    alone = Alone()
-    members = (JoinedMember("me-1", None, b""),)
-    answer = JoinGroupAnswer(request_id=alone.joining().request_id, generation_id=1, protocol_type="work",
-                             protocol_name="turns", leader="me-1", member_id="me-1", members=members)  # fmt: skip
-    alone.hears(answer)
-    assert alone.member.fail_to_plan(0, alone.now_ms) == []
-    assert alone.member.fail_to_plan(1, alone.now_ms) == []
-    again = only(JoinGroup, alone.passes(ME.retry_backoff_max_ms))
-    assert (again.member_id, again.protocols) == ("me-1", PROTOCOLS)
-    assert alone.hears(structs.replace(answer, request_id=again.request_id)) == [MakePlan(1, "turns", members)]
-    assert only(SyncGroup, alone.member.plan(1, (), alone.now_ms))
-
-
-# -- static members ----------------------------------------------------------------------------------------------------
-
-STATIC = structs.replace(ME, group_instance_id="i1")
-
-
-def test_a_static_member_names_its_instance_in_all_that_a_zombie_could_send() -> None:
-    """KIP-345: so that whoever comes under the name fences it."""
-    asks = (Alone.joining, Alone.syncing, Alone.beating, Alone.committing)
-    asked = [ask(Alone(STATIC)) for ask in asks]
-    assert [request.group_instance_id for request in asked] == ["i1"] * 4  # type: ignore[attr-defined]
-
-
-def test_a_static_member_leaves_by_silence() -> None:
-    """S89, protocol.md 6.4: closing and missing polls end the heartbeats, and ask for nothing."""
-    alone = Alone(STATIC).stable()
-    assert alone.member.leave("consumer closed", 0) == []
-    assert (alone.member.state, alone.member.deadline_ms) == (MemberState.UNJOINED, NEVER_MS)
-    late = Alone(STATIC).stable()
-    todos = late.passes(STATIC.max_poll_interval_ms)
-    assert [type(t) for t in todos if not isinstance(t, CoordinatorSilent)] == [Lost]
-
-
-def test_a_fence_stops_the_member_it_is_meant_for_and_no_later_one() -> None:
-    """Protocol.md 6.2, 82 to a commit: fatal where the generation is the same; else the commit alone has failed."""
-    alone = Alone(STATIC)
-    commit = alone.committing()
-    todos = alone.refused(commit, ErrorCode.FENCED_INSTANCE_ID)
-    assert [type(t) for t in todos] == [Lost, Failed, CommitEnded]
-    other = Alone(STATIC)
-    commit = other.committing()
-    other.member.request_rejoin("for the test")
-    other.stable()
-    assert other.refused(commit, ErrorCode.FENCED_INSTANCE_ID) == [
-        CommitEnded(commit.request_id, 82, "FENCED_INSTANCE_ID")
-    ]
-
-
-def test_a_leader_whose_plan_stands_syncs_at_once_and_watches_all_the_same() -> None:
-    """KIP-814: it is told who is in the group, and that no plan is wanted."""
-    alone = Alone(STATIC)
-    others = (JoinedMember("me-1", "i1", b""), JoinedMember("bo-1", None, b""))
-    answer = JoinGroupAnswer(request_id=alone.joining().request_id, generation_id=3, protocol_type="work",
-                             protocol_name="turns", leader="me-1", member_id="me-1", members=others,
-                             skip_assignment=True)  # fmt: skip
-    sync, lead = alone.hears(answer)
-    assert isinstance(sync, SyncGroup)
-    assert sync.assignments == ()
-    assert lead == MakePlan(3, "turns", others, is_planned=True)
-
-
-# -- a coordinator that says nothing -----------------------------------------------------------------------------------
-
-
-def test_silence_for_as_long_as_a_session_is_told_once_and_any_answer_ends_it() -> None:
-    """Protocol.md 6.3, session timer: nothing is lost by it, since the log holds the heartbeats."""
-    alone = Alone().stable()
-    silent = [t for _ in range(40) for t in alone.passes(3_000) if isinstance(t, CoordinatorSilent)]
-    assert silent == [CoordinatorSilent(45_000)]
-    assert alone.member.state is MemberState.STABLE
-    (beat,) = [t for t in alone.passes(3_000) if isinstance(t, Heartbeat)]
-    alone.hears(HeartbeatAnswer(request_id=beat.request_id))
-    assert alone.passes(44_999)[0] != CoordinatorSilent(45_000)
-    assert CoordinatorSilent(45_000) in alone.passes(1)
-
-
-def test_who_leaves_while_it_prepares_to_join_does_not_join():
-    """The owner's preparation may take long, and its answer come when nobody wants it any more."""
-    alone = Alone()
-    alone.member.subscribe()
-    assert alone.member.poll(0) == [PrepareToJoin("subscribed")]
-    alone.member.leave("not any more", 1)
-    assert alone.member.join(PROTOCOLS, 2) == []
-    assert alone.member.state is MemberState.UNJOINED

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.query.coordinator import Coordinator
 from tests.system.asking import Asker
+from tests.system.staging import MakeStage, Stage
 from tests.system.waiting import HANG_S, wait_until
 
 
@@ -71,6 +73,13 @@ class Service:
         """SIGTERM, and the exit code."""
         self.process.terminate()
         return self.process.wait(HANG_S)
+
+
+@pytest.fixture
+def stage(coordinator: Coordinator) -> Iterator[MakeStage]:
+    """Make stages of a number of partitions, for tests of consumers."""
+    with ExitStack() as stack:
+        yield lambda partitions: stack.enter_context(Stage(coordinator.settings, partitions))
 
 
 def start_service(folder: Path, number: int = 0, **settings: object) -> Service:

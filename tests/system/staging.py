@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 from coordinator.member import MemberState
 from coordinator.requests import ExpelMember
@@ -241,3 +242,17 @@ def read(consumer: GroupConsumer, count: int) -> list[bytes]:
         polled = consumer.poll(100, max_records=count - len(records))
         records += [record.value for batch in polled.values() for record in batch]
     return records
+
+
+MakeStage = Callable[[int], Stage]
+"""Makes a stage whose topic has so many partitions."""
+
+
+def calls(listener: Listener, kind: str) -> list[list[int]]:
+    """Return the partitions of each call of one kind: `assigned`, `revoked` or `lost`."""
+    return [partitions for what, partitions in listener.calls if what == kind]
+
+
+def at(offset: int, metadata: str = "") -> OffsetAndMetadata:
+    """Return an offset as a consumer commits it."""
+    return OffsetAndMetadata(offset, metadata, -1)

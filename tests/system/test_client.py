@@ -3,8 +3,6 @@
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import pytest
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, TopicPartition
@@ -20,20 +18,12 @@ from streaming.config.settings import Settings
 from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.topics import ensure
-from streaming.query.coordinator import Coordinator
-from tests.system.staging import Stage, read
-
-
-@pytest.fixture
-def stage(coordinator: Coordinator) -> Iterator[Callable[[int], Stage]]:
-    with ExitStack() as stack:
-        yield lambda partitions: stack.enter_context(Stage(coordinator.settings, partitions))
-
+from tests.system.staging import MakeStage, read
 
 # -- membership --------------------------------------------------------------------------------------------------------
 
 
-def test_partitions_follow_who_is_there(stage: Callable[[int], Stage]) -> None:
+def test_partitions_follow_who_is_there(stage: MakeStage) -> None:
     """S01, S03, S04, S10, S11: one alone has all; four on three have one each and one has none; a leaver's move on."""
     s = stage(3)
     ana = s.consumer(client_id="ana")
@@ -51,7 +41,7 @@ def test_partitions_follow_who_is_there(stage: Callable[[int], Stage]) -> None:
     assert (left.client_id, left.reason) == ("ana", "going home")
 
 
-def test_a_killed_member_is_expelled_and_its_partitions_are_taken_over(stage: Callable[[int], Stage]) -> None:
+def test_a_killed_member_is_expelled_and_its_partitions_are_taken_over(stage: MakeStage) -> None:
     """S05: nobody hears of it from the dead; its silence is noticed."""
     s = stage(2)
     s.consumer(client_id="ana")
@@ -65,7 +55,7 @@ def test_a_killed_member_is_expelled_and_its_partitions_are_taken_over(stage: Ca
 
 
 def test_a_paused_member_wakes_to_hear_that_it_has_lost_all_and_comes_back_as_another(
-    stage: Callable[[int], Stage],
+    stage: MakeStage,
 ) -> None:
     """S06: SIGSTOP past the session; its next request hears 25."""
     s = stage(2)
@@ -81,7 +71,7 @@ def test_a_paused_member_wakes_to_hear_that_it_has_lost_all_and_comes_back_as_an
     assert len(bo.tells("assigned", s.turn)) == 1
 
 
-def test_listeners_are_called_on_the_callers_thread_in_order(stage: Callable[[int], Stage]) -> None:
+def test_listeners_are_called_on_the_callers_thread_in_order(stage: MakeStage) -> None:
     """S121, S122: revoked, then assigned; nothing is revoked before the first join; closing revokes."""
     s = stage(2)
     calls: list[tuple[str, list[int], threading.Thread]] = []
@@ -107,7 +97,7 @@ def test_listeners_are_called_on_the_callers_thread_in_order(stage: Callable[[in
     s.consumers.remove(ana)
 
 
-def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(stage: Callable[[int], Stage]) -> None:
+def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(stage: MakeStage) -> None:
     s = stage(2)
 
     class Failing(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -128,7 +118,7 @@ def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(stage: Callable[[
     ana.subscribe([s.topic])
 
 
-def test_unsubscribing_leaves_and_subscribing_again_joins_as_somebody_new(stage: Callable[[int], Stage]) -> None:
+def test_unsubscribing_leaves_and_subscribing_again_joins_as_somebody_new(stage: MakeStage) -> None:
     """S112, S114."""
     s = stage(1)
     ana = s.consumer(client_id="ana")
@@ -142,14 +132,14 @@ def test_unsubscribing_leaves_and_subscribing_again_joins_as_somebody_new(stage:
     assert ana.member_id not in ("", was)
 
 
-def test_what_the_coordinator_refuses_for_good_is_raised(stage: Callable[[int], Stage]) -> None:
+def test_what_the_coordinator_refuses_for_good_is_raised(stage: MakeStage) -> None:
     s = stage(1)
     s.consumer(session_timeout_ms=10_000_000)
     with pytest.raises(InvalidSessionTimeoutError):
         s.until(lambda: False)
 
 
-def test_kafkas_own_coordinator_never_hears_of_the_group(stage: Callable[[int], Stage]) -> None:
+def test_kafkas_own_coordinator_never_hears_of_the_group(stage: MakeStage) -> None:
     s = stage(1)
     ana = s.consumer()
     s.until(lambda: s.is_shared_out([0]))
@@ -161,7 +151,7 @@ def test_kafkas_own_coordinator_never_hears_of_the_group(stage: Callable[[int], 
 # -- offsets -----------------------------------------------------------------------------------------------------------
 
 
-def test_reading_goes_on_from_what_was_committed_by_whomever(stage: Callable[[int], Stage]) -> None:
+def test_reading_goes_on_from_what_was_committed_by_whomever(stage: MakeStage) -> None:
     """S135 to S142: position and committed offset are two things; what is not committed comes again."""
     s = stage(1)
     first = TopicPartition(s.topic, 0)
@@ -179,7 +169,7 @@ def test_reading_goes_on_from_what_was_committed_by_whomever(stage: Callable[[in
     assert read(bo, 5) == [b"5", b"6", b"7", b"8", b"9"]
 
 
-def test_auto_commit_keeps_up_before_a_rebalance_and_at_the_end(stage: Callable[[int], Stage]) -> None:
+def test_auto_commit_keeps_up_before_a_rebalance_and_at_the_end(stage: MakeStage) -> None:
     """Protocol.md 6.4, 6.6: with an interval of an hour it is joining and closing that commit."""
     s = stage(2)
     first = TopicPartition(s.topic, 0)
@@ -198,7 +188,7 @@ def test_auto_commit_keeps_up_before_a_rebalance_and_at_the_end(stage: Callable[
     assert s.consumers[0].committed(first) == 3
 
 
-def test_iterating_commits_no_record_that_was_not_handed_out(stage: Callable[[int], Stage]) -> None:
+def test_iterating_commits_no_record_that_was_not_handed_out(stage: MakeStage) -> None:
     """Also of a partition whose records are fetched already, and none of them handed out."""
     s = stage(2)
     for partition in (0, 1):
@@ -212,7 +202,7 @@ def test_iterating_commits_no_record_that_was_not_handed_out(stage: Callable[[in
         assert (ana.position(partition), ana.committed(partition)) == (count, count)
 
 
-def test_a_commit_in_the_middle_of_a_rebalance_or_outside_the_group_is_refused(stage: Callable[[int], Stage]) -> None:
+def test_a_commit_in_the_middle_of_a_rebalance_or_outside_the_group_is_refused(stage: MakeStage) -> None:
     s = stage(1)
     offsets = {TopicPartition(s.topic, 0): OffsetAndMetadata(1, "", -1)}
     ana = s.consumer()
@@ -231,7 +221,7 @@ def describe(group_id: str) -> DescribeGroup:
     return DescribeGroup(request_id="", reply_to="", group_id=group_id)
 
 
-def test_one_shot_requests_share_a_transport_with_members(stage: Callable[[int], Stage]) -> None:
+def test_one_shot_requests_share_a_transport_with_members(stage: MakeStage) -> None:
     s = stage(1)
     ana = s.consumer(client_id="ana")
     s.until(lambda: s.is_shared_out([0]))

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from hypothesis import given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
@@ -14,13 +13,11 @@ from pydantic import ValidationError
 
 from streaming.client.config import WAY_NAMES
 from streaming.config import spellings
-from streaming.config.security import MECHANISMS, PlaintextRefused
+from streaming.config.security import MECHANISMS
 from streaming.config.settings import BadSettings, Settings
 from streaming.config.spellings import jaas_config
-from streaming.config.tls import client_context, server_context
-from streaming.kafka.rights import Role, commands
 from tests.differential.java_assignors import java
-from tests.system.secured import KEY_PASSWORD, Certificates, certificates
+from tests.system.secured import Certificates
 
 ANA = {"sasl_username": "ana", "sasl_password": 'a"b'}
 SCRAM = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", **ANA}
@@ -39,23 +36,6 @@ ELSEWHERE = "127.0.0.1:9092,kafka.example:9092"
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COORDINATOR_CONFIG", raising=False)
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def files(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """The gateway's, or anybody's."""
-    return certificates(authority, tmp_path_factory.mktemp("files") / "here", "127.0.0.1", "kafka.example")
-
-
-@pytest.fixture(scope="module")
-def strangers(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Of an authority that nobody believes."""
-    return certificates(trustme.CA(), tmp_path_factory.mktemp("strangers") / "here", "127.0.0.1")
 
 
 @pytest.fixture(scope="module")
@@ -383,127 +363,3 @@ def test_no_secret_is_shown(files: Certificates, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(BadSettings) as refused_by_name:
             Settings.load(**(SCRAM | secret | wrong))
         assert "geheim" not in str(refused_by_name.value)
-
-
-# -- certificates --------------------------------------------------------------------------------------------------
-
-
-def shake(ours: ssl.SSLContext | None, theirs: ssl.SSLContext | None, host: str = "127.0.0.1") -> str | None:
-    """Let a client of ours and a server shake hands, in memory; return the TLS version."""
-    assert ours is not None
-    assert theirs is not None
-    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = ours.wrap_bio(to_client, to_server, server_hostname=host)
-    server = theirs.wrap_bio(to_server, to_client, server_side=True)
-    for side in (client, server, client, server, client):
-        try:
-            side.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
-    server.write(b"!")  # what tells a client of TLS 1.3 whether its certificate will do
-    assert client.read(1) == b"!"
-    return client.version()
-
-
-def test_who_is_certified_is_believed(files: Certificates) -> None:
-    ours, theirs = client_context(str(files.ca)), server_context(str(files.cert), str(files.key))
-    assert shake(ours, theirs) == shake(ours, theirs, "kafka.example") == "TLSv1.3"
-
-
-def test_the_systems_authorities_are_believed_unless_others_are_named(
-    files: Certificates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(files.ca))
-    assert shake(client_context(None), server_context(str(files.both)))
-
-
-def test_a_certificate_for_another_name_or_by_nobody_is_refused(files: Certificates, strangers: Certificates) -> None:
-    theirs = server_context(str(files.cert), str(files.key))
-    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        shake(client_context(str(files.ca)), theirs, "another.example")
-    assert shake(client_context(str(files.ca), check_hostname=False), theirs, "another.example")
-    for trusting_others in (client_context(None), client_context(str(strangers.ca), check_hostname=False)):
-        with pytest.raises(ssl.SSLCertVerificationError):
-            shake(trusting_others, theirs)
-
-
-def test_clients_must_show_a_certificate_where_that_is_asked_for(files: Certificates, strangers: Certificates) -> None:
-    theirs = Settings.load(gateway_ssl_certfile=str(files.both), gateway_ssl_cafile=str(files.ca)).listener_context(
-        "::"
-    )
-    own = {"ssl_certfile": str(files.cert), "ssl_keyfile": str(files.key)}
-    ours = Settings.load(security_protocol="SSL", ssl_cafile=str(files.ca), **own).broker_context()
-    assert shake(ours, theirs)
-    for others in ((), (str(strangers.both),)):
-        with pytest.raises(ssl.SSLError):
-            shake(client_context(str(files.ca), *others), theirs)
-
-
-def test_nothing_older_than_tls_1_2_is_spoken(files: Certificates) -> None:
-    for context in (client_context(None), server_context(str(files.both))):
-        assert context.minimum_version is ssl.TLSVersion.TLSv1_2
-
-
-def test_an_encrypted_key_is_opened_by_its_password_alone(files: Certificates) -> None:
-    encrypted = {"gateway_ssl_certfile": str(files.cert), "gateway_ssl_keyfile": str(files.encrypted_key)}
-    theirs = Settings.load(**encrypted, gateway_ssl_key_password=KEY_PASSWORD).listener_context("::")
-    assert shake(client_context(str(files.ca)), theirs)
-    for wrong in (None, "guess"):
-        with pytest.raises(
-            BadSettings, match=r"are not a PEM certificate and its key, or the password is not the key's\.$"
-        ):
-            Settings.load(**encrypted, gateway_ssl_key_password=wrong)
-
-
-def test_a_key_that_is_not_the_certificates_is_refused(files: Certificates, strangers: Certificates) -> None:
-    with pytest.raises(BadSettings) as refused:
-        Settings.load(gateway_ssl_certfile=str(files.cert), gateway_ssl_keyfile=str(strangers.key))
-    assert str(refused.value) == (
-        f"{files.cert} and {strangers.key} are not a PEM certificate and its key, or the password is not the key's."
-    )
-
-
-def test_a_key_that_spark_could_not_read_is_refused(authority: trustme.CA, files: Certificates, tmp_path: Path) -> None:
-    leaf = authority.issue_cert("ana")
-    leaf.private_key_and_cert_chain_pem.write_to_path(tmp_path / "old.pem")
-    with pytest.raises(BadSettings, match=r"old.pem holds no key .*: convert it by 'openssl pkcs8 -topk8 -nocrypt'\.$"):
-        Settings.load(security_protocol="SSL", ssl_certfile=str(tmp_path / "old.pem"))
-    modern = {
-        "ssl_certfile": str(files.cert),
-        "ssl_keyfile": str(files.encrypted_key),
-        "ssl_key_password": KEY_PASSWORD,
-    }
-    with pytest.raises(BadSettings, match=r"'openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES'\.$"):
-        Settings.load(security_protocol="SSL", **modern)
-
-
-# -- the gateway's door --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_plain_text_is_served_on_this_machine(host: str) -> None:
-    assert Settings.load().listener_context(host) is None
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.0.0.7", "kafka.example", "::ffff:127.0.0.1"])
-def test_plain_text_is_served_to_others_only_by_name(host: str, files: Certificates) -> None:
-    with pytest.raises(PlaintextRefused, match=r"set gateway_ssl_certfile, or listen on .*, or set gateway_allow"):
-        Settings.load().listener_context(host)
-    assert Settings.load(gateway_allow_plaintext=True).listener_context(host) is None
-    assert Settings.load(gateway_ssl_certfile=str(files.both)).listener_context(host) is not None
-
-
-@pytest.mark.parametrize(
-    ("protocol", "has_certificate", "is_lent"),
-    [("PLAINTEXT", False, False), ("SSL", False, False), ("SSL", True, True), ("SASL_SSL", True, False)],
-)
-def test_what_a_gateway_relays_is_its_own_only_by_its_certificate(
-    files: Certificates, protocol: str, has_certificate: bool, is_lent: bool
-) -> None:
-    own = {"ssl_certfile": str(files.cert), "ssl_keyfile": str(files.key)} if has_certificate else {}
-    sasl = SCRAM | {"security_protocol": protocol} if "SASL" in protocol else {"security_protocol": protocol}
-    settings = Settings.load(**sasl, **own)
-    assert settings.is_relayed_as_gateway is is_lent
-    assert settings.gateway_relay == "acls"
-    printed = list(commands(Role.GATEWAY, "User:gateway", settings))
-    assert sum("--operation Describe --cluster" in command for command in printed) == is_lent

@@ -1,0 +1,63 @@
+"""A member that leaves: whom it asks, and when it is told that it is out."""
+
+import pytest
+
+from coordinator.effects import (
+    Left,
+)
+from coordinator.errors import ErrorCode
+from coordinator.group import NEVER_MS
+from coordinator.member import MemberState
+from coordinator.outputs import (
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+)
+from coordinator.requests import (
+    LeaveGroup,
+)
+from tests.coordinator.test_member import NONE, Alone, only
+
+
+def test_leaving_before_there_is_a_join_asks_nobody() -> None:
+    alone = Alone()
+    alone.member.subscribe()
+    assert alone.member.leave("consumer closed", 0) == []
+    assert (alone.member.is_leaving, alone.member.deadline_ms) == (False, NEVER_MS)
+
+
+@pytest.mark.parametrize("error", [NONE, ErrorCode.REBALANCE_IN_PROGRESS])
+def test_a_member_that_goes_before_it_knows_its_id_is_let_go_as_soon_as_it_does(error: ErrorCode) -> None:
+    """Else it would be given partitions, and keep them from everybody for as long as a session."""
+    alone = Alone()
+    join = alone.joining()
+    assert alone.member.leave("consumer closed", 0) == []
+    assert (alone.member.is_leaving, alone.member.state) == (True, MemberState.UNJOINED)
+    again = alone.joining()
+    answer = JoinGroupAnswer(request_id=join.request_id, error=error.name, code=error.number, member_id="me-1")
+    leave = only(LeaveGroup, alone.hears(answer))
+    assert [(m.member_id, m.reason) for m in leave.members] == [("me-1", "consumer closed")]
+    assert alone.hears(LeaveGroupAnswer(request_id=leave.request_id)) == [Left()]
+    assert (alone.member.is_leaving, alone.member.member_id) == (False, "")
+    assert again.request_id != join.request_id
+
+
+def test_a_first_join_that_is_refused_leaves_nobody_to_let_go() -> None:
+    alone = Alone()
+    join = alone.joining()
+    alone.member.leave("consumer closed", 0)
+    assert alone.refused(join, ErrorCode.INVALID_SESSION_TIMEOUT) == [Left()]
+
+
+def test_a_leave_that_is_answered_is_over() -> None:
+    alone = Alone().stable()
+    request = only(LeaveGroup, alone.member.leave("consumer closed", 0))
+    assert request.members[0].reason == "consumer closed"
+    assert alone.hears(LeaveGroupAnswer(request_id=request.request_id)) == [Left()]
+
+
+def test_a_leave_that_is_refused_is_over_too() -> None:
+    """Protocol.md 6.4: who goes does not come back to argue."""
+    alone = Alone().stable()
+    request = only(LeaveGroup, alone.member.leave("consumer closed", 0))
+    answer = LeaveGroupAnswer(request_id=request.request_id, error="COORDINATOR_NOT_AVAILABLE", code=15)
+    assert alone.hears(answer) == [Left()]

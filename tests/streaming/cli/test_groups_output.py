@@ -1,0 +1,209 @@
+"""How the commands of groups write their rows, and what they refuse."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.cli import changing, kafka_tool, output, showing
+from streaming.cli.changing import Ambiguous, NotConfirmed, confirm
+from streaming.cli.main import app, main
+from streaming.cli.options import GroupOrder
+from streaming.cli.output import Column, Output, OutputFormat, in_columns, in_csv, in_json
+from streaming.cli.showing import BadPattern, Wanted
+from streaming.config.settings import Settings
+from streaming.errors import Exit
+from streaming.views import Views, answers
+from tests.streaming.cli.test_groups import NOW_MS, printed
+from tests.streaming.views.golden_views import ANA, CY, ENDS, EVIL, RECORDS, member, story
+
+# -- how rows are written ----------------------------------------------------------------------------------------------
+
+IDS = (Column("ID", lambda row: row, is_chosen=True), Column("N", lambda row: len(row or ""), is_number=True))
+
+
+@pytest.mark.parametrize("chosen", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
+def test_a_spreadsheet_runs_no_id(chosen: str) -> None:
+    (_, row) = csv.reader(io.StringIO(in_csv(IDS, [chosen])))
+    assert row == [f"'{chosen}", str(len(chosen))]
+
+
+def test_csv_is_read_back_as_it_was() -> None:
+    ids = ["a,b", 'a"b', "a\nb", "größe", "", "1-2"]
+    assert [row[0] for row in csv.reader(io.StringIO(in_csv(IDS, ids), newline=""))] == ["ID", *ids]
+    assert in_csv((Column("N", lambda n: n, is_number=True),), [-5, None]) == 'N\r\n-5\r\n""\r\n'
+
+
+def test_nothing_known_is_a_dash() -> None:
+    assert in_columns((Column("A", lambda _: None), Column("B", lambda _: ""), Column("C", lambda _: 0)), [0]) == [
+        "A B C",
+        "- - 0",
+    ]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("form", [OutputFormat.table, OutputFormat.wide, OutputFormat.csv, OutputFormat.json])
+@pytest.mark.parametrize("command", ["list", "describe-hostile", "members"])
+def test_no_id_reaches_a_terminal_as_it_is(
+    command: str, form: OutputFormat, is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    """Nothing that a stranger chose moves the cursor, sets a title or hides text."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    is_rich = is_terminal and form in (OutputFormat.table, OutputFormat.wide)
+    text = printed(command, form, is_terminal=is_rich, capsys=capsys)
+    for style in ("\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m"):
+        text = text.replace(style, "")
+    assert not {c for c in text if not c.isprintable()} - {"\n", "\r"}
+    assert form is OutputFormat.csv or "\r" not in text
+    assert "[red]" in text
+
+
+def test_json_is_whole_for_programs_whatever_the_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = json.loads(printed("list", OutputFormat.json, is_terminal=False, capsys=capsys))
+    assert EVIL in {each["group_id"] for each in listed}
+    assert in_json([EVIL, "größe"]).isascii()
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def test_who_cannot_be_asked_has_to_have_said_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    confirm("?", is_agreed=True, ask=lambda _: False)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(NotConfirmed, match="--yes") as error:
+        confirm("Delete?", is_agreed=False, ask=lambda _: True)
+    assert error.value.exit_code == Exit.USAGE
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    confirm("Delete?", is_agreed=False, ask=lambda _: True)
+    with pytest.raises(NotConfirmed, match="Nothing was done"):
+        confirm("Delete?", is_agreed=False, ask=lambda _: False)
+
+
+NAMES = [(ANA, ANA), ("desk-1", CY), ("cy-2a84", CY), ("ana-2a84", ANA), ("who", "who")]
+
+
+@pytest.mark.parametrize(("name", "member_id"), NAMES)
+def test_a_member_may_be_named_in_short(views: Views, name: str, member_id: str) -> None:
+    assert changing.member_id(views.groups["orders"], name) == member_id
+
+
+def test_a_short_name_of_two_members_is_refused(views: Views) -> None:
+    from msgspec import structs
+
+    group = views.groups["orders"]
+    assert group.record is not None
+    twins = (member("x-2a84c1d0-1111-2222-3333-444455556666"), member("x-2a84c1d0-1111-2222-3333-444455557777"))
+    group.record = structs.replace(group.record, members=twins)
+    with pytest.raises(Ambiguous):
+        changing.member_id(group, "x-2a84")
+
+
+RESET = ["groups", "reset-offsets", "g"]
+WRONG = [
+    RESET,
+    [*RESET, "--all-topics"],
+    [*RESET, "--to-earliest"],
+    [*RESET, "--to-earliest", "--to-latest", "--all-topics"],
+    [*RESET, "--to-earliest", "--all-topics", "--topic", "t"],
+    [*RESET, "--to-offset", "-1", "--all-topics"],
+    [*RESET, "--from-file", "x", "--all-topics"],
+    [*RESET, "--to-earliest", "--all-topics", "--uncertain"],
+    [*RESET, "--as-of", "whenever", "--all-topics"],
+    [*RESET, "--by-duration", "long", "--all-topics"],
+    ["groups", "delete", "g"],
+    ["groups", "why", "g", "--at", "whenever"],
+    ["groups", "list", "-o", "yaml"],
+    ["groups", "watch", "--regex", ".*", "("],
+    ["groups", "delete"],
+]
+
+
+@pytest.mark.parametrize("typed", WRONG, ids=[" ".join(typed[1:]) for typed in WRONG])
+def test_wrong_usage_ends_with_2(typed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anybody is asked: there is no broker at that address."""
+    monkeypatch.setattr(sys, "argv", ["coordinator", *typed])
+    monkeypatch.setenv("COORDINATOR_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == Exit.USAGE
+
+
+def test_every_command_has_help() -> None:
+    shown = CliRunner().invoke(app, ["groups", "--help"], env={"COLUMNS": "200"}).output
+    for command in ("list", "describe", "members", "offsets", "timeline", "why", "owner", "watch", "reset-offsets",
+                    "delete", "delete-offsets", "rebalance", "expel"):  # fmt: skip
+        assert f" {command} " in shown
+        assert CliRunner().invoke(app, ["groups", command, "--help"]).exit_code == 0
+
+
+def test_the_story_is_read_whole() -> None:
+    views = story()
+    assert len(views.present()) == len({record.group_id for record in RECORDS})
+    assert not views.alarms
+    assert output.MISSING == "-"
+
+
+def test_it_begins_without_what_it_does_not_need() -> None:
+    """What reads the topics by librdkafka waits for neither kafka-python nor Spark to be imported."""
+    code = "import sys, streaming.cli.showing, streaming.cli.telling; print({n.partition('.')[0] for n in sys.modules})"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "'confluent_kafka'" in imported
+    assert not {"'kafka'", "'pyspark'", "'pandas'", "'pyarrow'"} & set(imported.strip("{}\n").split(", "))
+
+
+def test_commits_tell_their_time_where_one_looks_for_it(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
+    """S29."""
+    showing.show_offsets([views.groups["orders"]], ENDS, Output(OutputFormat.table))
+    shown = capsys.readouterr().out.splitlines()
+    assert "COMMITTED-AT" in shown[0]
+    assert "2026-09-21T12:0" in shown[1]
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 10_000 + ")" * 10_000])
+def test_what_is_no_pattern_is_wrong_usage(views: Views, pattern: str) -> None:
+    with pytest.raises(BadPattern):
+        Wanted((pattern,), is_regex=True).of(views)
+
+
+def test_who_reads_no_further_gets_no_traceback() -> None:
+    code = (
+        "import streaming.cli.kafka_tool as tool; tool.run = lambda asked: print('line\\n' * 100_000);"
+        "from streaming.cli.consumer_groups import main; main(['--bootstrap-server', 'x', '--list'])"
+    )
+    piped = subprocess.run(
+        f'{sys.executable} -c "{code}" | head -1', shell=True, capture_output=True, text=True, check=False
+    )
+    assert (piped.stdout, piped.stderr) == ("line\n", "")
+
+
+def test_kafkas_tool_shows_a_commit_beyond_the_end_as_a_negative_lag(
+    views: Views, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kafka_tool, "ends_of", lambda settings, groups: dict.fromkeys(ENDS, 1))
+    kafka_tool._describe_offsets(Settings(), [views.groups["orders"]], is_verbose=False)
+    assert re.search(r"orders +t +0 +\d+ +1 +-\d+ ", capsys.readouterr().out)
+
+
+def test_groups_may_be_named_by_patterns_before_they_are_there() -> None:
+    assert Wanted().has("any")
+    assert Wanted().has(None)
+    assert Wanted(("a", "b")).has("b")
+    assert not Wanted(("a",)).has(None)
+    assert Wanted(("pay.*",), is_regex=True).has("payments")
+    assert not Wanted(("pay",), is_regex=True).has("payments")
+
+
+def test_most_comes_first(views: Views) -> None:
+    """S29."""
+    summaries = [answers.summary(group, ENDS, NOW_MS) for group in views.present()]
+    ids = {order: [s.group_id for s in showing.sorted_by(order, summaries)] for order in GroupOrder}
+    assert ids[GroupOrder.group] == sorted(views.groups)
+    assert ids[GroupOrder.lag][:2] == ["idle", "orders"]
+    assert ids[GroupOrder.members][0] == ids[GroupOrder.rebalances][0] == "orders"

@@ -1,0 +1,135 @@
+"""How commits of a `GroupConsumer` end, over the real broker and query."""
+
+import signal
+from typing import Any
+
+import pytest
+from kafka.errors import (
+    CommitFailedError,
+)
+
+from coordinator.outputs import CommitRejected
+from tests.system.staging import Listener, MakeStage, at, read
+
+
+class Ends:
+    """A callback that writes down how commits ended."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, Any]] = []
+
+    def __call__(self, offsets: Any, error: Exception | None) -> None:
+        self.seen.append((offsets, error))
+
+
+def test_commits_that_nobody_waits_for_end_in_a_later_poll(stage: MakeStage) -> None:
+    """S136: in the order in which they were made, on the caller's thread, also by the default callback."""
+    s = stage(1)
+    zero = s.partition(0)
+    default, own = Ends(), Ends()
+    ana = s.consumer(default_offset_commit_callback=default)
+    s.until(lambda: s.is_shared_out([0]))
+    futures = [ana.commit_async({zero: at(n)}, own) for n in (3, 4, 5)]
+    by_default = ana.commit_async({zero: at(6)})
+    assert ana.committed(zero) == 6  # so all four have been answered
+    assert (own.seen, default.seen, [future.is_done for future in futures]) == ([], [], [False] * 3)
+    ana.poll(0)
+    assert own.seen == [({zero: at(n)}, None) for n in (3, 4, 5)]
+    assert default.seen == [({zero: at(6)}, None)]
+    assert [future.value for future in [*futures, by_default]] == [{zero: at(n)} for n in (3, 4, 5, 6)]
+
+
+def test_commits_before_a_commit_that_is_waited_for_have_ended_when_it_has(stage: MakeStage) -> None:
+    """As Kafka has it: callbacks keep the order of the commits."""
+    s = stage(1)
+    zero, ends = s.partition(0), Ends()
+    ana = s.consumer()
+    s.until(lambda: s.is_shared_out([0]))
+    ana.commit_async({zero: at(1)}, ends)
+    ana.commit({zero: at(2)})
+    assert ends.seen == [({zero: at(1)}, None)]
+
+
+def test_a_callback_that_fails_stops_nobody(stage: MakeStage, caplog: pytest.LogCaptureFixture) -> None:
+    s = stage(1)
+    zero, ends = s.partition(0), Ends()
+
+    def fail(offsets: Any, error: Exception | None) -> None:
+        raise ZeroDivisionError
+
+    ana = s.consumer()
+    s.until(lambda: s.is_shared_out([0]))
+    ana.commit_async({zero: at(1)}, fail)
+    ana.commit_async({zero: at(2)}, ends)
+    s.until(lambda: ends.seen)
+    assert ends.seen == [({zero: at(2)}, None)]
+    assert "a commit's callback failed" in caplog.text
+
+
+def test_who_was_expelled_hears_it_from_its_next_commit(stage: MakeStage) -> None:
+    """S136, W21: by callback as well as by exception; the offset is as it was."""
+    s = stage(1)
+    zero, ends, listener = s.partition(0), Ends(), Listener()
+    ana = s.consumer(heartbeat_interval_ms=5_000, listener=listener)
+    s.until(lambda: s.is_shared_out([0]))
+    ana.commit({zero: at(1)})
+    s.expel(ana.member_id)
+    future = ana.commit_async({zero: at(2)}, ends)
+    s.until(lambda: ends.seen, alone=lambda: ana.poll(20))
+    ((offsets, error),) = ends.seen
+    assert offsets == {zero: at(2)}
+    assert isinstance(error, CommitFailedError)
+    assert future.exception is error
+    assert ("lost", [0]) in listener.calls
+    s.until(lambda: s.is_shared_out([0]))
+    s.expel(ana.member_id)
+    with pytest.raises(CommitFailedError):
+        ana.commit({zero: at(3)})
+    with pytest.raises(CommitFailedError):
+        ana.commit({zero: at(4)})  # it is no member now, and knows it
+    assert ana.committed(zero) == 1
+    assert len(s.requests("offset_commit")) == 3
+    assert next(s.published(CommitRejected)).error == "UNKNOWN_MEMBER_ID"
+
+
+def test_what_is_not_ones_own_is_not_committed(stage: MakeStage) -> None:
+    """S139: refused here, without a request."""
+    s = stage(2)
+    ends = Ends()
+    ana, _ = s.consumer(), s.consumer()
+    s.until(lambda: s.is_shared_out([0], [1]))
+    (others,) = {s.partition(0), s.partition(1)} - ana.assignment()
+    with pytest.raises(CommitFailedError, match="not this member's"):
+        ana.commit({others: at(1)})
+    future = ana.commit_async({others: at(1)}, ends)
+    s.until(lambda: ends.seen)
+    assert isinstance(ends.seen[0][1], CommitFailedError)
+    assert future.exception is ends.seen[0][1]
+    assert ana.committed(others) is None
+    assert s.requests("offset_commit") == []
+
+
+def test_a_commit_from_before_the_pause_does_not_count(stage: MakeStage) -> None:
+    """W21, S13, S139: expelled while asleep, it is told so; what it had not committed is read twice, and no more."""
+    s = stage(1)
+    bo = s.consumer(client_id="bo")
+    ana = s.worker(client_id="ana", session_timeout_ms=2_500)
+    ana.tells("assigned", s.turn)
+    s.until(lambda: s.is_shared_out([]))
+    s.produce(*(b"%d" % n for n in range(20)))
+    while ana.tells("read", s.turn)[-1] < 19:
+        continue
+    generation = bo.generation
+    ana.signal(signal.SIGSTOP)
+    ana.ask_for("commit")
+    s.until(lambda: s.is_shared_out([0]), alone=lambda: bo.poll(20, max_records=1) and None)
+    bo.seek(s.partition(0), 0)
+    assert read(bo, 5) == [b"0", b"1", b"2", b"3", b"4"]
+    bo.commit()
+    ana.signal(signal.SIGCONT)
+    assert ana.tells("refused", s.turn) == "CommitFailedError"
+    assert ana.tells("lost", s.turn) == [0]
+    rejected = next(s.published(CommitRejected))
+    assert (rejected.client_id, rejected.error) == ("ana", "UNKNOWN_MEMBER_ID")
+    assert rejected.claimed_generation_id == generation
+    assert bo.committed(s.partition(0)) == 5

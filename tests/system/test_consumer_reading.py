@@ -1,0 +1,184 @@
+"""Where a `GroupConsumer` reads, and how much at once, over the real broker and query."""
+
+import pytest
+from kafka import (
+    KafkaProducer,
+    TopicPartition,
+)
+from kafka.errors import (
+    IllegalStateError,
+    NoOffsetForPartitionError,
+)
+
+from tests.system.staging import Listener, MakeStage, at, read
+
+
+def test_the_position_is_the_callers_to_move(stage: MakeStage) -> None:
+    """S135: seek, pause and resume move the position and never what is committed."""
+    s = stage(2)
+    zero, one = s.partition(0), s.partition(1)
+    s.produce(*(b"%d" % n for n in range(10)))
+    s.produce(b"x", partition=1)
+    ana = s.consumer()
+    with pytest.raises(IllegalStateError):
+        ana.position(zero)
+    s.until(ana.assignment, alone=lambda: ana.poll(0))
+    ana.pause(zero, one)
+    assert (ana.position(zero), ana.position(one)) == (0, 0)
+    ana.resume(one)
+    assert read(ana, 1) == [b"x"]
+    assert (ana.paused(), ana.position(zero), ana.position(one)) == ({zero}, 0, 1)
+    ana.resume(zero)
+    ana.seek(zero, 7)
+    assert (ana.position(zero), read(ana, 2)) == (7, [b"7", b"8"])
+    ana.seek_to_beginning(zero)
+    assert (ana.position(zero), read(ana, 1)) == (0, [b"0"])
+    ana.seek_to_end()
+    assert (ana.position(zero), ana.position(one)) == (10, 1)
+    s.produce(b"10")
+    assert read(ana, 1) == [b"10"]
+    assert ana.highwater(zero) == 11
+    ana.seek_to_beginning()
+    assert read(ana, 3)[0] in (b"0", b"x")
+    assert ana.committed(zero) is None
+    for wrong in (-1, 1.5):
+        with pytest.raises(ValueError, match="int >= 0"):
+            ana.seek(zero, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="not assigned"):
+        ana.seek(s.partition(9), 0)
+    with pytest.raises(IllegalStateError):
+        ana.pause(s.partition(9))
+    with pytest.raises(TypeError):
+        ana.position("work")  # type: ignore[arg-type]
+
+
+def test_a_seek_in_the_listener_wins_over_what_is_committed(stage: MakeStage) -> None:
+    """S142: the committed offset is where a new owner begins, unless it says otherwise."""
+    s = stage(2)
+    zero, one = s.partition(0), s.partition(1)
+    for number in range(2):
+        s.produce(*(b"%d" % n for n in range(5)), partition=number)
+
+    class Seeking(Listener):
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            super().on_partitions_assigned(assigned)
+            assert assigned == ana.assignment()
+            ana.seek(zero, 4)
+
+    ana = s.consumer()
+    s.until(lambda: s.is_shared_out([0, 1]))
+    ana.commit({zero: at(2, "where I was"), one: at(3)})
+    assert ana.committed(zero, metadata=True) == at(2, "where I was")
+    ana.unsubscribe()
+    ana.subscribe([s.topic], listener=Seeking())
+    assert sorted(read(ana, 3)) == [b"3", b"4", b"4"]
+    assert (ana.committed(zero), ana.committed(one)) == (2, 3)
+
+
+def test_an_offset_that_is_not_there_is_where_the_configuration_says_instead(stage: MakeStage) -> None:
+    """S135: and the position tells so, and is what is committed."""
+    s = stage(1)
+    s.produce(b"0", b"1")
+    ana = s.consumer(auto_offset_reset="latest")
+    s.until(ana.assignment, alone=lambda: ana.poll(0))
+    ana.seek(s.partition(0), 100)
+    ana.poll(500)
+    s.produce(b"2")
+    assert read(ana, 1) == [b"2"]
+    ana.seek(s.partition(0), 100)
+    s.until(lambda: ana.position(s.partition(0)) == 3)
+    ana.commit()
+    assert ana.committed(s.partition(0)) == 3
+
+
+def test_iterating_goes_on_behind_a_pause(stage: MakeStage) -> None:
+    """S135: what was fetched ahead is not handed out while it is paused, and comes afterwards."""
+    s = stage(1)
+    zero = s.partition(0)
+    s.produce(*(b"%d" % n for n in range(3)))
+    ana = s.consumer(consumer_timeout_ms=300)
+    s.until(ana.assignment, alone=lambda: ana.poll(0, max_records=1))
+    ana.seek(zero, 0)
+    assert next(ana).value == b"0"
+    ana.pause(zero)
+    assert list(ana) == []
+    assert ana.position(zero) == 1
+    ana.resume(zero)
+    assert [record.value for record in ana] == [b"1", b"2"]
+
+
+def test_what_the_brokers_know_is_passed_on(stage: MakeStage) -> None:
+    s = stage(1)
+    zero = s.partition(0)
+    with KafkaProducer(bootstrap_servers=s.settings.bootstrap_servers) as producer:
+        sent = [producer.send(s.topic, b"%d" % n, partition=0).get(10) for n in range(3)]
+        later_ms = sent[-1].timestamp + 1_000
+        producer.send(s.topic, b"3", partition=0, timestamp_ms=later_ms).get(10)
+    ana = s.consumer()
+    assert (ana.beginning_offsets([zero]), ana.end_offsets([zero])) == ({zero: 0}, {zero: 4})
+    found = ana.offsets_for_times({zero: later_ms})[zero]
+    assert (found.offset, found.timestamp) == (3, later_ms)
+    assert ana.offsets_for_times({zero: later_ms + 1})[zero] is None
+    assert ana.partitions_for_topic(s.topic) == {0}
+    assert s.topic in ana.topics()
+    assert ana.metrics()
+
+
+@pytest.mark.parametrize(("reset", "begins_at"), [("earliest", 0), ("latest", 2)])
+def test_where_nothing_is_committed_the_configuration_says_where_to_begin(
+    stage: MakeStage, reset: str, begins_at: int
+) -> None:
+    """S137: nothing committed is not offset 0."""
+    s = stage(1)
+    s.produce(b"0", b"1")
+    ana = s.consumer(auto_offset_reset=reset)
+    s.until(ana.assignment, alone=lambda: ana.poll(0))
+    assert (ana.committed(s.partition(0)), ana.position(s.partition(0))) == (None, begins_at)
+    s.produce(b"2")
+    assert read(ana, 1) == [b"%d" % begins_at]
+
+
+def test_where_nothing_is_committed_and_nothing_configured_the_caller_decides(stage: MakeStage) -> None:
+    s = stage(1)
+    s.produce(b"0", b"1")
+    ana = s.consumer(auto_offset_reset="none")
+    with pytest.raises(NoOffsetForPartitionError):
+        s.until(lambda: False)
+    ana.seek(s.partition(0), 1)
+    assert read(ana, 1) == [b"1"]
+
+
+def test_records_of_an_aborted_transaction_are_not_seen(stage: MakeStage) -> None:
+    """`isolation_level` is KafkaConsumer's to act on."""
+    s = stage(1)
+    producer = KafkaProducer(bootstrap_servers=s.settings.bootstrap_servers, transactional_id=f"tx-{s.number}")
+    producer.init_transactions()
+    for value, end in ((b"aborted", producer.abort_transaction), (b"kept", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.send(s.topic, value, partition=0).get(10)
+        end()
+    producer.close()
+    committed, any_ = (s.consumer(isolation_level=level) for level in ("read_committed", "read_uncommitted"))
+    committed.unsubscribe()
+    assert read(any_, 2) == [b"aborted", b"kept"]
+    any_.unsubscribe()
+    committed.subscribe([s.topic])
+    assert read(committed, 1) == [b"kept"]
+
+
+def test_a_poll_brings_no_more_than_it_may(stage: MakeStage) -> None:
+    """S128, W20: and position tells of what was brought alone."""
+    s = stage(1)
+    s.produce(*(b"%d" % n for n in range(30)))
+    ana = s.consumer(max_poll_records=20)
+    s.until(lambda: s.read)
+    assert [record.offset for record in s.read] == list(range(20))
+    assert (ana.position(s.partition(0)), ana.committed(s.partition(0))) == (20, None)
+    (few,) = ana.poll(1_000, max_records=3).values()
+    assert [record.offset for record in few] == [20, 21, 22]
+    for wrong in ({"max_records": 0}, {"timeout_ms": -1}):
+        with pytest.raises(ValueError, match="must"):
+            ana.poll(**wrong)
+    s.consumers.remove(ana)
+    ana.close()
+    assert read(s.consumer(), 1) == [b"0"]
