@@ -1,0 +1,85 @@
+"""Modules have 400 lines at most and functions 40, but for those that are named here.
+
+A longer module usually holds a second idea. A name that is no longer needed fails the test as well.
+"""
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 40
+
+LONGER_MODULES = {
+    "coordinator/shard.py",
+    "streaming/gateway/connection.py",
+    "streaming/views/answers.py",
+    "tests/coordinator/scenario.py",
+    "tests/coordinator/test_every_cell.py",
+    "tests/coordinator/test_guard.py",
+    "tests/coordinator/test_known_bugs.py",
+    "tests/streaming/client/simulation.py",
+    "tests/system/test_gateway.py",
+    "tests/system/test_gateway_rights.py",
+    "tests/system/test_groups_cli.py",
+}
+
+LONGER_FUNCTIONS = {
+    "coordinator/shard.py step",
+    "streaming/gateway/asking.py __init__",
+    "tests/coordinator/assignors/groups.py draw",
+    "tests/deploy/test_health.py test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy",
+    "tests/differential/wire.py message",
+    "tests/system/test_away.py test_members_outlast_a_coordinator_that_is_away",
+    "tests/system/test_consuming.py test_records_survive_every_fault_at_once",
+    "tests/system/test_gateway_rights.py test_an_honest_client_produces_and_consumes",
+    "tests/system/test_groups_cli.py test_offsets_are_reset_restored_and_forgotten",
+    "tests/system/test_moves.py test_a_copy_goes_on_where_the_original_stopped",
+    "tests/system/test_operations.py test_from_a_start_to_a_damaged_state",
+    "tests/system/test_refused_writes.py test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again",
+    "tests/system/test_replan.py cut_smaller",
+    "tests/system/test_upgrade.py test_a_checkpoint_of_an_earlier_codec_is_taken_over_with_its_members",
+}
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """Read the modules of the tree, by their paths."""
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=False)
+    paths = listed.stdout.split() or [
+        str(p.relative_to(ROOT)) for p in sorted(ROOT.rglob("*.py")) if ".venv" not in p.parts
+    ]
+    for path in paths:
+        if (ROOT / path).exists():
+            yield path, (ROOT / path).read_text()
+
+
+def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function is a command of the CLI: its signature is the table of its options."""
+    return any(ast.unparse(decorator).startswith("app.") for decorator in function.decorator_list)
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the lines of a function; of a command, those of its body."""
+    first = function.body[0] if is_command(function) else function
+    assert function.end_lineno is not None
+    return function.end_lineno - first.lineno + 1
+
+
+def functions(path: str, source: str) -> Iterator[tuple[str, int]]:
+    """Return the lines of each function of a module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{path} {node.name}", lines_of(node)
+
+
+def test_modules_are_short() -> None:
+    found = {path for path, source in sources() if len(source.splitlines()) > MODULE_LINES_MAX}
+    assert found == LONGER_MODULES
+
+
+def test_functions_are_short() -> None:
+    sizes = [each for path, source in sources() for each in functions(path, source)]
+    assert len(sizes) > 1_000, "the tree is read"
+    assert {name for name, lines in sizes if lines > FUNCTION_LINES_MAX} == LONGER_FUNCTIONS
