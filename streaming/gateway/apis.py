@@ -1,23 +1,27 @@
 """Which of Kafka's APIs a client is offered, up to which version, and what the gateway does with each.
 
+The rows stand in two tables, each of which begins with the steps for another row: `exchanges` for the APIs that this
+coordinator serves, `relayed` for those that the brokers serve. Here are only the three that belong to neither.
+
 What is not in `APIS` is not offered, and asking for it ends the connection, as with Kafka: everything that would reach
 the brokers' own group coordinator (the protocols of KIP-848, KIP-932 and KIP-1071), telemetry, what only brokers say to
 each other, and whatever a newer Kafka brings, until somebody has looked whether its answers name addresses.
-
-Versions end where an answer begins to name brokers' addresses in places that the gateway passes on unread: Fetch 16 and
-Produce 10 (KIP-951), DescribeQuorum 2 (KIP-853). Offset requests end where topics go by their ids alone. Fetch 15 has a
-tagged field that says whether a broker asks, and is of use to brokers alone (KIP-903). DescribeTopicPartitions pages
-through all topics, the coordinator's as well; clients do without it (KIP-966).
 """
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from coordinator.errors import ErrorCode
+from streaming.gateway.exchanges import SERVED
+from streaming.gateway.exchanges.exchange import Served
 from streaming.gateway.limits import RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX
+from streaming.gateway.messages import API_VERSIONS
+from streaming.gateway.produce import Produce
+from streaming.gateway.relayed import RELAYED, Relayed
 
 
 class Handling(Enum):
@@ -52,68 +56,39 @@ class Api(NamedTuple):
     first: int
     last: int
     handling: Handling
+    has_large_response: bool = False
+    """Whether a response may be far larger than its request, and is held here."""
 
 
-APIS: Mapping[int, Api] = {
-    0: Api("Produce", 0, 9, Handling.RELAYED),
-    1: Api("Fetch", 4, 14, Handling.RELAYED),
-    2: Api("ListOffsets", 1, 11, Handling.RELAYED),
-    3: Api("Metadata", 0, 13, Handling.REWRITTEN),
-    8: Api("OffsetCommit", 2, 9, Handling.SERVED),
-    9: Api("OffsetFetch", 1, 9, Handling.SERVED),
-    10: Api("FindCoordinator", 0, 6, Handling.LOCATED),
-    11: Api("JoinGroup", 0, 9, Handling.SERVED),
-    12: Api("Heartbeat", 0, 4, Handling.SERVED),
-    13: Api("LeaveGroup", 0, 5, Handling.SERVED),
-    14: Api("SyncGroup", 0, 5, Handling.SERVED),
-    15: Api("DescribeGroups", 0, 6, Handling.SERVED),
-    16: Api("ListGroups", 0, 5, Handling.SERVED),
-    17: Api("SaslHandshake", 0, 1, Handling.AUTHENTICATED),
-    18: Api("ApiVersions", 0, 4, Handling.NEGOTIATED),
-    19: Api("CreateTopics", 2, 7, Handling.RELAYED),
-    20: Api("DeleteTopics", 1, 6, Handling.RELAYED),
-    21: Api("DeleteRecords", 0, 2, Handling.RELAYED),
-    22: Api("InitProducerId", 0, 5, Handling.RELAYED),
-    23: Api("OffsetForLeaderEpoch", 2, 4, Handling.RELAYED),
-    24: Api("AddPartitionsToTxn", 0, 5, Handling.RELAYED),
-    25: Api("AddOffsetsToTxn", 0, 4, Handling.REFUSED),
-    26: Api("EndTxn", 0, 5, Handling.RELAYED),
-    27: Api("WriteTxnMarkers", 1, 2, Handling.RELAYED),
-    28: Api("TxnOffsetCommit", 0, 5, Handling.REFUSED),
-    29: Api("DescribeAcls", 1, 3, Handling.RELAYED),
-    30: Api("CreateAcls", 1, 3, Handling.RELAYED),
-    31: Api("DeleteAcls", 1, 3, Handling.RELAYED),
-    32: Api("DescribeConfigs", 1, 4, Handling.REWRITTEN),
-    33: Api("AlterConfigs", 0, 2, Handling.RELAYED),
-    34: Api("AlterReplicaLogDirs", 1, 2, Handling.RELAYED),
-    35: Api("DescribeLogDirs", 1, 5, Handling.RELAYED),
-    36: Api("SaslAuthenticate", 0, 2, Handling.AUTHENTICATED),
-    37: Api("CreatePartitions", 0, 3, Handling.RELAYED),
-    38: Api("CreateDelegationToken", 1, 3, Handling.RELAYED),
-    39: Api("RenewDelegationToken", 1, 2, Handling.RELAYED),
-    40: Api("ExpireDelegationToken", 1, 2, Handling.RELAYED),
-    41: Api("DescribeDelegationToken", 1, 3, Handling.RELAYED),
-    42: Api("DeleteGroups", 0, 2, Handling.SERVED),
-    43: Api("ElectLeaders", 1, 2, Handling.RELAYED),
-    44: Api("IncrementalAlterConfigs", 0, 1, Handling.RELAYED),
-    45: Api("AlterPartitionReassignments", 0, 1, Handling.RELAYED),
-    46: Api("ListPartitionReassignments", 0, 0, Handling.RELAYED),
-    47: Api("OffsetDelete", 0, 0, Handling.SERVED),
-    48: Api("DescribeClientQuotas", 0, 1, Handling.RELAYED),
-    49: Api("AlterClientQuotas", 0, 1, Handling.RELAYED),
-    50: Api("DescribeUserScramCredentials", 0, 0, Handling.RELAYED),
-    51: Api("AlterUserScramCredentials", 0, 0, Handling.RELAYED),
-    55: Api("DescribeQuorum", 0, 1, Handling.RELAYED),
-    57: Api("UpdateFeatures", 0, 2, Handling.RELAYED),
-    60: Api("DescribeCluster", 0, 2, Handling.REWRITTEN),
-    61: Api("DescribeProducers", 0, 0, Handling.RELAYED),
-    64: Api("UnregisterBroker", 0, 0, Handling.RELAYED),
-    65: Api("DescribeTransactions", 0, 0, Handling.RELAYED),
-    66: Api("ListTransactions", 0, 2, Handling.RELAYED),
-    74: Api("ListConfigResources", 0, 1, Handling.RELAYED),
-}
+PRODUCE, SASL_AUTHENTICATE = Produce.API_KEY, SaslAuthenticateRequest.API_KEY
 
-PRODUCE, API_VERSIONS, SASL_AUTHENTICATE = 0, 18, 36
+
+def _api(row: Served | Relayed, handling: Handling) -> Api:
+    return Api(row.request.name.removesuffix("Request"), row.first, row.last, handling, row.has_large_response)
+
+
+def _relayed(row: Relayed) -> Api:
+    if row.request is FindCoordinatorRequest:
+        return _api(row, Handling.LOCATED)
+    return _api(row, Handling.REWRITTEN if row.rewrite else Handling.RELAYED)
+
+
+_OWN = {
+    SaslHandshakeRequest.API_KEY: Api("SaslHandshake", 0, 1, Handling.AUTHENTICATED),
+    API_VERSIONS:                 Api("ApiVersions", 0, 4, Handling.NEGOTIATED),
+    SASL_AUTHENTICATE:            Api("SaslAuthenticate", 0, 2, Handling.AUTHENTICATED),
+}  # fmt: skip
+
+APIS: Mapping[int, Api] = dict(
+    sorted(
+        {
+            **_OWN,
+            **{key: _relayed(row) for key, row in RELAYED.items()},
+            **{key: _api(row, Handling.REFUSED if row.is_refused else Handling.SERVED) for key, row in SERVED.items()},
+        }.items()
+    )
+)
+"""All of them by Kafka's key, in the order of the keys."""
 
 
 def bytes_max(api_key: int) -> int:

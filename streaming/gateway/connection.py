@@ -21,7 +21,6 @@ from coordinator.limits import NAME_CHARS_MAX
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer
 from streaming.gateway.answers import Answers
 from streaming.gateway.apis import (
-    API_VERSIONS,
     APIS,
     BEFORE_AUTHENTICATION,
     PRODUCE,
@@ -32,7 +31,7 @@ from streaming.gateway.apis import (
     offered,
 )
 from streaming.gateway.certified import principal_of
-from streaming.gateway.exchanges import EXCHANGES
+from streaming.gateway.exchanges import SERVED
 from streaming.gateway.exchanges.exchange import Exchange
 from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
 from streaming.gateway.heartbeats import Heartbeats
@@ -44,10 +43,11 @@ from streaming.gateway.limits import (
     keep_alive,
 )
 from streaming.gateway.locating import GROUP, TRANSACTION, about, located, sought, without_rules
-from streaming.gateway.messages import Header, Malformed, decode, encode, read_header
+from streaming.gateway.messages import API_VERSIONS, Header, Malformed, decode, encode, read_header
 from streaming.gateway.outgoing import Outgoing
 from streaming.gateway.passing import LargeProduce
 from streaming.gateway.produce import HELD_BYTES_MAX, acks_of
+from streaming.gateway.relayed import RELAYED
 from streaming.gateway.rewriting import rewritten
 from streaming.gateway.rights import ANONYMOUS, Client
 from streaming.gateway.sasl import BadSasl, SaslWatch
@@ -329,7 +329,9 @@ class Connection(asyncio.Protocol):
 
     async def _rewrite(self, slot: Slot, frame: bytes) -> None:
         header = slot.header
-        answer = await rewritten(header.api_key, header.version, frame, self._house.cluster, slot.alters)
+        rewrite = RELAYED[header.api_key].rewrite
+        assert rewrite is not None, "its response is read here"
+        answer = await rewritten(rewrite, header.version, frame, self._house.cluster, slot.alters)
         self.outgoing.hold(-len(frame))
         self._answer(slot, answer)
 
@@ -397,7 +399,7 @@ class Connection(asyncio.Protocol):
     # -- served --------------------------------------------------------------------------------------------------------
 
     def _serve(self, slot: Slot, frame: bytes) -> None:
-        served = EXCHANGES[slot.header.api_key]
+        served = SERVED[slot.header.api_key]
         message = decode(served.request, frame, slot.header)
         topics = served.topics_named(message)
         if topics and not self._house.cluster.is_sure_of(topics):

@@ -23,9 +23,10 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.gateway.frames import BadFrame
 from streaming.gateway.messages import Header, decode
-from streaming.gateway.needs import CLUSTER, CREATE, DESCRIBE, NEEDS, NO_ID, READ, TOPIC, Need, id_in
+from streaming.gateway.needs import CLUSTER, CREATE, DESCRIBE, NO_ID, READ, TOPIC, Need, id_in
 from streaming.gateway.produce import Produce
-from streaming.gateway.refusing import SHAPES, TOPIC_REFUSED, Refusal, no_such_session
+from streaming.gateway.refusing import TOPIC_REFUSED, Refusal, no_such_session
+from streaming.gateway.relayed import RELAYED, Unread
 from streaming.gateway.rights import ANY, CLUSTER_NAME, AccessLists, Client
 from streaming.gateway.schemas import structure_of
 from streaming.gateway.sessions import FetchSessions, TopicIds, showing_no_session
@@ -93,12 +94,13 @@ class Guard:
                 return self._narrow_metadata(header, frame, client)
             case DescribeClusterRequest.API_KEY if self._lists:
                 return self._narrow_cluster(header, frame)
-        row = NEEDS.get(header.api_key)
+        row = RELAYED.get(header.api_key)
         if row is None or not (row.is_checked or self._lists is None):
             raise BadFrame(f"API {header.api_key} is not relayed where the brokers see the gateway and not {client}")
-        if row.request is None and not self._lists:
+        is_read = not isinstance(row.request, Unread)
+        if not is_read and not self._lists:
             return Judged(frame)
-        message = None if row.request is None else decode(row.request, frame, header)
+        message = decode(row.request, frame, header) if is_read else None
         refused = self._refused(row.needs(message, self._ids.name), client)
         return self._refuse(header.api_key, message, refused, client) if refused else Judged(frame)
 
@@ -108,15 +110,15 @@ class Guard:
         Raises:
             BadFrame: one is refused. The client is hung up on, and the broker has only the beginning of the request.
         """
-        if refused := self._refused(NEEDS[Produce.API_KEY].needs(produce, self._ids.name), client):
+        if refused := self._refused(RELAYED[Produce.API_KEY].needs(produce, self._ids.name), client):
             raise BadFrame(f"a large Produce of {client.principal} is refused {Refusal(refused, self._ids.name)}")
         produce.topics.clear()
 
     def _refuse(self, api_key: int, message: Any, refused: list[Need], client: Client) -> Judged:
         refusal = Refusal(refused, self._ids.name)
-        if (shape := SHAPES.get(api_key)) is None:
+        if (refused_response := RELAYED[api_key].refused) is None:
             raise BadFrame(f"API {api_key} is refused to {client.principal}: {refusal}")
-        return Judged(None, shape(message, refusal))
+        return Judged(None, refused_response(message, refusal))
 
     # -- who may -------------------------------------------------------------------------------------------------------
 
@@ -144,7 +146,7 @@ class Guard:
     # -- produce and fetch ---------------------------------------------------------------------------------------------
 
     def _judge_produce(self, produce: Produce, frame: bytes, client: Client) -> Judged:
-        refused = self._refused(NEEDS[Produce.API_KEY].needs(produce, self._ids.name), client)
+        refused = self._refused(RELAYED[Produce.API_KEY].needs(produce, self._ids.name), client)
         if not refused:
             return Judged(frame, has_answer=produce.acks != 0)
         if produce.acks == 0:
@@ -156,7 +158,7 @@ class Guard:
 
         A full Fetch ends the session that it shows. Where that is not of this connection, the broker is shown none.
         """
-        row = NEEDS[FetchRequest.API_KEY]
+        row = RELAYED[FetchRequest.API_KEY]
         message = decode(row.request, frame, header)
         needs = list(row.needs(message, self._ids.name))
         session_id, epoch = getattr(message, "session_id", 0), getattr(message, "session_epoch", -1)

@@ -28,11 +28,8 @@ ANSWER_BYTES_PAUSE = RECORD_BYTES_MAX
 answers that wait for their turn, that the client does not take, or that are part of one that is not whole."""
 
 LARGE_IN_FLIGHT_MAX = 5
-"""Requests of one connection without an answer, of those whose answer may be far larger than they are. Each may still
-bring one when reading has stopped. Clients have five or less."""
-
-LARGE_ANSWERS = frozenset({3, 9, 15, 16, 32, 60})
-"""Those requests: Metadata, OffsetFetch, DescribeGroups, ListGroups, DescribeConfigs, DescribeCluster."""
+"""Requests of one connection without an answer, of those whose answer may be far larger than they are
+(`Api.has_large_response`). Each may still bring one when reading has stopped. Clients have five or less."""
 
 ONE_ANSWER_BYTES_MAX = 4 * RECORD_BYTES_MAX
 """What the coordinator's answers to the questions of one request may come to; the groups behind it hear an error, and

@@ -8,9 +8,11 @@ from collections.abc import Generator
 from struct import Struct
 from typing import ClassVar
 
+from kafka.protocol.producer import ProduceRequest
+
 from streaming.gateway.messages import ELEMENTS_MAX, INT16, INT32, TOO_SHORT, VARINT_BYTES_MAX, Malformed
 
-FIRST_TRANSACTIONAL, FIRST_FLEXIBLE = 3, 9
+FIRST_TRANSACTIONAL = 3
 
 _BEFORE_CLIENT_ID = 8
 _TIMEOUT_BYTES = _INDEX_BYTES = INT32.size
@@ -56,7 +58,8 @@ class Produce:
         topics: Partitions by topic, as far as it has been read.
     """
 
-    API_KEY: ClassVar[int] = 0
+    API_KEY: ClassVar[int] = ProduceRequest.API_KEY
+    name: ClassVar[str] = ProduceRequest.name
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -64,7 +67,7 @@ class Produce:
         self.acks: int | None = None
         self.topics: dict[str, list[int]] = {}
         self._elements_left = ELEMENTS_MAX
-        self._is_flexible = version >= FIRST_FLEXIBLE
+        self._is_flexible = ProduceRequest.flexible_version_q(version)
         self._steps = self._read()
         self._is_skipping, self._wanted = next(self._steps)
         self._part = bytearray()

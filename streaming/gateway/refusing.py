@@ -4,7 +4,8 @@ A request is refused as a whole: nothing of it reaches a broker. What is refused
 that it was not tried: a produce, a fetch or a look at offsets by an error that clients try again after they have asked
 for metadata, which no longer has what is refused; everything else by OPERATION_NOT_ATTEMPTED.
 
-An API that is not in `SHAPES` ends the connection.
+The table of `relayed` names one of these functions for each API. A refused request of an API without one ends the
+connection.
 """
 
 import uuid
@@ -22,22 +23,17 @@ from kafka.errors import (
     UnknownTopicIdError,
 )
 from kafka.protocol.admin import (
-    AlterConfigsResponse,
     CreateAclsResponse,
     CreatePartitionsResponse,
     CreateTopicsResponse,
     DeleteRecordsResponse,
     DeleteTopicsResponse,
-    DescribeAclsResponse,
-    DescribeConfigsResponse,
     DescribeProducersResponse,
-    ElectLeadersResponse,
-    IncrementalAlterConfigsResponse,
 )
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
 from kafka.protocol.metadata import FindCoordinatorResponse
-from kafka.protocol.producer import AddPartitionsToTxnResponse, EndTxnResponse, InitProducerIdResponse, ProduceResponse
+from kafka.protocol.producer import AddPartitionsToTxnResponse, InitProducerIdResponse, ProduceResponse
 
 from streaming.gateway.locating import MANY_KEYS
 from streaming.gateway.needs import (
@@ -113,7 +109,7 @@ NAMED_MAX = 5
 """How many refused things a line of the log names."""
 
 
-def _produce(message: Produce, refusal: Refusal) -> ApiMessage:
+def produce(message: Produce, refusal: Refusal) -> ApiMessage:
     topic_kind = ProduceResponse.TopicProduceResponse
     topics = []
     for name, partitions in message.topics.items():
@@ -123,7 +119,7 @@ def _produce(message: Produce, refusal: Refusal) -> ApiMessage:
     return ProduceResponse(version=message.version, responses=topics)
 
 
-def _fetch(message: Any, refusal: Refusal) -> ApiMessage:
+def fetch(message: Any, refusal: Refusal) -> ApiMessage:
     kind = FetchResponse.FetchableTopicResponse
     topics = []
     for topic in message.topics:
@@ -143,7 +139,7 @@ def no_such_session(message: Any) -> ApiMessage:
     return FetchResponse(version=message.version, error_code=NO_SUCH_SESSION)
 
 
-def _list_offsets(message: Any, refusal: Refusal) -> ApiMessage:
+def list_offsets(message: Any, refusal: Refusal) -> ApiMessage:
     kind = ListOffsetsResponse.ListOffsetsTopicResponse
     return ListOffsetsResponse(
         version=message.version,
@@ -162,7 +158,7 @@ def _list_offsets(message: Any, refusal: Refusal) -> ApiMessage:
     )
 
 
-def _leader_epochs(message: Any, refusal: Refusal) -> ApiMessage:
+def leader_epochs(message: Any, refusal: Refusal) -> ApiMessage:
     kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
     return OffsetForLeaderEpochResponse(
         version=message.version,
@@ -179,7 +175,7 @@ def _leader_epochs(message: Any, refusal: Refusal) -> ApiMessage:
     )
 
 
-def _delete_records(message: Any, refusal: Refusal) -> ApiMessage:
+def delete_records(message: Any, refusal: Refusal) -> ApiMessage:
     kind = DeleteRecordsResponse.DeleteRecordsTopicResult
     return DeleteRecordsResponse(
         version=message.version,
@@ -198,7 +194,7 @@ def _delete_records(message: Any, refusal: Refusal) -> ApiMessage:
     )
 
 
-def _describe_producers(message: Any, refusal: Refusal) -> ApiMessage:
+def describe_producers(message: Any, refusal: Refusal) -> ApiMessage:
     kind = DescribeProducersResponse.TopicResponse
     return DescribeProducersResponse(
         version=message.version,
@@ -215,7 +211,7 @@ def _describe_producers(message: Any, refusal: Refusal) -> ApiMessage:
     )
 
 
-def _add_partitions(message: Any, refusal: Refusal) -> ApiMessage:
+def add_partitions(message: Any, refusal: Refusal) -> ApiMessage:
     if message.version >= ADD_MANY:
         return AddPartitionsToTxnResponse(version=message.version, error_code=refusal.whole)
     kind = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
@@ -236,19 +232,19 @@ def _add_partitions(message: Any, refusal: Refusal) -> ApiMessage:
     )
 
 
-def _create_topics(message: Any, refusal: Refusal) -> ApiMessage:
+def create_topics(message: Any, refusal: Refusal) -> ApiMessage:
     kind = CreateTopicsResponse.CreatableTopicResult
     topics = [kind(name=t.name, error_code=refusal.topic(t, NOT_TRIED)) for t in message.topics]
     return CreateTopicsResponse(version=message.version, topics=topics)
 
 
-def _create_partitions(message: Any, refusal: Refusal) -> ApiMessage:
+def create_partitions(message: Any, refusal: Refusal) -> ApiMessage:
     kind = CreatePartitionsResponse.CreatePartitionsTopicResult
     results = [kind(name=t.name, error_code=refusal.topic(t, NOT_TRIED)) for t in message.topics]
     return CreatePartitionsResponse(version=message.version, results=results)
 
 
-def _delete_topics(message: Any, refusal: Refusal) -> ApiMessage:
+def delete_topics(message: Any, refusal: Refusal) -> ApiMessage:
     kind = DeleteTopicsResponse.DeletableTopicResult
     results = []
     for topic in message.topics if message.version >= DELETE_BY_ID else message.topic_names:
@@ -260,7 +256,7 @@ def _delete_topics(message: Any, refusal: Refusal) -> ApiMessage:
     return DeleteTopicsResponse(version=message.version, responses=results)
 
 
-def _configs(response: Any, result: Any, field: str) -> Callable[[Any, Refusal], ApiMessage]:
+def configs(response: Any, result: Any, field: str) -> Callable[[Any, Refusal], ApiMessage]:
     def refused(message: Any, refusal: Refusal) -> ApiMessage:
         kinds = {TOPIC_CONFIG: TOPIC, GROUP_CONFIG: GROUP}
         results = []
@@ -275,7 +271,7 @@ def _configs(response: Any, result: Any, field: str) -> Callable[[Any, Refusal],
     return refused
 
 
-def _whole(response: Any) -> Callable[[Any, Refusal], ApiMessage]:
+def whole(response: Any) -> Callable[[Any, Refusal], ApiMessage]:
     def refused(message: Any, refusal: Refusal) -> ApiMessage:
         made: ApiMessage = response(version=message.version, error_code=refusal.whole)
         return made
@@ -283,12 +279,12 @@ def _whole(response: Any) -> Callable[[Any, Refusal], ApiMessage]:
     return refused
 
 
-def _init_producer_id(message: Any, refusal: Refusal) -> ApiMessage:
+def init_producer_id(message: Any, refusal: Refusal) -> ApiMessage:
     error = REFUSED[CLUSTER] if message.transactional_id is None else refusal.whole
     return InitProducerIdResponse(version=message.version, error_code=error, producer_id=-1, producer_epoch=-1)
 
 
-def _find_transactions(message: Any, refusal: Refusal) -> ApiMessage:
+def find_transactions(message: Any, refusal: Refusal) -> ApiMessage:
     nowhere = {"error_code": refusal.whole, "node_id": -1, "host": "", "port": -1}
     if message.version < MANY_KEYS:
         return FindCoordinatorResponse(version=message.version, **nowhere)
@@ -296,33 +292,6 @@ def _find_transactions(message: Any, refusal: Refusal) -> ApiMessage:
     return FindCoordinatorResponse(version=message.version, coordinators=each)
 
 
-def _create_acls(message: Any, refusal: Refusal) -> ApiMessage:
+def create_acls(message: Any, refusal: Refusal) -> ApiMessage:
     each = [CreateAclsResponse.AclCreationResult(error_code=refusal.whole) for _ in message.creations]
     return CreateAclsResponse(version=message.version, results=each)
-
-
-SHAPES: Mapping[int, Callable[[Any, Refusal], ApiMessage]] = {
-    0: _produce,
-    1: _fetch,
-    2: _list_offsets,
-    10: _find_transactions,
-    19: _create_topics,
-    20: _delete_topics,
-    21: _delete_records,
-    22: _init_producer_id,
-    23: _leader_epochs,
-    24: _add_partitions,
-    26: _whole(EndTxnResponse),
-    29: _whole(DescribeAclsResponse),
-    30: _create_acls,
-    32: _configs(DescribeConfigsResponse, DescribeConfigsResponse.DescribeConfigsResult, "results"),
-    33: _configs(AlterConfigsResponse, AlterConfigsResponse.AlterConfigsResourceResponse, "responses"),
-    37: _create_partitions,
-    43: _whole(ElectLeadersResponse),
-    44: _configs(
-        IncrementalAlterConfigsResponse,
-        IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
-        "responses",
-    ),
-    61: _describe_producers,
-}

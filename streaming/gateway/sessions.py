@@ -10,6 +10,8 @@ A topic's id (KIP-516) is known from the answers of brokers to Metadata, from wh
 from collections.abc import Callable, Collection
 from struct import Struct
 
+from kafka.protocol.consumer import FetchRequest
+
 from streaming.gateway.messages import CLIENT_ID_AT, INT32, VARINT_BYTES_MAX, Reading
 
 SESSIONS_MAX = 4
@@ -21,7 +23,6 @@ SESSION_TOPICS_MAX = 1_000
 TOPIC_IDS_MAX = 200_000
 """Topics whose ids are remembered; beyond it the one that was told of first is forgotten."""
 
-FIRST_FLEXIBLE = 12
 _ANSWER = Struct(">i4xhi")
 """The correlation id, the time to wait, the error and the session, in versions that are not flexible."""
 
@@ -55,12 +56,13 @@ class FetchSessions:
         """
         if version < FIRST_WITH_SESSIONS or len(topics) > SESSION_TOPICS_MAX:
             return None
+        is_flexible = FetchRequest.flexible_version_q(version)
 
         def read(head: memoryview) -> bool:
-            form = _FLEXIBLE_ANSWER if version >= FIRST_FLEXIBLE else _ANSWER
+            form = _FLEXIBLE_ANSWER if is_flexible else _ANSWER
             if len(head) < form.size + VARINT_BYTES_MAX:
                 return False
-            if version >= FIRST_FLEXIBLE and head[4]:
+            if is_flexible and head[4]:
                 raise ValueError("a broker's answer has tags in its header")
             _, _, session_id = form.unpack_from(head)
             if session_id:
@@ -77,7 +79,7 @@ def showing_no_session(frame: bytes, version: int) -> bytes:
     """Return a Fetch, of a version with sessions, whose session is 0: none."""
     reading = Reading(frame, CLIENT_ID_AT)
     reading.text()
-    if version >= FIRST_FLEXIBLE:
+    if FetchRequest.flexible_version_q(version):
         reading.skip_tags()
     start = reading.position + _BEFORE_SESSION
     return frame[:start] + bytes(INT32.size) + frame[start + INT32.size :]

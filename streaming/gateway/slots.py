@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streaming.gateway.apis import Api
-from streaming.gateway.limits import LARGE_ANSWERS
 from streaming.gateway.messages import Header
 
 
@@ -52,19 +51,19 @@ class Slots:
 
     def add(self, slot: Slot) -> Slot:
         self._row.append(slot)
-        self._large += slot.header.api_key in LARGE_ANSWERS
+        self._large += slot.api.has_large_response
         return slot
 
     def withdraw(self, slot: Slot) -> None:
         """Take out the last one, which has no answer."""
         assert self._row[-1] is slot
         self._row.pop()
-        self._large -= slot.header.api_key in LARGE_ANSWERS
+        self._large -= slot.api.has_large_response
 
     def give(self, slot: Slot, answer: bytes) -> None:
         """Hold an answer until it is its turn."""
         slot.answer = answer
-        self._large -= slot.header.api_key in LARGE_ANSWERS
+        self._large -= slot.api.has_large_response
         self._hold(len(answer))
 
     def is_first(self, slot: Slot) -> bool:

@@ -71,18 +71,22 @@ class Served(NamedTuple):
     """An API as it is served here.
 
     Args:
-        min_version: The oldest version served, and `max_version` the newest.
+        first: The oldest version served, and `last` the newest.
         exchange: Takes a message of one of these versions.
         topics_named: The topics that the world must know of before that, and how many partitions each must have for
             all that are named to be there.
+        is_refused: Whether clients are not offered the API, and hear an error from `exchange` if they use it.
+        has_large_response: Whether a response may be far larger than its request.
     """
 
     request: type[ApiMessage]
     response: type[ApiMessage]
-    min_version: int
-    max_version: int
+    first: int
+    last: int
     exchange: Callable[[Any, Asker, World], Exchange]
     topics_named: Callable[[Any], dict[str, int]] = no_topics
+    is_refused: bool = False
+    has_large_response: bool = False
 
 
 def may(asker: Asker, group_id: str, actions: Iterable[tuple[Operation, Resource, str]]) -> Question:

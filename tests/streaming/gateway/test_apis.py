@@ -4,7 +4,7 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from streaming.gateway.apis import API_VERSIONS, APIS, Handling, offered
-from streaming.gateway.exchanges import EXCHANGES
+from streaming.gateway.exchanges import SERVED
 
 PAST_US = {
     *(68, 69),  # ConsumerGroupHeartbeat, ConsumerGroupDescribe (KIP-848)
@@ -92,4 +92,4 @@ def test_every_version_can_be_written(version: int):
 
 def test_all_that_is_served_has_an_exchange():
     served = {key for key, api in APIS.items() if api.handling in (Handling.SERVED, Handling.REFUSED)}
-    assert served == EXCHANGES.keys()
+    assert served == SERVED.keys()

@@ -14,6 +14,7 @@ from coordinator.hashing import java_hash
 from streaming.gateway import cluster as module
 from streaming.gateway.cluster import Address, Cluster
 from streaming.gateway.frames import LENGTH_BYTES
+from streaming.gateway.relayed import RELAYED
 from streaming.gateway.rewriting import rewritten
 
 Brokers = dict[int, tuple[str, int]]
@@ -137,7 +138,9 @@ def rewrite(message: Any, kafka: Kafka) -> Any:
     out: list[Any] = []
 
     async def story(cluster: Cluster) -> None:
-        frame = await rewritten(message.API_KEY, message.version, message.encode(header=True), cluster)
+        rewrite = RELAYED[message.API_KEY].rewrite
+        assert rewrite is not None
+        frame = await rewritten(rewrite, message.version, message.encode(header=True), cluster)
         out.append(type(message).decode(frame[LENGTH_BYTES:], version=message.version, header=True))
 
     run(story, kafka)

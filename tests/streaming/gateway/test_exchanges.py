@@ -8,7 +8,7 @@ import pytest
 from coordinator.errors import ErrorCode
 from coordinator.outputs import AnyAnswer, ErrorAnswer, ExpelMemberAnswer
 from streaming.gateway.apis import APIS, Handling
-from streaming.gateway.exchanges import EXCHANGES
+from streaming.gateway.exchanges import SERVED
 from tests.differential import wire
 from tests.differential.ours import as_of
 from tests.differential.transcript import Asked, Names
@@ -16,8 +16,8 @@ from tests.streaming.gateway.examples import ANSWERS, REQUESTS, as_sent, ended
 from tests.streaming.gateway.wiring import ask
 
 VERSIONS = {
-    name: range(served.min_version, served.max_version + 1)
-    for served in EXCHANGES.values()
+    name: range(served.first, served.last + 1)
+    for served in SERVED.values()
     if (name := served.request.name.removesuffix("Request")) in REQUESTS
 }
 EVERY = [(name, version) for name, versions in VERSIONS.items() for version in versions]
@@ -85,4 +85,4 @@ def test_serves_what_is_offered():
     """What clients are told that we serve is what we serve."""
     answered_here = {key: api for key, api in APIS.items() if api.handling in (Handling.SERVED, Handling.REFUSED)}
     offered = {key: (f"{api.name}Request", api.first, api.last) for key, api in answered_here.items()}
-    assert offered == {key: (s.request.name, s.min_version, s.max_version) for key, s in EXCHANGES.items()}
+    assert offered == {key: (s.request.name, s.first, s.last) for key, s in SERVED.items()}

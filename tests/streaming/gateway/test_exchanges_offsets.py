@@ -18,7 +18,7 @@ from coordinator.outputs import (
     OffsetFetchAnswer,
 )
 from coordinator.requests import TopicPartitions
-from streaming.gateway.exchanges import EXCHANGES
+from streaming.gateway.exchanges import SERVED
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.wiring import ask, decoded
 
@@ -109,7 +109,7 @@ def test_what_nobody_says_is_stored_is_not():
 
 
 def test_names_the_partitions_that_there_must_be():
-    wanted = EXCHANGES[OffsetCommitRequest.API_KEY].topics_named
+    wanted = SERVED[OffsetCommitRequest.API_KEY].topics_named
     message = decoded(commit(("t", [4, 1]), ("u", []), ("t", [2]), ("v", [-7])), 9)
     assert wanted(message) == {"t": 5, "u": 1, "v": 1}
 

@@ -21,9 +21,9 @@ from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.frames import BadFrame, with_length
 from streaming.gateway.guard import Guard, Judged
 from streaming.gateway.messages import Malformed, decode, encode, read_header
-from streaming.gateway.needs import CLUSTER_NAME, NEEDS
+from streaming.gateway.needs import CLUSTER_NAME
 from streaming.gateway.passing import LargeProduce
-from streaming.gateway.refusing import SHAPES
+from streaming.gateway.relayed import RELAYED
 from streaming.gateway.rights import AccessLists, Client
 from streaming.gateway.sessions import FetchSessions
 from tests.streaming.gateway.wiring import frame_of, message_of
@@ -32,7 +32,7 @@ OWN, DATA, OTHER = "kept.requests", "data", "other"
 IDS = {name: uuid.UUID(int=number) for number, name in enumerate((OWN, DATA, OTHER), 1)}
 ANA = Client("User:CN=ana", "127.0.0.1")
 
-RELAYED = {key: api for key, api in APIS.items() if api.handling in (Handling.RELAYED, Handling.REWRITTEN)}
+OFFERED = {key: api for key, api in APIS.items() if api.handling in (Handling.RELAYED, Handling.REWRITTEN)}
 OF_TOPICS = (1, 2, 19, 20, 21, 23, 24, 27, 32, 33, 34, 35, 37, 43, 44, 45, 46, 61)
 """Those that name topics, but for Produce and Metadata."""
 
@@ -55,7 +55,7 @@ def asked(key: int, version: int, name: str) -> bytes:
             return None  # named by its id
         return values.get(field.type, 1)
 
-    return frame_of(message_of(NEEDS[key].request, version, leaf, lambda _: 2), version)
+    return frame_of(message_of(RELAYED[key].request, version, leaf, lambda _: 2), version)
 
 
 def knowing(guard: Guard) -> Guard:
@@ -96,14 +96,14 @@ def lists(*rights: tuple[str, ResourceType, str]) -> AccessLists:
 
 
 def test_all_that_is_relayed_has_a_row():
-    assert RELAYED.keys() | {10} == NEEDS.keys()
+    assert OFFERED.keys() | {10} == RELAYED.keys()
 
 
 @pytest.mark.parametrize(("key", "version"), CASES)
 def test_the_coordinators_topics_are_refused_in_every_version(key: int, version: int):
     guard = knowing(Guard({OWN}))
     frame = asked(key, version, OWN)
-    if key not in SHAPES:
+    if RELAYED[key].refused is None:
         with pytest.raises(BadFrame, match=OWN):
             judge(guard, frame)
         return
@@ -137,7 +137,7 @@ def test_who_is_allowed_nothing_has_nothing_relayed_and_who_is_allowed_it_has(ke
     assert judge(nothing, frame).frame is None
     needed = {
         (need.operation, need.name)
-        for need in NEEDS[key].needs(decode(NEEDS[key].request, frame, read_header(frame)), nothing._ids.name)
+        for need in RELAYED[key].needs(decode(RELAYED[key].request, frame, read_header(frame)), nothing._ids.name)
     }
     ((operation, _),) = needed
     allowed = lists((operation.name, ResourceType.TOPIC, DATA))
@@ -146,7 +146,7 @@ def test_who_is_allowed_nothing_has_nothing_relayed_and_who_is_allowed_it_has(ke
     assert judge(knowing(Guard({OWN}, lambda: other)), frame).frame is None
 
 
-@pytest.mark.parametrize("key", sorted(RELAYED.keys() - {3, 38, 39, 40, 41, 60, 64}))
+@pytest.mark.parametrize("key", sorted(OFFERED.keys() - {3, 38, 39, 40, 41, 60, 64}))
 def test_nothing_is_lent_to_who_is_allowed_nothing(key: int):
     frame = produce(9, DATA) if key == 0 else asked(key, APIS[key].last, DATA)
     with contextlib.suppress(BadFrame):

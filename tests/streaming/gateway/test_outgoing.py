@@ -16,7 +16,6 @@ from streaming.gateway.limits import (
     ANSWER_BYTES_MAX,
     ANSWER_BYTES_PAUSE,
     ANSWERS_BYTES_MAX,
-    LARGE_ANSWERS,
     LARGE_IN_FLIGHT_MAX,
     ONE_ANSWER_BYTES_MAX,
     PIECE_BYTES,
@@ -207,7 +206,7 @@ def test_the_answers_of_one_request_are_bounded_and_the_rest_is_to_be_asked_agai
 def test_the_bounds_fit_together():
     assert LARGE_IN_FLIGHT_MAX * RECORD_BYTES_MAX + ANSWER_BYTES_PAUSE <= ANSWER_BYTES_MAX
     assert ONE_ANSWER_BYTES_MAX + ANSWER_BYTES_PAUSE <= ANSWER_BYTES_MAX <= ANSWERS_BYTES_MAX
-    assert {APIS[key].name for key in LARGE_ANSWERS} == {
+    assert {api.name for api in APIS.values() if api.has_large_response} == {
         *("Metadata", "OffsetFetch", "DescribeGroups", "ListGroups", "DescribeConfigs", "DescribeCluster")
     }
     assert outgoing.ANSWER_BYTES_MAX is ANSWER_BYTES_MAX

@@ -9,17 +9,13 @@ from kafka.protocol.api_message import ApiMessage
 
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
-from streaming.gateway.exchanges import EXCHANGES, Exchange
+from streaming.gateway.exchanges import SERVED, Exchange
 from streaming.gateway.messages import Header, decode, encode, read_header
 from streaming.gateway.schemas import Field, Structure, structure_of
 
 CORRELATION_ID, CLIENT_ID = 77, "ana"
 
-KINDS = [
-    (served.request, version)
-    for served in EXCHANGES.values()
-    for version in range(served.min_version, served.max_version + 1)
-]
+KINDS = [(served.request, version) for served in SERVED.values() for version in range(served.first, served.last + 1)]
 """Every kind of message in every version that is served."""
 
 
@@ -131,6 +127,6 @@ def ask(message: Any, version: int, asker: Somebody | None = None, place: Place 
     """Send a request as a client, and translate it."""
     frame = frame_of(message, version)
     header = read_header(frame)
-    served = EXCHANGES[header.api_key]
+    served = SERVED[header.api_key]
     exchange = served.exchange(decode(served.request, frame, header), asker or Somebody(), place or Place())
     return Asking(header, exchange)

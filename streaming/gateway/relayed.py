@@ -1,0 +1,180 @@
+"""The APIs that the gateway relays to the brokers: one row for each.
+
+To relay another API, write its row here; nothing else has to change.
+
+1. Give the versions whose responses name no addresses of brokers, or give the function of `rewriting` that replaces
+   these addresses.
+2. Give the function that lists what a request needs. `needs` has one for each common form: `topics("topics", READ)`
+   for an array of topics, `cluster(ALTER)` for a right on the cluster.
+3. Give the function of `refusing` that makes the response to a refused request: `whole(XResponse)` where the response
+   has one error code. Without one, a refused request ends the connection.
+
+A row with a `rewrite` is a rewritten API: the gateway reads each response as a whole. Without one, responses are passed
+on unread.
+
+The last versions are those before a response names addresses of brokers in places that are passed on unread: Fetch 16
+and Produce 10 (KIP-951), DescribeQuorum 2 (KIP-853). Fetch 15 has a tagged field that tells whether a broker sends the
+request, and only brokers use it (KIP-903). DescribeTopicPartitions pages through all topics, those of the coordinator
+included, and clients do without it (KIP-966).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
+from kafka.protocol.admin import (
+    AlterClientQuotasRequest,
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterReplicaLogDirsRequest,
+    AlterUserScramCredentialsRequest,
+    CreateAclsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteAclsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+    DescribeClientQuotasRequest,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeProducersRequest,
+    DescribeQuorumRequest,
+    DescribeTransactionsRequest,
+    DescribeUserScramCredentialsRequest,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListPartitionReassignmentsRequest,
+    ListTransactionsRequest,
+    UpdateFeaturesRequest,
+)
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    WriteTxnMarkersRequest,
+)
+
+from streaming.gateway import needs, refusing, rewriting
+from streaming.gateway.needs import NameOf, Need, cluster, topics, transaction
+from streaming.gateway.produce import Produce
+from streaming.gateway.refusing import Refusal, whole
+from streaming.gateway.rewriting import Rewrite
+
+READ, WRITE, DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE
+ALTER, DESCRIBE = AclOperation.ALTER, AclOperation.DESCRIBE
+ALTER_CONFIGS, DESCRIBE_CONFIGS = AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE_CONFIGS
+
+
+class Unread(NamedTuple):
+    """A request in which nothing has to be read: its key and its name."""
+
+    API_KEY: int
+    name: str
+
+
+class Relayed(NamedTuple):
+    """One API.
+
+    Args:
+        request: What a request is read as.
+        first: The oldest version that clients are offered.
+        last: The newest one.
+        needs: Lists what a request needs to be allowed.
+        refused: Makes the response to a refused request; None to end the connection.
+        rewrite: How a response is rewritten; None where it is passed on unread.
+        is_checked: Whether `needs` is enough to decide. Otherwise no request is relayed where the brokers see the
+            gateway and not the client.
+        has_large_response: Whether a response may be far larger than its request, and is held here.
+    """
+
+    request: Any
+    first: int
+    last: int
+    needs: Callable[[Any, NameOf], Iterable[Need]]
+    refused: Callable[[Any, Refusal], ApiMessage] | None = None
+    rewrite: Rewrite | None = None
+    is_checked: bool = True
+    has_large_response: bool = False
+
+
+METADATA = Rewrite(MetadataResponse, rewriting.metadata)
+FOUND_COORDINATOR = Rewrite(FindCoordinatorResponse, rewriting.found_coordinator)
+DESCRIBED_CONFIGS = Rewrite(DescribeConfigsResponse, rewriting.described_configs)
+DESCRIBED_CLUSTER = Rewrite(DescribeClusterResponse, rewriting.described_cluster)
+
+_described = refusing.configs(DescribeConfigsResponse, DescribeConfigsResponse.DescribeConfigsResult, "results")
+_altered = refusing.configs(AlterConfigsResponse, AlterConfigsResponse.AlterConfigsResourceResponse, "responses")
+_incrementally_altered = refusing.configs(
+    IncrementalAlterConfigsResponse, IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, "responses"
+)
+
+ROWS = (
+    #       request                          versions  what it needs                     refused, rewritten
+    Relayed(Produce,                             0, 9,  needs.produce,                    refusing.produce),
+    Relayed(FetchRequest,                        4, 14, needs.fetch,                      refusing.fetch),
+    Relayed(ListOffsetsRequest,                  1, 11, topics("topics", DESCRIBE),       refusing.list_offsets),
+    Relayed(MetadataRequest,                     0, 13, needs.nothing,  # narrowed by `guard`, as the response is
+            rewrite=METADATA, has_large_response=True),
+    Relayed(FindCoordinatorRequest,              0, 6,  needs.find_transactions,          refusing.find_transactions,
+            rewrite=FOUND_COORDINATOR),
+    Relayed(CreateTopicsRequest,                 2, 7,  needs.create_topics,              refusing.create_topics),
+    Relayed(DeleteTopicsRequest,                 1, 6,  needs.delete_topics,              refusing.delete_topics),
+    Relayed(DeleteRecordsRequest,                0, 2,  topics("topics", DELETE),         refusing.delete_records),
+    Relayed(InitProducerIdRequest,               0, 5,  needs.init_producer_id,           refusing.init_producer_id),
+    Relayed(OffsetForLeaderEpochRequest,         2, 4,  topics("topics", DESCRIBE),       refusing.leader_epochs),
+    Relayed(AddPartitionsToTxnRequest,           0, 5,  needs.add_partitions,             refusing.add_partitions),
+    Relayed(EndTxnRequest,                       0, 5,  transaction(WRITE, "transactional_id"), whole(EndTxnResponse)),
+    Relayed(WriteTxnMarkersRequest,              1, 2,  needs.markers),
+    Relayed(DescribeAclsRequest,                 1, 3,  cluster(DESCRIBE),                whole(DescribeAclsResponse)),
+    Relayed(CreateAclsRequest,                   1, 3,  cluster(ALTER),                   refusing.create_acls),
+    Relayed(DeleteAclsRequest,                   1, 3,  cluster(ALTER)),
+    Relayed(DescribeConfigsRequest,              1, 4,  needs.configs(DESCRIBE_CONFIGS),  _described,
+            rewrite=DESCRIBED_CONFIGS, has_large_response=True),
+    Relayed(AlterConfigsRequest,                 0, 2,  needs.configs(ALTER_CONFIGS),     _altered),
+    Relayed(AlterReplicaLogDirsRequest,          1, 2,  needs.log_dirs),
+    Relayed(DescribeLogDirsRequest,              1, 5,  cluster(DESCRIBE, "topics")),
+    Relayed(CreatePartitionsRequest,             0, 3,  topics("topics", ALTER),          refusing.create_partitions),
+    Relayed(Unread(38, "CreateDelegationToken"), 1, 3,  needs.nothing,  # the token would be the gateway's
+            is_checked=False),
+    Relayed(Unread(39, "RenewDelegationToken"),  1, 2,  needs.nothing, is_checked=False),
+    Relayed(Unread(40, "ExpireDelegationToken"), 1, 2,  needs.nothing, is_checked=False),
+    Relayed(Unread(41, "DescribeDelegationToken"), 1, 3, needs.nothing, is_checked=False),
+    Relayed(ElectLeadersRequest,                 1, 2,  needs.elect_leaders,              whole(ElectLeadersResponse)),
+    Relayed(IncrementalAlterConfigsRequest,      0, 1,  needs.configs(ALTER_CONFIGS),     _incrementally_altered),
+    Relayed(AlterPartitionReassignmentsRequest,  0, 1,  cluster(ALTER, "topics")),
+    Relayed(ListPartitionReassignmentsRequest,   0, 0,  cluster(DESCRIBE, "topics")),
+    Relayed(DescribeClientQuotasRequest,         0, 1,  cluster(DESCRIBE_CONFIGS)),
+    Relayed(AlterClientQuotasRequest,            0, 1,  cluster(ALTER_CONFIGS)),
+    Relayed(DescribeUserScramCredentialsRequest, 0, 0,  cluster(DESCRIBE)),
+    Relayed(AlterUserScramCredentialsRequest,    0, 0,  cluster(ALTER)),
+    Relayed(DescribeQuorumRequest,               0, 1,  cluster(DESCRIBE)),
+    Relayed(UpdateFeaturesRequest,               0, 2,  cluster(ALTER)),
+    Relayed(DescribeClusterRequest,              0, 2,  needs.nothing,  # narrowed by `guard`
+            rewrite=DESCRIBED_CLUSTER, has_large_response=True),
+    Relayed(DescribeProducersRequest,            0, 0,  topics("topics", READ),           refusing.describe_producers),
+    Relayed(Unread(64, "UnregisterBroker"),      0, 0,  cluster(ALTER)),
+    Relayed(DescribeTransactionsRequest,         0, 0,  transaction(DESCRIBE, "transactional_ids")),
+    Relayed(ListTransactionsRequest,             0, 2,  needs.nothing, is_checked=False),  # its response tells of all
+    Relayed(ListConfigResourcesRequest,          0, 1,  cluster(DESCRIBE_CONFIGS)),
+)  # fmt: skip
+
+RELAYED: Mapping[int, Relayed] = {row.request.API_KEY: row for row in ROWS}
+"""The rows by Kafka's key."""
