@@ -16,11 +16,19 @@ from kafka.protocol.consumer.group import HeartbeatResponse
 
 from coordinator.errors import ErrorCode
 from coordinator.outputs import RebalanceNotice
+from streaming.gateway.apis import BEFORE_AUTHENTICATION, Handling
 from streaming.gateway.messages import encode
 from streaming.gateway.slots import Slot
 
 SESSIONS_PART = 3
 """An answer is held for a third of the session at most: clients look after themselves when they hear nothing."""
+
+OF_GROUPS = BEFORE_AUTHENTICATION | {Handling.SERVED, Handling.REWRITTEN}
+"""The requests on a connection that a client keeps for its group's coordinator; librdkafka sends Metadata as well.
+
+Only there may a heartbeat's response be held: some clients have one connection to a broker for everything, and send
+nothing more on it until they have the response.
+"""
 
 
 class Heartbeats:
@@ -34,15 +42,22 @@ class Heartbeats:
     def __init__(self, hold_ms_max: int, give: Callable[[Slot, bytes], None]) -> None:
         self._hold_ms_max, self._give = hold_ms_max, give
         self._session_ms: dict[str, int] = {}
+        self._is_of_groups = True
         self._held: tuple[Slot, str, bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    def asked(self, handling: Handling) -> None:
+        """Record what kind of request the client has sent. No response is held once one is not a group's."""
+        self._is_of_groups &= handling in OF_GROUPS
 
     def joined(self, member_id: str, session_timeout_ms: int) -> None:
         """Know that notices about a member come here, because it has joined here."""
         self._session_ms[member_id] = session_timeout_ms
 
     def hold(self, slot: Slot, member_id: str, answer: bytes) -> bool:
-        """Hold an answer back; or tell that it has to go out now."""
+        """Hold a response back, and return True; return False where it has to go out now."""
+        if not self._is_of_groups:
+            return False
         hold_ms = min(self._hold_ms_max, self._session_ms.get(member_id, 0) // SESSIONS_PART)
         if hold_ms == 0:
             return False

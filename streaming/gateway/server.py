@@ -30,6 +30,7 @@ from streaming.gateway.limits import (
 )
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger
+from streaming.gateway.shared import ClientConnection
 from streaming.gateway.upstream import Upstream
 from streaming.health import Listener
 from streaming.kafka.pulse import Pulse
@@ -66,10 +67,10 @@ class Gateway:
         self.asking: Asking
         self.cluster: Cluster
         self.guard: Guard
-        self._connections: set[Connection] = set()
+        self._connections: set[ClientConnection] = set()
         self.ledger = Ledger(self._connections, self.metrics.overfull.inc)
         self.metrics.answer_bytes.set_function(lambda: self.ledger.held_bytes)
-        self._silent: dict[Connection, None] = {}
+        self._silent: dict[ClientConnection, None] = {}
         self._connections_max = connections_max(settings.gateway_connections_max)
         self._servers: list[asyncio.Server] = []
         self._broker_context = settings.broker_context()
@@ -253,7 +254,7 @@ class Gateway:
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: ClientConnection) -> None:
         self._connections.add(connection)
         self._silent[connection] = None
         self.metrics.accepted.inc()
@@ -263,10 +264,10 @@ class Gateway:
                 f"there are {self._connections_max} connections"
             )
 
-    def said_something(self, connection: Connection) -> None:
+    def said_something(self, connection: ClientConnection) -> None:
         self._silent.pop(connection, None)
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
         self._silent.pop(connection, None)
         self.metrics.connections.set(len(self._connections))
@@ -280,7 +281,7 @@ class Gateway:
                 if why := self._overdue(connection, now_s):
                     connection.refuse(why)
 
-    def _overdue(self, connection: Connection, now_s: float) -> str | None:
+    def _overdue(self, connection: ClientConnection, now_s: float) -> str | None:
         if connection.is_silent and now_s - connection.active_s > SILENCE_S:
             return f"it said nothing for {SILENCE_S:.0f} s"
         if connection.frame_since_s is not None and now_s - connection.frame_since_s > FRAME_WAIT_S:

@@ -1,21 +1,52 @@
 """What all connections of a gateway share."""
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from streaming.config.settings import Settings
 from streaming.gateway.asking import Asking
 from streaming.gateway.cluster import Cluster
 from streaming.gateway.guard import Guard
 from streaming.gateway.metrics import Metrics
-from streaming.gateway.outgoing import Ledger
+from streaming.gateway.outgoing import Holder, Ledger
 from streaming.gateway.upstream import Upstream
 
-if TYPE_CHECKING:
-    from streaming.gateway.connection import Connection
+
+class ClientConnection(Holder, Protocol):
+    """A connection, as the gateway sees it."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the client has sent no whole request yet."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in flight or unfinished."""
+
+    @property
+    def active_s(self) -> float:
+        """When the client last sent or took something."""
+
+    @property
+    def frame_since_s(self) -> float | None:
+        """When the request began that has arrived in part; None where there is none."""
+
+    @property
+    def stuck_since_s(self) -> float | None:
+        """Since when the client has taken no responses; None while it takes them."""
+
+    def count_written(self) -> None:
+        """Update the count of the bytes that the client has not taken."""
+
+    def close(self) -> None:
+        """Close the connection at once."""
 
 
-class House(Protocol):
-    """What all connections of a gateway share."""
+class Shared(Protocol):
+    """The gateway, as its connections see it.
+
+    Attributes:
+        mechanisms: The SASL mechanisms that clients may use; none where the brokers do not authenticate by SASL.
+    """
 
     settings: Settings
     asking: Asking
@@ -24,29 +55,28 @@ class House(Protocol):
     ledger: Ledger
     metrics: Metrics
     mechanisms: tuple[str, ...]
-    """How clients may say who they are; none where the brokers do not want to know."""
 
     async def offer_of(self, node_id: int | None) -> Any | None:
-        """Return what a broker answers to ApiVersions, None if it does not."""
+        """Return a broker's response to ApiVersions; None where it does not respond."""
 
     async def is_served(self) -> bool:
-        """Tell whether the coordinator answers, after holding on a little if it does not."""
+        """Return whether the coordinator answers. Wait a little for it where it does not."""
 
     async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:
         """Connect to a broker.
 
         Raises:
-            OSError: it cannot be reached.
+            OSError: the broker cannot be reached.
         """
 
-    def opened(self, connection: "Connection") -> None:
-        """Take a new connection in; it may be closed at once."""
+    def opened(self, connection: ClientConnection) -> None:
+        """Add a new connection. This may close the connection at once."""
 
-    def said_something(self, connection: "Connection") -> None:
-        """Know that a connection has sent a whole request."""
+    def said_something(self, connection: ClientConnection) -> None:
+        """Record that a connection has sent its first whole request."""
 
     def holds(self, more_bytes: int) -> None:
-        """Know that more of unfinished requests is here, or less."""
+        """Update the count of the bytes of unfinished requests; below 0 when there are fewer."""
 
-    def closed(self, connection: "Connection") -> None:
-        """Forget a connection."""
+    def closed(self, connection: ClientConnection) -> None:
+        """Remove a connection."""

@@ -1,4 +1,4 @@
-"""What a connection has been asked and has not answered yet: answers go out in the order of the requests."""
+"""The requests of a connection that have no response yet: responses go out in the order of the requests."""
 
 import time
 from collections import deque
@@ -15,16 +15,18 @@ class Slot:
     """One request's place in the row.
 
     Args:
-        answer: All of it, with its length; None until it is there, and for good where it is passed on piece by piece.
-        is_wanted_whole: Whether an answer of a broker's is read here before it goes out.
-        reads: Called with the beginning of a broker's answer that is passed on; returns whether that was enough.
-        alters: Called with a broker's answer that is read here, before it goes out.
+        answer: The whole response, with its length; None until it has arrived. It stays None where a broker's response
+            is passed on piece by piece.
+        take_whole: Called with the slot and a broker's whole response, without its length; None where the response is
+            passed on piece by piece.
+        reads: Called with the beginning of a broker's response that is passed on; returns whether that was enough.
+        alters: Called with a broker's response that is read here, before it goes out.
     """
 
     api: Api
     header: Header
-    is_wanted_whole: bool = False
     answer: bytes | None = None
+    take_whole: Callable[["Slot", bytes], None] | None = None
     reads: Callable[[memoryview], bool] | None = None
     alters: Callable[[Any], None] | None = None
     since_s: float = field(default_factory=time.monotonic)

@@ -1,4 +1,8 @@
-"""A client's own connection to the broker that it takes the gateway for; made when there is something to relay."""
+"""A client's own connection to the broker that it takes the gateway for.
+
+Responses belong to the requests in their order. Each is passed on in pieces when its turn comes, or read as a whole;
+until then it stays in the broker's socket.
+"""
 
 import asyncio
 from collections import deque
@@ -10,35 +14,35 @@ from streaming.gateway.slots import Slot
 
 
 class Downstream(Protocol):
-    """The client's side, which gets the answers."""
+    """The client's side, which gets the responses."""
 
     def write(self, piece: Piece) -> None:
         """Send something to the client at once."""
 
     def is_next(self, slot: Slot) -> bool:
-        """Tell whether all that was asked before has been answered."""
+        """Return whether all requests before this one have their responses."""
 
     def has_room(self, slot: Slot) -> bool:
-        """Return whether an answer that is wanted whole may be read now."""
+        """Return whether a response may be read as a whole now."""
 
     def answered(self, slot: Slot, frame: bytes) -> None:
-        """Take an answer that is wanted whole."""
+        """Handle a response that was read as a whole, without its length."""
 
     def passed_on(self, slot: Slot) -> None:
-        """Know that an answer has been written, all of it."""
+        """Record that all of a response has been written."""
 
     def upstream_full(self, is_full: bool) -> None:
-        """Send less for a while, or go on."""
+        """Stop sending to the broker, or go on."""
 
     def upstream_lost(self) -> None:
-        """Know that the broker has hung up."""
+        """Handle that the broker has closed the connection."""
 
     def fail(self, error: Exception) -> None:
-        """End the client's connection, because of a bug of ours or a broker that breaks the protocol."""
+        """Close the client's connection because of a bug of ours, or of a broker that breaks the protocol."""
 
 
 class Upstream(asyncio.Protocol):
-    """Sends requests on and brings the answers back, in order and without holding more than a piece of any."""
+    """Sends requests to the broker, and passes its responses on without holding more than a piece of any."""
 
     def __init__(self, downstream: Downstream) -> None:
         self._downstream = downstream
@@ -49,10 +53,11 @@ class Upstream(asyncio.Protocol):
 
     @property
     def expects_answers(self) -> bool:
+        """Whether a request has no response yet."""
         return bool(self._expected)
 
     def expect(self, slot: Slot) -> None:
-        """Know that the next request has an answer, and where it goes."""
+        """Record that the next request has a response, and which request that is."""
         self._expected.append(slot)
 
     def write(self, piece: Piece) -> None:
@@ -61,16 +66,17 @@ class Upstream(asyncio.Protocol):
         self._transport.write(piece)
 
     def client_slow(self, is_slow: bool) -> None:
-        """Read less for a while, or go on: the client does not keep up."""
+        """Stop reading because the client is slow, or go on."""
         self._is_client_slow = is_slow
         self._read_or_not()
 
     def go_on(self) -> None:
-        """Look again at an answer whose turn had not come."""
+        """Read on, where a response has waited for its turn."""
         self._frames.go_on()
         self._read_or_not()
 
     def close(self) -> None:
+        """Close the connection at once."""
         if self._transport:
             self._transport.abort()
 
@@ -110,7 +116,7 @@ class Upstream(asyncio.Protocol):
 
     def begin(self, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
         slot = self._expected[0]
-        if slot.is_wanted_whole:
+        if slot.take_whole:
             return Wish.WHOLE if self._downstream.has_room(slot) else Wish.LATER
         if not self._downstream.is_next(slot):
             return Wish.LATER

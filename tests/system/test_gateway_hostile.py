@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 
 from coordinator.requests import DescribeGroup, Heartbeat
 from streaming.client import Transport
-from streaming.gateway import Gateway, connection, outgoing, server
+from streaming.gateway import Gateway, flow, outgoing, server
 from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.outgoing import Holder
 from tests.system.test_gateway import become_member, heartbeat, join
@@ -36,7 +36,7 @@ def strain(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Strain
         def start(limits: dict[str, float] | None = None, **settings: object) -> Gateway:
             monkeypatch.setattr(server, "SWEEP_S", 0.05)
             for name, value in (limits or {}).items():
-                module = next(each for each in (server, outgoing, connection) if hasattr(each, name))
+                module = next(each for each in (server, outgoing, flow) if hasattr(each, name))
                 monkeypatch.setattr(module, name, value)
             return opened.enter_context(Gateway(gateway.settings.model_copy(update=settings)))
 
@@ -164,7 +164,7 @@ def test_who_does_not_read_is_read_no_further_and_at_last_hung_up_on(strain: Str
         become_member(deaf, group_id, metadata=bytes(100_000))
         deaf.send(*(DescribeGroupsRequest(version=6, groups=[group_id]) for _ in range(2_000)))
         wait_until(lambda: "groupcoord_gateway_connections 1.0" in metrics(gateway))
-        few = connection.LARGE_IN_FLIGHT_MAX
+        few = flow.LARGE_IN_FLIGHT_MAX
         assert few <= described(gateway) < 400, "in flight, and what the sockets between have room for"
         assert is_served(bystander)
 
@@ -206,7 +206,7 @@ def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: S
         assert described(gateway) < 60, "in as many batches all of them would have been asked for"
         assert {slow.read().groups[0].error_code for _ in range(60)} == {0}
         assert is_served(slow)
-    assert max(held) <= bound + (connection.LARGE_IN_FLIGHT_MAX + 1) * size
+    assert max(held) <= bound + (flow.LARGE_IN_FLIGHT_MAX + 1) * size
     wait_until(lambda: gateway.ledger.held_bytes == 0)
     assert gateway.metrics.registry.get_sample_value("groupcoord_gateway_connections_overfull_total") == 0
 
@@ -232,8 +232,8 @@ def test_ten_that_take_no_answers_are_bounded_together(strain: Strain, group_id:
 def test_requests_without_end_are_answered_in_their_order(gateway: Gateway):
     """Far more than may be on the way at a time: the rest waits in the socket."""
     with connect(gateway.bootstrap_servers) as wire:
-        wire.send(*(heartbeat("g", "nobody") for _ in range(3 * connection.IN_FLIGHT_MAX)))
-        assert {wire.read().error_code for _ in range(3 * connection.IN_FLIGHT_MAX)} == {25}
+        wire.send(*(heartbeat("g", "nobody") for _ in range(3 * flow.IN_FLIGHT_MAX)))
+        assert {wire.read().error_code for _ in range(3 * flow.IN_FLIGHT_MAX)} == {25}
 
 
 def test_fifty_small_requests_are_on_the_way_at_a_time(gateway: Gateway, group_id: str):

@@ -1,0 +1,126 @@
+"""Who a connection's client is, and which requests it may send by now.
+
+The brokers authenticate by SASL, the gateway by certificates. `Identity` holds what is known by either way and knows no
+transport; `Authenticating` passes the frames of a SASL exchange on.
+"""
+
+import time
+from collections.abc import Callable, Collection
+
+from streaming.gateway.apis import BEFORE_AUTHENTICATION, Api
+from streaming.gateway.flow import Flow
+from streaming.gateway.frames import BadFrame, with_length
+from streaming.gateway.rights import ANONYMOUS, Client
+from streaming.gateway.sasl import SaslWatch
+from streaming.gateway.slots import Slot
+
+
+class Identity:
+    """Who the client is.
+
+    Args:
+        mechanisms: The SASL mechanisms that clients may use; none where the brokers do not authenticate by SASL.
+
+    Attributes:
+        host: The client's address as Kafka writes it: `/127.0.0.1`; empty where it is not known.
+        certified: The principal of the client's certificate, if it has shown one.
+        client_id: The name that the client gave itself in its last request.
+    """
+
+    def __init__(self, mechanisms: Collection[str], host: str = "", certified: str | None = None) -> None:
+        self.host, self.certified, self.client_id = host, certified, ""
+        self._sasl = SaslWatch(mechanisms)
+        self._is_sasl_needed = bool(mechanisms)
+        self._until_s = float("inf")
+
+    def __repr__(self) -> str:
+        return f"{self.client_id!r} from {self.host}"
+
+    @property
+    def principal(self) -> str | None:
+        """The principal (`User:ana`); None before it is known."""
+        return self._sasl.principal or self.certified
+
+    @property
+    def client(self) -> Client:
+        """The client as the brokers' access control lists name it."""
+        return Client(self.principal or ANONYMOUS, self.host.removeprefix("/"))
+
+    @property
+    def sends_tokens(self) -> bool:
+        """Whether the next frames are bare SASL tokens without headers."""
+        return self._sasl.is_raw
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the SASL exchange has failed."""
+        return self._sasl.is_over
+
+    def check(self, api: Api, now_s: float) -> None:
+        """Check that a request of this API may come now.
+
+        Raises:
+            BadFrame: the client has to authenticate before it.
+        """
+        if api.handling in BEFORE_AUTHENTICATION:
+            return
+        is_known = not self._is_sasl_needed or self._sasl.principal is not None
+        if not is_known or self._sasl.is_amid:
+            raise BadFrame(f"{api.name} before authentication")
+        if now_s > self._until_s:
+            raise BadFrame(f"{api.name} after the session of its authentication (KIP-368)")
+
+    def asked(self, frame: bytes) -> bytes | None:
+        """Read a SASL request of the client.
+
+        Returns:
+            None when the request may be relayed; otherwise the response, without its length, that refuses it.
+
+        Raises:
+            BadSasl: the exchange cannot be followed.
+        """
+        return self._sasl.asked(frame)
+
+    def answered(self, frame: bytes, now_s: float) -> None:
+        """Read the broker's response to a SASL request. Its session lifetime begins now.
+
+        Raises:
+            BadSasl: the response answers no request.
+        """
+        self._sasl.answered(frame)
+        lifetime_ms = self._sasl.session_lifetime_ms or float("inf")
+        self._until_s = now_s + lifetime_ms / 1_000
+
+
+class Authenticating:
+    """Passes a client's SASL requests on to the broker, and closes the connection when authentication has failed.
+
+    Args:
+        forward: Sends a request to the broker.
+        clock: Returns seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        identity: Identity,
+        forward: Callable[[Slot, bytes], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._flow, self._identity, self._forward, self._clock = flow, identity, forward, clock
+
+    def authenticate(self, slot: Slot, frame: bytes) -> None:
+        """Handle SaslHandshake, SaslAuthenticate or a bare token."""
+        refusal = self._identity.asked(frame)
+        if refusal is None:
+            slot.take_whole = self._answered
+            self._forward(slot, frame)
+        else:
+            self._flow.answer_last(slot, with_length(refusal))
+
+    def _answered(self, slot: Slot, frame: bytes) -> None:
+        self._identity.answered(frame, self._clock())
+        if self._identity.is_refused:
+            self._flow.answer_last(slot, with_length(frame))
+        else:
+            self._flow.answer(slot, with_length(frame))

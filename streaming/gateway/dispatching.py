@@ -1,0 +1,114 @@
+"""The requests of one connection, each of which goes to the handler of its API.
+
+A request is checked by its first bytes: whether its API and version are offered, whether the client may send it by now,
+and whether it is too large. Only then is the rest of it read.
+"""
+
+import struct
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from streaming.gateway.apis import APIS, PRODUCE, SASL_AUTHENTICATE, Api, Handling, bytes_max
+from streaming.gateway.authenticating import Identity
+from streaming.gateway.flow import Flow
+from streaming.gateway.frames import BadFrame, Piece, Wish
+from streaming.gateway.messages import API_VERSIONS, Header, read_header
+from streaming.gateway.produce import HELD_BYTES_MAX
+from streaming.gateway.slots import Slot
+
+_HEAD = struct.Struct(">hhi")
+
+TOKEN_HEADER = Header(SASL_AUTHENTICATE, 0, 0, None)
+"""Stands for the header that bare tokens lack, after a SaslHandshake of version 0."""
+
+Handler = Callable[[Slot, bytes], None]
+"""Handles a whole request, without its length."""
+
+
+class Streaming(Protocol):
+    """Relays a Produce that is too large to be held."""
+
+    def stream(self, api: Api, header: Header, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+        """Return the function that relays a piece of the request, or what is needed before that."""
+
+    def streamed(self) -> None:
+        """Record that all of the request has been relayed."""
+
+
+class Observer(Protocol):
+    """What else has to be done for each request."""
+
+    def request_begins(self) -> None:
+        """Do what must be done before a request."""
+
+    def request_came(self, api: Api) -> None:
+        """Count a request."""
+
+
+class Dispatcher:
+    """Dispatches the requests of one connection; it is the `Taker` of the client's frames.
+
+    Args:
+        handlers: The handler for each kind of API.
+        clock: Returns seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        identity: Identity,
+        handlers: Mapping[Handling, Handler],
+        streaming: Streaming,
+        observer: Observer,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._flow, self._identity, self._handlers = flow, identity, handlers
+        self._streaming, self._observer, self._clock = streaming, observer, clock
+
+    def begin(self, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+        """Decide about a request by its first bytes.
+
+        Raises:
+            BadFrame: the client may not send it.
+            Malformed: it is a large Produce, and cannot be read.
+        """
+        sends_tokens = self._identity.sends_tokens
+        if not sends_tokens and len(head) < _HEAD.size:
+            return Wish.MORE
+        if self._flow.is_paused:
+            return Wish.LATER
+        self._observer.request_begins()
+        api_key, version, correlation_id = TOKEN_HEADER[:3] if sends_tokens else _HEAD.unpack_from(head)
+        api = self._checked(api_key, version)
+        if size > bytes_max(api_key):
+            raise BadFrame(f"a {api.name} request of {size} bytes is too large")
+        if api_key != PRODUCE or size <= HELD_BYTES_MAX:
+            return Wish.WHOLE
+        wish = self._streaming.stream(api, Header(api_key, version, correlation_id, None), size, head)
+        if not isinstance(wish, Wish):
+            self._observer.request_came(api)
+        return wish
+
+    def take(self, frame: bytes) -> None:
+        """Hand a whole request to the handler of its API."""
+        header = TOKEN_HEADER if self._identity.sends_tokens else read_header(frame)
+        self._identity.client_id = header.client_id or ""
+        api = APIS[header.api_key]
+        self._observer.request_came(api)
+        slot = self._flow.slots.add(Slot(api, header))
+        self._handlers[api.handling](slot, frame)
+        self._flow.bound()
+
+    def end(self) -> None:
+        """Record that a large request has been relayed."""
+        self._streaming.streamed()
+
+    def _checked(self, api_key: int, version: int) -> Api:
+        api = APIS.get(api_key)
+        if api is None:
+            raise BadFrame(f"API {api_key} is not offered")
+        if not api.first <= version <= api.last and api_key != API_VERSIONS:
+            raise BadFrame(f"version {version} of {api.name} is not offered")
+        self._identity.check(api, self._clock())
+        return api

@@ -1,0 +1,75 @@
+"""ApiVersions and FindCoordinator, which the gateway answers itself: what a client may send, and where."""
+
+from typing import Any
+
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
+
+from streaming.gateway.apis import APIS, offered
+from streaming.gateway.exchanges.exchange import World
+from streaming.gateway.flow import Flow
+from streaming.gateway.locating import GROUP, TRANSACTION, about, located, sought, without_rules
+from streaming.gateway.messages import API_VERSIONS, decode
+from streaming.gateway.questions import Questions
+from streaming.gateway.relaying import Relaying
+from streaming.gateway.seeing import seen
+from streaming.gateway.shared import Shared
+from streaming.gateway.slots import Slot
+from streaming.gateway.work import Work
+
+
+class Negotiating:
+    """Answers ApiVersions for one connection.
+
+    Args:
+        node_id: The broker that the client takes the gateway for; None where it came by the bootstrap address.
+    """
+
+    def __init__(self, shared: Shared, node_id: int | None, flow: Flow, work: Work) -> None:
+        self._shared, self._node_id, self._flow, self._work = shared, node_id, flow, work
+
+    def negotiate(self, slot: Slot, frame: bytes) -> None:
+        """Handle an ApiVersions request. One of an unknown version cannot be read, and is answered as Kafka does.
+
+        Raises:
+            Malformed: the request cannot be read.
+        """
+        if slot.header.version <= APIS[API_VERSIONS].last:
+            decode(ApiVersionsRequest, frame, slot.header)
+        self._work.begin(self._offer(slot))
+
+    async def _offer(self, slot: Slot) -> None:
+        brokers = await self._shared.offer_of(self._node_id)
+        self._flow.respond(slot, offered(brokers, slot.header.version))
+
+
+class Finding:
+    """Answers FindCoordinator for one connection. A transaction's coordinator is a broker, so `relaying` finds it."""
+
+    def __init__(
+        self, shared: Shared, flow: Flow, work: Work, questions: Questions, world: World, relaying: Relaying
+    ) -> None:
+        self._shared, self._flow, self._work = shared, flow, work
+        self._questions, self._world, self._relaying = questions, world, relaying
+
+    def find(self, slot: Slot, frame: bytes) -> None:
+        """Handle a FindCoordinator request.
+
+        Raises:
+            Malformed: the request cannot be read.
+        """
+        message = decode(FindCoordinatorRequest, frame, slot.header)
+        if message.key_type == TRANSACTION:
+            self._relaying.relay(slot, frame)
+        else:
+            self._work.begin(self._find(slot, message))
+
+    async def _find(self, slot: Slot, message: Any) -> None:
+        shared, group_ids = self._shared, sought(message)
+        if message.key_type == GROUP and self._world.has_rules:
+            asked = [about(group_id, self._questions.fields()) for group_id in group_ids]
+            wait_ms, hold = shared.settings.gateway_hold_ms, self._flow.outgoing.hold
+            errors = await seen(asked, shared.asking, wait_ms, self._flow.questions, hold)
+        else:
+            is_served = message.key_type == GROUP and await shared.is_served()
+            errors = dict.fromkeys(group_ids, without_rules(message, is_served=is_served))
+        self._flow.respond(slot, located(message, shared.cluster, errors))

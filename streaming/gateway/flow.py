@@ -1,0 +1,239 @@
+"""One connection's flow control: when responses go out to the client, and when its requests are read no further.
+
+Nothing here touches a socket, a clock or an event loop: the transport, the clock and the function that runs something
+soon are parameters. A test drives a flow with a transport that keeps what is written.
+
+Reading stops for each of the reasons in `Pause`, and goes on when none of them is left. Responses go out in pieces of
+`PIECE_BYTES`, in the order of the requests, for as long as the transport takes them.
+"""
+
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Protocol
+
+from kafka.protocol.api_message import ApiMessage
+
+from streaming.gateway.frames import Piece
+from streaming.gateway.limits import IN_FLIGHT_MAX, LARGE_IN_FLIGHT_MAX, PIECE_BYTES
+from streaming.gateway.messages import encode
+from streaming.gateway.metrics import Metrics
+from streaming.gateway.outgoing import Outgoing
+from streaming.gateway.slots import Slot, Slots
+
+
+class Transport(Protocol):
+    """The part of `asyncio.Transport` that a flow uses."""
+
+    def write(self, data: Piece, /) -> None:
+        """Send something, or keep it until the system takes it."""
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes the system has not taken."""
+
+    def pause_reading(self) -> None:
+        """Stop reading."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed, or will be when all is sent."""
+
+    def close(self) -> None:
+        """Close the connection when all is sent."""
+
+
+class Owner(Protocol):
+    """The connection that a flow belongs to."""
+
+    def stop_requests(self) -> None:
+        """Dispatch no more requests until `take_requests` is called."""
+
+    def take_requests(self) -> None:
+        """Dispatch the requests that have arrived."""
+
+    def flushed(self) -> None:
+        """Do what waits for responses to go out."""
+
+    def fail(self, error: BaseException) -> None:
+        """Close the connection because of a bug of ours, or of a broker that breaks the protocol."""
+
+    def close(self) -> None:
+        """Close the connection at once."""
+
+
+class Pause(Enum):
+    """Why requests are read no further."""
+
+    CLIENT = auto()
+    """The client does not take its responses."""
+
+    BROKER = auto()
+    """The broker does not take the requests."""
+
+    IN_FLIGHT = auto()
+    """Too many requests have no response, or too many bytes of responses are held."""
+
+    WORK = auto()
+    """The last request waits for something, and requests keep their order."""
+
+
+class Flow:
+    """The flow control of one connection.
+
+    Args:
+        transport: The client's end.
+        outgoing: Counts the bytes of responses that are held.
+        soon: Runs a function soon, but not at once: `loop.call_soon`.
+        clock: Returns seconds that never go back.
+
+    Attributes:
+        questions: The ids of the questions to the coordinator that have no answer yet.
+        active_s: When the client last sent or took something.
+        stuck_since_s: Since when the client has taken no responses; None while it takes them.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        owner: Owner,
+        outgoing: Outgoing,
+        metrics: Metrics,
+        soon: Callable[[Callable[[], None]], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._transport, self._owner, self.outgoing, self._metrics = transport, owner, outgoing, metrics
+        self._soon, self._clock = soon, clock
+        self.slots = Slots(outgoing.hold)
+        self.questions: set[str] = set()
+        self.active_s = clock()
+        self.stuck_since_s: float | None = None
+        self._pauses: set[Pause] = set()
+        self._is_flush_due = False
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether requests are read no further."""
+        return bool(self._pauses)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the connection is closed, or about to be."""
+        return self._transport.is_closing()
+
+    def touch(self) -> None:
+        """Record that the client has sent or taken something."""
+        self.active_s = self._clock()
+
+    def pause(self, why: Pause) -> None:
+        """Read no more requests until `resume` is called for the same reason."""
+        self._pauses.add(why)
+        self._transport.pause_reading()
+
+    def resume(self, why: Pause) -> None:
+        """Read requests again, where no other reason to pause is left."""
+        if why not in self._pauses:
+            return
+        self._pauses.discard(why)
+        if not self._pauses and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._owner.take_requests()
+
+    def drop(self, why: Pause) -> None:
+        """Remove a reason to pause, but do not read again: `resume` for another reason does."""
+        self._pauses.discard(why)
+
+    def bound(self) -> None:
+        """Pause while too many requests, questions or bytes are in flight. One request may ask many questions."""
+        is_too_much = max(len(self.slots), len(self.questions)) >= IN_FLIGHT_MAX
+        is_too_much |= self.outgoing.is_much or self.slots.large >= LARGE_IN_FLIGHT_MAX
+        (self.pause if is_too_much else self.resume)(Pause.IN_FLIGHT)
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def respond(self, slot: Slot, response: ApiMessage) -> None:
+        """Send the response to a request when its turn comes."""
+        self.answer(slot, encode(response, slot.header))
+
+    def answer(self, slot: Slot, answer: bytes) -> None:
+        """Send a response, with its length and header, when its turn comes."""
+        self.count(slot)
+        self.give(slot, answer)
+
+    def count(self, slot: Slot) -> None:
+        """Count a request as answered."""
+        self._metrics.answered(slot.api.name, slot.since_s)
+
+    def give(self, slot: Slot, answer: bytes) -> None:
+        """Send the response to a request that is counted already."""
+        self.slots.give(slot, answer)
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._soon(self.flush)
+
+    def answer_last(self, slot: Slot, answer: bytes) -> None:
+        """Send a response, and close the connection behind it."""
+        self.answer(slot, answer)
+        self.flush()
+        self._transport.close()
+
+    def flush(self) -> None:
+        """Send all responses whose turn has come, together."""
+        self._is_flush_due = False
+        if self._transport.is_closing():
+            return
+        while self.stuck_since_s is None and (piece := self.slots.piece(PIECE_BYTES)):
+            self.touch()
+            self._transport.write(piece)
+        self.count_written()
+        self._owner.flushed()
+        self.bound()
+
+    def write(self, piece: Piece) -> None:
+        """Send a piece of a broker's response, whose turn it is."""
+        self._transport.write(piece)
+        self.count_written()
+
+    def passed_on(self, slot: Slot) -> None:
+        """Remove the first request, whose response `write` has sent."""
+        self.touch()
+        self.count(slot)
+        self.slots.pass_first()
+        self.flush()
+
+    def count_written(self) -> None:
+        """Update the count of the bytes that the client has not taken."""
+        self.outgoing.written(self._transport.get_write_buffer_size())
+
+    def client_full(self) -> None:
+        """Stop sending: the client does not take what was sent."""
+        self.stuck_since_s = self._clock()
+        self.pause(Pause.CLIENT)
+
+    def client_ready(self) -> bool:
+        """Send on, and read again unless that was too much at once; return whether it was not."""
+        self.touch()
+        self.stuck_since_s = None
+        self.flush()
+        is_ready = self.stuck_since_s is None
+        if is_ready:
+            self.resume(Pause.CLIENT)
+        return is_ready
+
+    # -- ending --------------------------------------------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> None:
+        """Close the connection because of a bug of ours, or of a broker that breaks the protocol."""
+        self._owner.fail(error)
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self._owner.close()
+
+    def stop_requests(self) -> None:
+        """Dispatch no more requests, though they have arrived, and read none."""
+        self._owner.stop_requests()
+        self.pause(Pause.WORK)

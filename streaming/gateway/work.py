@@ -1,0 +1,47 @@
+"""The tasks of one connection: what its requests wait for without holding up other connections."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from streaming.gateway.flow import Flow, Pause
+
+
+class Work:
+    """Runs the tasks. A task that fails ends the connection."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task beside the requests that follow."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def begin_alone(self, work: Awaitable[None], then: Callable[[], None] = lambda: None) -> None:
+        """Start a task, and read no more requests before its end, so that they keep their order.
+
+        Args:
+            then: Called after the task, unless the connection is closed by then.
+        """
+        self._flow.stop_requests()
+
+        async def run() -> None:
+            await work
+            if not self._flow.is_closing:
+                then()
+                self._flow.resume(Pause.WORK)
+
+        self.begin(run())
+
+    def cancel(self) -> None:
+        """Cancel all tasks."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._flow.fail(error)

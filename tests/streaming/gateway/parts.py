@@ -1,0 +1,262 @@
+"""The surroundings of one connection's parts: a transport that keeps what is written, and doubles of a gateway."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+from coordinator.outputs import AnyAnswer, RebalanceNotice
+from coordinator.requests import Request
+from streaming.gateway.apis import APIS
+from streaming.gateway.cluster import Address
+from streaming.gateway.flow import Flow
+from streaming.gateway.guard import Guard
+from streaming.gateway.messages import Header
+from streaming.gateway.metrics import Metrics
+from streaming.gateway.outgoing import Ledger, Outgoing
+from streaming.gateway.slots import Slot
+from streaming.gateway.upstream import Upstream
+
+OWN_TOPIC = "kept.requests"
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written, and what was done with it. `untaken_bytes` stands for what the peer does not take."""
+
+    def __init__(self, **extra: object) -> None:
+        super().__init__(extra)
+        self.written = bytearray()
+        self.untaken_bytes = 0
+        self.is_reading = True
+        self.ended: str | None = None
+        self.on_write: Callable[[], None] = lambda: None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+        self.on_write()
+
+    def get_write_buffer_size(self) -> int:
+        return self.untaken_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def is_closing(self) -> bool:
+        return self.ended is not None
+
+    def close(self) -> None:
+        self.ended = self.ended or "closed"
+
+    def abort(self) -> None:
+        self.ended = self.ended or "aborted"
+
+    def frames(self) -> list[bytes]:
+        """Return the whole frames that were written, without their lengths, and forget them."""
+        found = []
+        while len(self.written) >= 4:
+            size = int.from_bytes(self.written[:4])
+            assert len(self.written) >= 4 + size, "a frame was written in part"
+            found.append(bytes(self.written[4 : 4 + size]))
+            del self.written[: 4 + size]
+        return found
+
+
+@dataclass
+class FakeOwner:
+    """A connection, as its flow sees it."""
+
+    transport: FakeTransport
+    outgoing: Outgoing = field(init=False)
+    calls: list[str] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    def stop_requests(self) -> None:
+        self.calls.append("stop")
+
+    def take_requests(self) -> None:
+        self.calls.append("take")
+
+    def flushed(self) -> None:
+        self.calls.append("flushed")
+
+    def fail(self, error: BaseException) -> None:
+        self.errors.append(error)
+
+    def close(self) -> None:
+        self.calls.append("close")
+        self.transport.abort()
+
+    def refuse(self, why: str) -> None:
+        self.refusals.append(why)
+
+
+class FlowBench:
+    """A flow with a transport, an owner, a clock and a loop that are moved by hand."""
+
+    def __init__(self) -> None:
+        self.transport, self.metrics = FakeTransport(), Metrics()
+        self.owner = FakeOwner(self.transport)
+        self.owner.outgoing = Outgoing(self.owner, Ledger([self.owner], lambda: None))
+        self.now_s = 100.0
+        self.soon: list[Callable[[], None]] = []
+        self.flow = Flow(
+            self.transport, self.owner, self.owner.outgoing, self.metrics, self.soon.append, lambda: self.now_s
+        )
+
+    def run_soon(self) -> None:
+        """Run what was to run soon."""
+        waiting, self.soon[:] = list(self.soon), []
+        for each in waiting:
+            each()
+
+    def slot(self, api_key: int, version: int | None = None, correlation_id: int = 77) -> Slot:
+        """Add a request of an API, of its last version or another one."""
+        return self.flow.slots.add(slot_of(api_key, version, correlation_id))
+
+    def count(self, name: str, **labels: str) -> float:
+        """Return a figure of the metrics."""
+        return self.metrics.registry.get_sample_value(f"groupcoord_gateway_{name}", labels) or 0
+
+
+def slot_of(api_key: int, version: int | None = None, correlation_id: int = 77) -> Slot:
+    api = APIS[api_key]
+    return Slot(api, Header(api_key, api.last if version is None else version, correlation_id, "ana"))
+
+
+class FakeAsking:
+    """The way to the coordinator: keeps what was asked, and answers when a test says so."""
+
+    shards = 4
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Request, int | None]] = []
+        self.inboxes: dict[str, Callable[[RebalanceNotice], object]] = {}
+        self._told: dict[str, Callable[[AnyAnswer, int], object]] = {}
+        self._numbers = count(1)
+
+    def open_inbox(self, tell: Callable[[RebalanceNotice], object] = lambda _: None) -> str:
+        name = f"inbox-{next(self._numbers)}"
+        self.inboxes[name] = tell
+        return name
+
+    def close_inbox(self, inbox: str) -> None:
+        self.inboxes.pop(inbox, None)
+
+    def request_id(self) -> str:
+        return f"id-{next(self._numbers)}"
+
+    def send(self, request: Request, told: Callable[[AnyAnswer, int], object], shard: int | None = None) -> None:
+        self.sent.append((request, shard))
+        self._told[request.request_id] = told
+
+    def forget(self, inbox: str, request_ids: Iterable[str]) -> None:
+        for request_id in request_ids:
+            self._told.pop(request_id, None)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._told)
+
+    @property
+    def requests(self) -> list[Request]:
+        return [request for request, _ in self.sent]
+
+    def answer(self, kind: Callable[..., AnyAnswer], index: int = -1, size: int = 0, **fields: Any) -> None:
+        """Answer a request, the last one or another one."""
+        request_id = self.requests[index].request_id
+        self._told.pop(request_id)(kind(request_id=request_id, **fields), size)
+
+
+@dataclass
+class FakeCluster:
+    """Brokers and topics. `refresh` waits for `is_refreshed`."""
+
+    topics: dict[str, int] = field(default_factory=lambda: {"t": 3})
+    sure: bool = True
+    refreshed: int = 0
+    is_refreshed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def partitions_of(self, topic: str) -> int | None:
+        return self.topics.get(topic)
+
+    def is_sure_of(self, wanted: Mapping[str, int]) -> bool:
+        return self.sure
+
+    async def refresh(self) -> None:
+        self.refreshed += 1
+        await self.is_refreshed.wait()
+
+    def coordinator_of(self, group_id: str) -> int | None:
+        return 1 if group_id.startswith("g") else 2
+
+    def ours(self, node_id: int) -> Address | None:
+        return Address("gw", 9193 + node_id)
+
+    async def learn(self, brokers: Iterable[tuple[int, str, int]], *, are_all: bool) -> None:
+        list(brokers)
+
+
+class FakeShared:
+    """A gateway, as its connections see it, with a guard that protects `OWN_TOPIC`."""
+
+    def __init__(self, metrics: Metrics | None = None, mechanisms: tuple[str, ...] = ()) -> None:
+        self.settings: Any = SimpleNamespace(
+            access="everybody", gateway_hold_ms=60_000, gateway_heartbeat_hold_ms=600_000
+        )
+        self.asking: Any = FakeAsking()
+        self.cluster: Any = FakeCluster()
+        self.guard = Guard([OWN_TOPIC])
+        self.connections: list[Any] = []
+        self.ledger = Ledger(self.connections, lambda: None)
+        self.metrics, self.mechanisms = metrics or Metrics(), mechanisms
+        self.unfinished_bytes = 0
+        self.spoke: list[Any] = []
+        self.upstreams: list[FakeTransport] = []
+        self.upstream: Upstream
+        self.refuses_upstreams = False
+        self.may_connect = asyncio.Event()
+        self.may_connect.set()
+        self.served = True
+        self.offer: Any = None
+
+    async def offer_of(self, node_id: int | None) -> Any | None:
+        return self.offer
+
+    async def is_served(self) -> bool:
+        return self.served
+
+    async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:
+        await self.may_connect.wait()
+        if self.refuses_upstreams:
+            raise ConnectionRefusedError("no broker is known")
+        self.upstream = upstream
+        self.upstreams.append(FakeTransport())
+        upstream.connection_made(self.upstreams[-1])
+
+    def opened(self, connection: Any) -> None:
+        self.connections.append(connection)
+
+    def said_something(self, connection: Any) -> None:
+        self.spoke.append(connection)
+
+    def holds(self, more_bytes: int) -> None:
+        self.unfinished_bytes += more_bytes
+
+    def closed(self, connection: Any) -> None:
+        if connection in self.connections:
+            self.connections.remove(connection)
+
+
+async def turn(times: int = 10) -> None:
+    """Let the loop run what is ready."""
+    for _ in range(times):
+        await asyncio.sleep(0)

@@ -1,0 +1,167 @@
+"""Which requests a client may send before and after it is known, and what becomes of a SASL exchange."""
+
+from typing import Any
+
+import pytest
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+from streaming.gateway.apis import APIS
+from streaming.gateway.authenticating import Authenticating, Identity
+from streaming.gateway.frames import BadFrame, with_length
+from streaming.gateway.rights import ANONYMOUS, Client
+from streaming.gateway.sasl import BadSasl
+from streaming.gateway.slots import Slot
+from tests.streaming.gateway.parts import FlowBench
+
+HEARTBEAT, HANDSHAKE, API_VERSIONS, AUTHENTICATE = 12, 17, 18, 36
+PLAIN = ("PLAIN",)
+INF = float("inf")
+
+
+def frame(kind: Any, version: int, **fields: Any) -> bytes:
+    message = kind(version=version, **fields)
+    message.with_header(correlation_id=77, **({"client_id": "ana"} if kind.is_request() else {}))
+    return bytes(message.encode(header=True))
+
+
+HANDSHAKE_FRAME = frame(SaslHandshakeRequest, 1, mechanism="PLAIN")
+TOKEN_FRAME = frame(SaslAuthenticateRequest, 2, auth_bytes=b"\0ana\0secret")
+CHOSEN = frame(SaslHandshakeResponse, 1, error_code=0, mechanisms=["PLAIN"])
+
+
+def verdict(error_code: int = 0, session_lifetime_ms: int = 0) -> bytes:
+    fields = {"error_code": error_code, "error_message": None, "auth_bytes": b""}
+    return frame(SaslAuthenticateResponse, 2, session_lifetime_ms=session_lifetime_ms, **fields)
+
+
+def known(session_lifetime_ms: int = 0, now_s: float = 0) -> Identity:
+    """Return an identity whose exchange has succeeded."""
+    identity = Identity(PLAIN, "/10.0.0.7")
+    for request, response in ((HANDSHAKE_FRAME, CHOSEN), (TOKEN_FRAME, verdict(0, session_lifetime_ms))):
+        assert identity.asked(request) is None
+        identity.answered(response, now_s)
+    return identity
+
+
+def test_without_sasl_every_request_may_come_at_once():
+    identity = Identity((), "/10.0.0.7")
+    identity.check(APIS[HEARTBEAT], INF)
+    assert (identity.principal, identity.client) == (None, Client(ANONYMOUS, "10.0.0.7"))
+
+
+def test_a_certificate_names_the_client():
+    identity = Identity((), "/10.0.0.7", "User:CN=ana")
+    assert (identity.principal, identity.client) == ("User:CN=ana", Client("User:CN=ana", "10.0.0.7"))
+
+
+@pytest.mark.parametrize("certified", [None, "User:CN=ana"])
+def test_with_sasl_only_the_exchange_may_come_first(certified: str | None):
+    """A certificate is no substitute."""
+    identity = Identity(PLAIN, certified=certified)
+    for api_key in (HANDSHAKE, API_VERSIONS, AUTHENTICATE):
+        identity.check(APIS[api_key], 0)
+    with pytest.raises(BadFrame, match="Heartbeat before authentication"):
+        identity.check(APIS[HEARTBEAT], 0)
+
+
+def test_a_client_is_known_once_the_broker_has_accepted_it():
+    identity = known()
+    identity.check(APIS[HEARTBEAT], INF)
+    assert (identity.principal, identity.client) == ("User:ana", Client("User:ana", "10.0.0.7"))
+    assert not identity.is_refused
+
+
+def test_no_other_request_may_come_amid_an_exchange():
+    """KIP-368: a client authenticates once more on the same connection."""
+    identity = known()
+    identity.asked(HANDSHAKE_FRAME)
+    with pytest.raises(BadFrame, match="before authentication"):
+        identity.check(APIS[HEARTBEAT], 0)
+
+
+def test_a_session_ends_when_the_broker_said():
+    identity = known(session_lifetime_ms=5_000, now_s=100.0)
+    identity.check(APIS[HEARTBEAT], 105.0)
+    with pytest.raises(BadFrame, match="KIP-368"):
+        identity.check(APIS[HEARTBEAT], 105.001)
+    identity.check(APIS[HANDSHAKE], 105.001)
+
+
+def test_tokens_are_bare_after_the_oldest_handshake():
+    identity = Identity(PLAIN)
+    identity.asked(frame(SaslHandshakeRequest, 0, mechanism="PLAIN"))
+    assert not identity.sends_tokens
+    identity.answered(frame(SaslHandshakeResponse, 0, error_code=0, mechanisms=["PLAIN"]), 0)
+    assert identity.sends_tokens
+
+
+# -- frames that pass --------------------------------------------------------------------------------------------------
+
+
+class Exchange:
+    """One connection that authenticates, and the requests that went to its broker."""
+
+    def __init__(self) -> None:
+        self.bench, self.identity = FlowBench(), Identity(PLAIN)
+        self.forwarded: list[tuple[Slot, bytes]] = []
+        self._part = Authenticating(
+            self.bench.flow,
+            self.identity,
+            lambda slot, frame: self.forwarded.append((slot, frame)),
+            lambda: self.bench.now_s,
+        )
+
+    def ask(self, api_key: int, frame: bytes) -> None:
+        self._part.authenticate(self.bench.slot(api_key), frame)
+
+    def answer(self, frame: bytes) -> None:
+        """Answer the last request as the broker."""
+        slot, _ = self.forwarded[-1]
+        assert slot.take_whole is not None
+        slot.take_whole(slot, frame)
+        self.bench.run_soon()
+
+
+def test_both_sides_of_an_exchange_pass_unchanged():
+    exchange = Exchange()
+    exchange.ask(HANDSHAKE, HANDSHAKE_FRAME)
+    exchange.answer(CHOSEN)
+    exchange.ask(AUTHENTICATE, TOKEN_FRAME)
+    exchange.answer(verdict(session_lifetime_ms=5_000))
+    assert [frame for _, frame in exchange.forwarded] == [HANDSHAKE_FRAME, TOKEN_FRAME]
+    assert exchange.bench.transport.written == with_length(CHOSEN) + with_length(verdict(session_lifetime_ms=5_000))
+    assert (exchange.identity.principal, exchange.bench.transport.ended) == ("User:ana", None)
+    with pytest.raises(BadFrame, match="KIP-368"):
+        exchange.identity.check(APIS[HEARTBEAT], exchange.bench.now_s + 6)
+
+
+def test_the_brokers_refusal_is_the_last_thing_that_a_client_hears():
+    exchange = Exchange()
+    exchange.ask(HANDSHAKE, HANDSHAKE_FRAME)
+    exchange.answer(CHOSEN)
+    exchange.ask(AUTHENTICATE, TOKEN_FRAME)
+    refusal = verdict(error_code=58)
+    exchange.answer(refusal)
+    assert exchange.bench.transport.written.endswith(with_length(refusal))
+    assert (exchange.identity.principal, exchange.bench.transport.ended) == (None, "closed")
+
+
+def test_a_mechanism_that_is_not_offered_is_refused_without_the_broker():
+    exchange = Exchange()
+    exchange.ask(HANDSHAKE, frame(SaslHandshakeRequest, 1, mechanism="GSSAPI"))
+    (refusal,) = exchange.bench.transport.frames()
+    assert SaslHandshakeResponse.decode(refusal, version=1, header=True).error_code == 33
+    assert (exchange.forwarded, exchange.bench.transport.ended) == ([], "closed")
+
+
+def test_a_request_out_of_turn_is_not_forwarded():
+    exchange = Exchange()
+    exchange.ask(HANDSHAKE, HANDSHAKE_FRAME)
+    with pytest.raises(BadSasl):
+        exchange.ask(AUTHENTICATE, TOKEN_FRAME)
+    assert len(exchange.forwarded) == 1

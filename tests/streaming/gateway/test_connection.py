@@ -1,0 +1,407 @@
+"""A whole connection without a socket: its parts are wired together, and it ends as it should."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from kafka.protocol.admin.groups import DescribeGroupsRequest
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer.group import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.sasl import SaslHandshakeRequest
+
+from coordinator.outputs import DescribeGroupAnswer, HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice
+from streaming.gateway import connection as module
+from streaming.gateway.apis import APIS, Handling
+from streaming.gateway.connection import Connection
+from streaming.gateway.frames import with_length
+from streaming.gateway.limits import IN_FLIGHT_MAX, PIECE_BYTES
+from streaming.gateway.produce import HELD_BYTES_MAX
+from tests.streaming.gateway.parts import FakeAsking, FakeShared, FakeTransport, turn
+from tests.streaming.gateway.wiring import frame_of, message_of
+
+CERTIFICATE = {"subject": ((("commonName", "ana"),),)}
+
+
+class Socket:
+    """Stands for the system's socket, and accepts every option."""
+
+    def setsockopt(self, *arguments: object) -> None:
+        pass
+
+
+class Bench:
+    """A connection with a client that sends and reads, in a running loop."""
+
+    def __init__(self, mechanisms: tuple[str, ...] = (), **extra: object) -> None:
+        self.shared = FakeShared(mechanisms=mechanisms)
+        self.asking: FakeAsking = self.shared.asking
+        self.transport = FakeTransport(socket=Socket(), peername=("10.0.0.7", 9), **extra)
+        self.now_s = 100.0
+        self.connection = Connection(self.shared, 1, lambda: self.now_s)
+        self.now_s = 107.0  # a TLS handshake comes before this
+        self.connection.connection_made(self.transport)
+
+    def send(self, *messages: Any) -> None:
+        """Send requests in one piece."""
+        self.connection.data_received(b"".join(with_length(frame_of(each, each.version)) for each in messages))
+
+    async def hears(self, kind: Any, version: int) -> list[Any]:
+        """Read the responses that have gone out."""
+        await turn()
+        return [kind.decode(frame, version=version, header=True) for frame in self.transport.frames()]
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.shared.metrics.registry.get_sample_value(f"groupcoord_gateway_{name}", labels) or 0
+
+
+def run(story: Callable[[Bench], Awaitable[None]], *mechanisms: str, **extra: object) -> None:
+    async def tell() -> None:
+        bench = Bench(mechanisms, **extra)
+        await story(bench)
+        bench.connection.connection_lost(None)
+        await turn()
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing is left behind"
+        assert (bench.asking.waiting, bench.asking.inboxes, bench.shared.ledger.held_bytes) == (0, {}, 0)
+        assert (bench.shared.connections, bench.shared.unfinished_bytes) == ([], 0)
+
+    asyncio.run(tell())
+
+
+def heartbeat(member_id: str = "m") -> HeartbeatRequest:
+    return HeartbeatRequest(version=3, group_id="g", generation_id=1, member_id=member_id, group_instance_id=None)
+
+
+JOIN = JoinGroupRequest(
+    version=4,
+    group_id="g",
+    session_timeout_ms=30_000,
+    rebalance_timeout_ms=9_000,
+    member_id="m",
+    protocol_type="consumer",
+    protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
+)
+OFFSETS = ListOffsetsRequest(version=2, replica_id=-1, isolation_level=0, topics=[])
+
+
+def list_offsets_response() -> bytes:
+    message = ListOffsetsResponse(version=2, throttle_time_ms=0, topics=[])
+    message.with_header(correlation_id=77)
+    return with_length(message.encode(header=True))
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_served():
+    async def story(bench: Bench) -> None:
+        assert (bench.shared.spoke, bench.connection.is_silent) == ([], True)
+        bench.send(heartbeat())
+        assert (bench.shared.spoke, bench.connection.is_silent) == ([bench.connection], False)
+        (request,) = bench.asking.requests
+        assert (request.client_id, request.client_host, request.principal) == ("ana", "/10.0.0.7", None)
+        assert not bench.connection.is_idle
+        bench.asking.answer(HeartbeatAnswer, code=25)
+        assert [each.error_code for each in await bench.hears(HeartbeatResponse, 3)] == [25]
+        assert bench.connection.is_idle
+        assert bench.count("requests_total", api="Heartbeat") == bench.count("request_seconds_count", api="Heartbeat")
+        bench.send(heartbeat())
+        assert bench.shared.spoke == [bench.connection], "once"
+
+    run(story)
+
+
+def test_the_certificates_principal_asks():
+    async def story(bench: Bench) -> None:
+        bench.send(heartbeat())
+        assert bench.asking.requests[0].principal == "User:CN=ana"
+
+    run(story, peercert=CERTIFICATE)
+
+
+def test_requests_are_read_ahead_behind_a_join_that_waits():
+    async def story(bench: Bench) -> None:
+        bench.send(JOIN, heartbeat("a"), heartbeat("b"))
+        assert len(bench.asking.sent) == 3
+
+    run(story)
+
+
+def test_requests_for_the_broker_and_for_the_coordinator_are_answered_in_order():
+    async def story(bench: Bench) -> None:
+        bench.send(OFFSETS, heartbeat("a"), OFFSETS)
+        assert bench.asking.sent == [], "the connection to the broker is made first"
+        await turn()
+        assert len(bench.shared.upstreams[0].frames()) == 2
+        bench.asking.answer(HeartbeatAnswer)
+        await turn()
+        assert bench.transport.written == b""
+        bench.shared.upstream.data_received(list_offsets_response() * 2)
+        await turn()
+        frames = bench.transport.frames()
+        assert [len(frame) for frame in frames] == [len(list_offsets_response()) - 4, 10, len(frames[0])]
+
+    run(story)
+
+
+@pytest.mark.parametrize("api_key", APIS)
+def test_each_api_has_a_handler_and_no_request_of_zeros_is_a_bug(api_key: int, caplog: pytest.LogCaptureFixture):
+    """A body of zeros is a valid request of some APIs and a malformed one of others."""
+
+    async def story(bench: Bench) -> None:
+        api = APIS[api_key]
+        bench.connection.data_received(with_length(struct.pack(">hhih", api_key, api.first, 77, -1) + bytes(64)))
+        await turn()
+        assert bench.count("requests_total", api=api.name) == 1
+
+    with caplog.at_level(logging.ERROR):
+        mechanisms = ("PLAIN",) if APIS[api_key].handling is Handling.AUTHENTICATED else ()
+        run(story, *mechanisms)
+    assert not caplog.records
+
+
+def test_a_coordinator_is_found_and_a_response_rewritten():
+    async def story(bench: Bench) -> None:
+        bench.send(FindCoordinatorRequest(version=0, key="g"))
+        await turn()
+        assert len(bench.transport.frames()) == 1
+        bench.send(message_of(MetadataRequest, 1, lambda field: "t", lambda field: 0))
+        await turn()
+        message = MetadataResponse(version=1, brokers=[], controller_id=1, topics=[])
+        message.with_header(correlation_id=77)
+        bench.shared.upstream.data_received(with_length(message.encode(header=True)))
+        assert len(await bench.hears(MetadataResponse, 1)) == 1
+
+    run(story)
+
+
+def test_a_large_produce_is_relayed_without_being_held():
+    async def story(bench: Bench) -> None:
+        data = ProduceRequest.TopicProduceData
+        partition = data.PartitionProduceData(index=0, records=bytes(HELD_BYTES_MAX))
+        topics = [data(name="t", partition_data=[partition])]
+        message = ProduceRequest(version=3, transactional_id=None, acks=1, timeout_ms=1, topic_data=topics)
+        framed = with_length(frame_of(message, 3))
+        for position in range(0, 10 * PIECE_BYTES, PIECE_BYTES):
+            bench.connection.data_received(framed[position : position + PIECE_BYTES])
+            await turn()
+            assert bench.connection.held_bytes <= PIECE_BYTES
+        bench.shared.upstream.connection_lost(None)
+        assert bench.transport.ended == "aborted", "the broker has a part of it"
+
+    run(story)
+
+
+# -- heartbeats --------------------------------------------------------------------------------------------------------
+
+
+async def held_heartbeat(bench: Bench) -> None:
+    """Join a group, and have the response to a heartbeat held."""
+    bench.send(JOIN)
+    bench.asking.answer(JoinGroupAnswer, member_id="m")
+    await turn()
+    bench.transport.written.clear()
+    bench.send(heartbeat())
+    bench.asking.answer(HeartbeatAnswer)
+    await turn()
+    assert bench.transport.written == b""
+
+
+def test_a_notice_ends_the_wait_of_a_heartbeat():
+    async def story(bench: Bench) -> None:
+        await held_heartbeat(bench)
+        (notify,) = bench.asking.inboxes.values()
+        notify(RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id="m"))
+        assert [each.error_code for each in await bench.hears(HeartbeatResponse, 3)] == [27]
+
+    run(story)
+
+
+def test_the_next_request_ends_the_wait_of_a_heartbeat():
+    async def story(bench: Bench) -> None:
+        await held_heartbeat(bench)
+        bench.send(heartbeat())
+        assert [each.error_code for each in await bench.hears(HeartbeatResponse, 3)] == [0]
+
+    run(story)
+
+
+def test_no_heartbeat_waits_after_a_request_of_another_kind():
+    async def story(bench: Bench) -> None:
+        await held_heartbeat(bench)
+        bench.send(OFFSETS)
+        await turn()
+        bench.shared.upstream.data_received(list_offsets_response())
+        await turn()
+        bench.transport.written.clear()
+        bench.send(heartbeat())
+        bench.asking.answer(HeartbeatAnswer)
+        assert [each.error_code for each in await bench.hears(HeartbeatResponse, 3)] == [0]
+
+    run(story)
+
+
+# -- flow control ------------------------------------------------------------------------------------------------------
+
+
+def test_requests_wait_in_the_socket_while_too_many_are_in_flight():
+    async def story(bench: Bench) -> None:
+        bench.send(*(heartbeat(str(number)) for number in range(IN_FLIGHT_MAX + 5)))
+        assert (len(bench.asking.sent), bench.transport.is_reading) == (IN_FLIGHT_MAX, False)
+        bench.asking.answer(HeartbeatAnswer, index=0)
+        await turn()
+        assert (len(bench.asking.sent), bench.transport.is_reading) == (IN_FLIGHT_MAX + 1, False)
+
+    run(story)
+
+
+def test_both_sides_wait_for_a_client_that_does_not_read():
+    async def story(bench: Bench) -> None:
+        bench.send(OFFSETS)
+        await turn()
+        bench.connection.pause_writing()
+        assert bench.connection.stuck_since_s is not None
+        assert (bench.transport.is_reading, bench.shared.upstreams[0].is_reading) == (False, False)
+        bench.connection.resume_writing()
+        assert bench.connection.stuck_since_s is None
+        assert (bench.transport.is_reading, bench.shared.upstreams[0].is_reading) == (True, True)
+
+    run(story)
+
+
+def test_a_client_that_is_slow_again_at_once_stays_paused():
+    async def story(bench: Bench) -> None:
+        bench.send(DescribeGroupsRequest(version=4, groups=["g"], include_authorized_operations=False))
+        bench.connection.pause_writing()
+        bench.asking.answer(DescribeGroupAnswer, group_id="g")
+        bench.transport.on_write = bench.connection.pause_writing
+        bench.connection.resume_writing()
+        assert (bench.connection.stuck_since_s is not None, bench.transport.is_reading) == (True, False)
+
+    run(story)
+
+
+def test_bytes_that_the_client_has_not_taken_are_counted():
+    async def story(bench: Bench) -> None:
+        bench.transport.untaken_bytes = 5_000
+        bench.connection.count_written()
+        assert bench.shared.ledger.held_bytes == bench.connection.outgoing.held_bytes == 5_000
+
+    run(story)
+
+
+def test_bytes_of_unfinished_requests_are_counted():
+    async def story(bench: Bench) -> None:
+        framed = with_length(frame_of(heartbeat(), 3))
+        bench.connection.data_received(framed[:9])
+        assert (bench.shared.unfinished_bytes, bench.connection.frame_since_s) == (9, 107.0)
+        bench.now_s = 108.0
+        bench.connection.data_received(framed[9:20])
+        assert (bench.shared.unfinished_bytes, bench.connection.frame_since_s) == (20, 107.0)
+        assert (bench.connection.is_silent, bench.connection.is_idle, bench.connection.active_s) == (True, False, 108.0)
+        bench.connection.data_received(framed[20:])
+        assert (bench.shared.unfinished_bytes, bench.connection.frame_since_s) == (0, None)
+        bench.connection.data_received(framed[:9])
+
+    run(story)
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff",
+        struct.pack(">ihhih", 10, 68, 0, 77, -1),
+        struct.pack(">ihhih", 10, 12, 3, 77, -1),
+    ],
+    ids=["no frame", "not offered", "malformed"],
+)
+def test_a_client_that_breaks_the_protocol_is_refused(data: bytes):
+    async def story(bench: Bench) -> None:
+        bench.connection.data_received(data)
+        assert (bench.transport.ended, bench.count("connections_refused_total")) == ("aborted", 1)
+        assert bench.shared.connections == []
+        bench.connection.refuse("again")
+        assert bench.count("connections_refused_total") == 1
+
+    run(story)
+
+
+def test_a_sasl_exchange_that_cannot_be_followed_is_refused():
+    async def story(bench: Bench) -> None:
+        bench.connection.data_received(struct.pack(">ihhih", 10, 17, 1, 77, -1))
+        assert (bench.transport.ended, bench.count("connections_refused_total")) == ("aborted", 1)
+
+    run(story, "PLAIN")
+
+
+def test_a_sasl_exchange_is_forwarded():
+    async def story(bench: Bench) -> None:
+        message = SaslHandshakeRequest(version=1, mechanism="PLAIN")
+        bench.send(message)
+        await turn()
+        assert bench.shared.upstreams[0].frames() == [frame_of(message, 1)]
+
+    run(story, "PLAIN")
+
+
+def test_requests_that_waited_are_refused_as_well():
+    async def story(bench: Bench) -> None:
+        bench.connection.pause_writing()
+        bench.connection.data_received(struct.pack(">ihhih", 10, 68, 0, 77, -1))
+        assert bench.transport.ended is None
+        bench.connection.resume_writing()
+        assert bench.count("connections_refused_total") == 1
+
+    run(story)
+
+
+def test_a_bug_of_ours_ends_the_connection_and_is_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    async def story(bench: Bench) -> None:
+        monkeypatch.setattr(bench.asking, "send", lambda *arguments: [][0])
+        bench.send(heartbeat())
+        assert (bench.transport.ended, bench.count("connections_refused_total")) == ("aborted", 0)
+
+    with caplog.at_level(logging.ERROR, module.__name__):
+        run(story)
+    assert "<connection of 'ana' from /10.0.0.7> ends by an error" in caplog.text
+
+
+def test_answers_that_come_too_late_are_dropped():
+    async def story(bench: Bench) -> None:
+        bench.send(heartbeat())
+        bench.connection.close()
+        bench.asking.answer(HeartbeatAnswer)
+        await turn()
+        assert bench.transport.written == b""
+
+    run(story)
+
+
+def test_the_connection_to_the_broker_ends_with_the_clients():
+    async def story(bench: Bench) -> None:
+        bench.send(OFFSETS)
+        await turn()
+        bench.connection.connection_lost(None)
+        assert bench.shared.upstreams[0].ended == "aborted"
+
+    run(story)
+
+
+def test_the_time_of_a_silent_connection_counts_from_when_it_was_accepted():
+    """A TLS handshake, which comes before `connection_made`, is part of it."""
+
+    async def story(bench: Bench) -> None:
+        assert bench.connection.active_s == 100.0
+        bench.connection.data_received(b"")
+        assert bench.connection.active_s == 107.0
+
+    run(story)

@@ -1,0 +1,200 @@
+"""Requests are checked by their first bytes, and each goes to the handler of its API."""
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+
+from streaming.gateway.apis import APIS, Api, Handling
+from streaming.gateway.authenticating import Identity
+from streaming.gateway.dispatching import TOKEN_HEADER, Dispatcher
+from streaming.gateway.flow import Pause
+from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
+from streaming.gateway.limits import RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX
+from streaming.gateway.messages import Header, Malformed
+from streaming.gateway.produce import HELD_BYTES_MAX
+from streaming.gateway.slots import Slot
+from tests.streaming.gateway.parts import FlowBench
+from tests.streaming.gateway.test_authenticating import known
+from tests.streaming.gateway.wiring import frame_of
+
+PRODUCE, METADATA, FIND, HEARTBEAT, HANDSHAKE, API_VERSIONS = 0, 3, 10, 12, 17, 18
+TXN_OFFSET_COMMIT, CONSUMER_GROUP_HEARTBEAT = 28, 68
+
+
+class Bench(FlowBench):
+    """A dispatcher whose handlers keep what they are given."""
+
+    def __init__(self, *mechanisms: str, identity: Identity | None = None) -> None:
+        super().__init__()
+        self.identity = identity or Identity(mechanisms)
+        self.handled: list[tuple[Handling, Slot, bytes]] = []
+        self.calls: list[str] = []
+        self.copied = bytearray()
+        self.wish: Wish | None = None
+        self.dispatcher = Dispatcher(
+            self.flow, self.identity, {each: self._handler(each) for each in Handling}, self, self, lambda: self.now_s
+        )
+        self.frames = Frames(self.dispatcher)
+
+    def _handler(self, handling: Handling) -> Callable[[Slot, bytes], None]:
+        return lambda slot, frame: self.handled.append((handling, slot, frame))
+
+    # as the dispatcher sees what relays large requests, and its connection
+
+    def stream(self, api: Api, header: Header, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+        self.calls.append(f"stream {api.name} {header.version} {header.correlation_id} {size}")
+        return self.wish or self.copied.extend
+
+    def streamed(self) -> None:
+        self.calls.append("streamed")
+
+    def request_begins(self) -> None:
+        self.calls.append("begins")
+
+    def request_came(self, api: Api) -> None:
+        self.calls.append(f"came {api.name}")
+
+
+def head(api_key: int, version: int, size: int = 10) -> bytes:
+    return struct.pack(">ihhih", size, api_key, version, 77, -1)
+
+
+def last(api_key: int) -> bytes:
+    return head(api_key, APIS[api_key].last)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "handling"),
+    [
+        (HEARTBEAT, Handling.SERVED),
+        (METADATA, Handling.REWRITTEN),
+        (PRODUCE, Handling.RELAYED),
+        (FIND, Handling.LOCATED),
+        (API_VERSIONS, Handling.NEGOTIATED),
+        (HANDSHAKE, Handling.AUTHENTICATED),
+        (TXN_OFFSET_COMMIT, Handling.REFUSED),
+    ],
+)
+def test_each_request_goes_to_the_handler_of_its_api(api_key: int, handling: Handling):
+    bench = Bench()
+    bench.frames.feed(last(api_key))
+    ((handled, slot, frame),) = bench.handled
+    assert (handled, frame, slot.api) == (handling, last(api_key)[4:], APIS[api_key])
+    assert slot.header == Header(api_key, APIS[api_key].last, 77, None)
+    assert bench.flow.slots.is_only(slot)
+    assert bench.calls == ["begins", f"came {APIS[api_key].name}"]
+
+
+def test_requests_are_dispatched_in_their_order_once_they_are_whole():
+    bench = Bench()
+    stream = last(HEARTBEAT) + last(METADATA)
+    for position in range(len(stream)):
+        bench.frames.feed(stream[position : position + 1])
+    assert [handling for handling, _, _ in bench.handled] == [Handling.SERVED, Handling.REWRITTEN]
+
+
+def test_the_client_id_of_the_last_request_counts():
+    bench = Bench()
+    bench.frames.feed(with_length(frame_of(SaslHandshakeRequest(version=1, mechanism="PLAIN"), 1)))
+    assert bench.identity.client_id == "ana"
+    bench.frames.feed(last(HEARTBEAT))
+    assert bench.identity.client_id == ""
+
+
+def test_requests_wait_while_the_flow_is_paused():
+    bench = Bench()
+    bench.flow.pause(Pause.CLIENT)
+    bench.frames.feed(last(HEARTBEAT))
+    assert (bench.handled, bench.calls) == ([], [])
+    bench.flow.resume(Pause.CLIENT)
+    bench.frames.go_on()
+    assert len(bench.handled) == 1
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (head(CONSUMER_GROUP_HEARTBEAT, 0), "API 68 is not offered"),
+        (head(-1, 0), "API -1 is not offered"),
+        (head(HEARTBEAT, APIS[HEARTBEAT].last + 1), "version 5 of Heartbeat is not offered"),
+        (head(METADATA, -1), "version -1 of Metadata is not offered"),
+        (head(HEARTBEAT, 0, SERVED_BYTES_MAX + 1), "too large"),
+        (head(PRODUCE, 9, RELAYED_BYTES_MAX + 1), "too large"),
+        (head(HANDSHAKE, 1, SASL_BYTES_MAX + 1), "too large"),
+    ],
+)
+def test_a_request_that_is_not_offered_is_refused_before_the_rest_is_read(frame: bytes, why: str):
+    with pytest.raises(BadFrame, match=why):
+        Bench().frames.feed(frame[:12])
+
+
+def test_any_version_of_api_versions_is_handled():
+    """KIP-35: the response tells which versions there are."""
+    bench = Bench()
+    bench.frames.feed(head(API_VERSIONS, 99))
+    assert len(bench.handled) == 1
+
+
+def test_a_client_authenticates_before_other_requests():
+    with pytest.raises(BadFrame, match="before authentication"):
+        Bench("PLAIN").frames.feed(last(HEARTBEAT))
+
+
+def test_no_request_is_handled_after_the_session_of_its_authentication():
+    """KIP-368."""
+    bench = Bench(identity=known(session_lifetime_ms=5_000, now_s=100.0))
+    bench.now_s = 105.0
+    bench.frames.feed(last(HEARTBEAT))
+    bench.now_s = 105.1
+    with pytest.raises(BadFrame, match="KIP-368"):
+        bench.frames.feed(last(HEARTBEAT))
+
+
+def test_bare_tokens_go_to_the_handler_of_authentication():
+    """After a SaslHandshake of version 0; the shortest has no bytes."""
+    bench = Bench("PLAIN")
+    bench.identity.asked(frame_of(SaslHandshakeRequest(version=0, mechanism="PLAIN"), 0))
+    chosen = SaslHandshakeResponse(version=0, error_code=0, mechanisms=["PLAIN"])
+    chosen.with_header(correlation_id=77)
+    bench.identity.answered(bytes(chosen.encode(header=True)), 0)
+    bench.frames.feed(with_length(b"\0a\0b") + with_length(b""))
+    assert [(handling, slot.header, frame) for handling, slot, frame in bench.handled] == [
+        (Handling.AUTHENTICATED, TOKEN_HEADER, b"\0a\0b"),
+        (Handling.AUTHENTICATED, TOKEN_HEADER, b""),
+    ]
+
+
+def test_a_header_that_cannot_be_read_is_malformed():
+    with pytest.raises(Malformed):
+        Bench().frames.feed(struct.pack(">ihhih", 10, HEARTBEAT, 0, 77, 30))
+
+
+# -- large requests ----------------------------------------------------------------------------------------------------
+
+
+def test_a_produce_that_can_be_held_is_handled_whole():
+    bench = Bench()
+    bench.frames.feed(head(PRODUCE, 9, HELD_BYTES_MAX) + bytes(HELD_BYTES_MAX - 10))
+    assert (len(bench.handled), bench.copied) == (1, b"")
+
+
+def test_a_larger_produce_is_relayed_as_it_comes():
+    bench = Bench()
+    size = HELD_BYTES_MAX + 1
+    bench.frames.feed(head(PRODUCE, 9, size))
+    assert bench.calls == ["begins", f"stream Produce 9 77 {size}", "came Produce"]
+    assert bench.copied == head(PRODUCE, 9, size)
+    bench.frames.feed(bytes(size - 10))
+    assert (len(bench.copied), bench.calls[-1], bench.handled) == (size + 4, "streamed", [])
+
+
+def test_a_larger_produce_is_counted_when_it_is_relayed():
+    bench = Bench()
+    bench.wish = Wish.LATER
+    bench.frames.feed(head(PRODUCE, 9, HELD_BYTES_MAX + 1))
+    assert "came Produce" not in bench.calls
+    bench.wish = None
+    bench.frames.go_on()
+    assert bench.calls[-1] == "came Produce"

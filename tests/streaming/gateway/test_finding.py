@@ -1,0 +1,164 @@
+"""ApiVersions and FindCoordinator, as one connection hears them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+from coordinator.errors import ErrorCode
+from coordinator.outputs import ErrorAnswer, OffsetFetchAnswer
+from streaming.gateway.authenticating import Identity
+from streaming.gateway.finding import Finding, Negotiating
+from streaming.gateway.messages import Malformed
+from streaming.gateway.questions import Questions
+from streaming.gateway.relaying import Relaying
+from streaming.gateway.serving import PortView
+from streaming.gateway.work import Work
+from tests.streaming.gateway.parts import FakeShared, FlowBench, turn
+from tests.streaming.gateway.wiring import frame_of
+
+GROUP, TRANSACTION = 0, 1
+UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE.number
+
+
+class Bench(FlowBench):
+    """The parts that answer both, in a running loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = FakeShared(self.metrics)
+        identity, work = Identity(()), Work(self.flow)
+        questions = Questions(self.shared.asking, identity, self.flow.questions, lambda notice: None)
+        relaying = Relaying(self.shared, 1, self.flow, work, identity)
+        self._negotiate = Negotiating(self.shared, 1, self.flow, work).negotiate
+        self._find = Finding(self.shared, self.flow, work, questions, PortView(self.shared, 1), relaying).find
+
+    def negotiate(self, version: int, frame: bytes | None = None) -> None:
+        message = ApiVersionsRequest(version=min(version, 4), client_software_name="a", client_software_version="1")
+        self._negotiate(self.slot(18, version), frame_of(message, message.version) if frame is None else frame)
+
+    def find(self, *group_ids: str, key_type: int = GROUP, version: int = 4) -> None:
+        keys: dict[str, Any] = {"key": group_ids[0]} if version < 4 else {"coordinator_keys": list(group_ids)}
+        message = FindCoordinatorRequest(version=version, key_type=key_type, **keys)
+        self._find(self.slot(10, version), frame_of(message, version))
+
+    async def hears(self, kind: Any, version: int) -> Any:
+        """Read the one response that has gone out."""
+        await turn()
+        self.run_soon()
+        (frame,) = self.transport.frames()
+        return kind.decode(frame, version=version, header=True)
+
+    async def found(self, version: int = 4) -> list[tuple[int, int]]:
+        """Read the response to a FindCoordinator: the error and the node of each group."""
+        response = await self.hears(FindCoordinatorResponse, version)
+        return [(each.error_code, each.node_id) for each in (response.coordinators if version >= 4 else [response])]
+
+
+def run(story: Callable[[Bench], Awaitable[None]]) -> None:
+    async def tell() -> None:
+        await story(Bench())
+
+    asyncio.run(tell())
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_versions_are_answered_without_a_broker(version: int):
+    async def story(bench: Bench) -> None:
+        bench.negotiate(version)
+        response = await bench.hears(ApiVersionsResponse, version)
+        assert {each.api_key for each in response.api_keys} >= {10, 11, 12, 18}
+
+    run(story)
+
+
+def test_an_unknown_version_of_the_question_itself_is_answered():
+    """KIP-35: the request cannot be read, and the response is in the oldest version."""
+
+    async def story(bench: Bench) -> None:
+        bench.negotiate(9, b"\0\x12\0\x09\0\0\0\x4d\xff\xff?")
+        assert (await bench.hears(ApiVersionsResponse, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION.number
+
+    run(story)
+
+
+def test_a_question_that_ends_early_is_malformed():
+    async def story(bench: Bench) -> None:
+        with pytest.raises(Malformed):
+            bench.negotiate(3, b"\0\x12\0\x03\0\0\0\x4d\xff\xff")
+
+    run(story)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_groups_are_found_at_their_ports(version: int):
+    async def story(bench: Bench) -> None:
+        groups = ("g", "x") if version >= 4 else ("g",)
+        bench.find(*groups, version=version)
+        assert await bench.found(version) == [(0, 1), (0, 2)][: len(groups)]
+        assert bench.shared.asking.sent == []
+
+    run(story)
+
+
+def test_no_group_is_found_while_the_coordinator_does_not_answer():
+    async def story(bench: Bench) -> None:
+        bench.shared.served = False
+        bench.find("g")
+        assert await bench.found() == [(UNAVAILABLE, -1)]
+
+    run(story)
+
+
+def test_with_rules_the_coordinator_decides_what_is_found():
+    async def story(bench: Bench) -> None:
+        bench.shared.settings.access = "rules"
+        bench.find("g", "x", "g")
+        await turn()
+        assert [request.group_id for request in bench.shared.asking.requests] == ["g", "x"], "each once"
+        assert len(bench.flow.questions) == 2
+        bench.shared.asking.answer(OffsetFetchAnswer, index=0, partitions=())
+        denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        bench.shared.asking.answer(ErrorAnswer, index=1, error=denied.name, code=denied.number)
+        assert await bench.found() == [(0, 1), (denied.number, -1), (0, 1)]
+        assert (bench.flow.questions, bench.shared.asking.waiting) == (set(), 0)
+
+    run(story)
+
+
+def test_a_coordinator_that_does_not_answer_in_time_is_unavailable():
+    async def story(bench: Bench) -> None:
+        bench.shared.settings.access, bench.shared.settings.gateway_hold_ms = "rules", 0
+        bench.find("g")
+        while bench.flow.questions or not bench.shared.asking.sent:
+            await asyncio.sleep(0)
+        assert await bench.found() == [(UNAVAILABLE, -1)]
+        assert bench.shared.asking.waiting == 0
+
+    run(story)
+
+
+def test_a_transactions_coordinator_is_found_by_the_broker():
+    async def story(bench: Bench) -> None:
+        bench.find("t", key_type=TRANSACTION)
+        await turn()
+        (frame,) = bench.shared.upstreams[0].frames()
+        assert FindCoordinatorRequest.decode(frame, version=4, header=True).coordinator_keys == ["t"]
+        assert bench.transport.written == b""
+
+    run(story)
+
+
+def test_no_coordinator_is_found_for_other_kinds_of_keys():
+    async def story(bench: Bench) -> None:
+        bench.find("g", key_type=2)
+        assert await bench.found() == [(ErrorCode.INVALID_REQUEST.number, -1)]
+
+    run(story)

@@ -1,0 +1,376 @@
+"""Requests of one client that go to its broker: which of them go, when, and what becomes of the responses."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.producer import ProduceRequest
+
+from streaming.gateway.apis import APIS
+from streaming.gateway.authenticating import Identity
+from streaming.gateway.flow import Pause
+from streaming.gateway.frames import BadFrame, Wish, with_length
+from streaming.gateway.messages import Header
+from streaming.gateway.relaying import Relaying
+from streaming.gateway.slots import Slot
+from streaming.gateway.upstream import Upstream
+from streaming.gateway.work import Work
+from tests.streaming.gateway.parts import OWN_TOPIC, FakeShared, FakeTransport, FlowBench, turn
+from tests.streaming.gateway.wiring import frame_of
+
+PRODUCE, LIST_OFFSETS, DESCRIBE_CONFIGS, SASL_HANDSHAKE = 0, 2, 32, 17
+TOPIC = 2
+
+
+class Bench(FlowBench):
+    """The relaying part of one connection, in a running loop."""
+
+    def __init__(self, mechanisms: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.shared = FakeShared(self.metrics, mechanisms)
+        self.work = Work(self.flow)
+        self.relaying = Relaying(self.shared, 1, self.flow, self.work, Identity(mechanisms, "/10.0.0.7"))
+
+    def relay(self, message: Any) -> Slot:
+        slot = self.slot(message.API_KEY, message.version)
+        self.relaying.relay(slot, frame_of(message, message.version))
+        return slot
+
+    async def connected(self) -> "Bench":
+        """Relay a request and have it answered, so that there is a connection to the broker."""
+        self.relay(list_offsets("t"))
+        await turn()
+        self.broker_says(OFFSETS)
+        self.to_broker()
+        self.run_soon()
+        self.transport.written.clear()
+        return self
+
+    def to_broker(self) -> list[bytes]:
+        return self.shared.upstreams[-1].frames()
+
+    def broker_says(self, frame: bytes) -> None:
+        self.shared.upstream.data_received(with_length(frame))
+
+
+def list_offsets(topic: str) -> ListOffsetsRequest:
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    partition = kind.ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=-1)
+    return ListOffsetsRequest(
+        version=2, replica_id=-1, isolation_level=0, topics=[kind(name=topic, partitions=[partition])]
+    )
+
+
+def response(message: Any) -> bytes:
+    message.with_header(correlation_id=77)
+    return bytes(message.encode(header=True))
+
+
+OFFSETS = response(ListOffsetsResponse(version=2, throttle_time_ms=0, topics=[]))
+
+
+def produce(acks: int, topic: str = "t", records: bytes = b"x") -> ProduceRequest:
+    data = ProduceRequest.TopicProduceData
+    partition = data.PartitionProduceData(index=0, records=records)
+    return ProduceRequest(
+        version=3,
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=1,
+        topic_data=[data(name=topic, partition_data=[partition])],
+    )
+
+
+def run(story: Callable[[Bench], Awaitable[None]], *mechanisms: str) -> None:
+    async def tell() -> None:
+        await story(Bench(mechanisms))
+
+    asyncio.run(tell())
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_request_waits_for_the_connection_to_the_broker():
+    """Requests behind it wait as well, so that all of them keep their order."""
+
+    async def story(bench: Bench) -> None:
+        bench.shared.may_connect.clear()
+        bench.relay(list_offsets("t"))
+        await turn()
+        assert (bench.owner.calls, bench.flow.is_paused, bench.shared.upstreams) == (["stop"], True, [])
+        bench.shared.may_connect.set()
+        await turn()
+        assert bench.to_broker() == [frame_of(list_offsets("t"), 2)]
+        assert (bench.owner.calls, bench.flow.is_paused) == (["stop", "take"], False)
+        bench.relay(list_offsets("u"))
+        assert bench.to_broker() == [frame_of(list_offsets("u"), 2)]
+        assert len(bench.shared.upstreams) == 1
+
+    run(story)
+
+
+def test_a_client_whose_broker_cannot_be_reached_is_closed():
+    async def story(bench: Bench) -> None:
+        bench.shared.refuses_upstreams = True
+        bench.relay(list_offsets("t"))
+        await turn()
+        assert (bench.owner.calls[:2], bench.owner.errors) == (["stop", "close"], [])
+
+    run(story)
+
+
+def test_a_connection_to_a_broker_that_comes_too_late_is_closed():
+    async def story(bench: Bench) -> None:
+        made = FakeTransport()
+
+        async def open_upstream(node_id: int | None, upstream: Upstream) -> None:
+            upstream.connection_made(made)
+            await asyncio.Event().wait()
+
+        bench.shared.open_upstream = open_upstream  # type: ignore[method-assign]
+        bench.relay(list_offsets("t"))
+        await turn()
+        assert made.ended is None
+        bench.work.cancel()
+        await turn()
+        assert (made.ended, bench.owner.errors) == ("aborted", [])
+
+    run(story)
+
+
+def test_a_request_that_is_refused_is_answered_and_not_relayed():
+    async def story(bench: Bench) -> None:
+        bench.relay(list_offsets(OWN_TOPIC))
+        bench.run_soon()
+        (frame,) = bench.transport.frames()
+        answer = ListOffsetsResponse.decode(frame, version=2, header=True)
+        assert answer.topics[0].partitions[0].error_code == 29
+        assert (bench.shared.upstreams, bench.count("requests_denied_total")) == ([], 1)
+
+    run(story)
+
+
+def test_a_produce_without_acknowledgement_has_no_response():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        bench.relay(produce(acks=0))
+        assert len(bench.flow.slots) == 0
+        bench.relay(list_offsets("t"))
+        bench.broker_says(OFFSETS)
+        assert bench.transport.frames() == [OFFSETS]
+        assert bench.to_broker() == [frame_of(produce(acks=0), 3), frame_of(list_offsets("t"), 2)]
+
+    run(story)
+
+
+# -- large requests ----------------------------------------------------------------------------------------------------
+
+
+def stream(bench: Bench, message: Any, head_bytes: int = 10**6) -> Any:
+    frame = frame_of(message, 3)
+    header = Header(PRODUCE, 3, 77, None)
+    return bench.relaying.stream(APIS[PRODUCE], header, len(frame), memoryview(frame)[:head_bytes])
+
+
+def test_a_large_produce_is_relayed_piece_by_piece():
+    async def story(bench: Bench) -> None:
+        message = produce(acks=1)
+        assert stream(bench, message, head_bytes=12) is Wish.MORE
+        assert stream(bench, message) is Wish.LATER, "there is no connection to the broker"
+        await turn()
+        copy, framed = stream(bench, message), with_length(frame_of(message, 3))
+        for position in range(0, len(framed), 7):
+            copy(framed[position : position + 7])
+        bench.relaying.streamed()
+        assert bench.to_broker() == [framed[4:]]
+        bench.broker_says(b"\0\0\0\x4danswer")
+        assert bench.transport.frames() == [b"\0\0\0\x4danswer"]
+
+    run(story)
+
+
+def test_a_large_produce_to_the_coordinators_topics_never_arrives_whole():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        copy, framed = stream(bench, produce(1, OWN_TOPIC)), with_length(frame_of(produce(1, OWN_TOPIC), 3))
+        with pytest.raises(BadFrame, match="refused"):
+            copy(framed)
+        assert bench.shared.upstreams[-1].written == b""
+
+    run(story)
+
+
+def test_a_client_is_closed_when_its_broker_goes_amid_a_large_produce():
+    """Without acknowledgement nothing else would tell it."""
+
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        copy = stream(bench, produce(acks=0))
+        copy(with_length(frame_of(produce(acks=0), 3))[:20])
+        bench.shared.upstream.connection_lost(None)
+        assert bench.owner.calls[-1] == "close"
+
+    run(story)
+
+
+def test_a_client_stays_when_its_broker_goes_after_a_large_produce():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        stream(bench, produce(acks=0))(with_length(frame_of(produce(acks=0), 3)))
+        bench.relaying.streamed()
+        bench.shared.upstream.connection_lost(None)
+        assert bench.owner.calls[-1] != "close"
+
+    run(story)
+
+
+# -- responses ---------------------------------------------------------------------------------------------------------
+
+
+def test_responses_of_the_broker_and_of_the_gateway_keep_the_order_of_the_requests():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        served = bench.slot(12)
+        bench.relay(list_offsets("t"))
+        bench.broker_says(OFFSETS)
+        assert (bench.transport.written, bench.shared.upstreams[-1].is_reading) == (b"", False)
+        bench.flow.answer(served, with_length(b"served"))
+        bench.run_soon()
+        bench.relaying.go_on()
+        assert bench.transport.frames() == [b"served", OFFSETS]
+        assert bench.shared.upstreams[-1].is_reading
+
+    run(story)
+
+
+def test_a_rewritten_response_is_held_while_it_is_read():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        bench.relay(
+            DescribeConfigsRequest(
+                version=1, resources=[resource(resource_type=4, resource_name="1", configuration_keys=None)]
+            )
+        )
+        kind = DescribeConfigsResponse.DescribeConfigsResult
+        config = kind.DescribeConfigsResourceResult(
+            name="listeners", value="real:1", read_only=False, config_source=4, is_sensitive=False, synonyms=[]
+        )
+        result = kind(error_code=0, error_message=None, resource_type=4, resource_name="1", configs=[config])
+        frame = response(DescribeConfigsResponse(version=1, throttle_time_ms=0, results=[result]))
+        bench.broker_says(frame)
+        assert bench.flow.outgoing.held_bytes == len(frame)
+        await turn()
+        bench.run_soon()
+        (out,) = bench.transport.frames()
+        said = DescribeConfigsResponse.decode(out, version=1, header=True)
+        assert [(c.value, c.is_sensitive) for c in said.results[0].configs] == [(None, True)]
+        assert (bench.flow.outgoing.held_bytes, bench.owner.errors) == (0, [])
+
+    run(story)
+
+
+def test_a_response_that_cannot_be_read_fails_the_client():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        bench.relay(DescribeConfigsRequest(version=1, resources=[]))
+        bench.broker_says(b"\0")
+        await turn()
+        assert len(bench.owner.errors) == 1
+
+    run(story)
+
+
+def test_a_large_response_waits_while_too_much_is_held_and_goes_on_in_its_turn():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        before = bench.slot(12)
+        bench.flow.give(bench.slot(12), bytes(16 * 2**20))
+        assert bench.flow.outgoing.is_much
+        slot = bench.relay(DescribeConfigsRequest(version=1, resources=[]))
+        assert not bench.relaying.has_room(slot)
+        assert bench.relaying.has_room(before), "the client takes nothing else before it"
+
+    run(story)
+
+
+# -- flow control ------------------------------------------------------------------------------------------------------
+
+
+def test_requests_are_not_read_while_the_broker_does_not_take_them():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        bench.shared.upstream.pause_writing()
+        assert (bench.flow.is_paused, bench.transport.is_reading) == (True, False)
+        bench.shared.upstream.resume_writing()
+        assert (bench.flow.is_paused, bench.transport.is_reading) == (False, True)
+
+    run(story)
+
+
+def test_the_broker_is_not_read_while_the_client_is_slow():
+    async def story(bench: Bench) -> None:
+        bench.relaying.client_slow(True)
+        bench.relaying.go_on()  # there is no connection to a broker yet
+        await bench.connected()
+        bench.relaying.client_slow(True)
+        assert not bench.shared.upstreams[-1].is_reading
+        bench.relaying.client_slow(False)
+        assert bench.shared.upstreams[-1].is_reading
+
+    run(story)
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_waits_for_its_broker_is_closed_with_it():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        bench.relay(list_offsets("t"))
+        bench.shared.upstream.connection_lost(None)
+        assert bench.owner.calls[-1] == "close"
+
+    run(story)
+
+
+def test_a_client_that_waits_for_nothing_gets_another_connection_to_the_broker():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        bench.flow.pause(Pause.BROKER)
+        bench.shared.upstream.connection_lost(None)
+        assert (bench.owner.calls[-1] == "close", bench.flow.is_paused) == (False, False)
+        bench.relay(list_offsets("t"))
+        await turn()
+        assert len(bench.shared.upstreams) == 2
+
+    run(story)
+
+
+def test_a_client_that_the_broker_has_authenticated_is_closed_with_it():
+    """Another connection would be nobody's."""
+
+    async def story(bench: Bench) -> None:
+        bench.relaying.forward(bench.slot(SASL_HANDSHAKE), b"handshake")
+        await turn()
+        assert bench.to_broker() == [b"handshake"]
+        bench.broker_says(b"answer")
+        assert bench.transport.frames() == [b"answer"]
+        bench.shared.upstream.connection_lost(None)
+        assert bench.owner.calls[-1] == "close"
+
+    run(story, "PLAIN")
+
+
+def test_closing_closes_the_connection_to_the_broker():
+    async def story(bench: Bench) -> None:
+        bench.relaying.close()
+        await bench.connected()
+        bench.relaying.close()
+        assert bench.shared.upstreams[-1].ended == "aborted"
+
+    run(story)

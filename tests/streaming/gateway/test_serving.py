@@ -1,0 +1,321 @@
+"""Requests that this coordinator serves: what it is asked for them, and what the client hears."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kafka.protocol.admin.groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    OffsetCommitRequest,
+)
+from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+from coordinator import requests
+from coordinator.errors import ErrorCode
+from coordinator.limits import NAME_CHARS_MAX
+from coordinator.outputs import (
+    DescribeGroupAnswer,
+    ErrorAnswer,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    ListedGroup,
+    ListGroupsAnswer,
+    OffsetCommitAnswer,
+    RebalanceNotice,
+)
+from coordinator.phases import Phase
+from streaming.gateway.apis import Handling
+from streaming.gateway.authenticating import Identity
+from streaming.gateway.heartbeats import Heartbeats
+from streaming.gateway.limits import IN_FLIGHT_MAX
+from streaming.gateway.questions import Questions
+from streaming.gateway.serving import PortView, Serving
+from streaming.gateway.slots import Slot
+from streaming.gateway.work import Work
+from tests.streaming.gateway.parts import FakeAsking, FakeShared, FlowBench, turn
+from tests.streaming.gateway.wiring import frame_of
+
+SESSION_MS = 30_000
+
+
+class Bench(FlowBench):
+    """The serving part of one connection, in a running loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = FakeShared(self.metrics)
+        self.asking: FakeAsking = self.shared.asking
+        self.identity = Identity((), "/10.0.0.7", "User:CN=ana")
+        self.identity.client_id = "ana"
+        self.heartbeats = Heartbeats(600_000, self.flow.give)
+        self.questions = Questions(self.shared.asking, self.identity, self.flow.questions, self.heartbeats.tell)
+        view = PortView(self.shared, 1)
+        self.work = Work(self.flow)
+        self._serving = Serving(self.shared, self.flow, self.work, self.questions, view, self.heartbeats)
+
+    def ask(self, message: Any) -> Slot:
+        slot = self.slot(message.API_KEY, message.version)
+        self._serving.serve(slot, frame_of(message, message.version))
+        return slot
+
+    def hears(self, kind: Any, version: int) -> Any:
+        """Read the one response that has gone out."""
+        self.run_soon()
+        (frame,) = self.transport.frames()
+        return kind.decode(frame, version=version, header=True)
+
+    def join(self, member_id: str = "m") -> None:
+        """Make the client a member of a group, so that its heartbeats may be held."""
+        self.ask(JOIN)
+        self.asking.answer(JoinGroupAnswer, member_id=member_id, generation_id=1)
+        assert self.hears(JoinGroupResponse, 4).member_id == member_id
+
+
+JOIN = JoinGroupRequest(
+    version=4,
+    group_id="g",
+    session_timeout_ms=SESSION_MS,
+    rebalance_timeout_ms=9_000,
+    member_id="m",
+    protocol_type="consumer",
+    protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
+)
+
+
+def heartbeat(member_id: str = "m") -> HeartbeatRequest:
+    return HeartbeatRequest(version=3, group_id="g", generation_id=1, member_id=member_id, group_instance_id=None)
+
+
+def commit(topic: str) -> OffsetCommitRequest:
+    kind = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition = kind.OffsetCommitRequestPartition(
+        partition_index=2, committed_offset=7, committed_leader_epoch=-1, committed_metadata=None
+    )
+    return OffsetCommitRequest(
+        version=6,
+        group_id="g",
+        generation_id_or_member_epoch=1,
+        member_id="m",
+        topics=[kind(name=topic, partitions=[partition])],
+    )
+
+
+def run(story: Callable[[Bench], Awaitable[None]]) -> None:
+    async def tell() -> None:
+        bench = Bench()
+        await story(bench)
+        bench.heartbeats.forget()
+
+    asyncio.run(tell())
+
+
+def test_a_request_becomes_a_question_and_its_answer_the_response():
+    async def story(bench: Bench) -> None:
+        bench.ask(heartbeat())
+        ((request, shard),) = bench.asking.sent
+        assert request == requests.Heartbeat(
+            request_id=request.request_id,
+            reply_to="inbox-1",
+            client_id="ana",
+            client_host="/10.0.0.7",
+            principal="User:CN=ana",
+            group_id="g",
+            generation_id=1,
+            member_id="m",
+        )
+        assert (shard, bench.flow.questions) == (None, {request.request_id})
+        bench.asking.answer(HeartbeatAnswer, error="ILLEGAL_GENERATION", code=22)
+        assert bench.hears(HeartbeatResponse, 3).error_code == 22
+        assert bench.flow.questions == set()
+        assert bench.count("request_seconds_count", api="Heartbeat") == 1
+
+    run(story)
+
+
+def test_requests_are_asked_at_once_and_answered_in_their_order():
+    """A join that waits for the other members holds up the responses behind it, not the requests."""
+
+    async def story(bench: Bench) -> None:
+        bench.ask(JOIN)
+        bench.ask(heartbeat("other"))
+        bench.asking.answer(HeartbeatAnswer)
+        bench.run_soon()
+        assert bench.transport.written == b""
+        bench.asking.answer(JoinGroupAnswer, index=0, member_id="m")
+        bench.run_soon()
+        assert len(bench.transport.frames()) == 2
+
+    run(story)
+
+
+def test_a_request_with_many_questions_is_answered_when_all_of_them_are():
+    async def story(bench: Bench) -> None:
+        bench.ask(DescribeGroupsRequest(version=4, groups=["g1", "g2"], include_authorized_operations=False))
+        assert [request.group_id for request in bench.asking.requests] == ["g1", "g2"]
+        bench.asking.answer(DescribeGroupAnswer, index=1, size=70, group_id="g2")
+        assert (len(bench.flow.questions), bench.flow.outgoing.held_bytes) == (2, 70)
+        bench.asking.answer(DescribeGroupAnswer, index=0, size=30, group_id="g1")
+        bench.run_soon()
+        (frame,) = bench.transport.frames()
+        response = DescribeGroupsResponse.decode(frame, version=4, header=True)
+        assert [group.group_id for group in response.groups] == ["g1", "g2"]
+        assert (len(bench.flow.questions), bench.flow.outgoing.held_bytes) == (0, 0)
+
+    run(story)
+
+
+def test_many_questions_stop_the_reading_of_requests():
+    async def story(bench: Bench) -> None:
+        groups = [f"g{number}" for number in range(IN_FLIGHT_MAX)]
+        bench.ask(DescribeGroupsRequest(version=4, groups=groups, include_authorized_operations=False))
+        assert bench.flow.is_paused
+
+    run(story)
+
+
+def test_a_request_that_is_refused_asks_nothing():
+    async def story(bench: Bench) -> None:
+        bench.ask(
+            AddOffsetsToTxnRequest(version=3, transactional_id="x", producer_id=1, producer_epoch=0, group_id="g")
+        )
+        assert bench.asking.sent == []
+        assert bench.hears(AddOffsetsToTxnResponse, 3).error_code == ErrorCode.UNSUPPORTED_VERSION.number
+
+    run(story)
+
+
+def test_groups_of_all_shards_are_listed_at_the_ports_of_their_own():
+    async def story(bench: Bench) -> None:
+        bench.ask(ListGroupsRequest(version=4, states_filter=[]))
+        assert [shard for _, shard in bench.asking.sent] == [0, 1, 2, 3]
+        for index in range(bench.asking.shards):
+            groups = tuple(ListedGroup(f"{name}{index}", "consumer", Phase.EMPTY, "classic") for name in "gx")
+            bench.asking.answer(ListGroupsAnswer, index=index, groups=groups)
+        listed = bench.hears(ListGroupsResponse, 4).groups
+        assert [group.group_id for group in listed] == ["g0", "g1", "g2", "g3"]
+
+    run(story)
+
+
+def test_topics_that_are_not_known_are_looked_up_before_the_question():
+    """Requests behind it wait, so that offsets are committed in the order in which they came."""
+
+    async def story(bench: Bench) -> None:
+        bench.shared.cluster.sure = False
+        bench.ask(commit("t"))
+        await turn()
+        assert (bench.asking.sent, bench.owner.calls, bench.flow.is_paused) == ([], ["stop"], True)
+        bench.shared.cluster.is_refreshed.set()
+        await turn()
+        assert len(bench.asking.sent) == 1
+        assert (bench.shared.cluster.refreshed, bench.flow.is_paused) == (1, False)
+        bench.asking.answer(OffsetCommitAnswer)
+        bench.run_soon()
+        assert len(bench.transport.frames()) == 1
+
+    run(story)
+
+
+def test_an_answer_that_makes_no_response_fails_the_client():
+    async def story(bench: Bench) -> None:
+        bench.ask(commit("t"))
+        bench.asking.answer(OffsetCommitAnswer, partitions=None)
+        assert (len(bench.owner.errors), len(bench.flow.questions)) == (1, 0)
+
+    run(story)
+
+
+# -- heartbeats --------------------------------------------------------------------------------------------------------
+
+
+def test_a_members_heartbeat_is_held_until_a_rebalance_begins():
+    async def story(bench: Bench) -> None:
+        bench.join()
+        bench.ask(heartbeat())
+        bench.asking.answer(HeartbeatAnswer)
+        bench.run_soon()
+        assert (bench.transport.written, bench.count("request_seconds_count", api="Heartbeat")) == (b"", 1)
+        (notify,) = bench.asking.inboxes.values()
+        notify(RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id="m"))
+        assert bench.hears(HeartbeatResponse, 3).error_code == ErrorCode.REBALANCE_IN_PROGRESS.number
+        assert bench.count("request_seconds_count", api="Heartbeat") == 1
+
+    run(story)
+
+
+def test_a_heartbeat_is_not_held_while_another_request_waits():
+    async def story(bench: Bench) -> None:
+        bench.join()
+        bench.ask(heartbeat())
+        bench.ask(heartbeat())
+        bench.asking.answer(HeartbeatAnswer, index=-2)
+        assert bench.hears(HeartbeatResponse, 3).error_code == 0
+
+    run(story)
+
+
+def test_a_heartbeat_is_not_held_on_a_connection_for_everything():
+    async def story(bench: Bench) -> None:
+        bench.join()
+        bench.heartbeats.asked(Handling.RELAYED)
+        bench.ask(heartbeat())
+        bench.asking.answer(HeartbeatAnswer)
+        assert bench.hears(HeartbeatResponse, 3).error_code == 0
+
+    run(story)
+
+
+def test_a_heartbeat_with_an_error_or_of_no_member_is_not_held():
+    async def story(bench: Bench) -> None:
+        bench.ask(heartbeat())
+        bench.asking.answer(HeartbeatAnswer)
+        assert bench.hears(HeartbeatResponse, 3).error_code == 0
+        bench.join()
+        bench.ask(heartbeat())
+        bench.asking.answer(ErrorAnswer, error="COORDINATOR_NOT_AVAILABLE", code=15)
+        assert bench.hears(HeartbeatResponse, 3).error_code == 15
+
+    run(story)
+
+
+# -- who asks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_has_one_inbox_which_closes_with_it():
+    async def story(bench: Bench) -> None:
+        assert bench.asking.inboxes == {}, "none before the first question"
+        bench.ask(heartbeat())
+        bench.ask(heartbeat())
+        assert len({request.reply_to for request in bench.asking.requests}) == len(bench.asking.inboxes) == 1
+        assert len({request.request_id for request in bench.asking.requests}) == 2
+        bench.questions.close()
+        assert (bench.asking.inboxes, bench.asking.waiting) == ({}, 0)
+
+    run(story)
+
+
+def test_a_long_client_id_is_cut():
+    async def story(bench: Bench) -> None:
+        bench.identity.client_id = "x" * (NAME_CHARS_MAX + 1)
+        assert bench.questions.fields()["client_id"] == "x" * NAME_CHARS_MAX
+
+    run(story)
+
+
+def test_a_port_coordinates_its_own_groups_and_the_bootstrap_port_all():
+    shared = FakeShared()
+    assert [PortView(shared, 1).coordinates(group_id) for group_id in ("g", "x")] == [True, False]
+    assert [PortView(shared, None).coordinates(group_id) for group_id in ("g", "x")] == [True, True]
+    view = PortView(shared, 1)
+    assert (view.shards, view.has_rules, view.partitions_of("t"), view.partitions_of("u")) == (4, False, 3, None)
+    shared.settings.access = "rules"
+    assert view.has_rules

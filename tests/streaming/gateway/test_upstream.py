@@ -1,0 +1,176 @@
+"""The connection to a broker: responses go to requests in their order, and no more is read than can be passed on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from streaming.gateway.frames import BadFrame, Piece, with_length
+from streaming.gateway.slots import Slot
+from streaming.gateway.upstream import Upstream
+from tests.streaming.gateway.parts import FakeTransport, slot_of
+
+FETCH = 1
+
+
+@dataclass
+class Client:
+    """The client's side. `turn` is the request whose response may go out; None for every request."""
+
+    passed: bytearray = field(default_factory=bytearray)
+    whole: list[tuple[Slot, bytes]] = field(default_factory=list)
+    calls: list[object] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
+    turn: Slot | None = None
+    room: bool = True
+
+    def write(self, piece: Piece) -> None:
+        self.passed += piece
+
+    def is_next(self, slot: Slot) -> bool:
+        return self.turn in (None, slot)
+
+    def has_room(self, slot: Slot) -> bool:
+        return self.room
+
+    def answered(self, slot: Slot, frame: bytes) -> None:
+        self.whole.append((slot, frame))
+
+    def passed_on(self, slot: Slot) -> None:
+        self.calls.append(slot)
+
+    def upstream_full(self, is_full: bool) -> None:
+        self.calls.append("full" if is_full else "not full")
+
+    def upstream_lost(self) -> None:
+        self.calls.append("lost")
+
+    def fail(self, error: Exception) -> None:
+        self.errors.append(error)
+
+
+class Bench:
+    """A connection to a broker without a socket, with requests that are expected to be answered."""
+
+    def __init__(self) -> None:
+        self.client, self.transport = Client(), FakeTransport()
+        self.upstream = Upstream(self.client)
+        self.upstream.connection_made(self.transport)
+
+    def expect(self, *, whole: bool = False, reads: Callable[[memoryview], bool] | None = None) -> Slot:
+        slot = slot_of(FETCH)
+        slot.take_whole = (lambda slot, frame: None) if whole else None
+        slot.reads = reads
+        self.upstream.expect(slot)
+        return slot
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_requests_go_out_as_they_are_given(bench: Bench):
+    bench.upstream.write(b"one")
+    bench.upstream.write(memoryview(b"two"))
+    assert bench.transport.written == b"onetwo"
+
+
+def test_a_response_is_passed_on_as_it_comes(bench: Bench):
+    slot, answer = bench.expect(), with_length(b"0123456789")
+    bench.upstream.data_received(answer[:9])
+    assert (bench.client.passed, bench.client.calls) == (answer[:9], [])
+    bench.upstream.data_received(answer[9:])
+    assert (bench.client.passed, bench.client.calls) == (answer, [slot])
+    assert not bench.upstream.expects_answers
+
+
+def test_responses_belong_to_the_requests_in_their_order(bench: Bench):
+    first, second, third = bench.expect(), bench.expect(whole=True), bench.expect()
+    bench.upstream.data_received(with_length(b"one") + with_length(b"two") + with_length(b"three"))
+    assert bench.client.whole == [(second, b"two")]
+    assert bench.client.calls == [first, third]
+    assert bench.client.passed == with_length(b"one") + with_length(b"three")
+
+
+def test_a_response_whose_turn_has_not_come_stays_with_the_broker(bench: Bench):
+    slot = bench.expect()
+    bench.client.turn = slot_of(FETCH)
+    bench.upstream.data_received(with_length(b"early"))
+    assert (bench.client.passed, bench.transport.is_reading) == (b"", False)
+    bench.upstream.go_on()
+    assert (bench.client.passed, bench.transport.is_reading) == (b"", False)
+    bench.client.turn = slot
+    bench.upstream.go_on()
+    assert (bench.client.passed, bench.transport.is_reading) == (with_length(b"early"), True)
+
+
+def test_a_response_that_is_read_as_a_whole_waits_for_room_only(bench: Bench):
+    slot = bench.expect(whole=True)
+    bench.client.turn, bench.client.room = slot_of(FETCH), False
+    bench.upstream.data_received(with_length(b"whole"))
+    assert (bench.client.whole, bench.transport.is_reading) == ([], False)
+    bench.client.room = True
+    bench.upstream.go_on()
+    assert (bench.client.whole, bench.transport.is_reading) == ([(slot, b"whole")], True)
+
+
+def test_a_responses_beginning_is_read_before_it_is_passed_on(bench: Bench):
+    seen: list[bytes] = []
+
+    def reads(head: memoryview) -> bool:
+        seen.append(bytes(head))
+        return len(head) >= 6
+
+    bench.expect(reads=reads)
+    answer = with_length(b"0123456789")
+    bench.upstream.data_received(answer[:8])
+    assert (seen, bench.client.passed) == ([b"0123"], b"")
+    bench.upstream.data_received(answer[8:10])
+    assert (seen[-1], bench.client.passed) == (b"012345", answer[:10])
+
+
+def test_a_response_that_is_too_short_to_be_read_is_passed_on(bench: Bench):
+    bench.expect(reads=lambda head: False)
+    bench.upstream.data_received(with_length(b"short"))
+    assert bench.client.passed == with_length(b"short")
+
+
+def test_no_more_is_read_while_the_client_is_slow(bench: Bench):
+    bench.expect()
+    bench.upstream.client_slow(True)
+    assert not bench.transport.is_reading
+    bench.upstream.go_on()
+    assert not bench.transport.is_reading
+    bench.upstream.client_slow(False)
+    assert bench.transport.is_reading
+
+
+def test_reading_stays_paused_for_an_early_response_when_the_client_is_fast_again(bench: Bench):
+    bench.expect()
+    bench.client.turn = slot_of(FETCH)
+    bench.upstream.data_received(with_length(b"early"))
+    bench.upstream.client_slow(True)
+    bench.upstream.client_slow(False)
+    assert not bench.transport.is_reading
+
+
+@pytest.mark.parametrize(("data", "kind"), [(with_length(b"unasked"), IndexError), (b"\xff\xff\xff\xff", BadFrame)])
+def test_a_broker_that_breaks_the_protocol_fails_the_client(bench: Bench, data: bytes, kind: type[Exception]):
+    bench.upstream.data_received(data)
+    assert [type(error) for error in bench.client.errors] == [kind]
+
+
+def test_a_full_buffer_and_a_lost_connection_are_reported(bench: Bench):
+    bench.upstream.pause_writing()
+    bench.upstream.resume_writing()
+    bench.upstream.connection_lost(None)
+    assert bench.client.calls == ["full", "not full", "lost"]
+    bench.upstream.close()
+    assert bench.transport.ended is None, "it is gone already"
+
+
+def test_closing_does_not_wait(bench: Bench):
+    bench.upstream.close()
+    assert bench.transport.ended == "aborted"
+    Upstream(bench.client).close()
