@@ -69,6 +69,13 @@ class FakeTransport(asyncio.Transport):
         return found
 
 
+class Socket:
+    """Stands for the system's socket, and accepts every option."""
+
+    def setsockopt(self, *arguments: object) -> None:
+        pass
+
+
 @dataclass
 class FakeOwner:
     """A connection, as its flow sees it."""

@@ -21,17 +21,10 @@ from streaming.gateway.connection import Connection
 from streaming.gateway.frames import with_length
 from streaming.gateway.limits import IN_FLIGHT_MAX, PIECE_BYTES
 from streaming.gateway.produce import HELD_BYTES_MAX
-from tests.streaming.gateway.parts import FakeAsking, FakeShared, FakeTransport, turn
+from tests.streaming.gateway.parts import FakeAsking, FakeShared, FakeTransport, Socket, turn
 from tests.streaming.gateway.wiring import frame_of, message_of
 
 CERTIFICATE = {"subject": ((("commonName", "ana"),),)}
-
-
-class Socket:
-    """Stands for the system's socket, and accepts every option."""
-
-    def setsockopt(self, *arguments: object) -> None:
-        pass
 
 
 class Bench:

@@ -13,6 +13,7 @@ from streaming.gateway.apis import APIS
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.flow import Pause
 from streaming.gateway.frames import BadFrame, Wish, with_length
+from streaming.gateway.limits import IN_FLIGHT_MAX
 from streaming.gateway.messages import Header
 from streaming.gateway.relaying import Relaying
 from streaming.gateway.slots import Slot
@@ -200,6 +201,19 @@ def test_a_large_produce_to_the_coordinators_topics_never_arrives_whole():
         with pytest.raises(BadFrame, match="refused"):
             copy(framed)
         assert bench.shared.upstreams[-1].written == b""
+
+    run(story)
+
+
+def test_large_requests_in_flight_are_bounded():
+    async def story(bench: Bench) -> None:
+        await bench.connected()
+        for _ in range(IN_FLIGHT_MAX - 1):
+            bench.slot(12)
+        stream(bench, produce(acks=0))
+        assert not bench.flow.is_paused, "it has no response"
+        stream(bench, produce(acks=1))
+        assert bench.flow.is_paused
 
     run(story)
 

@@ -67,12 +67,13 @@ def test_an_error_of_a_task_fails_the_connection():
 
 def test_cancelled_tasks_are_no_errors():
     async def story() -> None:
-        bench = FlowBench()
+        bench, problems = FlowBench(), list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
         work = Work(bench.flow)
         work.begin(asyncio.Event().wait())  # type: ignore[arg-type]
         await turn()
         work.cancel()
         await turn()
-        assert (bench.owner.errors, len(asyncio.all_tasks())) == ([], 1)
+        assert (bench.owner.errors, problems, len(asyncio.all_tasks())) == ([], [], 1)
 
     asyncio.run(story())
