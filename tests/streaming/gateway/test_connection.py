@@ -12,10 +12,8 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.consumer.group import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
-from kafka.protocol.sasl import SaslHandshakeRequest
 
 from coordinator.outputs import DescribeGroupAnswer, HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice
-from streaming.gateway import connection as module
 from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.connection import Connection
 from streaming.gateway.frames import with_length
@@ -130,10 +128,10 @@ def test_requests_for_the_broker_and_for_the_coordinator_are_answered_in_order()
         assert bench.asking.sent == [], "the connection to the broker is made first"
         await turn()
         assert len(bench.shared.upstreams[0].frames()) == 2
-        bench.asking.answer(HeartbeatAnswer)
-        await turn()
-        assert bench.transport.written == b""
         bench.shared.upstream.data_received(list_offsets_response() * 2)
+        await turn()
+        assert bench.transport.written == list_offsets_response()
+        bench.asking.answer(HeartbeatAnswer)
         await turn()
         frames = bench.transport.frames()
         assert [len(frame) for frame in frames] == [len(list_offsets_response()) - 4, 10, len(frames[0])]
@@ -303,98 +301,13 @@ def test_bytes_of_unfinished_requests_are_counted():
     run(story)
 
 
-# -- the end -----------------------------------------------------------------------------------------------------------
+def test_a_client_does_not_answer_for_the_time_that_its_broker_takes():
+    """The rest of its next request has not been read."""
 
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\xff\xff\xff\xff",
-        struct.pack(">ihhih", 10, 68, 0, 77, -1),
-        struct.pack(">ihhih", 10, 12, 3, 77, -1),
-    ],
-    ids=["no frame", "not offered", "malformed"],
-)
-def test_a_client_that_breaks_the_protocol_is_refused(data: bytes):
     async def story(bench: Bench) -> None:
-        bench.connection.data_received(data)
-        assert (bench.transport.ended, bench.count("connections_refused_total")) == ("aborted", 1)
-        assert bench.shared.connections == []
-        bench.connection.refuse("again")
-        assert bench.count("connections_refused_total") == 1
-
-    run(story)
-
-
-def test_a_sasl_exchange_that_cannot_be_followed_is_refused():
-    async def story(bench: Bench) -> None:
-        bench.connection.data_received(struct.pack(">ihhih", 10, 17, 1, 77, -1))
-        assert (bench.transport.ended, bench.count("connections_refused_total")) == ("aborted", 1)
-
-    run(story, "PLAIN")
-
-
-def test_a_sasl_exchange_is_forwarded():
-    async def story(bench: Bench) -> None:
-        message = SaslHandshakeRequest(version=1, mechanism="PLAIN")
-        bench.send(message)
+        bench.shared.may_connect.clear()
+        bench.connection.data_received(with_length(frame_of(OFFSETS, 2)) + with_length(frame_of(heartbeat(), 3))[:6])
+        assert (bench.connection.frame_since_s, bench.connection.held_bytes) == (None, 6)
         await turn()
-        assert bench.shared.upstreams[0].frames() == [frame_of(message, 1)]
-
-    run(story, "PLAIN")
-
-
-def test_requests_that_waited_are_refused_as_well():
-    async def story(bench: Bench) -> None:
-        bench.connection.pause_writing()
-        bench.connection.data_received(struct.pack(">ihhih", 10, 68, 0, 77, -1))
-        assert bench.transport.ended is None
-        bench.connection.resume_writing()
-        assert bench.count("connections_refused_total") == 1
-
-    run(story)
-
-
-def test_a_bug_of_ours_ends_the_connection_and_is_logged(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
-    async def story(bench: Bench) -> None:
-        monkeypatch.setattr(bench.asking, "send", lambda *arguments: [][0])
-        bench.send(heartbeat())
-        assert (bench.transport.ended, bench.count("connections_refused_total")) == ("aborted", 0)
-
-    with caplog.at_level(logging.ERROR, module.__name__):
-        run(story)
-    assert "<connection of 'ana' from /10.0.0.7> ends by an error" in caplog.text
-
-
-def test_answers_that_come_too_late_are_dropped():
-    async def story(bench: Bench) -> None:
-        bench.send(heartbeat())
-        bench.connection.close()
-        bench.asking.answer(HeartbeatAnswer)
-        await turn()
-        assert bench.transport.written == b""
-
-    run(story)
-
-
-def test_the_connection_to_the_broker_ends_with_the_clients():
-    async def story(bench: Bench) -> None:
-        bench.send(OFFSETS)
-        await turn()
-        bench.connection.connection_lost(None)
-        assert bench.shared.upstreams[0].ended == "aborted"
-
-    run(story)
-
-
-def test_the_time_of_a_silent_connection_counts_from_when_it_was_accepted():
-    """A TLS handshake, which comes before `connection_made`, is part of it."""
-
-    async def story(bench: Bench) -> None:
-        assert bench.connection.active_s == 100.0
-        bench.connection.data_received(b"")
-        assert bench.connection.active_s == 107.0
 
     run(story)

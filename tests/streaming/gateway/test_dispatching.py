@@ -11,7 +11,7 @@ from streaming.gateway.authenticating import Identity
 from streaming.gateway.dispatching import TOKEN_HEADER, Dispatcher
 from streaming.gateway.flow import Pause
 from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
-from streaming.gateway.limits import RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX
+from streaming.gateway.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX
 from streaming.gateway.messages import Header, Malformed
 from streaming.gateway.produce import HELD_BYTES_MAX
 from streaming.gateway.slots import Slot
@@ -111,6 +111,15 @@ def test_requests_wait_while_the_flow_is_paused():
     bench.flow.resume(Pause.CLIENT)
     bench.frames.go_on()
     assert len(bench.handled) == 1
+
+
+def test_requests_in_flight_are_bounded():
+    """Whatever their handlers do."""
+    bench = Bench()
+    for _ in range(IN_FLIGHT_MAX):
+        assert not bench.flow.is_paused
+        bench.frames.feed(last(PRODUCE))
+    assert bench.flow.is_paused
 
 
 @pytest.mark.parametrize(

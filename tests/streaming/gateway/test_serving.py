@@ -283,6 +283,9 @@ def test_a_heartbeat_with_an_error_or_of_no_member_is_not_held():
         bench.ask(heartbeat())
         bench.asking.answer(ErrorAnswer, error="COORDINATOR_NOT_AVAILABLE", code=15)
         assert bench.hears(HeartbeatResponse, 3).error_code == 15
+        bench.ask(heartbeat())
+        bench.asking.answer(HeartbeatAnswer, error="ILLEGAL_GENERATION", code=22)
+        assert bench.hears(HeartbeatResponse, 3).error_code == 22
 
     run(story)
 
