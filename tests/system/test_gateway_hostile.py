@@ -269,7 +269,7 @@ def test_answers_cannot_be_forged_by_asking_in_anothers_name(gateway: Gateway, t
         newcomer = bo.call(join(group_id)).member_id
         bo.send(join(group_id, newcomer))
         wait_until(lambda: ana.call(heartbeat(group_id, member_id)).error_code == 27)
-        for inbox in [name.decode() for name in gateway.asking._inboxes]:
+        for inbox in list(gateway.asking._inbox._mailboxes):
             for number in range(100):
                 forged = Heartbeat(
                     request_id=str(number), reply_to=inbox, group_id=group_id, generation_id=1, member_id="nobody"
