@@ -1,7 +1,7 @@
-"""What the two output topics come to: each group now, what it has lived through, and who owned what when.
+"""Views of groups, built from the two output topics: their current state, their history and their partition owners.
 
-`Views` folds records, and knows neither Kafka nor a clock; `reading` brings it the records. Commands, page, metrics and
-the API all ask the same views.
+`Views` folds records. It uses no Kafka client and no clock. `reading` reads the records and gives them to `Views`. The
+commands, the dashboard, the metrics and the API all query the same views.
 """
 
 from streaming.views.fold import Raw, Views

@@ -1,6 +1,6 @@
-"""What the views answer, as JSON: the same objects for `-o json`, for `GET /api/...` and for the page.
+"""Answers from the views, as JSON. `-o json`, `GET /api/...` and the dashboard use the same objects.
 
-Times are Unix milliseconds, lags are records; null is what is not known.
+Times are Unix milliseconds. Lags are numbers of records. An unknown value is null.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ HOUR_MS = 3_600_000
 
 
 class GroupSummary(Struct, kw_only=True):
-    """A line of the list of groups. `rebalances_1h` are those that began within the last hour."""
+    """One line of the list of groups. `rebalances_1h` counts the rebalances that began within the last hour."""
 
     group_id: str
     state: Phase
@@ -50,9 +50,11 @@ class GroupSummary(Struct, kw_only=True):
 
 
 class MemberRow(Struct, kw_only=True):
-    """A member; `assigned` is by topic, null where the assignment is not Kafka's own format.
+    """A member of a group.
 
-    `fencing_token` is the one to be shown for that, null where there is none.
+    Args:
+        assigned: The assigned partitions by topic; null where the assignment is not in Kafka's own format.
+        fencing_token: The token that the member shows for its assignment; null without one.
     """
 
     member_id: str
@@ -68,7 +70,7 @@ class MemberRow(Struct, kw_only=True):
 
 
 class OffsetRow(Struct, kw_only=True):
-    """A partition that is owned or committed."""
+    """A partition that has an owner or a committed offset."""
 
     topic: str
     partition: int
@@ -88,7 +90,7 @@ class OffsetRow(Struct, kw_only=True):
 
 
 class RebalanceRow(Struct, kw_only=True):
-    """One rebalance; `started` has every reason that came up before the plan was there."""
+    """One rebalance. `started` has every reason that came up before the assignments were computed."""
 
     generation_id: int
     started_ms: int
@@ -104,7 +106,7 @@ class RebalanceRow(Struct, kw_only=True):
 
 
 class EventRow(Struct, kw_only=True):
-    """An event, and what it says in words."""
+    """An event, and its description in words."""
 
     at_ms: int
     version: int
@@ -114,7 +116,7 @@ class EventRow(Struct, kw_only=True):
 
 
 class Lane(Struct, kw_only=True):
-    """A partition and who owned it when."""
+    """A partition, and its owners over time."""
 
     topic: str
     partition: int
@@ -122,7 +124,7 @@ class Lane(Struct, kw_only=True):
 
 
 class Timeline(Struct, kw_only=True):
-    """A group's history; before `known_from_ms` nothing is known, or it is left out where it would be too much."""
+    """A group's history from `known_from_ms` on. What was before is unknown, or was left out because of its size."""
 
     group_id: str
     known_from_ms: int
@@ -132,20 +134,20 @@ class Timeline(Struct, kw_only=True):
 
 
 class Move(Struct):
-    """What may become of a group: a row of the table that the coordinator runs by."""
+    """A possible phase change of a group: a row of the coordinator's table `MOVES`."""
 
     when: str
     becomes: Phase
 
 
 class GroupDetail(Struct, kw_only=True):
-    """A group, whole.
+    """All that is known of a group.
 
     Args:
-        joins_until_ms: Until when joins are waited for, where they are.
-        awaited: For whom a rebalance may wait: while joins are collected, members from before it; then the leader, as
-            its plan is due. Which of them have come again already, only the coordinator knows.
-        moves: What may become of it from here.
+        joins_until_ms: The end of the running join phase; null outside a join phase.
+        awaited: The members that a rebalance may wait for: during the join phase, the members from before it; then the
+            leader, whose assignments are due. Only the coordinator knows which of these members have rejoined already.
+        moves: The phase changes that are possible from the current phase.
     """
 
     summary: GroupSummary
@@ -161,13 +163,13 @@ class GroupDetail(Struct, kw_only=True):
 
 
 class Owner(Struct, kw_only=True):
-    """Whose a partition was at a moment: `owner` is null where it was nobody's, or where that is not known.
+    """The owner of a partition at a moment. `owner` is null if the partition had no owner or if the owner is unknown.
 
     Args:
-        is_known: The history reaches back to that moment, and the moment is not still to come.
-        known_from_ms: Since when it is known.
-        fencing_token: The owner's at that moment; null where there is no owner or that is not known.
-        before, after: The owners on either side, where it was nobody's or that is not known.
+        is_known: Whether the history reaches back to that moment and the moment is not in the future.
+        known_from_ms: The time from which the owner is known.
+        fencing_token: The owner's token at that moment; null where the owner or the token is unknown.
+        before, after: The previous and the next owner, where the partition had no owner or the owner is unknown.
     """
 
     group_id: str
@@ -183,7 +185,7 @@ class Owner(Struct, kw_only=True):
 
 
 class Overview(Struct, kw_only=True):
-    """All groups at a time, and what is wrong."""
+    """All groups at a time, and the alarms."""
 
     at_ms: int
     groups: list[GroupSummary]
@@ -191,13 +193,13 @@ class Overview(Struct, kw_only=True):
 
 
 class Error(Struct):
-    """What is answered instead, where something is wrong: a sentence."""
+    """The answer to a request that failed: a sentence."""
 
     error: str
 
 
 def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
-    """Say a group in a line."""
+    """Return one line about a group."""
     record, committed = group.record, group.committed()
     places = group.owned().keys() | committed.keys()
     lags = [lag(ends.get(place), offset.offset) for place, offset in committed.items()]
@@ -222,12 +224,12 @@ def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
 
 
 def overview(views: Views, ends: Ends, now_ms: int) -> Overview:
-    """Say all groups that there are, by id, and what is wrong."""
+    """Return one line about each existing group, sorted by id, and the alarms."""
     return Overview(at_ms=now_ms, groups=[summary(g, ends, now_ms) for g in views.present()], alarms=views.alarms)
 
 
 def members(group: GroupView) -> list[MemberRow]:
-    """Say who is in a group, in the order in which they joined."""
+    """Return the members of a group, in the order in which they joined."""
     leader = group.record.leader if group.record else None
     return [
         MemberRow(
@@ -247,7 +249,7 @@ def members(group: GroupView) -> list[MemberRow]:
 
 
 def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
-    """Say for each partition that is owned or committed how far the group is, by topic and partition."""
+    """Return a group's position in each partition with an owner or a committed offset, by topic and partition."""
     owned, of_all = group.owned(), group.committed()
     rows = []
     for topic, partition in sorted(owned.keys() | of_all.keys()):
@@ -276,7 +278,7 @@ def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
 
 
 def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
-    """Say all of a group as it is now, and why it last rebalanced."""
+    """Return all that is known of a group now, and why it last rebalanced."""
     record, last = group.record, latest(group.events)
     topics = record.subscribed_topics if record else None
     return GroupDetail(
@@ -300,10 +302,11 @@ def timeline(
     to_ms: int | None = None,
     weight_max: int | None = None,
 ) -> Timeline:
-    """Tell what a group has lived through, all of it or what touches a stretch of time.
+    """Return a group's history: all of it, or the part that touches a period of time.
 
     Args:
-        weight_max: How much of it, as a history is weighed, the latest; None for all.
+        from_ms, to_ms: The period, Unix milliseconds; None for no bound.
+        weight_max: The most history to return, in the unit of `weight`: the latest events are kept. None for all.
     """
     begin, end = from_ms if from_ms is not None else -1, to_ms if to_ms is not None else NEVER_MS
     known_from_ms = views.known_from_ms(group)
@@ -330,7 +333,7 @@ def timeline(
 
 
 def event_row(event: AnyEvent) -> EventRow:
-    """Say an event in words as well."""
+    """Return an event with its description in words."""
     return EventRow(
         at_ms=event.at_ms,
         version=event.version or 0,
@@ -341,10 +344,10 @@ def event_row(event: AnyEvent) -> EventRow:
 
 
 def owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int, now_ms: int | None = None) -> Owner:
-    """Say whose a partition was at a moment.
+    """Return the owner of a partition at a moment.
 
     Args:
-        now_ms: What comes after it is not known; None where that cannot be asked for.
+        now_ms: The present; the owner at a later time is unknown. None where the caller cannot ask for a later time.
     """
     spans = spans_of_owners(group).get((topic, partition), [])
     found, before, after = owner_at(spans, at_ms), None, None
@@ -373,7 +376,7 @@ def owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int
 
 
 def to_json(answer: Any) -> bytes:
-    """Write an answer, or a list of them."""
+    """Write an answer, or a list of answers, as JSON."""
     return _encode(answer)
 
 
@@ -381,8 +384,8 @@ def json_schema(paths: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, 
     """Describe answers as JSON Schema 2020-12.
 
     Args:
-        paths: What each path answers, as a type; an error is an `Error` everywhere.
-        told: What each event of a stream holds.
+        paths: The type of each path's answer. The answer to a failed request is an `Error` at every path.
+        told: The type of the data of each event of the stream.
     """
     types = [*paths.values(), *told.values(), Error]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
@@ -405,12 +408,12 @@ def _joins_until_ms(group: GroupView) -> int | None:
 
 
 def _asked_for_joins(group: GroupView) -> RebalanceStarted | None:
-    """Find when joins were last asked for."""
+    """Return the last `RebalanceStarted`, which began the running join phase; None without one."""
     return next((e for e in reversed(group.events) if isinstance(e, RebalanceStarted)), None)
 
 
 _CAME_ALREADY = frozenset({"member_joined", "metadata_changed", "leader_rejoined", "static_member_replaced"})
-"""Causes whose member has asked to join by that."""
+"""Causes of a rebalance whose member has sent its own JoinGroup already."""
 
 
 def _awaited(group: GroupView) -> list[str]:
@@ -428,7 +431,9 @@ def _awaited(group: GroupView) -> list[str]:
 
 
 def _known_from_ms(views: Views, group: GroupView, found: Span | None) -> int:
-    """Say since when it is known whose a partition is; that it always was its first owner's, nobody can say."""
+    """Return the time from which a partition's owner is known. No record shows that its first owner had always owned
+    it.
+    """
     known_from_ms = views.known_from_ms(group)
     if found is not None and found.from_ms is not None:
         return min(known_from_ms, found.from_ms)
@@ -440,7 +445,9 @@ def _known_from_ms(views: Views, group: GroupView, found: Span | None) -> int:
 
 
 def _too_much(events: Sequence[AnyEvent], weight_max: int) -> int:
-    """Say how many of the oldest are to be left out; what happened at one time is told whole, and the latest always."""
+    """Return how many of the oldest events to leave out. Events of one time stay together; the latest time always
+    stays.
+    """
     weighed, kept_from_ms = 0, events[-1].at_ms if events else 0
     for index in range(len(events) - 1, -1, -1):
         weighed += weight(events[index])
@@ -452,7 +459,9 @@ def _too_much(events: Sequence[AnyEvent], weight_max: int) -> int:
 
 
 def _begun(group: GroupView, since_ms: int) -> int:
-    """Count the rebalances that began since then; a second reason for a running one is no other."""
+    """Count the rebalances that began at or after a time. A second reason for a running rebalance counts as the same
+    one.
+    """
     return sum(each.started_ms >= since_ms for each in rebalances(_recent(group, since_ms)))
 
 

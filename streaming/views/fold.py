@@ -1,8 +1,8 @@
-"""All groups, folded from the records of the two output topics: each record once, in the order of its partition.
+"""All groups, folded from the records of the two output topics. Each record is folded once, in partition order.
 
-What comes out does not depend on how the records are cut into pieces, nor on which of the two topics is read first.
-What is kept is bounded: of each group its latest events (`HISTORY_MAX`), of all together `WEIGHT_MAX`, and of
-groups that are forgotten the last `ENDED_MAX`.
+The result does not depend on how the records are split into batches, nor on which topic is read first. The memory is
+bounded: of each group the latest events (`HISTORY_MAX`), of all groups together `WEIGHT_MAX`, and the last `ENDED_MAX`
+forgotten groups.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ from streaming.wire.records import Tombstone, decode_event, decode_group_record
 from streaming.wire.standing import Order, order_in, order_of
 
 HISTORY_MAX = 20_000
-"""The weight of a group's history. Beyond it the oldest events are dropped."""
+"""The greatest weight of one group's history. Beyond it, the oldest events are dropped."""
 
 WEIGHT_MAX = 400_000
-"""Of all histories together: some 200 MB at most."""
+"""The greatest weight of all histories together: about 200 MB at most."""
 
 ENDED_MAX = 1_000
 ALARMS_MAX = 1_000
@@ -41,7 +41,7 @@ class Raw(NamedTuple):
     """A Kafka record of one of the two topics.
 
     Args:
-        version, at_ms: Of a tombstone, as its headers have them.
+        version, at_ms: The headers of a tombstone.
     """
 
     topic: TopicKind
@@ -55,7 +55,7 @@ class Raw(NamedTuple):
 
     @property
     def order(self) -> Order | None:
-        """When the record came about; None where it does not tell, or cannot be read."""
+        """The record's order; None where the record has none or cannot be read."""
         try:
             return order_in(self.value, _number(self.version), _number(self.at_ms))
         except ValueError:
@@ -66,7 +66,7 @@ Told = AnyEvent | GroupRecord | OffsetRecord | Tombstone
 
 
 class Alarm(Struct, frozen=True):
-    """Something that should not be, in words: records that are missing, unreadable or too large, a broken log."""
+    """A fault, in words: records that are missing, unreadable or too large, or a broken log."""
 
     at_ms: int
     group_id: str | None
@@ -75,14 +75,15 @@ class Alarm(Struct, frozen=True):
 
 
 class Views(Struct):
-    """All that the records read so far come to; whoever reads on from `positions` goes on with it.
+    """The state that follows from the records read so far. Reading continues from `positions`.
 
     Args:
-        only: The groups that are wanted, whose histories have all the room there is; None for all groups.
-        positions: By topic and partition, the offset to read on from.
-        from_ms: By shard, since when its events are there, where earlier ones have expired.
-        alarms: The last `ALARMS_MAX`; `alarms_told` counts all of them.
-        is_live: All that was there when the reading began is read: what follows is counted, and may have no gaps.
+        only: The wanted groups, whose histories share the whole room; None for all groups.
+        positions: By topic and partition, the next offset to read.
+        from_ms: By shard, the time from which its events are complete, where earlier ones have expired.
+        alarms: The last `ALARMS_MAX` alarms; `alarms_told` counts all of them.
+        is_live: Whether all records from before the start of reading are read. Later records are counted and must have
+            no gaps.
         ended: Forgotten groups whose history is still kept, the longest ended first.
     """
 
@@ -98,10 +99,10 @@ class Views(Struct):
     records: int = 0
 
     def take(self, raw: Raw, now_ms: int) -> Told | None:
-        """Fold one record; gives back what it says, or None where it is a repeat or cannot be read.
+        """Fold one record. Return its content, or None for a repeat and for a record that cannot be read.
 
         Args:
-            now_ms: The reader's time, from any clock that never goes back.
+            now_ms: The reader's time, from any monotonic clock.
         """
         if raw.offset < self.positions[raw.topic].get(raw.partition, 0):
             return None
@@ -142,13 +143,13 @@ class Views(Struct):
         return versions.take(EVENTS, version, told.at_ms, now_ms, is_live=is_live, ends_life=ends)
 
     def missing(self, now_ms: int, at_ms: int) -> Iterator[Gap]:
-        """Tell which numbers have been missing for too long, once; to be asked when both topics are read to their ends.
+        """Yield the version numbers that have been missing for too long, each once. Call it at the end of both topics.
 
-        Each is an alarm as well.
+        Each gap is an alarm as well.
 
         Args:
             now_ms: As for `take`.
-            at_ms: The same moment as the alarms are to show it, Unix milliseconds.
+            at_ms: The same moment for the alarms, Unix milliseconds.
         """
         for group in self.groups.values():
             if group.versions.is_waiting:
@@ -159,32 +160,35 @@ class Views(Struct):
                     yield gap
 
     def begin(self) -> None:
-        """Count what comes, and miss what does not: all that was there is read."""
+        """Start to count records and to report gaps: all records from before the start of reading are read."""
         for group in self.groups.values():
             group.versions.begin()
             group.ended = {}
         self.is_live = True
 
     def expired_before(self, shard: int, at_ms: int) -> None:
-        """Note that events of a shard have expired before the next one to be read.
+        """Note that events of a shard, before the next one to read, have expired.
 
         Args:
-            at_ms: When that was found out, Unix milliseconds: since then it is whole, if none that is left is older.
+            at_ms: When the reader found this, Unix milliseconds. The shard's events are complete from then on, unless
+                an older event is still there.
         """
         self.from_ms[shard] = at_ms
 
     def known_from_ms(self, group: GroupView) -> int:
-        """Say since when a group's history is whole, Unix milliseconds; 0 where nothing of it is gone."""
+        """Return the time from which a group's history is complete, Unix milliseconds; 0 where none of it is lost."""
         return max(group.known_from_ms, self.from_ms.get(group.shard, 0))
 
     def present(self) -> list[GroupView]:
-        """Return the groups that there are, by id."""
+        """Return the groups that exist, sorted by id."""
         return sorted((group for group in self.groups.values() if group.is_there), key=lambda group: group.group_id)
 
     # -- one record ----------------------------------------------------------------------------------------------------
 
     def _note(self, group: GroupView, told: Told, *, is_new: bool) -> None:
-        """Take over what a record says. Of the compacted topic the newest of a key holds, wherever it stands."""
+        """Store the content of a record. In the compacted topic the newest record of a key counts, in whatever order
+        they are.
+        """
         if isinstance(told, GroupRecord | OffsetRecord | Tombstone) and self._is_late(group, told, is_new=is_new):
             return
         if isinstance(told, Tombstone) and not self.is_live:
@@ -210,9 +214,9 @@ class Views(Struct):
                 self._keep(group, told)
 
     def _is_late(self, group: GroupView, told: GroupRecord | OffsetRecord | Tombstone, *, is_new: bool) -> bool:
-        """Tell whether a newer record of the key was read before.
+        """Return whether a newer record of the key was read before.
 
-        Once all is read that was there, a repeat of a key of which nothing stands is of one that has ended since.
+        While the views are live, a repeat for a key without a stored record belongs to a key that has ended since.
         """
         order, stands = order_of(told), group.stands(told)
         if order is None:
@@ -238,7 +242,7 @@ class Views(Struct):
 
     def _end(self, group: GroupView) -> None:
         if group.is_there:
-            return  # its end is on both topics: the other one is to come, or it is founded anew
+            return  # both topics have its end: the other record is still to come, or the group is founded anew
         self.ended.pop(group.group_id, None)
         self.ended[group.group_id] = None
         while len(self.ended) > ENDED_MAX:
@@ -247,7 +251,7 @@ class Views(Struct):
             self.weight -= self.groups.pop(longest).weight
 
     def _make_room(self) -> None:
-        """Drop the older half of the longest histories, until a tenth is free."""
+        """Drop the older half of the longest histories, until a tenth of the room is free."""
         for group in sorted(self.groups.values(), key=lambda group: -group.weight):
             before = group.weight
             group.forget(group.weight // 2)
@@ -263,10 +267,10 @@ class Views(Struct):
 
 
 def _decode(raw: Raw) -> Told:
-    """Read a record.
+    """Decode a record.
 
     Raises:
-        ValueError: it is none of that topic.
+        ValueError: it is not a record of that topic.
     """
     if raw.topic == "events":
         return decode_event(raw.value or b"")
@@ -281,5 +285,5 @@ def _number(header: int | bytes | None) -> int | None:
 
 
 def _is_uncounted(told: Told) -> bool:
-    """Tell whether a key is ended once more of a group that is gone."""
+    """Return whether the record is a further tombstone of a key whose group is deleted, so that it has no version."""
     return isinstance(told, Tombstone) and told.version is None and told.at_ms is not None

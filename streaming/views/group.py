@@ -1,4 +1,4 @@
-"""One group as its records tell it: how it is, what it has committed, and its latest events, in their order."""
+"""One group, as its records describe it: its current state, its committed offsets, and its latest events in order."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ Place = tuple[str, int]
 
 
 def weight(event: AnyEvent) -> int:
-    """Say how much of a history an event takes: 1, and about 1 more for each partition that changed hands."""
+    """Return how much room an event takes in a history: 1, and about 1 more for each partition that changed owners."""
     if type(event) is AssignmentChanged:
         return 1 + len(event.handovers)
     if type(event) is RebalanceCompleted:
@@ -40,21 +40,21 @@ def weight(event: AnyEvent) -> int:
 
 
 DURATIONS_MS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
-"""Up to how long rebalances are told apart."""
+"""The upper bounds of the buckets of rebalance durations."""
 
 
 class Tallied(Struct):
-    """What has happened since the reading began; what was there before does not count.
+    """Counts of what has happened since the start of reading. Earlier records do not count.
 
     Args:
-        rebalances: Begun, by cause.
-        begun_anew: Times that a rebalance was overtaken by another reason before its plan was there.
-        durations: Of rebalances that have ended, by the bound of `DURATIONS_MS` that they kept, and behind the last
-            bound the slower ones; `duration_ms`, `joins_ms` and `syncs_ms` are of all of them together.
-        dropped: Members that did not leave by themselves, by why.
-        refused: Commits, by error.
-        commits: Partitions committed.
-        missing: Numbers that never came.
+        rebalances: Rebalances that began, by cause.
+        begun_anew: How often another reason came up in a rebalance before its assignments were computed.
+        durations: Completed rebalances by bucket of `DURATIONS_MS`; the last bucket has the slower ones. `duration_ms`,
+            `joins_ms` and `syncs_ms` are sums over all of them.
+        dropped: Members that were expelled, by reason.
+        refused: Refused commits, by error.
+        commits: Committed partitions.
+        missing: Version numbers that never came.
     """
 
     rebalances: dict[str, int] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Tallied(Struct):
     is_rebalancing: bool = False
 
     def count(self, event: AnyEvent) -> None:
-        """Count what an event tells."""
+        """Count an event."""
         match event:
             case RebalanceStarted() if self.is_rebalancing:
                 self.begun_anew += 1
@@ -108,11 +108,11 @@ class GroupView(Struct):
     """A group.
 
     Args:
-        record: As it is now; None once it is forgotten, or where only offsets of it have been read yet.
-        offsets: By topic and partition.
-        events: The latest ones, in order.
-        known_from_ms: Events before that were dropped; 0 where none was.
-        ended: While what was there before is read, by key what ended it last.
+        record: Its current record; None once the group is forgotten, or while only its offsets have been read.
+        offsets: Committed offsets by topic and partition.
+        events: The latest events, in order.
+        known_from_ms: Events before this time were dropped; 0 where none was.
+        ended: Until the views are live, by key the order of its last tombstone.
     """
 
     group_id: str
@@ -134,7 +134,7 @@ class GroupView(Struct):
 
     @property
     def is_there(self) -> bool:
-        """Whether there is such a group; of one that is forgotten the history stays for a while."""
+        """Whether the group exists. The history of a forgotten group stays for a while."""
         return self.state is not Phase.DEAD
 
     @property
@@ -142,7 +142,7 @@ class GroupView(Struct):
         return self.record.members if self.record else ()
 
     def owned(self) -> dict[Place, GroupMember]:
-        """Say who owns which partition now."""
+        """Return the current owner of each partition."""
         return {
             (topic, partition): member
             for member in self.members
@@ -151,36 +151,36 @@ class GroupView(Struct):
         }
 
     def committed(self) -> dict[Place, OffsetRecord]:
-        """Say what is committed for which partition."""
+        """Return the committed offset of each partition."""
         return {(topic, p): offset for topic, each in self.offsets.items() for p, offset in each.items()}
 
     def stands(self, told: GroupRecord | OffsetRecord | Tombstone) -> Order | None:
-        """Return the order of the record that stands for the key of another one; None where none does."""
+        """Return the order of the stored record with the same key; None without one."""
         topic = None if isinstance(told, GroupRecord) else told.topic
         partition = None if isinstance(told, GroupRecord) else told.partition
         held = self.record if topic is None else self.offsets.get(topic, {}).get(partition or 0)
         return order_of(held) if held else self.ended.get(f"{topic}:{partition}")
 
     def end(self, told: Tombstone) -> None:
-        """Take note of a tombstone, so that an older record of its key is known."""
+        """Note a tombstone, so that an older record of its key is recognized."""
         if (order := order_of(told)) is not None:
             self.ended[f"{told.topic}:{told.partition}"] = order
 
     def since(self, at_ms: int, kind: Any = None) -> Iterator[AnyEvent]:
-        """Yield the events from that time on, of one kind or of all."""
+        """Yield the events from a time on, of one kind or of all kinds."""
         for index in range(bisect_left(self.events, at_ms, key=lambda event: event.at_ms), len(self.events)):
             if kind is None or isinstance(self.events[index], kind):
                 yield self.events[index]
 
     def keep(self, event: AnyEvent, weight_max: int) -> None:
-        """Add an event; the oldest go where all together weigh more than that."""
+        """Add an event. Drop the oldest events if all together weigh more than `weight_max`."""
         self.events.append(event)
         self.weight += weight(event)
         if self.weight > weight_max:
             self.forget(weight_max * 3 // 4)
 
     def forget(self, weight_max: int) -> None:
-        """Drop the oldest events, until the rest weighs no more than that; the newest one stays."""
+        """Drop the oldest events until the rest weighs no more than `weight_max`. The newest event stays."""
         dropped = 0
         while self.weight > weight_max and dropped < len(self.events) - 1:
             self.weight -= weight(self.events[dropped])

@@ -1,11 +1,11 @@
-"""What Prometheus is told of groups: how each is, and what has happened to it since this process began to look.
+"""Prometheus metrics of groups: their state, and counts of what happened since this process began to read.
 
-Names begin with `groupcoord_`, and `kminion_` where a board for KMinion is to go on working. Before all that was there
-is read there are no figures, but for one that says so. Groups and topics are named by strangers, so only `groups_max`
-groups have figures of their own, those that did something last, and of these only so many topics; how many have none is
-told. Figures of single partitions are given on request only.
+Names begin with `groupcoord_`, or with `kminion_` for dashboards that were made for KMinion. Until all existing records
+are read, the only metric is one that says so. Clients choose the names of groups and topics, so only `groups_max`
+groups have metrics of their own: the most recently active ones. The number of topics is limited too. Metrics report how
+many groups and topics are left out. Metrics of single partitions are optional.
 
-A counter is there at 0 with its group, label by label, or nobody would see what counts first.
+A counter starts at 0 for each group and label. Otherwise its first increment would not be visible.
 
 Source: the list in redpanda's issue 7392; KMinion's docs/metrics.md for its names.
 """
@@ -24,34 +24,34 @@ from streaming.views.group import DURATIONS_MS, GroupView
 from streaming.views.lag import Ends, lag
 
 TOPICS_OF_A_GROUP_MAX = 200
-"""Of one group. Topics with owners come first, then those that the brokers have, and made-up names last."""
+"""The limit for one group. Topics with owners come first, then topics that the brokers have, then all others."""
 
 TOPICS_MAX = 10_000
-"""Of all groups together: some 40,000 lines."""
+"""The limit for all groups together: about 40,000 lines."""
 
 CAUSES = (
     "member_joined", "member_left", "session_expired", "sync_overdue", "static_member_replaced", "metadata_changed",
     "leader_rejoined", "operator",
 )  # fmt: skip
-"""What the coordinator begins rebalances for."""
+"""The causes for which the coordinator begins a rebalance."""
 
 WHYS = ("session_expired", "joins_overdue", "syncs_overdue", "group_full", "expelled")
-"""What it drops members for."""
+"""The reasons for which it expels members."""
 
 ERRORS = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID")
-"""What it refuses commits with."""
+"""The errors with which it refuses commits."""
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float]
 Figure = Callable[[GroupView, Ends], Iterable[Sample]]
 Shown = tuple[GroupView, set[str]]
-"""A group with figures of its own, and which of its topics have some."""
+"""A group with metrics of its own, and its topics that have metrics."""
 
 _OF_A_TOPIC = (("topic",), ("topic_name",))
 
 
 class Family(NamedTuple):
-    """A figure: its name, what it says, its labels beside the group, and where it is read off."""
+    """A metric: its name, its help text, its labels besides the group, and the function that reads it."""
 
     name: str
     help: str
@@ -105,7 +105,7 @@ def _topic_offsets(group: GroupView, ends: Ends) -> Iterable[Sample]:
 
 
 def _by_topic(group: GroupView) -> dict[str, list[int]]:
-    """Say for each topic that members own partitions of how many each of these members owns."""
+    """Return, for each topic with partition owners, how many partitions each owner has."""
     owned: dict[str, list[int]] = {}
     for member in group.members:
         for topic, partitions in (member.assigned or {}).items():
@@ -200,12 +200,12 @@ _COMMITS_OF_KMINION = Family(
 
 
 class GroupFigures(Collector):
-    """Reads the figures off the views when Prometheus asks.
+    """Reads the metrics from the views when Prometheus scrapes.
 
     Args:
-        look: Gives views and ends that stand still within its `with`.
-        groups_max: How many groups have figures of their own: those that did something last.
-        of_partitions: Give figures of single partitions as well.
+        look: Returns a context manager that gives views and ends. They do not change inside its `with` block.
+        groups_max: How many groups have metrics of their own: the most recently active ones.
+        of_partitions: Whether to add metrics of single partitions.
     """
 
     def __init__(
@@ -218,11 +218,11 @@ class GroupFigures(Collector):
         self._look, self._groups_max, self._of_partitions = look, groups_max, of_partitions
 
     def describe(self) -> Iterable[Metric]:
-        """Say nothing beforehand: there may be no views yet."""
+        """Return no description, since the views may not exist yet."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Give all figures; they are made at once, so that the views are not held up by a slow reader."""
+        """Return all metrics. They are made at once, so that a slow reader does not block the views."""
         with self._look() as (views, ends):
             return list(self._collect(views, ends))
 
@@ -254,7 +254,7 @@ class GroupFigures(Collector):
 
 
 def _latest(groups: list[GroupView], groups_max: int) -> list[GroupView]:
-    """Choose the groups that did something last, if there are too many; in their order."""
+    """Return the most recently active groups if there are too many, in their order."""
     if len(groups) <= groups_max:
         return groups
     chosen = {id(group) for group in heapq.nlargest(groups_max, groups, key=_active_ms)}
@@ -268,7 +268,7 @@ def _active_ms(group: GroupView) -> int:
 
 
 def _topics(groups: list[GroupView], ends: Ends) -> tuple[list[Shown], int]:
-    """Choose the topics that are to have figures, and say how many are left out."""
+    """Return the topics that get metrics, and how many topics are left out."""
     there = {topic for topic, _ in ends}
     wanted, count = list[tuple[bool, bool, str, str]](), 0
     for group in groups:

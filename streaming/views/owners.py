@@ -1,7 +1,7 @@
-"""Who owned which partition when, from a group's events.
+"""The owners of partitions over time, from a group's events.
 
-`assignment_changed` says from whom to whom; and whoever leaves, is dropped or is fenced owns nothing from that moment
-on, though the plan that says so comes later.
+`assignment_changed` has the previous and the next owner. A member that leaves, expires or is fenced owns nothing from
+that moment on, although the next assignment comes later.
 """
 
 from typing import TypeGuard
@@ -22,12 +22,12 @@ from streaming.views.group import GroupView, Place
 
 
 class Span(Struct):
-    """A partition's time with one owner.
+    """A period in which a partition has one owner.
 
     Args:
-        from_ms: None where it began before the history does.
-        to_ms: None while it lasts.
-        because: What ended it: `assigned elsewhere`, `left`, `expired`, `fenced`, `group deleted`.
+        from_ms: When it began; None if that was before the history begins.
+        to_ms: When it ended; None while it lasts.
+        because: Why it ended: `assigned elsewhere`, `left`, `expired`, `fenced`, `group deleted`.
     """
 
     member_id: str
@@ -40,12 +40,12 @@ class Span(Struct):
 
 
 def spans_of_owners(group: GroupView) -> dict[Place, list[Span]]:
-    """Say by topic and partition who has owned it, in order, as far back as the events go."""
+    """Return the owners of each partition in order, by topic and partition, as far back as the events go."""
     return dict(sorted(_Walk(group).walk().items()))
 
 
 def owner_at(spans: list[Span], at_ms: int) -> Span | None:
-    """Say whose a partition was at a moment; nobody's between one owner and the next."""
+    """Return the period with a partition's owner at a moment; None between two owners."""
     for span in reversed(spans):
         if (span.from_ms is None or span.from_ms <= at_ms) and (span.to_ms is None or at_ms < span.to_ms):
             return span
@@ -53,9 +53,9 @@ def owner_at(spans: list[Span], at_ms: int) -> Span | None:
 
 
 def token_at(group: GroupView, member_id: str, at_ms: int) -> int | None:
-    """Return the fencing token that a member had at a moment; None where the history does not say.
+    """Return the fencing token that a member had at a moment; None where the history does not show it.
 
-    One that no event tells of is older than the history: then the member still has it.
+    A token without an event is older than the history. Then the member still has it.
     """
     given = [(e.at_ms, e.fencing_token) for e in group.events if _gives_token(e, member_id)]
     if not given:
@@ -70,7 +70,7 @@ def _gives_token(event: AnyEvent, member_id: str) -> TypeGuard[RebalanceComplete
 
 
 class _Walk:
-    """Goes through the events once."""
+    """One pass over the events."""
 
     def __init__(self, group: GroupView) -> None:
         self._group = group
@@ -113,7 +113,7 @@ class _Walk:
                 self._begin(place, handover.after, event.at_ms, event.generation_id)
 
     def _add_the_first(self, place: Place, member_id: str, until_ms: int) -> None:
-        """An owner of whom only the end is told."""
+        """Add an owner of which only the end is known."""
         gone_ms, because = self._gone.get(member_id, (until_ms, "assigned elsewhere"))
         self._add_who_was_replaced(place, member_id)
         self._begin(place, member_id, self._came_ms.get(member_id), None)
@@ -137,7 +137,7 @@ class _Walk:
             self._close(place, event.at_ms, because)
 
     def _replace(self, event: MemberFenced) -> None:
-        """A static member's new process goes on with what the old one had."""
+        """Give the partitions of a static member's old process to its new process."""
         self._who[event.replaced_by] = event.replaced_by_client_id, event.replaced_by_client_host
         self._came_ms[event.replaced_by] = event.at_ms
         self._fences[event.replaced_by] = event
@@ -152,7 +152,7 @@ class _Walk:
                 self._begin(place, member.member_id, self._came_ms.get(member.member_id), None)
 
     def _add_who_was_replaced(self, place: Place, member_id: str) -> None:
-        """A static member's earlier processes had what it has, each until the next one came."""
+        """Add the earlier processes of a static member as owners, each until the next process came."""
         fences: list[MemberFenced] = []
         while (fence := self._fences.get(member_id)) and len(fences) < len(self._fences):
             fences.append(fence)

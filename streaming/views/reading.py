@@ -1,4 +1,4 @@
-"""Brings the records of the two output topics to the views: the records that exist, then the new ones."""
+"""Reads the records of the two output topics into the views: the existing records first, then the new ones."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -13,20 +13,20 @@ from streaming.wire.records import AT_MS, VERSION
 from streaming.wire.standing import Order
 
 SILENCE_S = 30.0
-"""How long the brokers may send nothing before a command, or the page, reports that they are away."""
+"""How long the brokers may send nothing before a command, or the dashboard, reports that they do not answer."""
 
 
 class Reading:
-    """Reads both topics, or one, into views, from where the views are.
+    """Reads one or both topics into views, from the positions of the views.
 
     Args:
-        groups: Whose shards are to be read; None for all.
-        topics: Which of the two.
-        lock: Held while the views change, where others look at them meanwhile.
+        groups: The groups whose shards are read; None for all.
+        topics: Which of the two topics to read.
+        lock: Held while the views change, for other threads that read them.
 
     Raises:
         BrokerUnreachable: no broker answers.
-        NoCoordinator: the topics are not there.
+        NoCoordinator: the topics do not exist.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class Reading:
         tell: Callable[[int, int], None] = lambda read, of: None,
         take: Callable[[Told], object] | None = None,
     ) -> Views:
-        """Read all that was there when this began.
+        """Read all records that existed when this reader was made.
 
-        Of the compacted topic only the newest record of each key is looked at, as if it had just been compacted.
+        Of the compacted topic only the newest record of each key is folded, as if it had just been compacted.
 
         Args:
-            tell: Told now and then how many records are read, of about how many.
-            take: Given each record that is new; then all of them are looked at.
+            tell: Called now and then with the number of records read and the approximate total.
+            take: Called with each new record. With it, all records of the compacted topic are folded.
 
         Raises:
-            BrokerUnreachable: the brokers went away under way.
+            BrokerUnreachable: the brokers stopped answering.
         """
         latest: dict[bytes, tuple[Raw, Order | None]] | None = {} if take is None else None
         for raw in self.backlog(tell):
@@ -97,23 +97,23 @@ class Reading:
         return self.views
 
     def backlog(self, tell: Callable[[int, int], None] = lambda read, of: None) -> Iterator[Raw]:
-        """Yield all that was there when this began, as it stands in the topics; the views do not hear of it.
+        """Yield the records that existed when this reader was made, without changing the views.
 
         Raises:
-            BrokerUnreachable: the brokers went away under way.
+            BrokerUnreachable: the brokers stopped answering.
         """
         return map(self._raw, self._reader.backlog(progress=Progress(tell)))
 
     @property
     def ends(self) -> Mapping[TopicPlace, int]:
-        """By topic and partition, where the records ended when the reading began."""
+        """By topic and partition, the end of the records when reading began."""
         return self._reader.ends
 
     def poll(self, wait_s: float) -> Iterator[Told]:
-        """Read what has come, or wait for it so long; yields what is new.
+        """Read new records, or wait up to `wait_s` for them. Yield those that are not repeats.
 
         Raises:
-            BrokerUnreachable: what was to be read on from here has expired, or may not be read.
+            BrokerUnreachable: the next records to read have expired, or may not be read.
         """
         for raw in map(self._raw, self._reader.gather(wait_s)):
             if (told := self._take(raw)) is not None:
@@ -124,7 +124,7 @@ class Reading:
             return self.views.take(raw, time.monotonic_ns() // 1_000_000)
 
     def look_for_gaps(self) -> None:
-        """Have the views tell what is missing, if both topics are read to their ends."""
+        """Make the views report missing records, if both topics are read to their ends."""
         now_ms = time.monotonic_ns() // 1_000_000
         if any(group.versions.is_waiting for group in self.views.groups.values()) and self._reader.is_at_the_ends():
             with self._lock:
@@ -134,7 +134,9 @@ class Reading:
     # -- one record ----------------------------------------------------------------------------------------------------
 
     def _start(self, place: TopicPlace, low: int) -> int:
-        """Return where to begin in a partition: where the views are, or with the first record that is left."""
+        """Return the offset to start from in a partition: the position of the views, or the first record that still
+        exists.
+        """
         kind, partition = self._kinds[place[0]], place[1]
         position = self.views.positions[kind].get(partition)
         if position is None or position < low:

@@ -1,4 +1,4 @@
-"""A group's events, told as rebalances: what began each, how long it took, who came and went, what changed hands."""
+"""Rebalances, read from a group's events: causes, durations, members that joined and left, partitions that moved."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,20 +15,20 @@ from coordinator.outputs import (
 )
 
 LATE = frozenset({"joins_overdue", "syncs_overdue"})
-"""Why members are dropped for whom all the others have waited in vain."""
+"""Why members are expelled if all other members waited for them without success."""
 
 _ENDS = (RebalanceCompleted, GroupEmptied)
 
 
 class Rebalance(Struct, kw_only=True):
-    """One rebalance, from the first reason for it to the plan.
+    """One rebalance, from its first reason to the assignments.
 
     Args:
-        started: Why, in order: a second reason while the first one's syncs are awaited has joins collected once more.
-        completed: None while it runs, and where it ended with nobody left.
-        ended_ms: When the plan was there, or the last member gone; None while it runs.
-        handovers: Partitions that changed hands.
-        late: Members that did not do their part in time, and were dropped for it.
+        started: Its reasons, in order. A second reason during the sync phase begins another join phase.
+        completed: None while it runs, and where it ended without any member.
+        ended_ms: When the assignments were computed, or the last member left; None while it runs.
+        handovers: Partitions that changed owners.
+        late: Members that did not join or sync in time, and were expelled for it.
     """
 
     generation_id: int
@@ -40,19 +40,19 @@ class Rebalance(Struct, kw_only=True):
 
     @property
     def started_ms(self) -> int:
-        """When it began, Unix milliseconds; where that is no longer known, by how long it took."""
+        """When the rebalance began, Unix milliseconds. Without its first event, computed from its duration."""
         if self.started:
             return self.started[0].at_ms
         return self.completed.at_ms - self.completed.duration_ms if self.completed else 0
 
     @property
     def cause(self) -> str:
-        """What began it."""
+        """The cause of its first reason."""
         return self.started[0].cause if self.started else "unknown"
 
 
 def rebalances(events: Iterable[AnyEvent]) -> list[Rebalance]:
-    """Tell a group's events, which are in order, as rebalances, the oldest first."""
+    """Return the rebalances in a group's events, the oldest first. The events are in order."""
     told: list[Rebalance] = []
     running: Rebalance | None = None
     for event in events:
@@ -78,7 +78,7 @@ def rebalances(events: Iterable[AnyEvent]) -> list[Rebalance]:
 
 
 def latest(events: Sequence[AnyEvent]) -> Rebalance | None:
-    """Tell the last rebalance of a group's events, without going through those before it."""
+    """Return the last rebalance in a group's events, without reading all events before it."""
     for index in range(len(events) - 1, -1, -1):
         if isinstance(events[index], _ENDS) and (told := rebalances(events[index + 1 :])):
             return told[-1]

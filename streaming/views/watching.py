@@ -1,4 +1,4 @@
-"""Reading the two output topics as they grow: each record once, as a line, and a line for what is missing."""
+"""Follows the two output topics as they grow: each record once, as a line, and a line for each gap."""
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -27,7 +27,7 @@ class Fetched(NamedTuple):
 
 
 class Reader:
-    """Turns records of the two topics into lines: each one once, and a line for what is missing.
+    """Converts records of the two topics to lines: each record once, and a line for each gap.
 
     Args:
         groups: Whose records to show; None for everybody's.
@@ -45,7 +45,7 @@ class Reader:
         self.is_live = True
 
     def read(self, records: Iterable[Fetched], now_ms: int) -> Iterator[Line]:
-        """Put the Kafka records of one poll into words, in the order in which they were written."""
+        """Yield the Kafka records of one poll in words, in the order in which they were written."""
         partitions: dict[tuple[str, int], list[tuple[Fetched, Record]]] = {}
         for fetched in records:
             place = fetched.topic, fetched.record.partition
@@ -66,18 +66,18 @@ class Reader:
         return versions.take(topic, version, at_ms, now_ms, is_live=self.is_live, ends_life=ends)
 
     def is_in_doubt(self, now_ms: int) -> bool:
-        """Tell whether something has been missing for so long that it is worth making sure."""
+        """Return whether a record has been missing for so long that the ends of the topics should be checked."""
         return any(versions.is_in_doubt(now_ms) for versions in self._versions.values())
 
     def missing(self, now_ms: int) -> Iterator[Line]:
-        """Tell what is missing, once; to be asked when both topics are read to their ends."""
+        """Yield a line for each gap, once. Call it when both topics are read to their ends."""
         for group_id, versions in self._versions.items():
             for gone in versions.give_up(now_ms):
                 yield to_line(Gap(group_id, gone.start, gone.stop - 1), None)
 
 
 def _moment(read: tuple[Fetched, Record]) -> tuple[int, int, int]:
-    """Return when a record was written, when it came about, and its version: what two topics are put in order by."""
+    """Return the sort key for the records of both topics: when written, the group's own time, the version."""
     timestamp_ms, record = read[0].record.timestamp, read[1]
     return (
         timestamp_ms,
@@ -99,10 +99,10 @@ def _decode_event(record: Any) -> Record:
 
 
 def decode_group(record: Any) -> GroupRecord | OffsetRecord | Tombstone:
-    """Read a Kafka record of the groups topic.
+    """Decode a Kafka record of the groups topic.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a record of the groups topic.
     """
     key, read = decode_group_record(record.key or b"", record.value)
     if read is not None:
@@ -129,16 +129,16 @@ def follow(
     from_beginning: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Line]:
-    """Read both topics as they grow.
+    """Yield the records of both topics as they grow, in words.
 
     Args:
-        groups: Whose records to show; None for everybody's.
-        from_beginning: Show first what is there already; otherwise only what comes from now on.
-        stop: Asked several times a second; for the first time when the place to read from is settled.
+        groups: The groups to show; None for all.
+        from_beginning: Show the existing records first; otherwise only new ones.
+        stop: Called several times a second; the first time after the position to read from is fixed.
 
     Raises:
         BrokerUnreachable: no broker answers.
-        NoCoordinator: the topics are not there.
+        NoCoordinator: the topics do not exist.
     """
     names = {settings.groups_topic: "groups", settings.events_topic: "events"}
     reader = Reader(groups, is_live=not from_beginning)

@@ -1,8 +1,8 @@
-"""Why a group rebalanced, in three sentences: what happened, who was behind it, and what to change, if anything.
+"""Why a group rebalanced, in three sentences: what happened, which client caused it, and which setting to change.
 
-Who kept all the others waiting is behind it more than who began it; both are named.
+A member for which all others waited counts as the cause before the member that began the rebalance. Both are named.
 
-`ADVICE` is the table: cause by cause whether the rebalance was avoidable, and the setting to look at where it was.
+`ADVICE` is the table: for each cause whether the rebalance was avoidable, and if so, which setting to check.
 """
 
 import re
@@ -20,10 +20,10 @@ from streaming.views.rebalances import Rebalance, latest, rebalances
 from streaming.views.words import brief, clock, duration, escape
 
 COMES_BACK_MS = 120_000
-"""A client that leaves and joins again within that time was restarted."""
+"""A client that leaves and joins again within this time was restarted."""
 
 FLAPPING = 3
-"""So many rebalances of one client's doing within `FLAPPING_MS` are no accident."""
+"""With this number of rebalances within `FLAPPING_MS`, a client counts as flapping."""
 
 FLAPPING_MS = 3_600_000
 
@@ -32,11 +32,11 @@ Begun = dict[tuple[str, str], list[int]]
 
 
 class Advice(NamedTuple):
-    """What to think of a cause.
+    """The assessment of a cause.
 
     Args:
-        setting: The one to look at; None where nothing is wrong.
-        text: A sentence; `{took}` is the time that the cause speaks of.
+        setting: The setting to check; None if nothing is wrong.
+        text: A sentence; `{took}` is the duration that belongs to the cause.
     """
 
     is_avoidable: bool
@@ -45,7 +45,7 @@ class Advice(NamedTuple):
 
 
 ADVICE = {
-    # what it was                   avoidable  the setting           what to do
+    # cause                         avoidable  setting              advice
     "session_expired": Advice(True, "session.timeout.ms",
         "Avoidable, unless the process died: look at session.timeout.ms ({took}), which is to be longer than"
         " its longest pause, and at heartbeat.interval.ms, a third of it at most."),
@@ -80,11 +80,11 @@ ADVICE = {
 UNKNOWN = Advice(False, None, "What began it is no longer in the events topic.")
 
 _POLLED_TOO_LATE = re.compile(r"poll(ed|ing)?\b.*(timeout|interval|late|exceeded|expired)", re.IGNORECASE)
-"""What clients give as the reason when their user did not poll in time: Java, librdkafka and ours."""
+"""Reasons that clients give for a member that did not poll in time: Java, librdkafka and this client."""
 
 
 class Why(Struct, kw_only=True):
-    """The answer. `cause` is a key of `ADVICE`, or `unknown`; `setting` is the one to look at."""
+    """The explanation. `cause` is a key of `ADVICE`, or `unknown`; `setting` is the setting to check."""
 
     group_id: str
     at_ms: int
@@ -103,7 +103,7 @@ class Why(Struct, kw_only=True):
 
 
 def why(group: GroupView, at_ms: int | None = None) -> Why | None:
-    """Explain a group's latest rebalance, or the latest that had begun by a moment; None where there was none."""
+    """Return why a group last rebalanced, or last before a moment; None without a rebalance."""
     if at_ms is None:
         last = latest(group.events)
     else:
@@ -112,10 +112,10 @@ def why(group: GroupView, at_ms: int | None = None) -> Why | None:
 
 
 def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None) -> Why:
-    """Explain one rebalance of a group.
+    """Return the explanation of one rebalance of a group.
 
     Args:
-        begun: What `times_begun` says of the group, for who explains many.
+        begun: The result of `times_begun`, for callers that explain many rebalances.
     """
     began = _began(group, rebalance.started[0]) if rebalance.started else None
     behind = _late(rebalance) or began
@@ -140,7 +140,9 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None) 
 
 
 class _Behind(NamedTuple):
-    """Who was behind a rebalance: a row of `ADVICE`, the event that names who, and the time that the row speaks of."""
+    """The cause of a rebalance: a row of `ADVICE`, the event that names the member, and the duration that the row
+    mentions.
+    """
 
     cause: str
     who: RebalanceStarted | MemberExpired
@@ -148,7 +150,7 @@ class _Behind(NamedTuple):
 
 
 def _began(group: GroupView, first: RebalanceStarted) -> _Behind:
-    """Say what began a rebalance."""
+    """Return what began a rebalance."""
     if first.cause == "session_expired":
         dropped = (e for e in _until(group, first.at_ms, first.at_ms) if isinstance(e, MemberExpired))
         silent = next((e for e in dropped if e.member_id == first.member_id), None)
@@ -165,7 +167,7 @@ _LATE = {"joins_overdue": "join_overdue", "syncs_overdue": "sync_overdue"}
 
 
 def _late(rebalance: Rebalance) -> _Behind | None:
-    """Say for whom all waited in vain, and how long, since joins were asked for."""
+    """Return the member for which all others waited without success, and how long, since the join phase began."""
     if not rebalance.late:
         return None
     late = rebalance.late[0]
@@ -174,7 +176,7 @@ def _late(rebalance: Rebalance) -> _Behind | None:
 
 
 def _back_after(group: GroupView, left: RebalanceStarted) -> int | None:
-    """Say how soon a client that left was a member again."""
+    """Return how long after leaving a client was a member again, milliseconds; None if it was not."""
     for event in _until(group, left.at_ms, left.at_ms + COMES_BACK_MS):
         if (
             isinstance(event, MemberJoined)
@@ -245,7 +247,7 @@ def _took(behind: _Behind | None, otherwise: str) -> str:
 
 
 def times_begun(group: GroupView) -> Begun:
-    """Say of each client, by id and host, when it was behind a rebalance, or behind one more reason for one."""
+    """Return for each client, by id and host, the times when it caused a rebalance or a further reason for one."""
     begun: Begun = {}
     for event in group.events:
         if isinstance(event, RebalanceStarted):
@@ -262,7 +264,7 @@ def _times(begun: Begun, rebalance: Rebalance, behind: _Behind | None) -> int:
 
 
 class Flapping(Struct):
-    """A client and how often it was behind a rebalance, or was dropped or fenced."""
+    """A client, and how often it caused a rebalance, was expelled, or was fenced."""
 
     client_id: str
     client_host: str
@@ -272,7 +274,7 @@ class Flapping(Struct):
 
 
 def flapping(group: GroupView, since_ms: int) -> list[Flapping]:
-    """Say who was behind a group's rebalances since then, the worst first."""
+    """Return the clients that caused a group's rebalances since a time, the most frequent first."""
     started: Counter[tuple[str, str]] = Counter()
     dropped: Counter[tuple[str, str]] = Counter()
     fenced: Counter[tuple[str, str]] = Counter()

@@ -1,6 +1,6 @@
-"""Records of the output topics, in words for people.
+"""Records of the output topics, described in words.
 
-Ids are chosen by strangers: whatever could move a cursor or hide text is shown escaped.
+Clients choose ids, so every character that could move a cursor or hide text is shown escaped.
 """
 
 import json
@@ -41,7 +41,7 @@ from streaming.wire.records import Tombstone
 
 
 class Gap(Struct, frozen=True):
-    """Versions that a group has published and no topic shows."""
+    """Versions that a group has published and that are in no topic."""
 
     group_id: str
     first: int
@@ -49,7 +49,7 @@ class Gap(Struct, frozen=True):
 
 
 class Unreadable(Struct, frozen=True):
-    """A record that this program does not understand: perhaps it is older than the coordinator."""
+    """A record that this program cannot read. The coordinator may be newer than this program."""
 
     place: str
     why: str
@@ -62,9 +62,9 @@ class Line(NamedTuple):
     """A record, in words.
 
     Args:
-        at_ms: When it happened, Unix milliseconds; None where nobody can say.
-        text: Fit to be printed on one line, whatever the ids in it are.
-        record: What it was made from.
+        at_ms: When it happened, Unix milliseconds; None if that is unknown.
+        text: Safe to print on one line, whatever the ids in it are.
+        record: The record itself.
     """
 
     at_ms: int | None
@@ -76,7 +76,7 @@ class Line(NamedTuple):
         return f"{clock(self.at_ms)}  {escape(self.group_id or '-')}  {self.text}"
 
     def in_json(self) -> str:
-        """Write the line as a JSON object: ASCII, so that no id can move a cursor."""
+        """Return the line as a JSON object in ASCII, so that no id can move a cursor."""
         kind = self.record.__struct_config__.tag or type(self.record).__name__.lower()
         told = {"at_ms": self.at_ms, "group_id": self.group_id, "record": kind, "text": self.text}
         return json.dumps({**told, "fields": msgspec.to_builtins(self.record)})
@@ -86,12 +86,12 @@ class Line(NamedTuple):
 
 
 def escape(text: str) -> str:
-    """Show what a terminal would act on, or not show at all, as Python writes it: `\\x1b`."""
+    """Return text with each non-printable character as Python writes it: `\\x1b`."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def clock(at_ms: int | None) -> str:
-    """Write a time of day, to the millisecond, where this program runs; its number where no calendar has it."""
+    """Return the local time of day, to the millisecond; the number itself where no calendar has it."""
     if at_ms is None:
         return "--:--:--.---"
     at = calendar_time(at_ms)
@@ -99,7 +99,7 @@ def clock(at_ms: int | None) -> str:
 
 
 def duration(wait_ms: int) -> str:
-    """Write how long something took."""
+    """Return a duration with its unit."""
     if wait_ms < 1_000:
         return f"{wait_ms} ms"
     return f"{wait_ms / 1_000:.1f} s" if wait_ms < 60_000 else f"{wait_ms / 60_000:.1f} min"
@@ -109,14 +109,16 @@ _SUFFIX = re.compile(r"-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f
 
 
 def brief(member_id: str | None) -> str:
-    """Name a member by its client id and as much of the rest as it takes to tell namesakes apart."""
+    """Return a short name of a member: its client id, and enough of the rest to distinguish members of the same client
+    id.
+    """
     if member_id is None:
         return "nobody"
     return escape(_SUFFIX.sub(r"-\1", member_id))
 
 
 def spans(numbers: Collection[int]) -> str:
-    """Write numbers as a person would: `0-2 5`."""
+    """Return numbers as runs: `0-2 5`."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:
@@ -230,7 +232,7 @@ def _access_changed(event: AccessChanged) -> str:
 
 
 NAMES_SHOWN = 5
-"""Of the resources that somebody was denied."""
+"""How many of the denied resources are named."""
 
 
 def _tombstone(record: Tombstone) -> str:
@@ -267,5 +269,5 @@ _WORDS: dict[type, Callable[[Any], str]] = {
 
 
 def to_line(record: Record, at_ms: int | None) -> Line:
-    """Put a record into words."""
+    """Return a record in words."""
     return Line(at_ms, getattr(record, "group_id", None), _WORDS[type(record)](record), record)
