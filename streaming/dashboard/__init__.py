@@ -1,4 +1,4 @@
-"""The page: groups, their members and their history in a browser, live. It reads the topics and writes nothing."""
+"""The dashboard: groups, their members and their history in a browser, live. It reads the topics and writes nothing."""
 
 from streaming.dashboard.live import Live
 from streaming.dashboard.server import Dashboard

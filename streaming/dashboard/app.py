@@ -1,18 +1,18 @@
-"""What is answered under which path.
+"""The paths of the dashboard's web server.
 
-    GET /                     the page; /static/NAME its files
+    GET /                     the page; its files are at /static/NAME
     GET /api/groups           all groups, and alarms
     GET /api/group?id=        one group
     GET /api/timeline?id=     its history; from= and to= bound it
     GET /api/why?id=          its latest rebalance explained, or the latest by at=
-    GET /api/owner?id=        whose topic= partition= is, or was at=
-    GET /api/stream           what changes, as server-sent events; of one group with id=
-    GET /api/schema           JSON Schema of the answers, by path, and of what streams tell
-    GET /healthz              200 while it lives, and how the reading is
-    GET /metrics              figures, where there are any
+    GET /api/owner?id=        the owner of topic= partition= now, or at at=
+    GET /api/stream           changes, as server-sent events; of one group with id=
+    GET /api/schema           JSON Schema of the answers by path, and of the stream's events
+    GET /healthz              200 while the server lives, and the state of reading
+    GET /metrics              metrics, if any are registered
 
-Times are Unix milliseconds. An error is `{"error": "..."}`: 400 for a parameter, 404 for what is not there, 503 while
-it catches up or has too many streams.
+Times are Unix milliseconds. An error is `{"error": "..."}`: 400 for a parameter, 404 for an unknown group or file, 503
+until the existing records are read and for too many streams.
 """
 
 import logging
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 STREAMS_MAX = 64
 SEND_TIMEOUT_S = 30
-"""A browser that takes nothing for so long is hung up on; it comes back and resumes."""
+"""A browser that receives nothing for so long is disconnected. It reconnects and resumes."""
 
 JAVASCRIPT_INTEGER_MAX = 2**53 - 1
 
@@ -52,14 +52,14 @@ ANSWERS: dict[str, Any] = {
     "/api/schema": dict[str, Any],
     "/healthz": Status,
 }
-"""What each path answers in JSON."""
+"""The JSON type of each path's answer."""
 
 
 class App:
     """The routes.
 
     Args:
-        registry: Figures for /metrics.
+        registry: The metrics for /metrics; None for no such path.
     """
 
     def __init__(self, live: Live, registry: CollectorRegistry | None = None) -> None:
@@ -69,7 +69,7 @@ class App:
         self._schema = to_json(json_schema(ANSWERS, TOLD))
 
     def asgi(self, names: Collection[str] | None) -> ASGIApp:
-        """Put it together; `names` are those that it may be asked for by."""
+        """Build the application. A request must name one of the hosts `names`; None for any host."""
         api: dict[str, Callable[[Request], bytes]] = {
             "/api/groups": lambda request: self._live.overview(),
             "/api/group": lambda request: self._live.detail(_id(request)),
@@ -164,7 +164,7 @@ def _id(request: Request) -> str:
 
 
 def _number(request: Request, name: str) -> int | None:
-    """Read a parameter that is a whole number from 0 on."""
+    """Return a parameter as a whole number from 0 on; None if it is absent."""
     text = request.query_params.get(name)
     if text is None:
         return None

@@ -1,8 +1,8 @@
-"""What has changed lately, numbered, so that whoever was away for a while is told what it missed.
+"""The latest changes, numbered, so that a reader that was disconnected can catch up.
 
-A reader keeps the number of the latest change that it was told, as `EPOCH-NUMBER`. There is one list for all:
-whoever is slow keeps nothing waiting and costs nothing, and where the list no longer reaches back to it, it has to look
-at everything anew. The same holds for a number of another epoch, that is of another process or from before a gap.
+A reader keeps the number of the last change that it received, as `EPOCH-NUMBER`. All readers share one list, so a slow
+reader delays nobody and costs nothing. If the list no longer reaches back to the reader's number, the reader must load
+everything again. The same holds for a number of another epoch: one of another process, or from before a gap.
 """
 
 import secrets
@@ -17,7 +17,7 @@ CHANGES_MAX = 20_000
 
 
 class Change(NamedTuple):
-    """A group is not as it was; with the event that says so, where there is one."""
+    """A change of a group, with its event, if it has one."""
 
     cursor: str
     group_id: str
@@ -28,7 +28,7 @@ class Feed:
     """The latest changes. It has no lock of its own.
 
     Args:
-        changes_max: How many are kept.
+        changes_max: How many changes are kept.
     """
 
     def __init__(self, changes_max: int = CHANGES_MAX) -> None:
@@ -37,17 +37,17 @@ class Feed:
         self._ring: deque[Change] = deque(maxlen=changes_max)
 
     def add(self, group_id: str, event: AnyEvent | None = None) -> None:
-        """Note a change."""
+        """Add a change."""
         self.number += 1
         self._ring.append(Change(self.cursor(self.number), group_id, event))
 
     def renew(self) -> None:
-        """Begin another epoch: what has changed in between, nobody has noted."""
+        """Start another epoch, since the changes in between are unknown."""
         self.epoch = secrets.token_hex(4)
         self._ring.clear()
 
     def since(self, cursor: str) -> list[Change] | None:
-        """Return what came after a cursor; None where that cannot be said any more."""
+        """Return the changes after a cursor; None if they are no longer known."""
         epoch, _, told = cursor.partition("-")
         if epoch != self.epoch or not (told.isascii() and told.isdigit() and len(told) < 20):
             return None
@@ -57,5 +57,5 @@ class Feed:
         return list(islice(reversed(self._ring), missed))[::-1]
 
     def cursor(self, number: int) -> str:
-        """Name a change of this epoch."""
+        """Return the cursor of a change of this epoch."""
         return f"{self.epoch}-{number}"

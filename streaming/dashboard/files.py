@@ -1,4 +1,4 @@
-"""The page's files, as they are in the package. Each is named by its hash, so a browser fetches it once."""
+"""The page's files from the package. The ETag of a file is a hash of its content, so a browser loads it once."""
 
 import hashlib
 from importlib.resources import files
@@ -14,7 +14,7 @@ KINDS = {
 
 
 class File(NamedTuple):
-    """A file, and the ETag of what is in it."""
+    """A file, and the ETag of its content."""
 
     body: bytes
     kind: str
@@ -22,7 +22,7 @@ class File(NamedTuple):
 
 
 def read_all() -> dict[str, File]:
-    """Read them, by name. What is asked for by another name is not there, wherever it may lead."""
+    """Return the files by name. A request for another name finds nothing, whatever path it contains."""
     found = {}
     for file in files("streaming.dashboard").joinpath("static").iterdir():
         suffix = file.name[file.name.rfind(".") :]

@@ -1,7 +1,7 @@
-"""Brings the output topics to the page for as long as it is there: the records, and where groups' partitions end.
+"""Reads the output topics for the dashboard while it runs: their records, and the end offsets of groups' partitions.
 
-Where brokers are away, the page goes on showing what it has, says so, and reads on when they are back. It does
-the same where it has a bug: the log tells what went wrong, and it is tried again.
+If brokers do not answer, the dashboard still shows its data, reports the outage, and reads on once they answer. It does
+the same after an error in its own code: the log has the error, and reading is retried.
 """
 
 import logging
@@ -19,21 +19,21 @@ from streaming.views.reading import Reading
 log = logging.getLogger(__name__)
 
 POLL_S = 0.05
-"""How long records are gathered: librdkafka gives them out when the time is over."""
+"""How long records are gathered. librdkafka returns them when that time is over."""
 
 GAPS_EVERY_S = 5.0
 AGAIN_AFTER_S = 2.0
 LEAVES_WITHIN_S = 5.0
 
 PAUSES_S = {Phase.CATCHING_UP: 0.5, Phase.LIVE: 5.0, Phase.AWAY: AGAIN_AFTER_S}
-"""How long ends are good for. While it catches up, groups come up whose ends nobody has asked for yet."""
+"""How long end offsets are valid. During catching up, groups appear whose ends are still unknown."""
 
 
 class Following:
-    """Two threads, from `start` to `stop`.
+    """Two threads that run inside a `with` block.
 
     Args:
-        tell: Told once when the brokers are away, or something else does not go on.
+        tell: Called once with a sentence when the brokers stop answering, or when reading fails.
     """
 
     def __init__(self, settings: Settings, live: Live, tell: Callable[[str], None]) -> None:
@@ -53,7 +53,7 @@ class Following:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         for thread in self._threads:
-            thread.join(LEAVES_WITHIN_S)  # one that waits for brokers that are away ends with the process
+            thread.join(LEAVES_WITHIN_S)  # a thread that waits for unavailable brokers ends with the process
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Following:
 
     def _ask_for_ends(self) -> None:
         ends: EndOffsets | None = None
-        ours = self._settings.groups_topic, 0  # so that brokers which are away are noticed, whatever groups do
+        ours = self._settings.groups_topic, 0  # so that unavailable brokers are noticed whatever groups there are
         while not self._stopping.is_set():
             with self._going_on("lag"):
                 ends = ends or EndOffsets(self._settings)
@@ -89,11 +89,11 @@ class Following:
                 self._are_back()
             self._stopping.wait(PAUSES_S[self._live.status.phase])
 
-    # -- whether anybody answers ---------------------------------------------------------------------------------------
+    # -- unavailable brokers -------------------------------------------------------------------------------------------
 
     @contextmanager
     def _going_on(self, what: str) -> Iterator[None]:
-        """Say so where the brokers are away or we have a bug; neither ends the thread."""
+        """Report unavailable brokers and errors in our own code. Neither ends the thread."""
         try:
             yield
         except (BrokerUnreachable, NoCoordinator) as error:

@@ -1,7 +1,8 @@
-"""What every answer says and every request is held to, so that no other page can look in through somebody's browser.
+"""Checks of each request, and headers of each answer, so that no other site can read the dashboard through a browser.
 
-The page needs nothing from elsewhere and may be put into no frame. Where it listens on the loopback interface alone, a
-request has to name it by that: a name that a stranger's name server leads here is refused (DNS rebinding).
+The page loads nothing from other hosts and may not be put into a frame. If it listens on the loopback interface only, a
+request must name a loopback host. A name that a foreign name server resolves to this address is refused (DNS
+rebinding).
 """
 
 from collections.abc import Collection
@@ -25,10 +26,10 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def names_of(host: str, by_a_proxy: Collection[str] = ()) -> frozenset[str] | None:
-    """Say by which names a page that listens there may be asked for; None for any.
+    """Return the names by which a server that listens on `host` may be requested; None for any name.
 
     Args:
-        by_a_proxy: Further ones, that a proxy on this machine passes on.
+        by_a_proxy: Further names, which a proxy on this machine passes on.
     """
     if not is_loopback(host):
         return None
@@ -36,7 +37,7 @@ def names_of(host: str, by_a_proxy: Collection[str] = ()) -> frozenset[str] | No
 
 
 class Guard:
-    """Stands before an application.
+    """A filter in front of an application.
 
     Args:
         names: The hosts that a request may name; None for any.
@@ -46,7 +47,7 @@ class Guard:
         self._app, self._names = app, names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or have the application answer."""
+        """Refuse the request, or pass it to the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,7 +1,8 @@
-"""The views as the page sees them: one thread feeds them, others ask, and what changes is told on.
+"""The views for the dashboard: one thread updates them, other threads query them, and changes are published.
 
-Whoever brings records holds `lock` while the views change, then tells of each by `note`. Answers are JSON. Those about
-one group are made of a copy, so that records need not wait for them; what many ask for at the same time is made once.
+A thread that reads records holds `lock` while the views change, then publishes each record by `note`. Answers are JSON.
+An answer about one group is made from a copy, so that reading does not wait for it. An answer that several browsers
+request at the same time is made once.
 """
 
 import threading
@@ -28,14 +29,14 @@ from streaming.views.why import why
 OVERVIEW_KEPT_S = 0.2
 ANSWERS_KEPT = 64
 ANSWERS_KEPT_BYTES = 32 << 20
-"""Of all that are kept together; a single one that is larger is not."""
+"""The limit for all cached answers together. A single answer that is larger is not cached."""
 
 TIMELINE_WEIGHT_MAX = 4_000
-"""Of a history that is told in one answer, some megabytes; what was before may be asked for with a later end."""
+"""The weight of the history in one answer, some megabytes. Earlier history can be requested with an earlier end."""
 
 
 class Phase(StrEnum):
-    """How far the reading is."""
+    """The state of reading."""
 
     CATCHING_UP = "catching up"
     LIVE = "live"
@@ -43,7 +44,7 @@ class Phase(StrEnum):
 
 
 class Status(Struct, frozen=True):
-    """How the reading is: `read` of about `of` records while it catches up, and why it is away."""
+    """The state of reading: `read` of about `of` records during catching up, and the reason of an outage."""
 
     phase: Phase
     read: int = 0
@@ -52,19 +53,19 @@ class Status(Struct, frozen=True):
 
 
 class NotYet(Exception):
-    """There is nothing to show before the first catching up is over."""
+    """Nothing can be shown before the existing records are read for the first time."""
 
 
 class NoSuchGroup(Exception):
-    """No group of that id is known, nor was one lately."""
+    """No group of that id is known, not even a recently deleted one."""
 
 
 class Live:
-    """The views, the ends of groups' partitions, and how the reading is; `has_begun` once it has caught up.
+    """The views, the end offsets, and the state of reading. `has_begun` is set once the existing records are read.
 
     Args:
-        now_ms: The time that is shown, Unix milliseconds.
-        feed: Where changes are noted.
+        now_ms: Returns the time to show, Unix milliseconds.
+        feed: Receives the changes.
     """
 
     def __init__(
@@ -86,22 +87,22 @@ class Live:
         self._making = threading.Lock()
         self._kept: dict[tuple[str, str, Any], tuple[str, bytes]] = {}
 
-    # -- fed -----------------------------------------------------------------------------------------------------------
+    # -- updates -------------------------------------------------------------------------------------------------------
 
     def take(self, raw: Raw) -> None:
-        """Fold a record and tell of it."""
+        """Fold a record and publish it."""
         with self.lock:
             if (told := self.views.take(raw, monotonic_ms())) is not None:
                 self.note(told)
 
     def note(self, told: Told) -> None:
-        """Tell of a record that the views have taken."""
+        """Publish a record that the views have folded."""
         if told.group_id is not None:
             with self.lock:
                 self._feed.add(told.group_id, told if isinstance(told, Event) else None)
 
     def look_for_changes_of_lag(self, ends: Ends) -> None:
-        """Go by these ends from now on; groups whose lag they change are told of."""
+        """Store new end offsets, and publish each group whose lag they change."""
         with self.lock:
             moved = {place for place, end in ends.items() if self._ends.get(place) != end}
             self._ends = dict(ends)
@@ -111,17 +112,17 @@ class Live:
 
     @contextmanager
     def look(self) -> Iterator[tuple[Views, Ends]]:
-        """Have the views and the ends stand still for a while."""
+        """Return a context manager in which the views and the end offsets do not change."""
         with self.lock:
             yield self.views, self._ends
 
     def wanted_ends(self) -> set[Place]:
-        """Say of which partitions the ends are worth asking for."""
+        """Return the partitions whose end offsets are needed."""
         with self.lock:
             return places(self.views.present())
 
     def say(self, status: Status) -> None:
-        """Go on in another state; after catching up, everybody looks at everything anew."""
+        """Set the state of reading. After catching up, every browser loads everything again."""
         with self.lock:
             if status.phase is Phase.LIVE and self.status.phase is Phase.CATCHING_UP:
                 self.has_begun = True
@@ -131,30 +132,30 @@ class Live:
             self.status = status
 
     def close(self) -> None:
-        """Have everybody that follows go."""
+        """End all streams."""
         self.is_closed = True
 
-    # -- followed ------------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     def since(self, cursor: str) -> list[Change] | None:
-        """Return what came after a cursor; None where everything is to be looked at anew."""
+        """Return the changes after a cursor; None if everything must be loaded again."""
         with self.lock:
             return self._feed.since(cursor)
 
     def cursor_of_overview(self) -> str:
-        """Name the change up to which an overview that is asked for from now on reaches at least."""
+        """Return the cursor of the last change that an overview requested from now on contains at least."""
         with self.lock:
             return self._feed.cursor(self._overview[1] if self._overview else self._feed.number)
 
     @property
     def alarms_told(self) -> int:
-        """How many alarms there have been."""
+        """The number of alarms since the start."""
         return self.views.alarms_told
 
-    # -- asked ---------------------------------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------------------
 
     def overview(self) -> bytes:
-        """Say all groups. Raises `NotYet`."""
+        """Return all groups. Raises `NotYet`."""
         with self.lock:
             self._begun()
             if self._overview is None or time.monotonic() - self._overview[0] > OVERVIEW_KEPT_S:
@@ -163,7 +164,7 @@ class Live:
             return self._overview[2]
 
     def summaries(self, group_ids: Collection[str]) -> list[bytes]:
-        """Say these groups, each in a line; those that are gone are Dead."""
+        """Return one line about each of these groups. A deleted group is Dead."""
         told = []
         for group_id in group_ids:
             with suppress(NoSuchGroup):
@@ -171,11 +172,11 @@ class Live:
         return told
 
     def detail(self, group_id: str) -> bytes:
-        """Say all of a group. Raises `NotYet`, `NoSuchGroup`."""
+        """Return all that is known of a group. Raises `NotYet`, `NoSuchGroup`."""
         return self._once("detail", group_id, None, lambda group: say.detail(group, self._ends, self._now_ms()))
 
     def timeline(self, group_id: str, from_ms: int | None = None, to_ms: int | None = None) -> bytes:
-        """Tell what a group has lived through, the latest of it where that is much. Raises `NotYet`, `NoSuchGroup`."""
+        """Return a group's history, the latest part of a long one. Raises `NotYet`, `NoSuchGroup`."""
         return self._once(
             "timeline",
             group_id,
@@ -184,14 +185,14 @@ class Live:
         )
 
     def why(self, group_id: str, at_ms: int | None = None) -> bytes:
-        """Explain a group's latest rebalance, or the latest by a moment; null where there was none.
+        """Return why a group last rebalanced, or last before a moment; null without a rebalance.
 
         Raises `NotYet`, `NoSuchGroup`.
         """
         return say.to_json(why(self._copied(group_id)[1], at_ms))
 
     def owner(self, group_id: str, topic: str, partition: int, at_ms: int | None = None) -> bytes:
-        """Say whose a partition is, or was at a moment. Raises `NotYet`, `NoSuchGroup`."""
+        """Return the owner of a partition now, or at a moment. Raises `NotYet`, `NoSuchGroup`."""
         now_ms = self._now_ms()
         group = self._copied(group_id)[1]
         return say.to_json(say.owner(self.views, group, topic, partition, now_ms if at_ms is None else at_ms, now_ms))
@@ -203,7 +204,7 @@ class Live:
             raise NotYet
 
     def _copied(self, group_id: str) -> tuple[str, GroupView]:
-        """Return a group that stands still, and the latest change that it knows of."""
+        """Return the cursor of the latest change, and a copy of the group with that change."""
         with self.lock:
             self._begun()
             if (group := self.views.groups.get(group_id)) is None:
@@ -218,7 +219,7 @@ class Live:
         return self._feed.cursor(self._feed.number)
 
     def _once(self, what: str, group_id: str, asked: Any, answer: Callable[[GroupView], Any]) -> bytes:
-        """Make an answer about a group unless it was made since anything has changed."""
+        """Return an answer about a group; make it only if anything has changed since it was last made."""
         key = what, group_id, asked
         with self._making:
             with self.lock:
@@ -239,5 +240,5 @@ class Live:
 
 
 def to_row(event: AnyEvent) -> bytes:
-    """Write an event, and what it says in words."""
+    """Return an event with its description in words."""
     return say.to_json(say.event_row(event))

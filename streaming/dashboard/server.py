@@ -1,4 +1,4 @@
-"""The page as a part of a process: a thread that answers browsers, and two that read for it."""
+"""The dashboard inside a process: one thread answers browsers, two threads read the topics and the end offsets."""
 
 import contextlib
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 256
 HEADER_BYTES_MAX = 262_144
-"""A group's id may be long, and each of its characters may take twelve in an address."""
+"""A group's id may be long, and each of its characters may take twelve characters in an address."""
 
 ENDS_WITHIN_S = 5.0
 
@@ -32,11 +32,11 @@ class WebServer:
 
     Args:
         host: The address to listen on.
-        port: The port; with 0 any that is free, which `url` tells.
-        names: By which a proxy in front asks for it.
+        port: The port; 0 for any free port, which `url` then contains.
+        names: The host names that a proxy in front uses in its requests.
 
     Raises:
-        PortTaken: another program listens there.
+        PortTaken: another program listens on that port.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class WebServer:
 
 
 class Dashboard(contextlib.ExitStack):
-    """The page of one coordinator; `url` says where it is.
+    """The dashboard of one coordinator. `url` is its address.
 
     Args:
-        tell: Told when brokers are away.
+        tell: Called with a sentence when brokers do not answer.
 
     Raises:
-        PortTaken: another program listens there.
+        PortTaken: another program listens on that port.
     """
 
     def __init__(

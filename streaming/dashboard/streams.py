@@ -1,14 +1,14 @@
-"""What changes, pushed to a browser as server-sent events.
+"""Changes, sent to a browser as server-sent events.
 
-    status   how the reading is                          at once, and when it changes
-    reset    look at everything anew                     at once unless resumed; and whenever too much was missed
-    group    a group's line, with its id                 of all groups, where no group is asked for
-    alarm    there are more alarms than before           the same
-    event    an event of the group, in words             of one group
-    detail   all of the group                            the same
+    status   the state of reading                        at once, and when it changes
+    reset    the browser must load everything again      at once unless resumed; and whenever too much was missed
+    group    one line about a group, with its id         of all groups, if the stream names no group
+    alarm    another alarm has come                      if the stream names no group
+    event    an event of the group, in words             of the stream's group
+    detail   all that is known of the group              of the stream's group
 
-A stream looks for changes ten times a second, so whatever happens to a group in between is told once. Each `event` is
-told. What is sent waits in the connection alone: a browser that does not take it is told nothing until it does.
+A stream checks for changes ten times a second, so several changes of a group in between are sent as one. Each `event`
+is sent. Unsent data waits in the connection only: a browser that does not read gets nothing until it reads again.
 """
 
 import asyncio
@@ -31,22 +31,22 @@ TOLD: dict[str, Any] = {
     "event": EventRow,
     "detail": GroupDetail,
 }
-"""What each event holds."""
+"""The type of each event's data."""
 
 A = TypeVar("A")
 R = TypeVar("R")
 
 LOOKS_S = 0.1
 REST = 10
-"""After an answer that took long, a stream rests ten times as long: no browser takes more than a tenth of a core."""
+"""After a slow answer a stream pauses ten times as long, so no browser takes more than a tenth of a core."""
 
 
 class Stream:
-    """One browser's.
+    """The stream of one browser.
 
     Args:
-        group_id: The group it looks at; None for all.
-        cursor: The latest change that it was told; None for a new one.
+        group_id: The group that it follows; None for all.
+        cursor: The last change that the browser received; None for a new stream.
     """
 
     def __init__(self, live: Live, group_id: str | None, cursor: str | None) -> None:
@@ -57,14 +57,14 @@ class Stream:
         self._rest_s = LOOKS_S
 
     async def events(self) -> AsyncIterator[ServerSentEvent]:
-        """Yield what there is to tell, until the page closes."""
+        """Yield events until the server closes."""
         while not self._live.is_closed:
             self._rest_s = LOOKS_S
             if self._status != self._live.status:
                 self._status = self._live.status
                 yield ServerSentEvent(to_json(self._status).decode(), event="status")
             if not self._live.has_begun:
-                pass  # the status is all there is to tell
+                pass  # nothing but the status can be sent yet
             elif (changes := self._live.since(self._cursor)) is None:
                 yield self._begin_anew()
             elif self._group_id is None:
@@ -84,7 +84,7 @@ class Stream:
         told = []
         if changes:
             summaries = await self._ask(self._live.summaries, dict.fromkeys(change.group_id for change in changes))
-            # until the last of them is told, the browser resumes from before all of them
+            # the browser resumes before all of them until the last one is sent
             told = [ServerSentEvent(summary.decode(), event="group") for summary in summaries[:-1]]
             self._cursor = changes[-1].cursor
             told += [self._event("group", summary) for summary in summaries[-1:]]
