@@ -1,4 +1,4 @@
-"""A group that never rests: members join, leave and die, and the output topics tell."""
+"""A demo: members of a group join, leave and crash all the time, and the output topics show it."""
 
 from streaming.demo.story import run_demo
 

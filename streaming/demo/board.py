@@ -1,4 +1,4 @@
-"""What the demo shows: the group as the output topics tell it, and what the demo itself does."""
+"""The output of the demo: the group as the output topics show it, and the steps of the demo itself."""
 
 import threading
 import time
@@ -43,10 +43,10 @@ STYLES: dict[type, str] = {
 
 
 class Board:
-    """Follows the demo's group in a thread of its own, prints it, and lets the demo wait for what it shows.
+    """Follows the demo's group in a thread of its own and prints it. The demo can wait for a state of the group.
 
     Args:
-        stop: When this is true, waiting ends.
+        stop: Ends all waiting when it returns True.
     """
 
     def __init__(self, settings: Settings, out: Console, stop: Callable[[], bool]) -> None:
@@ -61,7 +61,7 @@ class Board:
         self._thread = threading.Thread(target=self._follow, name="demo board", daemon=True)
 
     def open(self) -> None:
-        """Begin to follow; returns when nothing that happens from now on can be missed.
+        """Start to follow the group. Return when nothing that happens from now on can be missed.
 
         Raises:
             UserError: the topics cannot be read.
@@ -77,21 +77,21 @@ class Board:
         self._thread.join()
 
     def say(self, text: str) -> None:
-        """Print what the demo itself does."""
+        """Print a step of the demo."""
         self._out.print(Text(f"{clock(unix_ms())}  » {text}", style="bold magenta"))
 
     def await_stable(self, names: Collection[str], within_s: float) -> bool:
-        """Wait until the group is Stable with exactly these members; tells whether it is."""
+        """Wait until the group is Stable with exactly these members. Return whether it is."""
         return self._await(lambda: self._is_stable_with(names), within_s)
 
     def await_commits(self, commits: int, within_s: float) -> bool:
-        """Wait for this many commits of each partition; tells whether they came."""
+        """Wait for this many commits of each partition. Return whether they came."""
         with self._changed:
             self._commits.clear()
         return self._await(lambda: all(self._commits[p] >= commits for p in range(PARTITIONS)), within_s)
 
     def state(self) -> str:
-        """Tell the group's state as last read."""
+        """Return a description of the group's state as last read."""
         group = self._group
         if group is None:
             return "not there yet"
@@ -118,13 +118,13 @@ class Board:
         try:
             for line in follow(self._settings, groups={GROUP}, stop=self._is_ending):
                 self._take(line)
-        except Exception as error:  # for the demo's own thread to raise
+        except Exception as error:  # the demo's own thread raises it
             self._failure = error
         finally:
             self._started.set()
 
     def _is_ending(self) -> bool:
-        self._started.set()  # asked for the first time when reading has begun
+        self._started.set()  # called for the first time when reading has begun
         return self._ending.is_set()
 
     def _take(self, line: Line) -> None:
@@ -147,7 +147,7 @@ class Board:
         return STYLES.get(type(line.record), "dim")
 
     def _offsets_line(self, line: Line) -> str | None:
-        """Show all committed offsets together, and not more often than one can read."""
+        """Return all committed offsets as a line; None if the last line was shown less than `OFFSETS_EVERY_S` ago."""
         if time.monotonic() < self._offsets_shown_s + OFFSETS_EVERY_S:
             return None
         self._offsets_shown_s = time.monotonic()

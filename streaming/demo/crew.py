@@ -1,4 +1,4 @@
-"""The demo's members as processes: hired, sent home, killed; none of them outlives the demo."""
+"""The demo's members as processes: started, stopped, killed. No member outlives the demo."""
 
 import sys
 import tempfile
@@ -15,7 +15,7 @@ GOODBYE_WAIT_S = 5.0
 
 
 class Crew:
-    """The workers that run. Leaving a `with` block ends them all."""
+    """The running workers. The end of a `with` block stops all of them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -37,11 +37,10 @@ class Crew:
         return list(self._workers)
 
     def log_file(self, name: str) -> Path:
-        """Where a worker's log is."""
+        """Return the path of a worker's log."""
         return Path(self._folder.name) / f"{name}.log"
 
     def start(self, *names: str) -> None:
-        """Start workers."""
         for name in names:
             command = [sys.executable, "-m", "streaming.demo.worker", "--name", name,
                        "--bootstrap-servers", self._settings.bootstrap_servers,
@@ -50,19 +49,19 @@ class Crew:
             self._workers[name] = Child(command, folder=Path.cwd(), log_file=log_file, die_with_parent=True)
 
     def send_home(self, name: str) -> None:
-        """Have a worker leave the group and end, as a service does on SIGTERM."""
+        """Stop a worker as a service is stopped (SIGTERM): it leaves the group."""
         self._workers.pop(name).stop(GOODBYE_WAIT_S)
 
     def kill(self, name: str) -> None:
-        """End a worker as a crash does (SIGKILL): nobody hears of it from the worker itself."""
+        """Kill a worker as a crash does (SIGKILL), so that it cannot leave the group."""
         self._workers.pop(name).kill()
 
     def pid(self, name: str) -> int:
-        """The process of a worker."""
+        """Return the process id of a worker."""
         return self._workers[name].pid
 
     def fallen(self) -> list[str]:
-        """Take out the workers that have ended by themselves, and name them."""
+        """Remove the workers that have ended by themselves, and return their names."""
         ended = [name for name, worker in self._workers.items() if worker.ended.is_set()]
         for name in ended:
             del self._workers[name]

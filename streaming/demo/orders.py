@@ -1,4 +1,4 @@
-"""The demo's work: a topic of six partitions, and a thread that goes on filling it."""
+"""The demo's records: a topic of six partitions, and a thread that writes to it."""
 
 import json
 import threading
@@ -19,21 +19,21 @@ GOODS = ("tea", "bread", "apples", "ink", "candles")
 
 
 class Orders:
-    """Makes the topic, and in a `with` block sends an order to each partition every quarter of a second.
+    """Creates the topic. In a `with` block, writes an order to each partition every quarter of a second.
 
     Raises:
-        BrokerUnreachable: no broker answers, or it would not make the topic.
+        BrokerUnreachable: no broker answers, or the brokers did not create the topic.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._stopping = threading.Event()
-        way = settings.kafka_client_arguments()
+        arguments = settings.kafka_client_arguments()
         try:
-            with KafkaAdminClient(**way) as admin:
+            with KafkaAdminClient(**arguments) as admin:
                 wanted = {"num_partitions": PARTITIONS, "replication_factor": settings.replication_factor}
                 with suppress(TopicAlreadyExistsError):
                     admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
-            self._producer = KafkaProducer(**way)
+            self._producer = KafkaProducer(**arguments)
         except KafkaError as error:
             raise BrokerUnreachable(
                 f"The demo's topic {TOPIC} cannot be made at {settings.bootstrap_servers} ({error}): see the broker."

@@ -1,6 +1,6 @@
-"""The demo's story: three members share six partitions; one leaves, one is killed, both come back; and again.
+"""The demo's steps: three members own six partitions; one leaves, one is killed, both come back; and again.
 
-Each step waits until the output topics show what the last one has led to.
+Each step waits until the output topics show the result of the last one.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,12 +17,12 @@ from streaming.demo.worker import GROUP, SESSION_TIMEOUT_MS, TOPIC
 NAMES = ("ana", "bo", "cy")
 
 STABLE_WITHIN_S = 30.0
-"""Far above what a rebalance takes; an expiry takes the session, and the slack that `clock_slack_ms` gives."""
+"""Far longer than a rebalance takes. An expiry takes the session timeout and the slack of `clock_slack_ms`."""
 
 SESSION_S = SESSION_TIMEOUT_MS // 1_000
 
 COMMITS_BETWEEN = 6
-"""Commits of each partition between two steps; workers commit about once a second."""
+"""Commits of each partition between two steps. Workers commit about once a second."""
 
 PROGRESS_WITHIN_S = 20.0
 
@@ -30,14 +30,14 @@ Step = tuple[str, Callable[[], object]]
 
 
 def run_demo(settings: Settings, *, out: Console, stop: Callable[[], bool]) -> None:
-    """Show the demo until told to stop; all that it started has ended when it returns.
+    """Run the demo until `stop` returns True. All that it started has ended when it returns.
 
     Args:
-        out: Where to show it.
-        stop: Asked several times a second.
+        out: Where the demo is shown.
+        stop: Called several times a second.
 
     Raises:
-        UserError: there is no broker, or no coordinator's topics.
+        UserError: no broker answers, or the coordinator's topics do not exist.
     """
     with ExitStack() as stack:
         board = Board(settings, out, stop)
@@ -45,35 +45,35 @@ def run_demo(settings: Settings, *, out: Console, stop: Callable[[], bool]) -> N
         stack.callback(board.close)
         board.say(f"a producer fills {TOPIC}, {PARTITIONS} partitions; workers share them as the group {GROUP}")
         stack.enter_context(Orders(settings))
-        crew = stack.enter_context(Crew(settings))
-        for text, act in _steps(crew):
+        workers = stack.enter_context(Crew(settings))
+        for text, act in _steps(workers):
             board.say(text)
             act()
-            _settle(board, crew, stop)
+            _settle(board, workers, stop)
             if stop():
                 break
         board.say("the demo ends")
 
 
-def _steps(crew: Crew) -> Iterator[Step]:
-    """Tell the story, on and on."""
-    yield f"{', '.join(NAMES)} start, each a process of its own", lambda: crew.start(*NAMES)
+def _steps(workers: Crew) -> Iterator[Step]:
+    """Yield the steps without end."""
+    yield f"{', '.join(NAMES)} start, each a process of its own", lambda: workers.start(*NAMES)
     while True:
-        yield "bo leaves", lambda: crew.send_home("bo")
+        yield "bo leaves", lambda: workers.send_home("bo")
         yield (
-            f"kill -9 {crew.pid('cy')}: cy dies, and its session of {SESSION_S} s has to run out",
-            lambda: crew.kill("cy"),
+            f"kill -9 {workers.pid('cy')}: cy dies, and its session of {SESSION_S} s has to run out",
+            lambda: workers.kill("cy"),
         )
-        yield "bo and cy come back", lambda: crew.start("bo", "cy")
+        yield "bo and cy come back", lambda: workers.start("bo", "cy")
 
 
-def _settle(board: Board, crew: Crew, stop: Callable[[], bool]) -> None:
-    """Wait until the group is at rest with who is there, and some work is done."""
-    while not board.await_stable(crew.names, STABLE_WITHIN_S):
+def _settle(board: Board, workers: Crew, stop: Callable[[], bool]) -> None:
+    """Wait until the group is Stable with the running workers and has committed some offsets."""
+    while not board.await_stable(workers.names, STABLE_WITHIN_S):
         if stop():
             return
-        for name in crew.fallen():
-            board.say(f"{name} ended by itself and is started again; its log is {crew.log_file(name)}")
-            crew.start(name)
-        board.say(f"waiting for the group to be Stable with {', '.join(crew.names)}; it is {board.state()}")
+        for name in workers.fallen():
+            board.say(f"{name} ended by itself and is started again; its log is {workers.log_file(name)}")
+            workers.start(name)
+        board.say(f"waiting for the group to be Stable with {', '.join(workers.names)}; it is {board.state()}")
     board.await_commits(COMMITS_BETWEEN, PROGRESS_WITHIN_S)

@@ -20,7 +20,7 @@ POLL_MS = 500
 
 
 def work(settings: Settings, name: str, leaving: threading.Event) -> None:
-    """Be a member until `leaving` is set."""
+    """Run as a member until `leaving` is set."""
     consumer = GroupConsumer(
         TOPIC,
         **settings.kafka_client_arguments(),
@@ -34,13 +34,13 @@ def work(settings: Settings, name: str, leaving: threading.Event) -> None:
     )
     try:
         while not leaving.is_set():
-            consumer.poll(POLL_MS)  # an order is done when it is read; auto commit does the rest
+            consumer.poll(POLL_MS)  # reading an order is all the work; auto commit commits it
     finally:
         consumer.close("shift is over")
 
 
 def main() -> None:
-    """Run as the module's docstring says."""
+    """Run the program that the module's docstring describes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--topic-prefix", default=None)
