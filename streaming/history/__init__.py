@@ -1,1 +1,1 @@
-"""The history as tables: for Spark SQL straight from the topics, and as Parquet files."""
+"""The history as tables: for Spark SQL directly from the topics, and as Parquet files."""

@@ -1,7 +1,7 @@
-"""Writes the history to Parquet files, one a table, as far back as the topics go.
+"""Writes the history to Parquet files, one for each table, as far back as the topics go.
 
-A file is written beside its name and put there when it is whole. Only records of the compacted topic that are still
-there can be in `groups` and `offsets`: of each key the latest, and as many earlier ones as have not been compacted.
+A file is written beside its final name and renamed when it is complete. `groups` and `offsets` contain only records
+that are still in the compacted topic: the latest of each key, and earlier ones that are not compacted yet.
 """
 
 from collections.abc import Callable, Collection
@@ -32,12 +32,12 @@ def export(
     groups: Collection[str] | None = None,
     tell: Callable[[int, int], None] = lambda read, of: None,
 ) -> dict[Path, int]:
-    """Write `events.parquet`, `groups.parquet` and `offsets.parquet`; returns how many rows each has.
+    """Write `events.parquet`, `groups.parquet` and `offsets.parquet`. Return the number of rows of each.
 
     Args:
-        folder: Made where it is not there; files of these names are replaced.
-        groups: Whose history; None for everybody's.
-        tell: Told now and then how many records are read, of about how many.
+        folder: Created if it is missing; files of these names are replaced.
+        groups: The groups whose history is written; None for all.
+        tell: Called now and then with the number of records read and the approximate total.
 
     Raises:
         BrokerUnreachable, NoCoordinator: the topics cannot be read.
@@ -60,7 +60,7 @@ def export(
 
 
 class _Table:
-    """A Parquet file that grows."""
+    """A Parquet file that rows are added to."""
 
     def __init__(self, file: Path, schema: pa.Schema) -> None:
         self.file, self._schema = file, schema

@@ -4,7 +4,7 @@
     register(spark, Settings(bootstrap_servers="..."))
     spark.sql(query("rebalances_by_cause")).show()
 
-Repeats that a crash has left in the topics are equal to the last byte, and are in the tables once.
+A crash leaves repeats in the topics. They are equal to the last byte, and the tables contain them once.
 """
 
 from importlib.resources import files
@@ -19,25 +19,25 @@ from streaming.history.tables import AT_MS, TABLES
 
 
 def register(spark: SparkSession, settings: Settings) -> None:
-    """Make the three tables, as temporary views of what the topics hold whenever they are asked."""
+    """Register the three tables as temporary views. Each query of them reads the topics anew."""
     topics = {"events": settings.events_topic, "groups": settings.groups_topic, "offsets": settings.groups_topic}
     for name, topic in topics.items():
         _from_topic(spark, settings, name, topic).createOrReplaceTempView(name)
 
 
 def register_files(spark: SparkSession, folder: Path) -> None:
-    """Make the three tables of what `coordinator export` has written."""
+    """Register the three tables over the files that `coordinator export` has written."""
     for name in TABLES:
         spark.read.parquet(str(folder / f"{name}.parquet")).createOrReplaceTempView(name)
 
 
 def queries() -> list[str]:
-    """Name the queries that come with the product."""
+    """Return the names of the queries that come with this package."""
     return sorted(file.name.removesuffix(".sql") for file in (files(__package__) / "queries").iterdir())
 
 
 def query(name: str) -> str:
-    """Give the text of a query that comes with the product."""
+    """Return the text of a query that comes with this package."""
     return (files(__package__) / "queries" / f"{name}.sql").read_text()
 
 
@@ -57,6 +57,6 @@ def _from_topic(spark: SparkSession, settings: Settings, name: str, topic: str) 
 
 
 def _distinct(rows: DataFrame) -> DataFrame:
-    """Drop repeats; a column with maps, of which Spark compares none, is compared as JSON."""
+    """Drop repeats. Spark cannot compare maps, so a column with maps is not compared."""
     plain = [column for column, kind in rows.dtypes if "map<" not in kind]
     return rows.dropDuplicates(plain)

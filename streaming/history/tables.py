@@ -1,7 +1,8 @@
 """Three tables, `events`, `groups` and `offsets`: their columns, and how records become rows.
 
-A table of events has the columns of all kinds of event; a row has null in those that its kind has not. What kinds fill
-with different things, `partitions`, is JSON text. `at` is `at_ms`, `since_ms` or `commit_timestamp_ms` as a timestamp.
+The table of events has the columns of all kinds of event. A row has null in the columns that its kind does not have.
+The column `partitions` is JSON text, since its content differs from kind to kind. `at` is `at_ms`, `since_ms` or
+`commit_timestamp_ms` as a timestamp.
 """
 
 import json
@@ -19,7 +20,7 @@ _ASSIGNED = pa.map_(_TEXT, pa.list_(_INT))
 
 EVENTS = pa.schema([
     ("event", _TEXT), ("group_id", _TEXT), ("version", _LONG), ("at_ms", _LONG), _AT, ("generation_id", _INT),
-    # who, and what it said
+    # the member, and the reason it gave
     ("member_id", _TEXT), ("group_instance_id", _TEXT), ("client_id", _TEXT), ("client_host", _TEXT),
     ("reason", _TEXT), ("why", _TEXT),
     # rebalance_started, rebalance_completed
@@ -60,16 +61,16 @@ OFFSETS = pa.schema([
 TABLES = {"events": EVENTS, "groups": GROUPS, "offsets": OFFSETS}
 
 AT_MS = {"events": "at_ms", "groups": "since_ms", "offsets": "commit_timestamp_ms"}
-"""Which of a table's columns `at` is made of."""
+"""The column of each table that `at` is made from."""
 
 
 def table_of(record: AnyEvent | GroupRecord | OffsetRecord) -> str:
-    """Say which table a record is a row of."""
+    """Return the name of the table that a record belongs to."""
     return {GroupRecord: "groups", OffsetRecord: "offsets"}.get(type(record), "events")
 
 
 def to_row(record: AnyEvent | GroupRecord | OffsetRecord) -> dict[str, Any]:
-    """Make the row that a record is."""
+    """Return the row of a record."""
     row: dict[str, Any] = msgspec.to_builtins(record)
     row["at"] = row[AT_MS[table_of(record)]]
     if "partitions" in row:
