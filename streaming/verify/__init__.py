@@ -1,4 +1,4 @@
-"""Checks of a coordinator's own topics that need no look inside: what it promised, by what it wrote down."""
+"""Checks of a coordinator from outside: its promises, compared with the records on its own topics."""
 
 from streaming.verify.findings import Finding, Report
 from streaming.verify.verifying import verify

@@ -1,7 +1,8 @@
-"""Requests and what they heard: each one answer, in its kind; and what was acknowledged is there, and is fetched.
+"""Requests and their responses: each request has one response of its kind, and acknowledged commits are kept and
+fetched.
 
-Replies are kept for minutes, so only the latest requests can be judged, and of these no more than `REQUESTS_MAX`. The
-requests of one partition are handled in their order: who fetches an offset hears of every commit before.
+Replies are kept for minutes, so only the latest requests can be judged, at most `REQUESTS_MAX`. The requests of one
+partition are handled in order, so a fetch of an offset returns every earlier commit.
 """
 
 import math
@@ -35,18 +36,18 @@ REQUESTS_MAX = 200_000
 """How many requests, and how many replies, are compared: the latest ones."""
 
 PARKED_MS_MAX = 3_600_000
-"""Longer than any request that is taken seriously waits for its answer."""
+"""Longer than the longest time that a valid request is parked."""
 
 NONE = ErrorCode.NONE.number
 Asker = tuple[str, str]
-"""An inbox and a request's id."""
+"""A mailbox and a request id."""
 
 PARKED = (JoinGroup, SyncGroup)
-"""Requests that may have to wait for others."""
+"""Requests that may be parked."""
 
 
 class Heard(Struct, frozen=True):
-    """A reply: what it says, and the record that holds it."""
+    """A reply: its response, and the record that holds it."""
 
     answer: AnyAnswer
     value: bytes
@@ -55,7 +56,7 @@ class Heard(Struct, frozen=True):
 
 
 class Asked(NamedTuple):
-    """A request as it waits for its answer."""
+    """A request, while its response is looked for."""
 
     partition: int
     offset: int
@@ -65,11 +66,11 @@ class Asked(NamedTuple):
 
 
 class Exchanges:
-    """Replies first, then requests partition by partition, then the end.
+    """Compares requests with replies. Call `replies`, then `asked` for each partition, then `end`.
 
     Args:
-        wanted: The groups to look at; None for all.
-        settling_ms: What was asked so shortly before the newest reply may not be answered yet.
+        wanted: The groups to check; None for all.
+        settling_ms: A request that was written less than this before the newest reply may still be without a response.
     """
 
     def __init__(self, wanted: Collection[str] | None, settling_ms: int) -> None:
@@ -85,10 +86,10 @@ class Exchanges:
     # -- replies -------------------------------------------------------------------------------------------------------
 
     def replies(self, records: Iterable[Any], *, is_cut: bool) -> Iterator[Finding]:
-        """Remember the replies of the next partition, each once.
+        """Store the replies of the next partition, each once.
 
         Args:
-            is_cut: There were earlier ones, which are not to be read any more.
+            is_cut: Whether earlier replies of the partition are not read.
         """
         from_ms = math.inf if is_cut else -math.inf
         for record in records:
@@ -110,7 +111,7 @@ class Exchanges:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def asked(self, records: Iterable[Any], groups: Mapping[str, Watched], *, is_cut: bool) -> Iterator[Finding]:
-        """Judge one partition's requests, in their order, by what its groups have published."""
+        """Judge one partition's requests, in order, against the records that its groups have published."""
         committed: dict[tuple[str, str, int], int] = {}
         from_ms = math.inf if is_cut else -math.inf
         for record in records:
@@ -136,7 +137,7 @@ class Exchanges:
         self._requests_from_ms = max(self._requests_from_ms, from_ms)
 
     def end(self) -> Iterator[Finding]:
-        """Judge what can be judged only when every partition has been read."""
+        """Judge what can be judged only after every partition has been read."""
         for asked in self._open:
             kind = _kind(asked.request)
             text = f"a {kind} request heard nothing, and later ones did"
@@ -145,7 +146,7 @@ class Exchanges:
             times = self._asked[inbox, request_id]
             who = f"{escape(request_id)} of {escape(inbox)}"
             if heard[0].at_ms <= self._requests_from_ms + PARKED_MS_MAX:
-                continue  # it may have been asked before the requests that are there
+                continue  # the request may be older than the requests that were read
             if not times and self._wanted is None:
                 yield Finding(Kind.ANSWERS_NOBODY, None, heard[0].place, f"nobody asked {who}")
             elif 0 < times < len(heard):
@@ -153,7 +154,7 @@ class Exchanges:
                 yield Finding(Kind.ANSWERED_TWICE, None, heard[-1].place, text)
 
     def _fits(self, asked: Asked, heard: list[Heard]) -> Iterator[Finding]:
-        """Whatever is asked, an answer that is too large is replaced by one that says so."""
+        """Check the kind of each response. An `error` may replace any response that is too large."""
         for each in heard:
             kind, said = _kind(asked.request), str(type(each.answer).__struct_config__.tag)
             if said not in (kind, "error"):
@@ -162,7 +163,7 @@ class Exchanges:
                 )
 
     def _is_excused(self, asked: Asked, groups: Mapping[str, Watched]) -> bool:
-        """Tell whether a request without an answer may have had one, or may yet get it."""
+        """Return whether a request without a response may have had one, or may still get one."""
         settled_ms = self._newest_ms - self._settling_ms
         inbox = shard_of(asked.request.reply_to or "", len(self._replies_from_ms))
         if not self._replies_from_ms[inbox] < asked.at_ms <= settled_ms:
@@ -186,10 +187,10 @@ class Exchanges:
         groups: Mapping[str, Watched],
         committed: dict[tuple[str, str, int], int],
     ) -> Iterator[Finding]:
-        """Follow what is committed, and see that it is published and fetched.
+        """Track committed offsets, and check that they are published and fetched.
 
         Args:
-            committed: By group, topic and partition, what the latest acknowledged commit before this request says.
+            committed: By group, topic and partition, the offset of the latest acknowledged commit before this request.
         """
         request, answer = asked.request, heard[0].answer if len(heard) == 1 else None
         if isinstance(request, Unreadable):
@@ -244,6 +245,6 @@ def _group_id(request: Request | Unreadable) -> str | None:
 
 
 def _is_forgotten(group: Watched | None, topic: str, partition: int) -> bool:
-    """Tell whether an offset has ever been forgotten, perhaps before it was fetched."""
+    """Return whether an offset has ever been forgotten, perhaps before it was fetched."""
     published = group.committed.get((topic, partition)) if group else None
     return published is None or published.offset is None

@@ -1,4 +1,4 @@
-"""What a check has found, in words for people, and all of it together."""
+"""The findings of the checks, in words, and the report of all findings."""
 
 from collections import Counter
 from enum import StrEnum
@@ -10,11 +10,11 @@ from msgspec import Struct, field
 from streaming.views.words import escape
 
 FINDINGS_MAX = 1_000
-"""How many are told in full. What breaks a promise once may break it a million times; beyond it they are counted."""
+"""How many findings are listed. One fault can break a promise a million times; further findings are only counted."""
 
 
 class Kind(StrEnum):
-    """What is wrong."""
+    """The kind of a finding."""
 
     MISSING = "missing"
     ALTERED = "altered"
@@ -48,11 +48,11 @@ EXPLAINED = {
 
 
 class Finding(Struct, frozen=True):
-    """A promise that was not kept.
+    """A broken promise.
 
     Args:
         place: The record that shows it, as `topic-partition@offset`.
-        text: Fit to be printed on one line, whatever the ids in it are.
+        text: Safe to print on one line, whatever the ids in it are.
     """
 
     kind: Kind
@@ -65,10 +65,10 @@ class Finding(Struct, frozen=True):
 
 
 class Report(Struct):
-    """All findings, up to a bound; how many there are of each kind; and what was looked at.
+    """All findings, up to a bound; the number of findings of each kind; and the number of records that were checked.
 
     Args:
-        corrected: Keys of which an older record stood last for a while. That is no finding.
+        corrected: Keys of which an older record stood last for a while. This is not a finding.
     """
 
     findings: list[Finding] = field(default_factory=list)

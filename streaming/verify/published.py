@@ -1,7 +1,8 @@
-"""What groups have published, one partition of both topics at a time: versions, generations, owners, offsets.
+"""The records that groups have published, one partition of both topics at a time: versions, generations, owners,
+offsets.
 
-A group that is forgotten and founded anew counts from 1 again, so each topic is read life by life. Where compaction or
-retention has taken the end of a life from one topic, the other one and the times in the records tell of it.
+A group that is forgotten and founded anew counts from 1 again, so each topic is read life by life. If compaction or
+retention has removed the end of a life from one topic, the other topic and the times in the records show it.
 """
 
 import math
@@ -24,34 +25,34 @@ from streaming.wire.records import Tombstone, decode_event, decode_group_key
 from streaming.wire.standing import Standing, order_of
 
 REPEATS_MAX = 2**17
-"""How many of a partition's latest records are remembered, to know a repeat: many times what one batch publishes."""
+"""How many of a partition's latest records are kept to recognize repeats: many times the records of one batch."""
 
 REMEMBERED_MS = GRAVE_MS - 3_600_000
-"""For so long after a group's end its generation is surely remembered."""
+"""For this long after a group's end, the coordinator certainly still knows its generation."""
 
 WHOLE_LIVES = (Kind.MISSING, Kind.ALTERED, Kind.GENERATION_FELL)
-"""What is told when all is read: it takes telling a group's lives apart."""
+"""Kinds of findings that are reported at the end, since they need all lives of a group to be told apart."""
 
 Record = AnyEvent | GroupRecord | OffsetRecord | Tombstone
 Wrong = tuple[Kind, str]
 
 
 class Committed(NamedTuple):
-    """What the groups topic says last about one partition's offset; without an offset, that it is forgotten."""
+    """The last record of the groups topic about a partition's offset. Without an offset, it is a tombstone."""
 
     offset: int | None
     at_ms: int
 
 
 class Place(Struct):
-    """Where one topic stands with a group: in which of its lives, at which version and generation.
+    """The reader's position in one topic of a group: the life, the version and the generation.
 
     Args:
-        first: The version that was seen first of this life.
-        removed: How many records were gone from the partition before the latest of the group.
-        latest_ms: When that came about.
+        first: The first version that was seen of this life.
+        removed: How many records were gone from the partition before the group's latest record.
+        latest_ms: The group's own time of its latest record.
         ended_ms: When the life ended, if it has; `ended_as` is how many groups had ended by then.
-        doubtful: Tombstones that look like repeats, but may be of another life: their bytes are the same.
+        doubtful: Tombstones that look like repeats but may belong to another life: their bytes are the same.
     """
 
     life: int = 0
@@ -71,12 +72,13 @@ class Place(Struct):
 
 
 class Watched(Struct):
-    """A group, as far as it has been read. Times and numberings are by life.
+    """A group, as far as it has been read. Times and numberings are kept by life.
 
     Args:
-        is_blurred: It has ended, and something is gone from the topics: which lives of the two belong together, and
-            which record repeats which, is a guess then, so numbers and generations are not judged any more.
-        late: By key, where the last record stands that is older than one before it, and when it was written.
+        is_blurred: Whether the group has ended while records are gone from the topics. Then it is a guess which lives
+            of the two topics belong together and which record repeats which, so numbers and generations are no longer
+            judged.
+        late: By key, the place and the writing time of a last record that is older than a record before it.
     """
 
     places: tuple[Place, Place] = field(default_factory=lambda: (Place(), Place()))
@@ -101,7 +103,7 @@ class Published:
     """Judges one partition of the groups and events topics.
 
     Args:
-        wanted: The groups to look at; None for all.
+        wanted: The groups to check; None for all.
         events_from: The first offset of the events partition that is kept.
     """
 
@@ -114,7 +116,7 @@ class Published:
         self.groups: dict[str, Watched] = {}
 
     def take(self, topic: int, record: Any) -> Iterator[Finding]:
-        """Judge one Kafka record; each topic's in order, both more or less by their times."""
+        """Judge one Kafka record. The records of each topic come in order, both topics roughly by time."""
         self._removed[topic] += record.offset - self._next[topic]
         self._next[topic] = record.offset + 1
         if topic == EVENTS:
@@ -142,7 +144,7 @@ class Published:
         yield from self._told(group, topic, read, version, record)
 
     def end(self, at_ms: float) -> Iterator[Finding]:
-        """Judge what is left, as far as it was written by `at_ms`; what came later may not be whole yet."""
+        """Judge the rest, as far as it was written by `at_ms`. Later records may be incomplete."""
         for group in self.groups.values():
             yield from self._resolve(group, GROUPS)
         yield from (held for held in self._held if not self.groups[held.group_id or ""].is_blurred)
@@ -153,9 +155,9 @@ class Published:
                     yield Finding(Kind.MISSING, group_id, "at the end", _missing(gone))
 
     def _stands_old(self, group_id: str, group: Watched, at_ms: float) -> Iterator[Finding]:
-        """Judge the keys whose last record is older than one of the group that stands before it.
+        """Judge the keys whose last record is older than an earlier record of the group.
 
-        Where records are gone, the one that the last record has taken the place of may be among them.
+        If records are gone, the record that the last one replaced may be among them.
         """
         for key, (where, written_ms) in group.late.items():
             order = group.standing.late[key]
@@ -185,7 +187,7 @@ class Published:
         return False
 
     def _resolve(self, group: Watched, topic: int) -> Iterator[Finding]:
-        """Take tombstones for what they are, now that no repeat has followed: those of a later life."""
+        """Judge the doubtful tombstones that no repeat has followed: they belong to a later life."""
         place = group.places[topic]
         doubtful, place.doubtful = place.doubtful, []
         for read, record in doubtful:
@@ -206,14 +208,14 @@ class Published:
         place = group.places[topic]
         is_undated = isinstance(read, Tombstone) and read.at_ms is None
         if is_undated and version <= place.version and self._removed[topic]:
-            return  # it may be a repeat, and what it repeats gone
+            return  # it may be a repeat of a record that is gone
         self._find_life(group, topic, read, at_ms)
         if version <= place.version:
             is_later = (_own_ms(read) or 0) > place.latest_ms
-            if is_later and self._removed[topic] > place.removed:  # what ended the group is gone
+            if is_later and self._removed[topic] > place.removed:  # the record that ended the group is gone
                 group.pass_over_an_end(topic)
             elif not is_later and (self._removed[topic] or version < place.first):
-                return  # likewise
+                return  # it may be a repeat of a record that is gone
             elif version == 1:
                 text = f"versions begin again at 1 after {place.version}, and nothing ended the group"
                 place.begin_anew(is_remembered=True)
@@ -242,7 +244,7 @@ class Published:
         yield from _all_missing(group.lives[number].take(topic, version, at_ms, self._holes))
 
     def _find_life(self, group: Watched, topic: int, read: Record, at_ms: int) -> None:
-        """Go on to the next life after an end, also after one that only the other topic tells of any more."""
+        """Advance to the next life after an end, even if only the other topic still shows that end."""
         place, own_ms = group.places[topic], _own_ms(read)
         if place.ended_ms is not None:
             is_remembered = (own_ms or at_ms) < place.ended_ms + REMEMBERED_MS
@@ -295,17 +297,17 @@ def _missing(gone: range) -> str:
 
 
 def _decode(topic: int, record: Any) -> tuple[Record, int | None]:
-    """Read a record and its version.
+    """Return a decoded record and its version.
 
     Raises:
-        ValueError: it is no record of that topic.
+        ValueError: it is not a record of that topic.
     """
     read = decode_event(record.value or b"") if topic == EVENTS else decode_group(record)
     return read, read.version
 
 
 def _own_ms(read: Record) -> int | None:
-    """Return when a record came about, by its group's own time; None for tombstones of older code."""
+    """Return a record's time, by its group's own time; None for tombstones of older coordinators."""
     match read:
         case GroupRecord():
             return read.since_ms
@@ -330,7 +332,7 @@ def _words(key: bytes) -> str:
 
 
 def _is_written_again(latest: GroupRecord | None, read: Record) -> bool:
-    """Tell whether a group's record says anew what its latest one says: nothing has begun by that."""
+    """Return whether a group's record repeats its latest one, so that nothing has begun."""
     if latest is None or not isinstance(read, GroupRecord):
         return False
     told = ((each.state, each.generation_id, each.since_ms) for each in (latest, read))
@@ -340,7 +342,7 @@ def _is_written_again(latest: GroupRecord | None, read: Record) -> bool:
 def _judge_generation(place: Place, read: Record) -> Iterator[Wrong]:
     generation_id = getattr(read, "generation_id", None)
     if generation_id is None or generation_id < 0:
-        return  # a tombstone, or a commit from outside
+        return  # a tombstone, or a commit from outside the group
     begins = isinstance(read, GroupRecord) and read.state in (Phase.COMPLETING, Phase.EMPTY) and read.version > 1
     if generation_id < place.generation_id:
         yield Kind.GENERATION_FELL, f"generation {generation_id} came after {place.generation_id}"
@@ -350,7 +352,9 @@ def _judge_generation(place: Place, read: Record) -> Iterator[Wrong]:
 
 
 def _judge_owners(group: Watched, record: GroupRecord) -> Iterator[Wrong]:
-    """Who owns what in a Stable group; earlier in a rebalance members show what they had in the generation before."""
+    """Judge the owners in a Stable group. Earlier in a rebalance, members show their assignments of the last
+    generation.
+    """
     if record.state is not Phase.STABLE or record.protocol_type not in READABLE:
         return
     before = group.owners if group.owned_in == record.generation_id else {}

@@ -1,7 +1,7 @@
-"""A group's fencing tokens, as its events and its records tell of them, over all of its lives.
+"""A group's fencing tokens over all of its lives, from its events and its group records.
 
-A group that is forgotten and founded anew counts versions and, after a day, generations from 1 again; tokens never go
-back. What older coordinators wrote has no tokens, and is not judged.
+A group that is forgotten and founded anew counts versions from 1 again and, after a day, generations too. Tokens never
+decrease. Records of older coordinators have no tokens and are not judged.
 """
 
 from collections.abc import Iterator
@@ -15,18 +15,19 @@ from streaming.views.words import brief, escape
 
 
 class Tokens(Struct):
-    """What has been read of one group. The two topics are judged apart, as either may be read ahead of the other.
+    """The tokens that were read of one group. The two topics are judged separately, since either may be ahead of the
+    other.
 
     Args:
-        given: The highest token that an event tells of.
-        shown: By topic and partition, the last owner's process and its token.
+        given: The highest token in an event.
+        shown: By topic and partition, the member id of the last owner, and the highest token so far.
     """
 
     given: int = 0
     shown: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
 
     def take(self, read: object) -> Iterator[str]:
-        """Judge the next record of either topic; yields what is wrong, in words."""
+        """Judge the next record of either topic. Yield each fault in words."""
         match read:
             case RebalanceCompleted() | MemberFenced() if read.fencing_token:
                 if read.fencing_token <= self.given:

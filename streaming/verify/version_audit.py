@@ -1,4 +1,4 @@
-"""One life of a group, from its founding to its end: which of its versions are on either topic, and which are nowhere.
+"""One life of a group, from its founding to its end: which of its versions are on a topic, and which are missing.
 
 Of what a group published some may rightly be gone: compaction takes records of the groups topic that have a successor,
 retention takes the oldest events. Neither leaves its place to others, so a hole in the offsets tells of each record
@@ -18,18 +18,18 @@ from typing import NamedTuple
 from streaming.views.version_follower import EVENTS
 
 BEYOND_MAX = 10_000
-"""How many versions beyond one that has not come are remembered, before that one is given up."""
+"""How many versions beyond a missing one are kept before that one is given up."""
 
 CLOCKS_APART_MS = 60_000
-"""How far the times of records on two topics may be off their order."""
+"""How far the times of records on two topics may differ from their order."""
 
 
 class Holes(NamedTuple):
-    """What is known to be gone of a partition of both topics.
+    """The records that are gone from one partition of both topics.
 
     Args:
-        removed: By topic, how many records are gone of those before the place that has been read to.
-        events_from_ms: Events before that may have expired; minus infinity where none has.
+        removed: By topic, how many records are gone before the current read position.
+        events_from_ms: Events before this time may have expired; minus infinity if none has.
     """
 
     removed: tuple[int, int]
@@ -46,7 +46,7 @@ class VersionAudit:
     """The versions of one life. Each topic's are to be shown in order; which topic is ahead of the other is free.
 
     Args:
-        before: The same group's life before this one, where there was one.
+        before: The group's previous life, if it had one.
     """
 
     def __init__(self, holes: Holes, before: "VersionAudit | None" = None) -> None:
@@ -54,12 +54,12 @@ class VersionAudit:
         self._reach = [0, 0]
         may_have_expired = holes.events_from_ms > -math.inf
         first: list[float] = [0, -math.inf if may_have_expired else 0]
-        self._removed: list[float] = list(before._removed) if before else first  # when the settled ones were read
+        self._removed: list[float] = list(before._removed) if before else first  # when the settled versions were read
         self._beyond: dict[int, _Seen] = {}
         self._order: list[int] = []
 
     def take(self, topic: int, version: int, at_ms: int, holes: Holes) -> Iterator[range]:
-        """Note a record; yields versions that are missing for good."""
+        """Note a record. Yield the versions that are certainly missing."""
         self._reach[topic] = max(self._reach[topic], version)
         seen = _Seen(topic, holes.removed[topic], at_ms)
         if version <= self._settled:
@@ -70,7 +70,7 @@ class VersionAudit:
         yield from self._settle(holes, min(self._reach), at_ms=-math.inf)
 
     def end(self, holes: Holes, at_ms: float) -> Iterator[range]:
-        """Judge what is left, as far as the record beyond it was written by `at_ms`; others may be on their way."""
+        """Yield the missing versions before the records written by `at_ms`. Later records may still be on their way."""
         yield from self._settle(holes, -1, at_ms)
 
     def _settle(self, holes: Holes, reach: int, at_ms: float) -> Iterator[range]:
@@ -92,4 +92,4 @@ class VersionAudit:
         self._settled = version
         self._removed[seen.topic] = max(self._removed[seen.topic], seen.removed)
         if self._removed[EVENTS] == -math.inf and seen.at_ms > holes.events_from_ms + CLOCKS_APART_MS:
-            self._removed[EVENTS] = 0  # what the group has published since then cannot have expired
+            self._removed[EVENTS] = 0  # events that the group has published since then cannot have expired
