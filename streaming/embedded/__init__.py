@@ -1,4 +1,4 @@
-"""Everything that starts Java: the jars that Spark and Kafka need, a way to start faster, and a broker of our own."""
+"""Java programs: the jars that Spark and Kafka need, the class archive for a faster start, and an embedded broker."""
 
 from streaming.embedded.broker import Broker
 from streaming.embedded.jars import BROKER, CONNECTOR, TOOLS, Bundle, fetch

@@ -1,8 +1,8 @@
-"""The class archive: Spark's classes as Java has them in memory, so that a start need not read and check them again.
+"""The class archive: Spark's classes in Java's memory format, so that a start need not load and verify them again.
 
-That is half of what a start costs. As it ends, Java can write down what it made of the classes that it loaded (class
-data sharing, JEP 350); later starts map that file. Java looks itself whether an archive is of its version and of the
-jars at hand, and starts without one that is not. One that was cut short would crash it: so the name tells the size.
+Loading and verifying is half of the time of a start. When Java ends, it can write the loaded classes to a file (class
+data sharing, JEP 350), and later starts map that file. Java itself checks that an archive fits its version and the
+jars, and otherwise starts without it. A truncated archive would crash Java, so the file name contains the size.
 """
 
 import sys
@@ -12,34 +12,34 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def folder() -> Path:
-    """Say where archives are kept: with the packages that they are made from, and gone with them."""
+    """Return the folder of the archives: beside the packages that they are made from, so it is removed with them."""
     return Path(sys.prefix) / "share" / "kafka-group-coordinator"
 
 
 def find() -> Path | None:
-    """Find the archive; None where there is no whole one."""
+    """Return the archive; None if no complete one exists."""
     found = folder().glob("spark-*.jsa")
     return next((file for file in found if file.name == _name(file)), None)
 
 
 def keep(made: Path) -> Path:
-    """Put an archive in the place of all others."""
+    """Move an archive into the folder, and remove all others."""
     kept = folder() / _name(made)
     made.replace(kept)
     for other in folder().glob("spark-*.jsa"):
         if other != kept:
-            other.unlink(missing_ok=True)  # a Java that has it mapped keeps it
+            other.unlink(missing_ok=True)  # a running Java that has mapped the file keeps it
     return kept
 
 
 def using() -> str:
-    """Return the options with which Java starts from the archive; none where there is none."""
+    """Return the options with which Java starts from the archive; an empty string without an archive."""
     file = find()
     return f'"-XX:SharedArchiveFile={file}" {_QUIET}' if file else ""
 
 
 def recording(file: Path) -> str:
-    """Return the options with which Java writes an archive to `file` as it ends."""
+    """Return the options with which Java writes an archive to `file` when it ends."""
     return f'"-XX:ArchiveClassesAtExit={file}" {_QUIET}'
 
 

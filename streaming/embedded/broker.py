@@ -1,8 +1,8 @@
 """An embedded Kafka broker: one KRaft node in a process of its own, bound to the loopback address.
 
-Its folder holds all there is of it: `data`, kept from one start to the next; `broker.log`, whatever the broker says;
-`server.properties` and `log4j2.properties`, written anew at each start from `broker.properties` and `log4j2.properties`
-beside this module.
+The broker's folder contains all its files: `data`, kept from one start to the next; `broker.log`, the broker's output;
+`server.properties` and `log4j2.properties`, written again at each start from `broker.properties` and
+`log4j2.properties` beside this module.
 """
 
 import base64
@@ -26,14 +26,14 @@ from streaming.embedded.java import find_java
 from streaming.errors import BrokerFailed, PortTaken
 
 HOST = "127.0.0.1"
-PORTS = range(20_000, 32_768)  # below those of outgoing connections, so that a restart finds its own one free
-START_ATTEMPTS = 3  # with ports of our own choice, where another program was faster
+PORTS = range(20_000, 32_768)  # below those of outgoing connections, so that a restart finds its own port free
+START_ATTEMPTS = 3  # with ports that we choose, if another program took one first
 START_WAIT_S = 60.0
 STOP_WAIT_S = 20.0
 READY_POLL_S = 0.05
 PROBE_WAIT_MS = 2_000
 
-_PROBE = {"ready": {"num_partitions": 1, "replication_factor": 1}}  # a topic that is never made
+_PROBE = {"ready": {"num_partitions": 1, "replication_factor": 1}}  # a topic that is never created
 
 _HERE = Path(__file__).parent
 _FORMAT_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -41,7 +41,7 @@ _BROKER_OPTIONS = ("-Xms128m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis
 _FORMAT = ("kafka.tools.StorageTool", "format", "--config", "server.properties", "--ignore-formatted")
 _LOG_OPTIONS = ("-Dlog4j2.configurationFile=log4j2.properties", "-Djava.awt.headless=true")
 
-# What tells most about a failed start, best first; the last match of the first pattern that matches is shown.
+# The most informative lines of a failed start, best first. The last match of the first pattern that matches is shown.
 _TELLING = (
     re.compile(r"^(?:Caused by: |Exception in thread \S+ )?(?:\w+\.)+\w*(?:Exception|Error): (.+)$", re.MULTILINE),
     re.compile(r"^\[[^\]]+\] (?:ERROR|FATAL) (.+?)(?: \([\w.$]+\))?$", re.MULTILINE),
@@ -53,11 +53,11 @@ class Broker:
     """One embedded broker: `start`, `stop`, or a `with` block.
 
     Args:
-        data_dir: The broker's folder; made if missing, reused if it is a broker's already.
-        port: Where clients connect. Unless given: the folder's last one where it is free, or any free one.
-        properties: Kafka's broker properties, which win over ours.
-        die_with_parent: End with our process even if that is killed (on Linux).
-        report: Told in plain sentences what takes time.
+        data_dir: The broker's folder; created if missing, reused if a broker has used it before.
+        port: The clients' port. Unless given: the port of the last start if it is free, else any free port.
+        properties: Kafka's broker properties, which override ours.
+        die_with_parent: Whether the broker ends with our process even if that is killed (on Linux).
+        report: Called with a sentence before each slow step.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect, known from `start` on; a restart keeps it unless it has been taken meanwhile."""
+        """The clients' address, known from `start` on. A restart keeps it unless another program has taken the port."""
         assert self._port is not None, "the broker has not been started"
         return f"{HOST}:{self._port}"
 
@@ -97,12 +97,13 @@ class Broker:
         return self._child is not None and not self._child.ended.is_set()
 
     def start(self) -> Self:
-        """Start the broker and return when it takes requests and creates topics.
+        """Start the broker. Return when it accepts requests and creates topics.
 
         Raises:
-            JavaMissing, JarsUnavailable: what it needs is not there.
-            PortTaken: another program listens on the port that was asked for.
-            BrokerFailed: it ended, or did not answer in time; names its log and the line there that tells most.
+            JavaMissing, JarsUnavailable: java or the jars are missing.
+            PortTaken: another program listens on the requested port.
+            BrokerFailed: the broker ended, or did not answer in time; names its log and the most informative line
+                there.
         """
         assert not self.running, "the broker is running"
         java, jars = find_java(), fetch(BROKER, report=self._report)
@@ -125,13 +126,13 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """End the broker in good order, or by force after a while. A broker that is not running is left as it is."""
+        """Stop the broker (SIGTERM), or kill it after `STOP_WAIT_S`. A stopped broker stays stopped."""
         if self._child is not None:
             self._child.stop(STOP_WAIT_S)
             self._child = None
 
     def kill(self) -> None:
-        """End the broker as a crash would."""
+        """Kill the broker, as a crash would."""
         if self._child is not None:
             self._child.kill()
             self._child = None
@@ -145,10 +146,10 @@ class Broker:
         self.stop()
 
     def _choose_ports(self) -> tuple[int, int]:
-        """Choose the clients' port and the controller's.
+        """Return the clients' port and the controller's port.
 
         Raises:
-            PortTaken: the port that was asked for is not free.
+            PortTaken: the requested port is not free.
         """
         if self._port_wanted is not None and not _is_free(self._port_wanted):
             raise PortTaken(_port_taken(self._port_wanted))
@@ -156,7 +157,7 @@ class Broker:
         return port, _free_port(but=port)
 
     def _last_port(self) -> int | None:
-        """The port of this folder's last start, where it is still free."""
+        """Return the port of the folder's last start; None if it is not free."""
         file = self.data_dir / "server.properties"
         if not file.exists():
             return None
@@ -164,7 +165,7 @@ class Broker:
         return int(last[1]) if last and _is_free(int(last[1])) else None
 
     def _launch(self, java: Path, jars: Sequence[Path], port: int, controller_port: int) -> None:
-        """Run the broker on these ports until it is ready; leaves no process behind when it fails."""
+        """Start the broker on these ports and wait until it is ready. If that fails, no process remains."""
         self._write_configuration(port, controller_port)
         common = ("-cp", ":".join(map(str, jars)), *_LOG_OPTIONS)
         deadline_s = time.monotonic() + START_WAIT_S
@@ -203,12 +204,14 @@ class Broker:
         return self._child
 
     def _cluster(self) -> str:
-        """The cluster id that the folder was formatted with; empty where that is damaged, as the broker will tell."""
+        """Return the cluster id that the folder was formatted with; "" if the file is damaged, which the broker reports
+        itself.
+        """
         found = re.search(r"^cluster\.id=(.+)$", (self.data_dir / "data" / "meta.properties").read_text(), re.MULTILINE)
         return found[1] if found else ""
 
     def _failure(self, log_from: int) -> PortTaken | BrokerFailed:
-        """Say why a start failed, by what the broker wrote to its log since `log_from`."""
+        """Return why a start failed, from the broker's log since `log_from`."""
         with self.log_file.open("rb") as log:
             log.seek(log_from)
             said = log.read().decode(errors="replace")
@@ -238,19 +241,20 @@ def _is_free(port: int) -> bool:
 
 
 def _free_port(but: int | None = None) -> int:
-    """Draw a free port other than `but`; at random, since two brokers may be starting at once."""
+    """Return a random free port other than `but`. It is random, since two brokers may start at the same time."""
     return next(port for port in random.sample(PORTS, len(PORTS)) if port != but and _is_free(port))
 
 
 def _cluster_id() -> str:
-    """Make an id as Kafka writes them, not led by a dash, which would look like an option."""
+    """Return an id in Kafka's format. It does not begin with a dash, which would look like an option."""
     return "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
 def _cluster_of_ready(port: int) -> str | None:
-    """Return the cluster id of the broker at `port` once it would create a topic: it has joined its controller then.
+    """Return the cluster id of the broker at `port`; None until it has joined its controller, so that it can create a
+    topic.
 
-    The id tells our broker from another one that was faster to take the port.
+    The id distinguishes our broker from another one that took the port first.
     """
     try:
         socket.create_connection((HOST, port), timeout=1.0).close()

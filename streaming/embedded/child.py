@@ -1,4 +1,4 @@
-"""A program that runs beside ours, is waited for by an event, and need not outlive us."""
+"""A program that runs beside ours. Its end sets an event, and it can be made to end with our process."""
 
 import os
 import subprocess
@@ -8,28 +8,29 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-_LEASH = Path(__file__).with_name("leash.py")
+_WRAPPER = Path(__file__).with_name("leash.py")
 
 
 class Child:
-    """A running program; `ended` is set when it has ended, for whatever reason.
+    """A running program. `ended` is set when it has ended, for whatever reason.
 
-    It is started and waited for by one thread of its own: the kernel's leash is tied to the thread that forked, so that
-    thread must live as long as the child. It has its own session, since Ctrl-C at the terminal is for us to act on.
+    One thread of its own starts it and waits for it. The kernel's death signal is tied to the thread that forked, so
+    that thread must live as long as the child. The child has its own session, since our process handles Ctrl-C at the
+    terminal.
 
     Args:
         command: The program, an absolute path, and its arguments.
-        folder: Where the program runs.
-        log_file: Where its output is appended.
-        die_with_parent: Have the kernel kill it when our process ends without stopping it; on Linux only.
+        folder: The program's working directory.
+        log_file: The file that its output is appended to.
+        die_with_parent: Whether the kernel kills it when our process ends without stopping it; on Linux only.
 
     Raises:
         OSError: the program cannot be started.
     """
 
     def __init__(self, command: Sequence[str], *, folder: Path, log_file: Path, die_with_parent: bool) -> None:
-        leashed = die_with_parent and sys.platform == "linux"
-        leash = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid())] if leashed else []
+        is_wrapped = die_with_parent and sys.platform == "linux"
+        wrapper = [sys.executable, "-I", "-S", str(_WRAPPER), str(os.getpid())] if is_wrapped else []
         self.ended = threading.Event()
         started: Future[subprocess.Popen[bytes]] = Future()
 
@@ -38,7 +39,7 @@ class Child:
                 with log_file.open("ab") as log:
                     started.set_result(
                         subprocess.Popen(
-                            [*leash, *command],
+                            [*wrapper, *command],
                             cwd=folder,
                             stdin=subprocess.DEVNULL,
                             stdout=log,
@@ -61,16 +62,16 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with, negative for a signal; None while it runs."""
+        """The exit code, negative for a signal; None while the program runs."""
         return self._process.returncode
 
     def stop(self, wait_s: float) -> None:
-        """Ask it to end (SIGTERM), and kill it when it has not after `wait_s` seconds."""
+        """Stop the program (SIGTERM), and kill it if it has not ended after `wait_s` seconds."""
         self._process.terminate()
         if not self.ended.wait(wait_s):
             self.kill()
 
     def kill(self) -> None:
-        """End it at once (SIGKILL), and return when it has ended."""
+        """Kill the program (SIGKILL). Return when it has ended."""
         self._process.kill()
         self.ended.wait()

@@ -1,6 +1,7 @@
 """Finds the Java that Spark and Kafka run on.
 
-`JAVA_HOME` decides where it is set, since Spark's own scripts look there first; otherwise the first `java` on `PATH`.
+`JAVA_HOME` is used if it is set, since Spark's own scripts look there first. Otherwise the first `java` on `PATH` is
+used.
 """
 
 import os
@@ -11,17 +12,17 @@ from pathlib import Path
 
 from streaming.errors import JavaMissing
 
-RELEASE_MIN = 17  # Spark 4 and Kafka 4 brokers run on no older one
+RELEASE_MIN = 17  # Spark 4 and Kafka 4 brokers need at least this release
 VERSION_WAIT_S = 30.0  # a cold JVM on a busy machine
 
 _ADVICE = f"install Java {RELEASE_MIN} or newer, or set JAVA_HOME to the folder of one"
 
 
 def find_java() -> Path:
-    """Find a `java` program that is new enough.
+    """Return a `java` program that is new enough.
 
     Raises:
-        JavaMissing: there is none, it does not run, or it is older than Java 17.
+        JavaMissing: none is installed, it does not run, or it is older than Java 17.
     """
     home = os.environ.get("JAVA_HOME")
     java = _in_home(home) if home else _on_path()
@@ -46,7 +47,7 @@ def _on_path() -> Path:
 
 
 def _release(java: Path) -> int:
-    """Ask `java` for its feature release: 17 for `17.0.15`, 8 for `1.8.0_402`."""
+    """Return the feature release of `java`: 17 for `17.0.15`, 8 for `1.8.0_402`."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_WAIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
