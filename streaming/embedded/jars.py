@@ -1,11 +1,12 @@
-"""Fetches the jars that are not in any Python package, and trusts none that the lock does not name.
+"""Downloads the jars that no Python package contains, and accepts only jars that the lock names.
 
-A `Bundle` is two files beside this module: `NAME.xml`, what to resolve, for the Apache Ivy that ships inside pyspark;
-`NAME.sha256`, the jars that come of it, as `sha256sum` writes them. Jars are kept in a folder of the user's cache that
-is named for the lock, so that another lock never sees them. Each is checked whenever it is asked for (all in 0.1 s) and
-enters the folder by one rename after it was checked: neither a download cut short nor a second process can do harm.
+A `Bundle` is two files beside this module: `NAME.xml`, the modules to resolve, for the Apache Ivy that ships inside
+pyspark; `NAME.sha256`, the resulting jars in the format of `sha256sum`. Jars are kept in a folder of the user's cache.
+The folder's name contains the hash of the lock, so another lock never sees them. Each jar is checked at every request
+(all in 0.1 s). A jar enters the folder by one rename after its check, so a download that was cut short or a second
+process cannot cause damage.
 
-After a change of a `NAME.xml`, call `write_lock` on its bundle and read what changed.
+After a change of a `NAME.xml`, call `write_lock` on its bundle and review the changes.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ from streaming.embedded.java import find_java
 from streaming.errors import JarsUnavailable
 
 CACHE_VARIABLE = "COORDINATOR_CACHE_DIR"
-RESOLVE_WAIT_S = 900.0  # 45 MB over a slow line
+RESOLVE_WAIT_S = 900.0  # 45 MB over a slow connection
 REPORT_EVERY_JARS = 10
 
 Report = Callable[[str], None]
@@ -54,15 +55,15 @@ TOOLS = Bundle("tools", "Kafka's command line tools")  # beside the jars of BROK
 
 
 def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | None = None) -> tuple[Path, ...]:
-    """Return the bundle's jars, every one checked against the lock; download those that are missing or damaged.
+    """Return the bundle's jars, each checked against the lock. Download those that are missing or damaged.
 
     Args:
-        cache_dir: Where jars are kept; `COORDINATOR_CACHE_DIR` or the user's cache folder unless given.
-        report: Told in plain sentences what is being downloaded; not called where all jars are there.
+        cache_dir: The folder for jars; `COORDINATOR_CACHE_DIR` or the user's cache folder unless given.
+        report: Called with a sentence about each download; not called if all jars are there.
 
     Raises:
-        JarsUnavailable: a jar could not be had, is not in the lock, or is not the one that the lock names.
-        JavaMissing: jars have to be downloaded, and there is no Java to do it.
+        JarsUnavailable: a jar could not be downloaded, is not in the lock, or differs from the lock.
+        JavaMissing: jars have to be downloaded, and no Java is installed for that.
     """
     say = report or (lambda _: None)
     lock = read_lock(bundle)
@@ -80,7 +81,7 @@ def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | Non
 
 
 def default_cache_dir() -> Path:
-    """Where jars are kept unless told otherwise."""
+    """Return the folder for jars if the caller gives none."""
     chosen = os.environ.get(CACHE_VARIABLE)
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("kafka-group-coordinator"))
 
@@ -92,7 +93,7 @@ def read_lock(bundle: Bundle) -> dict[str, str]:
 
 
 def write_lock(bundle: Bundle) -> None:
-    """Resolve the bundle anew and take whatever comes as the lock."""
+    """Resolve the bundle again and write the result as the lock."""
     with tempfile.TemporaryDirectory() as scratch:
         jars = _resolve(bundle, Path(scratch), Path(scratch), print)
         bundle.lock_file.write_text("".join(f"{_sha256(jar)}  {jar.name}\n" for jar in jars))
@@ -103,7 +104,7 @@ def _folder(bundle: Bundle, cache_dir: Path) -> Path:
 
 
 def _download(bundle: Bundle, lock: Mapping[str, str], missing: list[str], folder: Path, say: Report) -> None:
-    """Resolve the bundle beside its folder, check what came, and move in what is missing."""
+    """Resolve the bundle beside its folder, check the result, and move the missing jars into the folder."""
     say(f"Fetching the jars of {bundle.purpose} ({len(missing)} files) into {folder}; this is done once.")
     with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as scratch:
         _check_all(_resolve(bundle, Path(scratch), folder, say), lock, bundle)
@@ -112,7 +113,7 @@ def _download(bundle: Bundle, lock: Mapping[str, str], missing: list[str], folde
 
 
 def _missing(lock: Mapping[str, str], folder: Path) -> list[str]:
-    """Name the jars that `folder` lacks, after deleting those that are not what the lock says."""
+    """Return the names of the missing jars, after deleting the jars that differ from the lock."""
     damaged = [name for name in lock if (folder / name).exists() and _sha256(folder / name) != lock[name]]
     for name in damaged:
         (folder / name).unlink(missing_ok=True)
@@ -120,7 +121,7 @@ def _missing(lock: Mapping[str, str], folder: Path) -> list[str]:
 
 
 def _check_all(jars: list[Path], lock: Mapping[str, str], bundle: Bundle) -> None:
-    """Refuse a download that is not, jar for jar, what the lock names; none of it is kept."""
+    """Raise JarsUnavailable unless the downloaded jars are the jars of the lock. A refused download is not kept."""
     unknown = sorted({jar.name for jar in jars} - set(lock))
     absent = sorted(set(lock) - {jar.name for jar in jars})
     wrong = [jar.name for jar in jars if jar.name in lock and _sha256(jar) != lock[jar.name]]
@@ -134,10 +135,10 @@ def _check_all(jars: list[Path], lock: Mapping[str, str], bundle: Bundle) -> Non
 
 
 def _resolve(bundle: Bundle, scratch: Path, folder: Path, say: Report) -> list[Path]:
-    """Let Ivy download the bundle's jars into `scratch`, and return them by name.
+    """Download the bundle's jars into `scratch` with Ivy, and return them sorted by name.
 
     Raises:
-        JarsUnavailable: Ivy failed; names its cause, and `folder`, where jars may be put by hand.
+        JarsUnavailable: ivy failed; names its cause, and `folder`, where jars may be put by hand.
     """
     command = [
         *(find_java(), "-jar", _ivy(), "-cache", scratch / "ivy", "-ivy", bundle.module_file),
@@ -161,7 +162,7 @@ def _resolve(bundle: Bundle, scratch: Path, folder: Path, say: Report) -> list[P
 
 
 def _ivy() -> Path:
-    """Find the Apache Ivy that ships inside pyspark, without the cost of importing pyspark."""
+    """Return the Apache Ivy that ships inside pyspark, without importing pyspark, which is slow."""
     spec = importlib.util.find_spec("pyspark")
     homes = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     if spark_home := os.environ.get("SPARK_HOME"):
@@ -174,7 +175,7 @@ def _ivy() -> Path:
 
 
 def _read(ivy: subprocess.Popen[str], say: Report) -> list[str]:
-    """Return what Ivy prints, saying now and then how far it has come."""
+    """Return Ivy's output, and report the progress every `REPORT_EVERY_JARS` jars."""
     assert ivy.stdout is not None
     lines, done = [], 0
     for line in ivy.stdout:
@@ -187,7 +188,7 @@ def _read(ivy: subprocess.Popen[str], say: Report) -> list[str]:
 
 
 def _cause(lines: list[str]) -> str:
-    """Pick the line of Ivy's report that tells a person most."""
+    """Return the most informative line of Ivy's output."""
     for pattern in (r"\((java[\w.]+(?:Exception|Error): .+)\)", r":: (\S+: not found)", r"(.*\b(?:ERROR|FAILED)\b.*)"):
         for line in lines:
             if found := re.search(pattern, line):

@@ -1,9 +1,9 @@
-"""What the brokers must let each of our processes do, where they ask: that, and nothing more.
+"""The rights that each of our processes needs at brokers that check them: these, and no others.
 
-`RIGHTS` is the table. `commands` says it to Kafka's own tool; `see_rights` compares it with what the brokers allow, so
-that who lacks something is told before anything starts, and not by a batch that fails.
+`RIGHTS` is the table. `commands` writes it for Kafka's own tool. `see_rights` compares it with the rights that the
+brokers grant, so that a missing right is reported at the start, and not by a failed batch.
 
-Source: Kafka's `kafka-acls`, KIP-430 (what a client may do with a topic is told with the topic).
+Source: Kafka's `kafka-acls`; KIP-430 (the description of a topic contains the operations that a client may use).
 """
 
 import shlex
@@ -21,7 +21,7 @@ from streaming.kafka.clients import ANSWER_WAIT_S, admin
 
 
 class Role(StrEnum):
-    """Who may be a Kafka user of its own."""
+    """A part of the system that may have a Kafka user of its own."""
 
     COORDINATOR = "coordinator"
     GATEWAY = "gateway"
@@ -38,8 +38,8 @@ READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESC
 CREATE, DESCRIBE_CONFIGS = AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS
 
 RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
-    # the query reads what is asked, and appends what wakes it; at each start it looks at how its topics are configured,
-    # and at what happened last; with a new checkpoint, at the fencing tokens that groups were given; and it looks for
+    # the query reads requests and appends wake records; at each start it reads the configuration of its topics and the
+    # latest events; with a new checkpoint, it reads the fencing tokens that groups were given; it also looks for
     # records of groups that were repeated late
     Role.COORDINATOR: {
         "requests": (READ, WRITE, DESCRIBE_CONFIGS),
@@ -47,28 +47,28 @@ RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
         "groups": (READ, WRITE, DESCRIBE_CONFIGS),
         "events": (READ, WRITE, DESCRIBE_CONFIGS),
     },
-    # beside that its clients show rights of their own; to take offsets it must see that there is such a partition
+    # besides, its clients have rights of their own; to accept an offset commit it must see that the partition exists
     Role.GATEWAY: {"requests": (WRITE,), "replies": (READ,), ANY_TOPIC: (DESCRIBE,)},
-    # a client of this package, and `coordinator request`; what it consumes is its own affair
+    # a client of this package, and `coordinator request`; the rights to the topics that it consumes are not listed here
     Role.MEMBER: {"requests": (WRITE,), "replies": (READ,)},
     Role.WATCHER: {"groups": (READ,), "events": (READ,)},
     Role.AUDITOR: dict.fromkeys(("requests", "replies", "groups", "events"), (READ,)),
 }
-"""Role by role, operations on the topics of that name behind the prefix. Read and Write bring Describe with them."""
+"""By role, operations on the topics of that name behind the prefix. Read and Write include Describe."""
 
 TO_SEE_ACLS = (DESCRIBE,)
-"""What a gateway needs beside that on the cluster, where it compares requests with the brokers' own lists."""
+"""The further rights on the cluster of a gateway that compares requests with the brokers' own access control lists."""
 
 TO_CREATE = (CREATE,)
-"""What the coordinator needs beside that on a topic which it is to make."""
+"""The further rights of the coordinator on a topic that it has to create."""
 
 
 def commands(role: Role, principal: str, settings: Settings, *, to_create: bool = False) -> Iterator[str]:
-    """Write the commands that grant a role's rights, to be run by somebody who may.
+    """Yield the commands that grant a role's rights. An administrator of the brokers runs them.
 
     Args:
         principal: As the brokers' authorizer names it, such as `User:coordinator`.
-        to_create: Let the coordinator make its topics as well.
+        to_create: Whether the coordinator may also create its topics.
     """
     for topic, operations in RIGHTS[role].items():
         if to_create and role is Role.COORDINATOR:
@@ -88,10 +88,10 @@ def _command(principal: str, operations: Operations, resource: list[str], settin
 
 
 def see_rights(settings: Settings, role: Role) -> None:
-    """See that the brokers let us do with our topics, which are there, what the role has to.
+    """Check that the brokers grant us the rights of a role on our topics. The topics must exist.
 
     Raises:
-        RightMissing: they do not; the sentence names all that is missing.
+        RightMissing: rights are missing; the sentence names all of them.
         BrokerUnreachable: no broker answered.
     """
     own = {topic: wanted for topic, wanted in RIGHTS[role].items() if topic != ANY_TOPIC}
@@ -122,7 +122,7 @@ def _of_a_topic(settings: Settings, told: Future[Any]) -> Collection[AclOperatio
     try:
         return frozenset(told.result().authorized_operations)
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:  # not even to be shown it
+        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:  # we may not even describe the topic
             return ()
         raise BrokerUnreachable.at(settings.bootstrap_servers, error.args[0].str()) from error
 
