@@ -1,18 +1,18 @@
-"""The answers that come to one process on the reply topic, and who receives each of them.
+"""The responses that come to one process on the reply topic, and the receiver of each of them.
 
-A request names the address that its answer goes to (`reply_to`) and carries an id of its own (`request_id`). The inbox
-matches messages with receivers. It knows no Kafka and no thread: a transport reads the reply topic and calls `deliver`.
+A request names the address of its response (`reply_to`) and carries an id of its own (`request_id`). The inbox matches
+messages with receivers. It uses no Kafka client and no thread: a transport reads the reply topic and calls `deliver`.
 
     a message                         goes to
-    an answer that is expected        the callback of `expect`, once; the request is then no longer expected
-    any other answer                  the mailbox whose name its request id begins with, up to the first "."
-    a notice (no request asked it)    the mailbox that the member joined through; else the mailbox named as the address
-    anything else                     nobody: a repeat, an answer that came too late, or one that was never asked for
+    a response that is expected       the callback of `expect`, once; the request is then no longer expected
+    any other response                the mailbox whose name its request id begins with, up to the first "."
+    a notice (without a request)      the mailbox that the member joined through; else the mailbox named as the address
+    anything else                     nobody: a repeat, a late response, or one that was never requested
 
-A time-out is the transport's: it calls `forget`, and the answer that comes later goes to nobody. A request that the
-brokers refuse is taken back with `withdraw`, and the transport tells its callback. After `close` nothing is delivered.
+The transport handles timeouts: it calls `forget`, and a later response goes to nobody. A request that the brokers
+refuse is taken back with `withdraw`, and the transport calls its callback. After `close` nothing is delivered.
 
-Each method changes each table in one step, so that any thread may call it.
+Each method changes each table in one step, so any thread may call it.
 """
 
 import logging
@@ -25,53 +25,53 @@ from streaming.wire.records import decode_answer
 log = logging.getLogger(__name__)
 
 OnAnswer = Callable[[AnyAnswer, int], object]
-"""Called with an answer and the bytes of its record."""
+"""Called with a response and the bytes of its record."""
 
 OnMessage = Callable[[Any], object]
-"""Called with each message that goes to a mailbox: a notice, or an answer."""
+"""Called with each message that goes to a mailbox: a notice, or a response."""
 
 
 class Inbox:
-    """Who receives the messages that come to the addresses of one process."""
+    """The receivers of the messages that come to the addresses of one process."""
 
     def __init__(self) -> None:
         self._expected: dict[tuple[str, str], OnAnswer] = {}
         self._mailboxes: dict[str, OnMessage] = {}
-        self._joined_through: dict[str, str] = {}  # by member id, a mailbox: a notice has no request id to go by
+        self._joined_through: dict[str, str] = {}  # by member id, a mailbox: a notice has no request id
         self._is_closed = False
 
-    # -- answers that somebody waits for -------------------------------------------------------------------------------
+    # -- expected responses --------------------------------------------------------------------------------------------
 
     def expect(self, address: str, request_id: str, on_answer: OnAnswer) -> None:
-        """Call back with the answer to one request, once."""
+        """Register a callback for the response to one request. It is called once."""
         self._expected[address, request_id] = on_answer
 
     def withdraw(self, address: str, request_id: str) -> OnAnswer | None:
-        """Expect an answer no longer; returns its callback, or None where it has come or was forgotten."""
+        """Remove the callback of a request and return it; None where the response has come or was forgotten."""
         return self._expected.pop((address, request_id), None)
 
     def forget(self, address: str, request_ids: Iterable[str]) -> None:
-        """Expect the answers to these requests no longer; those that come later go to nobody."""
+        """Remove the callbacks of these requests. Later responses to them go to nobody."""
         for request_id in request_ids:
             self.withdraw(address, request_id)
 
     @property
     def waiting(self) -> int:
-        """The number of requests whose answers are expected."""
+        """The number of requests whose responses are expected."""
         return len(self._expected)
 
     # -- mailboxes -----------------------------------------------------------------------------------------------------
 
     def open_mailbox(self, name: str, on_message: OnMessage) -> None:
-        """Call back with every message for this mailbox that no request expects.
+        """Register a callback for every message to this mailbox that no request expects.
 
         Args:
-            name: An address, for notices that come there; or what request ids begin with, without a "." in it.
+            name: An address, for the notices that come there; or the beginning of request ids, without a "." in it.
         """
         self._mailboxes[name] = on_message
 
     def close_mailbox(self, name: str) -> None:
-        """Deliver nothing more to a mailbox, and forget which members joined through it."""
+        """Remove a mailbox and its callback, and forget which members joined through it."""
         self._mailboxes.pop(name, None)
         for member_id in [each for each, through in list(self._joined_through.items()) if through == name]:
             self._joined_through.pop(member_id, None)
@@ -79,10 +79,10 @@ class Inbox:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def deliver(self, address: str, message: AnyAnswer, size: int = 0) -> None:
-        """Call back whoever is to receive a message that came to an address.
+        """Call the receiver of a message that came to an address.
 
         Args:
-            size: The bytes of its record.
+            size: The bytes of the message's record.
         """
         if self._is_closed:
             return
@@ -98,7 +98,7 @@ class Inbox:
         on_message(message)
 
     def close(self) -> None:
-        """Expect nothing and deliver nothing any more."""
+        """Remove all callbacks. Nothing is delivered any more."""
         self._is_closed = True
         self._expected.clear()
         self._mailboxes.clear()
@@ -111,7 +111,7 @@ class Inbox:
 
 
 def read_answer(value: bytes) -> AnyAnswer | None:
-    """Read a record of the reply topic; returns None, and logs it, where this version cannot read it."""
+    """Return the response in a record of the reply topic. Log an unreadable record and return None."""
     try:
         return decode_answer(value)
     except ValueError:

@@ -32,10 +32,10 @@ VERSION, AT_MS = "version", "at_ms"
 """Headers of a tombstone."""
 
 SIGNATURE_CHARS, SIGNATURE_END = 56, b"="
-"""What `signing` puts behind a request, on a line of its own: no JSON object ends as it does."""
+"""The signature that `signing` adds behind a request, on a line of its own. No JSON object ends with this byte."""
 
 WAKE_BEGIN = b'{"kind":"wake"'
-"""How a record begins that asks nothing."""
+"""The beginning of a wake record."""
 
 _encode = msgspec.json.Encoder().encode
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
@@ -48,7 +48,7 @@ _offset_decoder = msgspec.json.Decoder(OffsetRecord)
 
 
 class _Sender(msgspec.Struct):
-    """As much of a request as it takes to tell its sender that the rest is wrong."""
+    """The fields of a request that are needed to send its sender an error about the rest."""
 
     request_id: Id
     reply_to: Id
@@ -58,11 +58,11 @@ _sender_decoder = msgspec.json.Decoder(_Sender)
 
 
 class Tombstone(msgspec.Struct, frozen=True):
-    """A record that ends a key of `groups`: a group, or one of its offsets.
+    """A record that deletes a key of `groups`: a group, or one of its offsets.
 
     Args:
-        version: None where there was no group any more, and nothing was counted.
-        at_ms: The group's time; None where an older coordinator wrote it.
+        version: None if the group no longer existed, so that no version was counted.
+        at_ms: The group's time; None if an older coordinator wrote the record.
     """
 
     group_id: str
@@ -73,17 +73,17 @@ class Tombstone(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, key: GroupKey | OffsetKey, version: int | None, at_ms: int | None = None) -> Self:
-        """Return the tombstone of a key; version and time are from the record's headers."""
+        """Return the tombstone of a key. Version and time are from the record's headers."""
         _, group_id, *which = key
         topic, partition = which or (None, None)
         return cls(str(group_id), topic, partition, version, at_ms)  # type: ignore[arg-type]
 
 
 class Row(NamedTuple):
-    """A record to be written.
+    """A record to write.
 
     Args:
-        partition: None where the key's hash decides.
+        partition: None where the hash of the key decides.
         value: None for a tombstone.
     """
 
@@ -95,11 +95,12 @@ class Row(NamedTuple):
 
 
 class Pack(NamedTuple):
-    """Records of one topic and partition in order, as one row: a row costs Spark far more than what is in it.
+    """Records of one topic and partition in order, as one row, since a row costs Spark far more than its records.
 
     Args:
         partition: As in `Row`.
-        versions, times: Each tombstone's version and time, for its headers; None for other records, or for all of them.
+        versions, times: The version and the time of each tombstone, for its headers; None for other records, or for
+            all.
     """
 
     topic: str
@@ -111,14 +112,14 @@ class Pack(NamedTuple):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """A shard's part in a batch.
+    """The figures of one shard in one batch.
 
     Args:
-        groups, members: What it holds.
-        requests: What it was asked in this batch, of that `heartbeats`; `answered` is what it replied.
-        oldest_ms: How long the first of these had waited when the batch was planned; 0 without requests.
-        deferred: Requests that it has left to the next batch.
-        due_in_ms: How long after the batch time alone is to change it next; None where it waits for nothing.
+        groups, members: The number of groups and members of the shard.
+        requests: Requests in this batch; `heartbeats` counts the heartbeats among them, `answered` the responses.
+        oldest_ms: How long the oldest request had waited when the batch was planned; 0 without requests.
+        deferred: Requests that the shard has left to the next batch.
+        due_in_ms: How long after the batch the shard's next deadline is; None without a deadline.
     """
 
     shard: int
@@ -136,7 +137,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputTopics(NamedTuple):
-    """Where replies, group records and events go; and the requests, where a shard has to wake itself."""
+    """The topics of replies, group records and events; and the request topic, for the wake records of a shard."""
 
     replies: str
     groups: str
@@ -145,13 +146,15 @@ class OutputTopics(NamedTuple):
 
 
 WHY_CHARS_MAX = 300
-"""How much is said about a request that cannot be read: the reason may quote a field's name, however long it is."""
+"""The longest text about an unreadable request, since the reason may quote a field's name of any length."""
 
-# -- what comes in -----------------------------------------------------------------------------------------------------
+# -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def decode_request(value: bytes | None) -> Request | Unreadable | Wake:
-    """Read the value of a request record, whoever signed it. Never raises: what is no request says why."""
+    """Return the request in a record's value, without checking a signature. Never raises: other values are
+    `Unreadable`.
+    """
     if value is None:
         return Unreadable("the record has no value")
     if value[-1:] == SIGNATURE_END and value[-SIGNATURE_CHARS - 1 : -SIGNATURE_CHARS] == b"\n":
@@ -179,17 +182,17 @@ def _plainly(error: Exception) -> str:
 
 
 def encode_request(request: Request | Wake) -> bytes:
-    """Write a request as the value of its record; the key is the group id."""
+    """Return the value of a request's record. The key is the group id."""
     return _encode(request)
 
 
-# -- what goes out -----------------------------------------------------------------------------------------------------
+# -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def to_row(output: Output, topics: OutputTopics, shard: int) -> Row:
-    """Turn an output into the record that holds it, or where that is too large, into one that says so.
+    """Return the record that holds an output, or a record that reports it if the output is too large.
 
-    All that a shard publishes is in the partition of its own number, so a group's records stand in one partition.
+    A shard publishes to the partition of its own number, so all records of a group are in one partition.
     """
     row = _row(output, topics, shard)
     if row.value is not None and len(row.value) > RECORD_BYTES_MAX:
@@ -198,7 +201,7 @@ def to_row(output: Output, topics: OutputTopics, shard: int) -> Row:
 
 
 def pack(outputs: Iterable[Output], topics: OutputTopics, shard: int) -> Iterator[Pack]:
-    """Turn outputs into records as `to_row` does, packed topic by topic, each topic's in the order of the outputs."""
+    """Yield the records of outputs as packs by topic, each topic's in the order of the outputs. See `to_row`."""
     inboxes: list[bytes] = []
     answers: list[bytes | None] = []
     others: dict[str, list[Row]] = {}
@@ -221,7 +224,7 @@ def pack(outputs: Iterable[Output], topics: OutputTopics, shard: int) -> Iterato
 
 
 def _portions(values: list[bytes | None]) -> Iterator[tuple[int, int]]:
-    """Say from where to where a pack goes; a large value ends one."""
+    """Yield the bounds of the packs. A large value ends a pack."""
     begin = 0
     for end, value in enumerate(values, 1):
         if end - begin == PACK_RECORDS or (value and len(value) > PACK_VALUE_BYTES_MAX) or end == len(values):
@@ -270,7 +273,7 @@ def _instead_of(output: Output, size: int) -> Output:
 
 
 def _decode(decoder: msgspec.json.Decoder[T], value: bytes) -> T:
-    """Read what the coordinator alone should have written; whatever else it may be raises ValueError."""
+    """Return a decoded value. Only the coordinator should write such records, so any other value raises ValueError."""
     try:
         return decoder.decode(value)
     except RecursionError as error:
@@ -278,17 +281,17 @@ def _decode(decoder: msgspec.json.Decoder[T], value: bytes) -> T:
 
 
 def decode_answer(value: bytes) -> AnyAnswer:
-    """Read the value of a reply record."""
+    """Return the response in the value of a reply record."""
     return _decode(_answer_decoder, value)
 
 
 def decode_event(value: bytes) -> AnyEvent:
-    """Read the value of an event record."""
+    """Return the event in the value of an event record."""
     return _decode(_event_decoder, value)
 
 
 def decode_group_key(key: bytes) -> GroupKey | OffsetKey:
-    """Read the key of a record of the groups topic."""
+    """Return the key of a record of the groups topic."""
     kind, *rest = _decode(_group_key_decoder, key)
     match kind, rest:
         case "group", [str(group_id)]:
@@ -301,7 +304,7 @@ def decode_group_key(key: bytes) -> GroupKey | OffsetKey:
 def decode_group_record(
     key: bytes, value: bytes | None
 ) -> tuple[GroupKey | OffsetKey, GroupRecord | OffsetRecord | None]:
-    """Read a record of the groups topic; a tombstone has no record."""
+    """Return the key and the record of the groups topic. A tombstone has no record."""
     decoded = decode_group_key(key)
     if value is None:
         return decoded, None
@@ -320,8 +323,8 @@ SCHEMAS: dict[str, Any] = {
 
 
 def json_schema(topic: str) -> dict[str, Any]:
-    """Describe the values of one of the topics `requests`, `replies`, `groups`, `events` as JSON Schema 2020-12."""
-    if topic == "groups":  # the key tells the two apart, the schema cannot
+    """Return the JSON Schema 2020-12 of a topic's values. Topics: `requests`, `replies`, `groups`, `events`."""
+    if topic == "groups":  # the key distinguishes the two, the schema cannot
         schemas, components = msgspec.json.schema_components([GroupRecord, OffsetRecord], ref_template="#/$defs/{name}")
         return {"anyOf": list(schemas), "$defs": components}
     return msgspec.json.schema(SCHEMAS[topic])

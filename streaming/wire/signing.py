@@ -1,12 +1,12 @@
-"""Signatures of request records: who has the key is believed when it says who asks.
+"""Signatures of request records. A sender with the key may name the principal of its requests.
 
     {"kind":"heartbeat", ... ,"principal":"User:ana"}
-    AAABm8Zk...                                       base64: when it was signed, and a MAC over that and the line above
+    AAABm8Zk...                                       base64: the time of signing, and a MAC over it and the line above
 
-A record without a signature is nobody's, from an unknown host: the host that it names is as easily made up as a name.
+A record without a signature has no principal and comes from an unknown host, since a sender can make up both.
 
-Whoever can write to the topic can copy a record, and write it again: so it is believed only near the time at which it
-was signed, by the brokers' clock. A signature for one coordinator's topics says nothing to another.
+A client that may write to the topic can copy a record and write it again. So a signature is valid only near its time of
+signing, by the brokers' clock. A signature for the topics of one coordinator is not valid for another.
 """
 
 import binascii
@@ -21,7 +21,7 @@ from streaming.wire.records import SIGNATURE_CHARS, SIGNATURE_END, decode_reques
 
 KEY_BYTES_MIN = 32
 AGE_MS_MAX = 300_000
-"""Longer than a record waits in a producer, and clocks differ."""
+"""Longer than a record waits in a producer, and longer than clocks differ."""
 
 HASH = "sha256"
 _TIME = struct.Struct(">q")
@@ -35,8 +35,8 @@ class Signing:
     """The keys of one coordinator.
 
     Args:
-        keys: The first one signs, any of them will do for a signature to be right.
-        topic: The topic that the records are for.
+        keys: The first key signs. A signature by any of the keys is valid.
+        topic: The topic of the records.
     """
 
     def __init__(self, keys: tuple[bytes, ...], topic: str) -> None:
@@ -46,19 +46,19 @@ class Signing:
         return f"<Signing by {len(self._keys)} keys, {hmac.digest(self._keys[0], b'name', HASH)[:4].hex()}>"
 
     def signed(self, request: Request | Wake, now_ms: int) -> bytes:
-        """Write a request as the value of its record, and sign that."""
+        """Return the signed value of a request's record."""
         value, time = encode_request(request), _TIME.pack(now_ms)
         mac = hmac.digest(self._keys[0], time + value, HASH)
         return value + b"\n" + binascii.b2a_base64(time + mac, newline=False)
 
     def received(self, offset: int, at_ms: int, value: bytes | None) -> Received:
-        """Read a record, and tell whether it may be believed. Never raises."""
+        """Return a record's request, and the doubt about it if its signature is not valid. Never raises."""
         request = decode_request(value)
         if value is None or isinstance(request, Unreadable):
             return Received(offset, at_ms, request, size_bytes=len(value or b""))
         is_signed = value[-1:] == SIGNATURE_END
         doubt = self._doubt(value, at_ms) if is_signed else None
-        if isinstance(request, Wake):  # anybody may wake a shard; what the clock showed is not everybody's to say
+        if isinstance(request, Wake):  # any client may wake a shard, but only signed records may carry a clock's time
             return Received(offset, at_ms, request if is_signed and not doubt else Wake(), size_bytes=len(value))
         if not is_signed:
             doubt = UNSIGNED if request.principal is not None else None
@@ -78,10 +78,10 @@ class Signing:
 
 
 class Signer:
-    """Says who asks, and signs it; without keys it says what it is given.
+    """Adds the principal to requests and signs them. Without keys it leaves requests unchanged.
 
     Args:
-        principal: Who asks, where a request does not say so itself.
+        principal: The principal of requests that do not name one.
     """
 
     def __init__(self, signing: Signing | None, principal: str | None = None) -> None:
@@ -91,7 +91,7 @@ class Signer:
         return f"<Signer as {self._principal} by {self._signing}>"
 
     def value_of(self, request: Request, now_ms: int) -> bytes:
-        """Write a request as the value of its record."""
+        """Return the value of a request's record."""
         if self._signing is None:
             return encode_request(request)
         if request.principal is None and self._principal is not None:

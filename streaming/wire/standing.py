@@ -1,12 +1,12 @@
-"""Which of two records of one key of the groups topic is the newer one, whatever the order in which they stand.
+"""Which of two records of one key of the groups topic is the newer one, whatever their order on the topic.
 
-A writer that was paused in mid-batch may write its records once more after later ones. On a compacted topic the last
-record of a key is the one that stays, so a reader must not take the last one for the newest one:
+A writer that was paused in the middle of a batch may repeat its records after later ones. On a compacted topic the last
+record of a key stays, so a reader must not treat the last record as the newest one:
 
-- of one key, the record with the later time is the newer one, and at one time the one with the higher version. A group
+- of one key, the record with the later time is the newer one; at one time, the record with the higher version. A group
   that is founded anew counts from 1 again, but at a later time than all records of the group before;
-- a group publishes its versions in order. So a record that stands behind a higher version of its group is a repeat.
-  Compaction may have taken the newer record of its key: what the key says is then in doubt.
+- a group publishes its versions in order. So a record behind a higher version of its group is a repeat. Compaction may
+  have removed the newer record of its key: the value of the key is then in doubt.
 """
 
 from typing import NamedTuple
@@ -18,18 +18,18 @@ from coordinator.outputs import GroupRecord, OffsetRecord
 from streaming.wire.records import Tombstone
 
 Key = bytes | tuple[str, int] | None
-"""What tells a group's keys apart: whatever a reader likes."""
+"""Distinguishes the keys of a group, in any form that the reader chooses."""
 
 
 class Order(NamedTuple):
-    """When a record came about: its group's time, and its version; 0 where it was written for no group."""
+    """The order of a record: its group's time, and its version; 0 if it was written for no group."""
 
     at_ms: int
     version: int
 
 
 def order_of(record: GroupRecord | OffsetRecord | Tombstone) -> Order | None:
-    """Return a record's order; None for a tombstone that an older coordinator wrote, which does not tell its time."""
+    """Return a record's order; None for a tombstone of an older coordinator, which has no time."""
     match record:
         case GroupRecord():
             return Order(record.since_ms, record.version)
@@ -48,10 +48,10 @@ _decode = msgspec.json.Decoder(_Dated).decode
 
 
 def order_in(value: bytes | None, version: int | None, at_ms: int | None) -> Order | None:
-    """Return the order of a Kafka record without reading the rest of it; None where it does not tell.
+    """Return the order of a Kafka record without decoding the rest of it; None where it has none.
 
     Args:
-        version, at_ms: What a tombstone's headers say.
+        version, at_ms: The values of a tombstone's headers.
     """
     if value is None:
         return None if at_ms is None else Order(at_ms, version or 0)
@@ -64,15 +64,15 @@ def order_in(value: bytes | None, version: int | None, at_ms: int | None) -> Ord
 
 
 class Standing(Struct):
-    """What stands on the topic for one group.
+    """The last and the newest records of one group on the topic.
 
     Args:
         began_ms: When the latest life of the group began, or earlier, but after the life before.
-        latest_ms: The latest time of any record of it.
-        highest: The highest version of it.
+        latest_ms: The latest time of any record of the group.
+        highest: The highest version of the latest life.
         newest: By key, the newest record.
-        late: By key, the last record, where it is older than one that stood before it: of the key, or of the group.
-        corrected: How often an older record stood last for a key, and a newer one has been written since.
+        late: By key, the last record, if it is older than an earlier record of the key or of the group.
+        corrected: How often an older record was last for a key until a newer one was written.
     """
 
     began_ms: int = 0
@@ -83,7 +83,7 @@ class Standing(Struct):
     corrected: int = 0
 
     def take(self, key: Key, order: Order) -> bool:
-        """Note the next record of the group; tells whether it is newer than all that stood for its key."""
+        """Note the next record of the group. Return whether it is newer than all earlier records of its key."""
         before = self.newest.get(key)
         is_newer = before is None or order > before
         if is_newer:
@@ -99,7 +99,7 @@ class Standing(Struct):
         return is_newer
 
     def stands_wrong(self, key: Key) -> bool:
-        """Return whether the key's last record is older than one that was seen before it."""
+        """Return whether the key's last record is older than an earlier record of the key."""
         return key in self.late and self.late[key] < self.newest[key]
 
     def _is_behind(self, order: Order) -> bool:
@@ -108,7 +108,7 @@ class Standing(Struct):
         return order.version < self.highest and order.at_ms <= self.latest_ms
 
     def _go_on(self, order: Order) -> None:
-        """Take the highest version so far: all that a repeated batch held before it has been repeated as well."""
+        """Note the highest version so far. The earlier records of a repeated batch have been repeated as well."""
         if order.version < self.highest:
             self.began_ms, self.highest = min(order.at_ms, self.latest_ms + 1), 0
         self.highest = max(self.highest, order.version)
