@@ -1,1 +1,1 @@
-"""The topics: what they must be like, which rights they need, and how far the request topic is from being read."""
+"""The coordinator's topics: their layout, the rights they need, one reader, and the end of the request topic."""

@@ -19,20 +19,20 @@ from confluent_kafka.admin import AdminClient
 from streaming.config.settings import Settings
 
 kafka_log = logging.getLogger("kafka.librdkafka")
-"""librdkafka's own log. Its warnings are about what it tries again, so it is as quiet as kafka-python's."""
+"""librdkafka's own log. Its warnings are about requests that it retries, so it is as quiet as kafka-python's."""
 
 ANSWER_WAIT_S = 15.0
-"""How long brokers may take to answer a question."""
+"""How long brokers may take to answer a request."""
 
 REPEATED_ANSWER_WAIT_S = 5.0
-"""How long they may take where the same question is asked again every few seconds."""
+"""How long they may take if the same request is repeated every few seconds."""
 
 Options = Mapping[str, Any]
 """librdkafka's settings, by its own names."""
 
 
 def consumer(settings: Settings, client_id: str, options: Options | None = None) -> Consumer:
-    """Make a consumer to which partitions are assigned by hand: it joins no group and commits no offset."""
+    """Return a consumer with partitions assigned by hand: it joins no group and commits no offset."""
     arguments = {
         **_arguments(settings, client_id),
         "group.id": f"unused-{uuid.uuid4().hex}",  # librdkafka requires one
@@ -43,14 +43,14 @@ def consumer(settings: Settings, client_id: str, options: Options | None = None)
 
 
 def producer(settings: Settings, client_id: str, options: Options | None = None) -> Producer:
-    """Make a producer. Delivery reports are called while it is polled or flushed."""
+    """Return a producer. Delivery reports are called while it is polled or flushed."""
     return Producer({**_arguments(settings, client_id), **(options or {})}, logger=kafka_log)
 
 
 def admin(settings: Settings, client_id: str) -> Any:
-    """Make a client that asks the brokers about topics, offsets and access control lists.
+    """Return a client for requests about topics, offsets and access control lists.
 
-    The caller keeps it until its futures are done: they end with it.
+    The caller keeps it until its futures are done, since they end with it.
     """
     return AdminClient(_arguments(settings, client_id), logger=kafka_log)
 

@@ -1,4 +1,4 @@
-"""Whether the brokers answer, and how far the request topic is ahead of the query.
+"""Whether the brokers answer, and how many requests the query has not handled yet.
 
 The health checks of the query and of a gateway read it.
 """
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 ASK_EVERY_S = 5.0
 
 BROKERS_SILENT_S = 20.0
-"""Brokers that have not answered for so long are away."""
+"""Brokers that have not answered for so long are unavailable."""
 
 
 class Handled(Protocol):
@@ -36,11 +36,11 @@ class Handled(Protocol):
 
 
 class Pulse:
-    """Asks the brokers every few seconds how long the request topic is, from `start` to `stop`.
+    """Asks the brokers every few seconds for the end of the request topic, inside a `with` block.
 
     Args:
-        ask: Returns the end of each partition; raises what librdkafka raises.
-        tallies: How far the query is, where it runs in this process.
+        ask: Returns the end offset of each partition; raises the errors of librdkafka.
+        tallies: How far the query is, if it runs in this process.
     """
 
     def __init__(self, ask: Callable[[], Mapping[int, int]], tallies: Handled | None = None) -> None:
@@ -54,7 +54,7 @@ class Pulse:
 
     @classmethod
     def of(cls, settings: Settings, tallies: Handled | None = None) -> Self:
-        """Ask the brokers that these settings name."""
+        """Return a pulse that asks the brokers of these settings."""
         asker = admin(settings, "coordinator-pulse")
         wanted: dict[TopicPartition, Any] = {
             TopicPartition(settings.requests_topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -74,10 +74,10 @@ class Pulse:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.set()  # the thread may wait for brokers that are away; the process does not wait for it
+        self._closing.set()  # the thread may wait for unavailable brokers; the process does not wait for it
 
     def brokers_silent_s(self) -> float | None:
-        """How long ago the brokers last answered; None where they never have."""
+        """Return the seconds since the brokers last answered; None if they never have."""
         return time.monotonic() - self._answered_s if self._has_answered else None
 
     def not_ready_reasons(self) -> Sequence[str]:
@@ -88,16 +88,16 @@ class Pulse:
         return [f"no Kafka broker has answered for {silent_s:.0f} s"] if silent_s > BROKERS_SILENT_S else []
 
     def stalled_s(self) -> float:
-        """How long the query has ended no batch although requests wait."""
+        """Return for how many seconds the query has ended no batch although requests wait; 0.0 if none waits."""
         return time.monotonic() - self._moved_s if self.waiting else 0.0
 
     def look(self) -> None:
-        """Ask once."""
+        """Ask the brokers once."""
         try:
             ends = self._ask()
         except (KafkaException, TimeoutError) as error:
             log.warning("the brokers do not say how long the request topic is: %s", error)
-            self.waiting, self._moved_s = None, time.monotonic()  # it is they who are away, not the query
+            self.waiting, self._moved_s = None, time.monotonic()  # the brokers are unavailable, not the query
             return
         self._answered_s, self._has_answered = time.monotonic(), True
         if self._tallies is None or not (read_to := self._tallies.read_to):

@@ -1,4 +1,4 @@
-"""The one reader of topics: up to where they ended when it was made, or on as they grow.
+"""The one reader of topics: up to their ends when it was made, or onwards as they grow.
 
     begins at    the beginning of each partition; its newest records (`newest`); an offset (`seek`); its end
                  (`seek_to_ends`)
@@ -31,7 +31,7 @@ REPORT_EVERY_S = 5.0
 
 _OPTIONS: Options = {
     "enable.partition.eof": True,
-    "isolation.level": "read_uncommitted",  # as the query reads: nothing of the coordinator's is in a transaction
+    "isolation.level": "read_uncommitted",  # as the query reads: no record of the coordinator is in a transaction
     "check.crcs": True,
     "fetch.wait.max.ms": 500,
     "fetch.queue.backoff.ms": 0,
@@ -48,7 +48,7 @@ _RETRIED = frozenset(
         KafkaError._MAX_POLL_EXCEEDED,
     }
 )
-"""Errors after which librdkafka tries again by itself, although it does not call them retriable."""
+"""Errors after which librdkafka retries by itself, although it does not call them retriable."""
 
 TopicPlace = tuple[str, int]
 """A topic and one of its partitions."""
@@ -79,7 +79,7 @@ class Progress:
     """Counts records, of one reader or of several, and reports how far reading has come.
 
     Args:
-        report: Called with the number of records read, and with about how many there are.
+        report: Called with the number of records read, and with the approximate total.
         every_s: The least time between two reports, seconds.
     """
 
@@ -89,7 +89,7 @@ class Progress:
 
     @classmethod
     def in_words(cls, report: Callable[[str], None]) -> Self:
-        """Report in a sentence, every `REPORT_EVERY_S`."""
+        """Return a progress that reports in a sentence, every `REPORT_EVERY_S`."""
         return cls(lambda read, of: report(f"Read {read} of some {of} records."), REPORT_EVERY_S)
 
     def count(self, records: int) -> None:
@@ -105,12 +105,12 @@ class TopicReader:
 
     Args:
         partitions: Called with a topic's number of partitions; returns the partitions to read. All of them by default.
-        newest: How many records of each topic are read at most, about: the newest ones. None for all.
-        when_expired: What happens where the records to read next have expired: `earliest` to go on with the first one
-            that is left, `error` to raise BrokerUnreachable.
+        newest: About how many records of each topic are read at most: the newest ones. None for all.
+        when_expired: The behaviour if the next records have expired: `earliest` continues with the first record that is
+            left, `error` raises BrokerUnreachable.
         silence_s: How long a backlog may bring nothing before that is an error.
-        on_error: Called with an error of librdkafka's, which then tries again. By default, an error that librdkafka
-            does not retry is raised.
+        on_error: Called with an error of librdkafka's, which then retries. By default, an error that librdkafka does
+            not retry is raised.
 
     Raises:
         BrokerUnreachable: no broker answers.
@@ -161,11 +161,11 @@ class TopicReader:
     # -- where to begin ------------------------------------------------------------------------------------------------
 
     def seek(self, positions: Mapping[TopicPlace, int]) -> None:
-        """Begin at these offsets in these partitions. To be called before anything is read of them."""
+        """Set the offsets to start from in these partitions. Call it before any record of them is read."""
         self._positions |= positions
 
     def seek_to_ends(self) -> None:
-        """Begin where the topics ended when the reader was made."""
+        """Set the start to where the topics ended when the reader was made."""
         self.seek(self.ends)
 
     def offsets_at(self, at_ms: int) -> dict[TopicPlace, int]:
@@ -199,7 +199,7 @@ class TopicReader:
             places: The partitions to read, all of them by default. Only one backlog of a reader is read at a time.
 
         Raises:
-            BrokerUnreachable: the brokers are silent, or do not allow the reader to go on.
+            BrokerUnreachable: the brokers are silent, or do not allow the reader to continue.
             TopicUnread: reading takes longer than `within_s`.
         """
         wanted, progress = self.ends if places is None else places, progress or Progress()
@@ -220,7 +220,7 @@ class TopicReader:
         """Return the next records of the backlog as soon as any have come, or none after a time.
 
         Raises:
-            BrokerUnreachable: the brokers do not allow the reader to go on.
+            BrokerUnreachable: the brokers do not allow the reader to continue.
         """
         self._assign(self.ends if places is None else places)
         records: list[Record] = []
@@ -233,25 +233,25 @@ class TopicReader:
         """Return the next records as soon as any have come, or none after a time.
 
         Raises:
-            BrokerUnreachable: the brokers do not allow the reader to go on.
+            BrokerUnreachable: the brokers do not allow the reader to continue.
         """
         return self._take_ahead() or self._at_once(wait_s)
 
     def gather(self, wait_s: float, records_max: int = RECORDS_AT_ONCE) -> list[Record]:
-        """Return the records that come within a time, or as many as wanted before it has passed.
+        """Return the records that come within a time, or `records_max` records before it has passed.
 
         Raises:
-            BrokerUnreachable: the brokers do not allow the reader to go on.
+            BrokerUnreachable: the brokers do not allow the reader to continue.
         """
         return self._take_ahead() or self._records(self._consumer.consume(records_max, wait_s))
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all is read up to where the topics ended when the reader was made."""
+        """Whether all records are read up to where the topics ended when the reader was made."""
         return not self._behind(self.ends)
 
     def is_at_the_ends(self) -> bool:
-        """Return whether all records are read that the topics have now.
+        """Return whether all current records of the topics are read.
 
         Raises:
             BrokerUnreachable: no broker answers.
@@ -262,7 +262,7 @@ class TopicReader:
 
     def _find(self, topics: Sequence[str], partitions: Callable[[int], Collection[int]]) -> list[TopicPlace]:
         with self._answering():
-            known = self._consumer.list_topics(timeout=ANSWER_WAIT_S).topics  # asking for one topic would create it
+            known = self._consumer.list_topics(timeout=ANSWER_WAIT_S).topics  # a request for one topic would create it
         for topic in topics:
             if topic not in known or not known[topic].partitions:
                 raise NoCoordinator.without(topic, self._servers)
@@ -301,7 +301,7 @@ class TopicReader:
         return [] if first is None else self._records([first, *self._consumer.consume(RECORDS_AT_ONCE - 1, 0)])
 
     def _records(self, messages: Iterable[Message]) -> list[Record]:
-        """Move the positions behind these messages, and return the records among them."""
+        """Advance the positions past these messages, and return the records among them."""
         records = []
         for message in messages:
             place, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
@@ -310,7 +310,7 @@ class TopicReader:
                 records.append(_record(message, place, offset))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._positions[place] = max(offset, self._positions[place])
-            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # of the group that is not used
+            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # the right to the unused group
                 self._on_error(error)
         return records
 

@@ -38,18 +38,20 @@ READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESC
 CREATE, DESCRIBE_CONFIGS = AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS
 
 RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
-    # the query reads requests and appends wake records; at each start it reads the configuration of its topics and the
-    # latest events; with a new checkpoint, it reads the fencing tokens that groups were given; it also looks for
-    # records of groups that were repeated late
+    # The query reads requests and appends wake records. At each start it reads the configuration of its topics and the
+    # latest events. With a new checkpoint it reads the fencing tokens that groups were given. It also looks for records
+    # of groups that were repeated late.
     Role.COORDINATOR: {
         "requests": (READ, WRITE, DESCRIBE_CONFIGS),
         "replies": (WRITE, DESCRIBE_CONFIGS),
         "groups": (READ, WRITE, DESCRIBE_CONFIGS),
         "events": (READ, WRITE, DESCRIBE_CONFIGS),
     },
-    # besides, its clients have rights of their own; to accept an offset commit it must see that the partition exists
+    # The gateway's clients need rights of their own. To accept an offset commit the gateway must see that the partition
+    # exists.
     Role.GATEWAY: {"requests": (WRITE,), "replies": (READ,), ANY_TOPIC: (DESCRIBE,)},
-    # a client of this package, and `coordinator request`; the rights to the topics that it consumes are not listed here
+    # A client of this package, and `coordinator request`. The rights to the topics that it consumes are not listed
+    # here.
     Role.MEMBER: {"requests": (WRITE,), "replies": (READ,)},
     Role.WATCHER: {"groups": (READ,), "events": (READ,)},
     Role.AUDITOR: dict.fromkeys(("requests", "replies", "groups", "events"), (READ,)),

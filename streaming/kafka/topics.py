@@ -1,15 +1,15 @@
-"""The coordinator's four topics: what they are, making them, and refusing those that would not do.
+"""The coordinator's four topics: their layout, their creation, and the check of existing ones.
 
 | topic | holds | partitions | kept |
 | --- | --- | --- | --- |
-| `requests` | what clients ask, by group; the broker's clock dates each one | a shard each | 1 day |
-| `replies` | what the coordinator answers, by the asker's inbox | a setting | 10 minutes |
+| `requests` | requests of clients, by group; the broker's clock dates each one | a shard each | 1 day |
+| `replies` | responses of the coordinator, by the client's mailbox | a setting | 10 minutes |
 | `groups` | each group's assignment and offsets | as requests | the last of each key |
 | `events` | why each group is as it is | as requests | 7 days |
 
-`_NEEDED` is what a topic must be for the coordinator to be right, and is checked at every start, as is that each takes
-at least `SINK_BATCH_BYTES`; `topic_watch` checks both while the query runs. `_CHOSEN` is what we set when we make a
-topic, and anybody may change later.
+`_NEEDED` has the settings of a topic that the coordinator depends on. Every start checks these settings, and checks
+that each topic takes at least `SINK_BATCH_BYTES`. `topic_watch` checks both while the query runs. `_CHOSEN` has the
+settings that we use when we create a topic, and that may be changed later.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,7 +43,8 @@ _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
 
-# Which setting says how many partitions a topic has. What a shard publishes goes where its requests come from.
+# The setting with the number of partitions of each topic. A shard publishes to the partition that its requests come
+# from.
 _PARTITIONS: Mapping[str, str] = {
     "requests": "request_partitions",
     "replies": "reply_partitions",
@@ -51,7 +52,7 @@ _PARTITIONS: Mapping[str, str] = {
     "events": "request_partitions",
 }
 
-# Setting by setting, the values that will do; the first is what we set.
+# Setting by setting, the valid values. The first one is used for a new topic.
 _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "requests": {"cleanup.policy": ("delete",), "message.timestamp.type": ("LogAppendTime",)},
     "replies": {"cleanup.policy": ("delete",)},
@@ -60,7 +61,7 @@ _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 
 MESSAGE_BYTES_MAX = RECORD_BYTES_MAX + 2**16
-"""A record's value, its key, and what frames them."""
+"""The bytes of a record's value, of its key, and of the frame around them."""
 
 _ROOM = {"max.message.bytes": str(MESSAGE_BYTES_MAX)}
 # Only closed segments are deleted or compacted, so a segment is closed well within the time that its records are kept.
@@ -82,7 +83,7 @@ _ADVICE: Mapping[type[KafkaError], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as we would make it."""
+    """The layout of a topic that we would create."""
 
     name: str
     partitions: int
@@ -90,7 +91,7 @@ class Topic:
 
 
 class Mismatch(NamedTuple):
-    """Something in which a topic is not as the coordinator needs it.
+    """A difference between a topic and the needs of the coordinator.
 
     Args:
         role: The topic's name in `Topics`.
@@ -110,21 +111,21 @@ class Topics(NamedTuple):
 
 
 def layout(settings: Settings) -> Topics:
-    """Return the topics that these settings ask for."""
+    """Return the layout of the topics for these settings."""
     return Topics(*(_topic(role, settings) for role in Topics._fields))
 
 
 def ensure(settings: Settings, report: Callable[[str], None] | None = None) -> Topics:
-    """Make the topics that are missing, check those that are there, and return when all have leaders.
+    """Create the missing topics, check the existing ones, and return when all of them have leaders.
 
-    Another service may be doing the same at the same time.
+    Another service may do the same at the same time.
 
     Args:
-        report: Told in plain sentences which topics are being made.
+        report: Called with a sentence that names the topics to create.
 
     Raises:
         BrokerUnreachable: no broker answered.
-        TopicRefused: the brokers would not make a topic, or not show it.
+        TopicRefused: the brokers did not create a topic, or did not describe it.
         TopicMismatch: a topic has other partitions, another cleanup policy or timestamp type, or less room than needed.
     """
     say = report or (lambda _: None)
@@ -143,28 +144,28 @@ def ensure(settings: Settings, report: Callable[[str], None] | None = None) -> T
 
 
 def mismatches(settings: Settings) -> list[Mismatch]:
-    """Find in what the topics are not as the coordinator needs them.
+    """Return the differences between the topics and the needs of the coordinator.
 
     Raises:
         BrokerUnreachable: no broker answered.
-        TopicRefused: the brokers would not show a topic.
+        TopicRefused: the brokers did not describe a topic.
     """
     with _admin(settings) as admin:
         return list(_mismatches(admin, layout(settings)))
 
 
 def refusal(found: Iterable[Mismatch]) -> TopicMismatch:
-    """Make the error that says what is wrong with the topics, and what to do."""
+    """Return the error that names the faults of the topics, and what to do."""
     whats = "; ".join(mismatch.what for mismatch in found)
     return TopicMismatch(f"{whats}: alter the topics or the settings, or choose a topic_prefix that is not in use.")
 
 
 def topic_ids(settings: Settings) -> dict[str, str]:
-    """Return each topic's id, which a topic made again under the same name does not share.
+    """Return the id of each topic. A topic that is deleted and created again gets another id.
 
     Raises:
         BrokerUnreachable: no broker answered.
-        TopicRefused: a topic is not there.
+        TopicRefused: a topic does not exist.
     """
     with _admin(settings) as admin:
         described = admin.describe_topics([topic.name for topic in layout(settings)])
@@ -184,7 +185,7 @@ def _topic(role: str, settings: Settings) -> Topic:
 
 @contextmanager
 def _admin(settings: Settings) -> Iterator[Any]:
-    """Talk to the brokers; whatever they leave unanswered becomes `BrokerUnreachable`."""
+    """Return a context manager with an admin client. A request without an answer raises `BrokerUnreachable`."""
     try:
         with KafkaAdminClient(bootstrap_timeout_ms=ANSWER_WAIT_MS, **settings.kafka_client_arguments()) as admin:
             yield admin
@@ -225,7 +226,7 @@ def _await_leaders(admin: Any, names: list[str]) -> None:
 
 
 def _mismatches(admin: Any, topics: Topics) -> Iterator[Mismatch]:
-    """Say in what the topics that exist differ from what is needed."""
+    """Yield the differences between the existing topics and the needs of the coordinator."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics]
     configs = admin.describe_configs(resources, config_filter="all")["topic"]
     described = {each["name"]: each for each in admin.describe_topics([topic.name for topic in topics])}
