@@ -1,4 +1,4 @@
-"""The client's side: members of groups, over the coordinator's topics."""
+"""The client: members of groups, over the coordinator's topics."""
 
 from streaming.client.consumer import GroupConsumer
 from streaming.client.member import GroupMember

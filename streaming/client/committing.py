@@ -1,7 +1,7 @@
-"""Offsets of one consumer at the coordinator: it commits them, and fetches those that its group has committed.
+"""Offset commits and offset fetches of one consumer.
 
-Records are read by `Reading`, which has the positions. Commits are numbered by tickets, under which the driver says how
-they ended.
+`Reading` reads the records and has the reader positions. Each commit has a ticket, under which the driver reports its
+end.
 
 Source: kafka-python's ConsumerCoordinator; protocol.md 6.6.
 """
@@ -35,11 +35,11 @@ COMMIT_FAILED = {
     ErrorCode.UNKNOWN_MEMBER_ID.number,
     ErrorCode.FENCED_INSTANCE_ID.number,
 }
-"""Codes that kafka-python's callers get as a CommitFailedError."""
+"""The codes for which kafka-python raises a CommitFailedError."""
 
 
 class _Commit(Struct):
-    """A commit whose end nobody waits for."""
+    """A commit that no caller waits for."""
 
     offsets: Offsets
     callback: Callback | None
@@ -50,7 +50,7 @@ class Commits:
     """The commits and fetches of one consumer.
 
     Args:
-        reading: Has the consumer's partitions and positions.
+        reading: The consumer's partitions and positions.
         group: The consumer's settings (`auto_commit_interval_ms`).
     """
 
@@ -60,10 +60,10 @@ class Commits:
         self._automatic_ms = monotonic_ms()  # when the next automatic commit is due
         self._automatic: dict[TopicPartition, OffsetAndMetadata] = {}
         self._pending: dict[str, _Commit] = {}
-        self._fetching: str | None = None  # the ticket by which offsets to start from are fetched
+        self._fetching: str | None = None  # the ticket of the fetch of offsets to start from
 
     def keep(self, owned: frozenset[TopicPartition]) -> None:
-        """Read the partitions owned from here on, and fetch where to start in new ones."""
+        """Read the owned partitions from now on, and fetch the offsets to start from in new ones."""
         if not self._reading.owned:
             self._automatic_ms = monotonic_ms() + self._group["auto_commit_interval_ms"]
         self._reading.own(owned)
@@ -72,7 +72,7 @@ class Commits:
         self._fetching = self._driver.fetch(_by_topic(unplaced)) if unplaced else None
 
     def hear(self, effect: Effect) -> None:
-        """Take the end of a commit or of a fetch."""
+        """Handle the end of a commit or of a fetch."""
         match effect:
             case CommitEnded():
                 self._end(effect)
@@ -80,19 +80,19 @@ class Commits:
                 self._place(self._offsets(effect))
 
     def hear_ended(self) -> None:
-        """Take the ends of earlier commits, so that callbacks keep the order of the commits."""
+        """Handle the ends of earlier commits, so that callbacks keep the order of the commits."""
         for ended in self._driver.take_ended():
             self.hear(ended)
 
     def close(self) -> None:
-        """End the commits without an answer."""
+        """Settle the commits that have no response yet with a KafkaTimeoutError."""
         for commit in self._pending.values():
             _settle(commit, KafkaTimeoutError("The consumer was closed before an answer came"))
 
     # -- committing ----------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets | None, wait_ms: float) -> None:
-        """Commit offsets, the positions of all partitions owned if none are given, and wait for the answer."""
+        """Commit offsets and wait for the response. Without offsets, commit the positions of all owned partitions."""
         offsets = self._to_commit(offsets)
         if not offsets:
             return
@@ -104,7 +104,7 @@ class Commits:
             raise error
 
     def commit_async(self, offsets: Offsets | None, callback: Callback | None) -> Any:
-        """Send a commit, and return a future that is settled when the answer is heard."""
+        """Send a commit, and return a future that is settled when the response is handled."""
         self.hear_ended()
         callback = callback or self._group["default_offset_commit_callback"]
         commit = _Commit(dict(offsets) if offsets is not None else {}, callback, Future())
@@ -120,13 +120,15 @@ class Commits:
         return commit.future
 
     def commit_if_due(self) -> None:
-        """Send an automatic commit once in an interval; in a rebalance, what is given up is committed as it is."""
+        """Send an automatic commit if the interval has passed. In a rebalance, revoked partitions are committed
+        separately.
+        """
         is_due = self.is_automatic and monotonic_ms() >= self._automatic_ms
         if is_due and self._driver.member.state is MemberState.STABLE:
             self.commit_automatically()
 
     def commit_automatically(self) -> None:
-        """Send a commit of what the caller has had since the last one; a failure is logged when it is known."""
+        """Send a commit of all positions that changed since the last one. A failure is logged when it is known."""
         self._automatic_ms = monotonic_ms() + self._group["auto_commit_interval_ms"]
         moved = {p: at for p, at in self._reading.had.items() if self._automatic.get(p) != at}
         if moved:
@@ -155,17 +157,17 @@ class Commits:
     # -- fetching ------------------------------------------------------------------------------------------------------
 
     def fetch_if_unplaced(self) -> None:
-        """Fetch where to start, unless that fetch is under way."""
+        """Fetch the offsets to start from, unless that fetch is under way."""
         if self._reading.unplaced and self._fetching is None:
             self._fetching = self._driver.fetch(_by_topic(self._reading.unplaced))
 
     def place(self, wait_ms: float) -> None:
-        """Wait until it is known where to start."""
+        """Wait until the offsets to start from are known."""
         ticket = self._fetching or self._driver.fetch(_by_topic(self._reading.unplaced))
         self._place(self._fetched(ticket, wait_ms))
 
     def committed(self, partition: TopicPartition, wait_ms: float) -> OffsetAndMetadata | None:
-        """Fetch the group's committed offset of a partition; None where nothing is committed."""
+        """Return the group's committed offset of a partition; None where nothing is committed."""
         (found,) = self._fetched(self._driver.fetch(_by_topic([partition])), wait_ms)
         return OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch) if found.offset >= 0 else None
 
@@ -203,7 +205,7 @@ def _error(code: int, error: str) -> Exception | None:
 
 
 def _settle(commit: _Commit, error: Exception | None) -> None:
-    """Settle a commit's future and call its callback. A callback that fails is logged, and stops nobody."""
+    """Settle a commit's future and call its callback. A callback's exception is logged and not raised."""
     if commit.callback is not None:
         try:
             commit.callback(commit.offsets, error)

@@ -1,8 +1,8 @@
-"""What members may be told: kafka-python's names with kafka-python's defaults, and few names of our own.
+"""The settings of members: kafka-python's names with kafka-python's defaults, and few names of our own.
 
-group names    how to be a member; ours to act on
-reading names  how to fetch records; KafkaConsumer's
-way names      how to reach the brokers; everybody's
+group names    settings of the member; this library uses them
+reading names  settings of fetching; KafkaConsumer uses them
+way names      settings of the connection to the brokers; all clients use them
 """
 
 import re
@@ -38,7 +38,7 @@ MEMBER_DEFAULTS: dict[str, Any] = {
     "retry_backoff_max_ms": 1_000,
     SETTING: ("cooperative-sticky",),
 }
-"""A `GroupMember`'s."""
+"""The settings of a `GroupMember`."""
 
 CONSUMER_DEFAULTS: dict[str, Any] = {
     **MEMBER_DEFAULTS,
@@ -51,16 +51,16 @@ CONSUMER_DEFAULTS: dict[str, Any] = {
     "client_rack": _KAFKAS["client_rack"],
     "exclude_internal_topics": _KAFKAS["exclude_internal_topics"],
 }
-"""A `GroupConsumer`'s, beside those that are KafkaConsumer's alone."""
+"""The settings of a `GroupConsumer`, besides those of KafkaConsumer alone."""
 
-_NOT_THE_WAY = {
+_NOT_CONNECTION_NAMES = {
     "allow_auto_create_topics", "client_id", "metric_reporters", "metrics_enabled", "metrics_num_samples",
     "metrics_sample_window_ms",
 }  # fmt: skip
-WAY_NAMES = (set(KafkaConsumer.DEFAULT_CONFIG) & set(KafkaProducer.DEFAULT_CONFIG)) - _NOT_THE_WAY
+WAY_NAMES = (set(KafkaConsumer.DEFAULT_CONFIG) & set(KafkaProducer.DEFAULT_CONFIG)) - _NOT_CONNECTION_NAMES
 
 _COUNTS = {
-    # what counts something              from    to
+    # setting                            from    to
     "session_timeout_ms":               (1,      2**31 - 1),
     "heartbeat_interval_ms":            (1,      2**31 - 1),
     "max_poll_interval_ms":             (1,      2**31 - 1),
@@ -72,13 +72,13 @@ _COUNTS = {
 }  # fmt: skip
 
 _CHOICES = {
-    # what kafka-python would not mind, or only once it has connected
+    # kafka-python does not check these, or only once it has connected
     "auto_offset_reset": ("earliest", "latest", "none"),
     "isolation_level":   ("read_uncommitted", "read_committed"),
     "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
 }  # fmt: skip
 
-_INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # a topic's name, as Kafka has it
+_INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # a topic's name, by Kafka's rules
 
 
 class ClientConfig(Struct, frozen=True):
@@ -86,9 +86,9 @@ class ClientConfig(Struct, frozen=True):
 
     Args:
         group: Every group name with its value.
-        way: What was given that says how to reach the brokers.
+        way: The given settings of the connection to the brokers.
         strategies: The assignors to offer, the preferred one first.
-        reading: What was given that KafkaConsumer is to know; never a group id.
+        reading: The given settings of KafkaConsumer; never a group id.
     """
 
     group: dict[str, Any]
@@ -97,7 +97,7 @@ class ClientConfig(Struct, frozen=True):
     reading: dict[str, Any] = {}
 
     def member(self, transport: Transport, protocol_type: str) -> MemberConfig:
-        """Say who the member is that reads its answers from a transport."""
+        """Return the configuration of a member that reads its responses from a transport."""
         names = set(MemberConfig.__struct_fields__) & set(self.group)
         return MemberConfig(
             **{name: self.group[name] for name in names},
@@ -107,10 +107,10 @@ class ClientConfig(Struct, frozen=True):
         )
 
     def signer(self) -> Signer | None:
-        """Say who asks, where that is to be believed.
+        """Return the signer of the member's requests; None without an `access_key_file`.
 
         Raises:
-            KafkaConfigurationError: there is no key to sign with.
+            KafkaConfigurationError: the file has no key to sign with.
         """
         if (file := self.group["access_key_file"]) is None:
             return None
@@ -122,23 +122,23 @@ class ClientConfig(Struct, frozen=True):
 
 
 def configure_consumer(given: Mapping[str, Any]) -> ClientConfig:
-    """Check what a consumer was given and fill in the rest.
+    """Check the settings of a consumer and fill in the defaults.
 
     Raises:
-        KafkaConfigurationError: names what is unknown, missing or out of its range.
+        KafkaConfigurationError: names the setting that is unknown, missing or out of its range.
     """
     config = _configure(given, CONSUMER_DEFAULTS, also_known=set(_KAFKAS))
     reading = {name: value for name, value in given.items() if name in _KAFKAS and name != SETTING}
     nobody = {"group_id": None, "group_instance_id": None, "enable_auto_commit": False}
-    reading |= nobody  # Kafka's own coordinator is never to hear of us
+    reading |= nobody  # Kafka's own coordinator must never get a request of this consumer
     return ClientConfig(config.group, config.way, config.strategies, reading)
 
 
 def configure_member(given: Mapping[str, Any]) -> ClientConfig:
-    """Check what a member that shares resources was given and fill in the rest.
+    """Check the settings of a member that shares resources and fill in the defaults.
 
     Raises:
-        KafkaConfigurationError: names what is unknown, missing or out of its range.
+        KafkaConfigurationError: names the setting that is unknown, missing or out of its range.
     """
     return _configure(given, MEMBER_DEFAULTS, also_known=WAY_NAMES)
 

@@ -1,10 +1,10 @@
-"""`GroupConsumer`: kafka-python's consumer, in a group that this coordinator keeps.
+"""`GroupConsumer`: kafka-python's consumer, in a group of this coordinator.
 
-The caller's thread does all that a caller may notice: joining, listeners, fetching records. The transport's thread
-keeps the session alive.
+All effects that a caller may notice happen on the caller's thread: joining, listeners, fetching records. The
+transport's thread keeps the session alive.
 
-What Kafka's clients wait for, the log makes unnecessary: a commit is ahead of the join or the leave that follows it, in
-the same partition of the request topic, so neither waits for the commit's answer.
+Kafka's clients wait for a commit before they join or leave. This client need not: a commit is ahead of the join or the
+leave that follows it, in the same partition of the request topic.
 
 Source: kafka-python's KafkaConsumer and ConsumerCoordinator; protocol.md 6.4 to 6.6.
 """
@@ -34,24 +34,24 @@ from streaming.moments import monotonic_ms
 log = logging.getLogger(__name__)
 
 SLICE_MS = 10
-"""The longest that waiting for records keeps a rebalance waiting."""
+"""The longest time that waiting for records delays a rebalance."""
 
 CLOSE_WAIT_MS = 5_000
 NEARLY_OVERDUE = 0.8
-"""The part of `max_poll_interval_ms` between two polls that is worth a warning."""
+"""The part of `max_poll_interval_ms` between two polls that causes a warning."""
 
 
 class GroupConsumer(InGroup):
-    """Consume topics together with the other members of a group. Not to be shared by threads.
+    """Consumes topics together with the other members of a group. Not thread-safe.
 
     Args:
-        topics: What to subscribe to; or call `subscribe`.
+        topics: The topics to subscribe to; or call `subscribe`.
         configs: kafka-python's names and defaults, and `topic_prefix` of the coordinator's topics.
-            `partition_assignment_strategy` also takes names.
+            `partition_assignment_strategy` also accepts names of assignors.
 
     Raises:
-        KafkaConfigurationError: names what is unknown, missing or out of its range.
-        BrokerUnreachable, NoCoordinator: there is nobody to talk to.
+        KafkaConfigurationError: names the setting that is unknown, missing or out of its range.
+        BrokerUnreachable, NoCoordinator: no broker answers, or the coordinator's topics do not exist.
     """
 
     def __init__(self, *topics: str, **configs: Any) -> None:
@@ -86,19 +86,20 @@ class GroupConsumer(InGroup):
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Share topics with the other members, in place of what was subscribed to before.
+        """Subscribe to topics together with the other members, in place of the previous subscription.
 
         Args:
             topics: Their names; or
-            pattern: A regular expression that their names begin with. Topics that come later are shared as well, once
-                they are seen: within `metadata_max_age_ms`.
-            listener: Told on this thread, inside `poll`, what was revoked, assigned or lost.
+            pattern: A regular expression that the beginning of their names matches. New topics are included once they
+                are seen: within `metadata_max_age_ms`.
+            listener: Called on this thread, inside `poll`, with the partitions that were revoked, assigned or lost.
 
         Raises:
-            ValueError: neither topics nor a pattern, or a name that no topic can have.
-            TypeError: topics are no list of text, or the listener is no ConsumerRebalanceListener.
-            re.error: the pattern is no regular expression.
-            IllegalStateError: both; or one, and the other was subscribed to before: `unsubscribe` first.
+            ValueError: neither topics nor a pattern, or an illegal topic name.
+            TypeError: topics are not a list of text, or the listener is not a ConsumerRebalanceListener.
+            re.error: the pattern is not a regular expression.
+            IllegalStateError: both topics and a pattern; or one, while the other is subscribed to: call `unsubscribe`
+                first.
         """
         self._check_open()
         self._subscription.replace(topics, pattern, listener)
@@ -113,33 +114,35 @@ class GroupConsumer(InGroup):
         self._leave("the consumer unsubscribed from all topics", CLOSE_WAIT_MS)
 
     def subscription(self) -> set[str] | None:
-        """Tell the topics subscribed to, those of a pattern as far as they are seen; None without a subscription."""
+        """Return the subscribed topics, those that match a pattern as far as they are seen; None without a
+        subscription.
+        """
         return set(self._subscription.topics()) if self._subscription else None
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group rebalance, with this member's next `poll` (KIP-568).
+        """Request a rebalance of the group, with this member's next `poll` (KIP-568).
 
         Args:
-            reason: What the group's events are to say about it.
+            reason: The reason in the group's events.
         """
         self._check_open()
         self._driver.request_rejoin(reason or "rebalance enforced by user")
 
     def assignment(self) -> set[TopicPartition]:
-        """Tell the partitions that are this member's now."""
+        """Return the partitions that this member owns now."""
         return set(self._reading.owned)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Take part in the group, and fetch records of the partitions owned.
+        """Take part in the group, and fetch records of the owned partitions.
 
         Args:
-            timeout_ms: How long to wait where there are none.
-            max_records: No more than these; `max_poll_records` unless given.
+            timeout_ms: How long to wait for records, milliseconds.
+            max_records: The most records to return; `max_poll_records` unless given.
 
         Raises:
-            KafkaError: the coordinator refuses this member, by its code; or a listener failed, as the cause.
+            KafkaError: the coordinator refuses this member, by its code; or a listener failed, which is the cause.
         """
         self._check_open()
         if timeout_ms < 0:
@@ -187,11 +190,11 @@ class GroupConsumer(InGroup):
 
     @property
     def _may_read(self) -> bool:
-        """Whether what is fetched is still for us: partitions may be lost, and the caller not have heard of it yet."""
+        """Whether fetched records may be returned: the partitions may be lost while the caller does not know it yet."""
         return self.state is not MemberState.UNJOINED or not self._reading.owned
 
     def _wait(self, wait_ms: float) -> float:
-        """Say how long to wait for records; where there are none to come, wait here for the group instead."""
+        """Return how long to wait for records. If none can be fetched, wait for the group instead, and return 0."""
         wait_ms = min(wait_ms, SLICE_MS)
         if self._reading.can_fetch:
             return wait_ms
@@ -201,11 +204,11 @@ class GroupConsumer(InGroup):
     # -- positions -----------------------------------------------------------------------------------------------------
 
     def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int | None:
-        """Tell the offset of the next record that the caller will get; None while that is not known.
+        """Return the offset of the next record that the caller will get; None while it is unknown.
 
         Raises:
-            IllegalStateError: the partition is not this member's.
-            KafkaTimeoutError: the coordinator did not say in time what is committed.
+            IllegalStateError: this member does not own the partition.
+            KafkaTimeoutError: the committed offset did not come in time.
         """
         self._check_open()
         if not isinstance(partition, TopicPartition):
@@ -218,76 +221,76 @@ class GroupConsumer(InGroup):
         return self._reading.position(partition, wait_ms)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Have the next `poll` go on at this offset. What is committed stays as it is."""
+        """Set the offset of the next `poll` in a partition. The committed offset does not change."""
         self._reading.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the oldest record there is, of all partitions owned where none are given."""
+        """Set the position to the oldest record, in all owned partitions if none are given."""
         self._reading.seek_to_beginning(partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the newest record there is, of all partitions owned where none are given."""
+        """Set the position behind the newest record, in all owned partitions if none are given."""
         self._reading.seek_to_end(partitions)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Have `poll` return nothing of these until they are resumed, or given up. They stay this member's."""
+        """Exclude partitions from `poll` until they are resumed or given up. This member still owns them."""
         self._reading.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with what was paused."""
+        """Include paused partitions in `poll` again."""
         self._reading.resume(partitions)
 
     def paused(self) -> set[TopicPartition]:
-        """Tell what is paused."""
+        """Return the paused partitions."""
         return self._reading.paused()
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- topics and partitions -----------------------------------------------------------------------------------------
 
     def topics(self) -> set[str]:
-        """Ask the brokers for all topics that may be seen."""
+        """Return all topics that the brokers show to this client."""
         return set(self._reading.kafka.topics())
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """Tell a topic's partitions."""
+        """Return the partitions of a topic."""
         return set(self._reading.kafka.partitions_for_topic(topic))
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask the brokers for the oldest offset of each partition."""
+        """Return the oldest offset of each partition, from the brokers."""
         return dict(self._reading.kafka.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask the brokers for the offset that the next record of each partition will have."""
+        """Return the offset of the next record of each partition, from the brokers."""
         return dict(self._reading.kafka.end_offsets(partitions))
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
-        """Ask the brokers for the first offset at or after a time, Unix milliseconds, of each partition."""
+        """Return the first offset at or after a time, Unix milliseconds, of each partition, from the brokers."""
         return dict(self._reading.kafka.offsets_for_times(timestamps))
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Tell the end of a partition as the last fetch saw it; None before that."""
+        """Return the end offset of a partition in the last fetch; None before that."""
         offset: int | None = self._reading.kafka.highwater(partition)
         return offset
 
     def metrics(self, raw: bool = False) -> Any:
-        """Tell KafkaConsumer's metrics of fetching."""
+        """Return KafkaConsumer's metrics of fetching."""
         return self._reading.kafka.metrics(raw)
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets | None = None, timeout_ms: int | None = None) -> None:
-        """Commit offsets, the positions of all partitions owned if none are given, and wait for the answer.
+        """Commit offsets and wait for the response. Without offsets, commit the positions of all owned partitions.
 
         Raises:
-            CommitFailedError: this is no member of the group's generation any more, or a partition is not its own.
+            CommitFailedError: this member is no longer in the group's generation, or does not own a partition.
             RebalanceInProgressError: poll, and commit again.
-            KafkaTimeoutError: no answer in time; the commit may still count.
+            KafkaTimeoutError: no response in time; the commit may still take effect.
         """
         self._check_open()
         wait_ms = self._group["request_timeout_ms"] if timeout_ms is None else timeout_ms
         self._commits.commit(offsets, wait_ms)
 
     def commit_async(self, offsets: Offsets | None = None, callback: Callback | None = None) -> Any:
-        """Send a commit and go on. An error goes to the callback, and to nobody else.
+        """Send a commit and do not wait. Only the callback gets an error.
 
         Args:
             callback: Called with the offsets, and an exception or None, in a later `poll`, `commit`, `commit_async` or
@@ -300,7 +303,7 @@ class GroupConsumer(InGroup):
         return self._commits.commit_async(offsets, callback)
 
     def committed(self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None) -> Any:
-        """Ask for the group's committed offset of a partition.
+        """Return the group's committed offset of a partition.
 
         Args:
             metadata: Return the OffsetAndMetadata instead of the offset alone.
@@ -309,7 +312,7 @@ class GroupConsumer(InGroup):
             None where nothing is committed.
 
         Raises:
-            KafkaTimeoutError: no answer in time.
+            KafkaTimeoutError: no response in time.
         """
         self._check_open()
         if not isinstance(partition, TopicPartition):
@@ -318,18 +321,18 @@ class GroupConsumer(InGroup):
         found = self._commits.committed(partition, wait_ms)
         return found if metadata or found is None else found.offset
 
-    # -- what a participant asks of its owner --------------------------------------------------------------------------
+    # -- the owner of a participant ------------------------------------------------------------------------------------
 
     def subscribed(self) -> frozenset[str]:
-        """Tell the topics that are wanted now."""
+        """Return the topics that are subscribed to now."""
         return self._subscription.topics()
 
     def is_wanted(self, topic: str) -> bool:
-        """Tell whether partitions of a topic may be given to this member."""
+        """Return whether partitions of a topic may be assigned to this member."""
         return self._subscription.has(topic)
 
     def look_up(self, topics: Collection[str], *, newest: bool) -> Mapping[str, Racks]:
-        """Find the partitions of topics; one that is not there is left out."""
+        """Return the partitions of topics. A topic that does not exist is left out."""
         watch, snapshot = self._transport.topics, self._transport.topics.snapshot
         if newest:
             watch.ask(self, None if self._subscription.pattern else topics)
@@ -337,30 +340,30 @@ class GroupConsumer(InGroup):
         return {topic: snapshot.topics[topic].racks for topic in topics if topic in snapshot.topics}
 
     def tell(self, change: Change[TopicPartition]) -> None:
-        """Commit what is given up, and call the listener."""
+        """Commit revoked partitions, and call the listener."""
         if change.told is Told.REVOKED and self._commits.is_automatic:
             self._commits.commit_automatically()
         if (listener := self._subscription.listener) is not None:
             getattr(listener, change.told.value)(set(change.partitions))
 
     def keep(self, owned: frozenset[TopicPartition]) -> None:
-        """Read what is owned from here on, and nothing else."""
+        """Read the owned partitions from now on, and no others."""
         self._commits.keep(owned)
 
     def hear(self, effect: Effect) -> None:
-        """Take the ends of commits and fetches."""
+        """Handle the end of a commit or of a fetch."""
         self._commits.hear(effect)
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
     def close(self, reason: str | None = None, *, autocommit: bool = True, timeout_ms: int = CLOSE_WAIT_MS) -> None:
-        """Commit where that is automatic, give up what is owned, leave the group and stop.
+        """Commit if that is automatic, give up all partitions, leave the group and stop.
 
-        A static member (`group_instance_id`) does not leave: what it had waits for it until its session ends.
+        A static member (`group_instance_id`) does not leave: its partitions stay assigned to it until its session ends.
 
         Args:
-            reason: What the group's events are to say about it.
-            timeout_ms: How long to wait for the coordinator to say that it has let this member go.
+            reason: The reason in the group's events.
+            timeout_ms: How long to wait for the coordinator's response.
         """
         if self._is_closed:
             return
@@ -389,7 +392,7 @@ class GroupConsumer(InGroup):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(autocommit=kind is None)  # what failed in processing is not to be committed
+        self.close(autocommit=kind is None)  # records whose processing failed must not be committed
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -1,7 +1,7 @@
-"""One member between two threads: the transport's, which brings answers and time, and its owner's, which polls.
+"""One member between two threads: the transport's thread brings responses and time, its owner's thread polls.
 
-The pure `Member` decides; the driver holds the lock around it, sends what it wants sent, and keeps what only the owner
-can do until the owner takes it, in the order in which it came up.
+The pure `Member` decides. The driver holds the lock around it, sends its requests, and keeps the effects that only the
+owner can handle, in order, until the owner takes them.
 """
 
 import logging
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class Driver:
-    """A member of a group, ready to be polled by its owner's thread.
+    """A member of a group that its owner's thread polls.
 
     Args:
-        config: Who the member is; its `reply_to` and `client_host` are the transport's to know.
+        config: The member's identity; its `reply_to` and `client_host` are those of the transport.
     """
 
     def __init__(self, transport: Transport, config: MemberConfig) -> None:
@@ -40,54 +40,54 @@ class Driver:
     # -- the owner's thread --------------------------------------------------------------------------------------------
 
     def subscribe(self, why: str = "subscribed") -> None:
-        """Want to be a member, or to be one with another subscription."""
+        """Request to join, or to join again with another subscription, at the next poll."""
         self._do(lambda now_ms: self.member.subscribe(why))
 
     def request_rejoin(self, why: str) -> None:
-        """Join again at the next poll."""
+        """Request to join again at the next poll."""
         self._do(lambda now_ms: self.member.request_rejoin(why))
 
     def poll(self) -> Effect | None:
-        """Say that the owner is alive, and take the next thing there is for it to do."""
+        """Note that the owner is alive, and return the next effect for it."""
         self._do(self.member.poll)
         with self._changed:
             return self._effects.popleft() if self._effects else None
 
     def join(self, protocols: Iterable[Protocol]) -> None:
-        """Go on after `PrepareToJoin`."""
+        """Send a JoinGroup request, after `PrepareToJoin`."""
         self._do(lambda now_ms: self.member.join(tuple(protocols), now_ms))
 
     def plan(self, generation_id: int, assignments: Iterable[Assignment]) -> None:
-        """Go on after `MakePlan`."""
+        """Send the assignments, after `MakePlan`."""
         self._do(lambda now_ms: self.member.plan(generation_id, assignments, now_ms))
 
     def fail_to_plan(self, generation_id: int) -> None:
-        """Go on after a `MakePlan` that came to nothing."""
+        """Report that no assignments could be computed, after `MakePlan`."""
         self._do(lambda now_ms: self.member.fail_to_plan(generation_id, now_ms))
 
     def commit(self, offsets: tuple[OffsetToCommit, ...]) -> str:
-        """Send a commit; returns the ticket of its `CommitEnded`."""
+        """Send a commit. Return the ticket of its `CommitEnded`."""
         with self._changed:
             ticket, todos = self.member.commit(offsets, monotonic_ms())
             self._take(todos)
         return ticket
 
     def fetch(self, topics: tuple[TopicPartitions, ...] | None) -> str:
-        """Ask for committed offsets; returns the ticket of its `FetchEnded`."""
+        """Send a request for committed offsets. Return the ticket of its `FetchEnded`."""
         with self._changed:
             ticket, todos = self.member.fetch(topics, monotonic_ms())
             self._take(todos)
         return ticket
 
     def leave(self, reason: str, wait_s: float) -> bool:
-        """Be a member no longer. Tells whether the coordinator has said so within the time."""
+        """Leave the group. Return whether the coordinator has confirmed it within the time."""
         with self._changed:
             self._take(self.member.leave(reason, monotonic_ms()))
             is_leaving = self.member.is_leaving
         return not is_leaving or self._await(lambda e: isinstance(e, Left), wait_s) is not None
 
     def ended(self, ticket: str, wait_s: float) -> CommitEnded | FetchEnded | None:
-        """Wait for the end of a commit or a fetch; after the time, it is waited for no longer."""
+        """Wait for the end of a commit or a fetch, and return it. After the time, give it up and return None."""
         effect = self._await(lambda e: isinstance(e, CommitEnded | FetchEnded) and e.ticket == ticket, wait_s)
         if effect is None:
             with self._changed:
@@ -95,23 +95,23 @@ class Driver:
         return effect  # type: ignore[return-value]
 
     def take_ended(self) -> list[CommitEnded | FetchEnded]:
-        """Take the ends of commits and fetches that are there, and leave the rest."""
+        """Remove and return the ends of commits and fetches. The other effects stay."""
         with self._changed:
             ended = [effect for effect in self._effects if isinstance(effect, CommitEnded | FetchEnded)]
             self._effects = deque(effect for effect in self._effects if effect not in ended)
             return ended
 
     def wait(self, wait_s: float) -> None:
-        """Return when there is something to do for the owner, or the time is over."""
+        """Wait until the owner has an effect to handle, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._effects, wait_s)
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop receiving responses."""
         self._transport.unregister(self._prefix)
 
     def _await(self, is_it: Callable[[Effect], bool], wait_s: float) -> Effect | None:
-        """Take one effect out of the row, as soon as it is there."""
+        """Remove one effect from the queue as soon as it is there, and return it; None after the time."""
         with self._changed:
             found = self._changed.wait_for(lambda: next(filter(is_it, self._effects), None), wait_s)
             if found is not None:
@@ -121,11 +121,11 @@ class Driver:
     # -- the transport's thread ----------------------------------------------------------------------------------------
 
     def receive(self, answer: AnyAnswer) -> None:
-        """Take an answer to one of this member's requests, or a notice."""
+        """Handle a response to one of this member's requests, or a notice."""
         self._do(lambda now_ms: self.member.receive(answer, now_ms))
 
     def advance(self) -> None:
-        """Do what is due by now: heartbeats above all."""
+        """Send what is due by now: heartbeats above all."""
         with self._changed:
             now_ms = monotonic_ms()
             if self.member.deadline_ms <= now_ms:
@@ -138,7 +138,7 @@ class Driver:
             self._take(step(monotonic_ms()))
 
     def _take(self, todos: list[Todo]) -> None:
-        """Send requests, in the order in which the member wants them in the log; keep the rest for the owner."""
+        """Send the requests in the member's order, and keep the other effects for the owner."""
         for todo in todos:
             if not isinstance(todo, Asked):
                 self._tell(todo)
@@ -147,7 +147,7 @@ class Driver:
                 self._transport.send(todo)
             except RetriableError as error:
                 log.warning("not sent, to be tried again: %s", error)
-            except KafkaError as error:  # too large, or not allowed: no use in trying again
+            except KafkaError as error:  # too large, or not allowed: a retry would fail too
                 self._tell(Failed(getattr(error, "errno", None) or -1, type(error).__name__, str(error)))
 
     def _tell(self, effect: Effect) -> None:

@@ -1,9 +1,9 @@
-"""`GroupMember`: share out any named resources among workers, with no topic of work and no Kafka partitions.
+"""`GroupMember`: shares any named resources among workers, without a topic of records and without Kafka partitions.
 
-Shards, jobs, cameras, tenants: a name is all that a resource needs to have. To the protocol each is a topic with one
-partition, so that the very assignors which share out partitions share them out.
+Shards, jobs, cameras, tenants: a resource needs nothing but a name. To the protocol each resource is a topic with one
+partition, so the same assignors that assign partitions assign resources.
 
-Source: Kafka's AbstractCoordinator, of which consumers are one use and Connect's workers another.
+Source: Kafka's AbstractCoordinator, which consumers use, and which Connect's workers use in another way.
 """
 
 import logging
@@ -36,7 +36,7 @@ Listener = Callable[[frozenset[str]], object]
 
 
 class GroupMember(InGroup):
-    """Own a share of some resources, as long as one polls. Not to be shared by threads.
+    """Owns some of a set of resources, as long as the caller polls. Not thread-safe.
 
         with GroupMember(group_id="cameras", resources=["gate", "yard"], bootstrap_servers="kafka:9092") as member:
             while True:
@@ -44,17 +44,19 @@ class GroupMember(InGroup):
                 for camera in member.assignment: ...
 
     Args:
-        resources: What this member can take: names, of 1 to 249 characters. Members may name different ones; each
-            resource that anybody names has one owner among those who name it.
-        on_assigned: Told which resources are new, on the caller's thread, inside `poll` and `wait_for_assignment`.
-        on_revoked: Told which are to be given up, while they are still owned; likewise, and inside `leave`.
-        on_lost: Told which somebody else may own already, as this member was taken for dead; `on_revoked` unless given.
-        configs: `group_id`, `client_id`, `group_instance_id`, timeouts, `partition_assignment_strategy` (cooperative-
-            sticky: a resource stays where it is if it can), security settings; names and defaults are kafka-python's.
+        resources: The resources that this member can own: names, of 1 to 249 characters. Members may name different
+            resources. Each resource that any member names has one owner among the members that name it.
+        on_assigned: Called with the new resources, on the caller's thread, inside `poll` and `wait_for_assignment`.
+        on_revoked: Called with the resources to give up, while they are still owned; likewise, and inside `leave`.
+        on_lost: Called with the resources that another member may own already, since this member was expelled;
+            `on_revoked` unless given.
+        configs: `group_id`, `client_id`, `group_instance_id`, timeouts, `partition_assignment_strategy`
+            (cooperative-sticky: a resource keeps its owner if possible), security settings; names and defaults are
+            kafka-python's.
 
     Raises:
-        KafkaConfigurationError: names what is unknown, missing or out of its range.
-        BrokerUnreachable, NoCoordinator: there is nobody to talk to.
+        KafkaConfigurationError: names the setting that is unknown, missing or out of its range.
+        BrokerUnreachable, NoCoordinator: no broker answers, or the coordinator's topics do not exist.
     """
 
     def __init__(
@@ -83,26 +85,27 @@ class GroupMember(InGroup):
         self._participant = Participant(self._driver, config.strategies, self)
         self._driver.subscribe(_wants(self._resources))
 
-    # -- what one has --------------------------------------------------------------------------------------------------
+    # -- assignment ----------------------------------------------------------------------------------------------------
 
     @property
     def assignment(self) -> frozenset[str]:
-        """The resources that are this member's now."""
+        """The resources that this member owns now."""
         return _names(self._participant.owned)
 
     # -- taking part ---------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float = 0.0) -> frozenset[str]:
-        """Take part in the group: whoever does not, for `max_poll_interval_ms`, gives up its resources.
+        """Take part in the group. A member that does not poll for `max_poll_interval_ms` gives up its resources.
 
         Args:
-            timeout_s: How long to wait for something to happen; returns as soon as it has been dealt with.
+            timeout_s: How long to wait for an event of the group, seconds. The call returns as soon as the event is
+                handled.
 
         Returns:
-            The resources that are this member's now.
+            The resources that this member owns now.
 
         Raises:
-            KafkaError: the coordinator refuses this member, by its code; or a listener failed, as the cause.
+            KafkaError: the coordinator refuses this member, by its code; or a listener failed, which is the cause.
         """
         self._check_open()
         self._participant.attend()
@@ -112,10 +115,10 @@ class GroupMember(InGroup):
         return self.assignment
 
     def wait_for_assignment(self, timeout_s: float | None = None) -> frozenset[str]:
-        """Poll until this member owns something. One more member than there are resources waits here, as a stand-by.
+        """Wait until this member owns a resource, polling meanwhile. A surplus member waits here as a stand-by.
 
         Args:
-            timeout_s: How long to wait at most; for ever where None.
+            timeout_s: How long to wait at most, seconds; for ever if None.
 
         Raises:
             TimeoutError: that takes longer.
@@ -132,18 +135,18 @@ class GroupMember(InGroup):
         return self.assignment
 
     def subscribe(self, resources: Iterable[str]) -> None:
-        """Take other resources than before; the group rebalances with the next `poll`."""
+        """Replace the resources that this member can own. The group rebalances with the next `poll`."""
         self._check_open()
         self._resources = _checked(resources)
 
     def leave(self, reason: str | None = None, timeout_s: float = CLOSE_WAIT_S) -> None:
-        """Give up everything and be a member no longer; the end of the `with` block does it too.
+        """Give up all resources and leave the group. The end of the `with` block does it too.
 
-        A static member (`group_instance_id`) does not leave: what it had waits for it until its session ends.
+        A static member (`group_instance_id`) does not leave: its resources stay assigned to it until its session ends.
 
         Args:
-            reason: What the group's events are to say about it.
-            timeout_s: How long to wait for the coordinator to say that it has let this member go.
+            reason: The reason in the group's events.
+            timeout_s: How long to wait for the coordinator's response, seconds.
         """
         if self._is_closed:
             return
@@ -167,18 +170,18 @@ class GroupMember(InGroup):
         if self._is_closed:
             raise IllegalStateError("GroupMember has left")
 
-    # -- what a participant asks of its owner --------------------------------------------------------------------------
+    # -- the owner of a participant ------------------------------------------------------------------------------------
 
     def subscribed(self) -> frozenset[str]:
-        """Tell the resources that are wanted now."""
+        """Return the resources that this member can own now."""
         return self._resources
 
     def is_wanted(self, topic: str) -> bool:
-        """Tell whether this member takes a resource."""
+        """Return whether this member can own a resource."""
         return topic in self._resources
 
     def look_up(self, topics: Collection[str], *, newest: bool) -> Mapping[str, Racks]:
-        """Say that each resource is one."""
+        """Return one partition for each resource."""
         return dict.fromkeys(topics, ONE_PARTITION)
 
     def tell(self, change: Change[TopicPartition]) -> None:
@@ -187,10 +190,10 @@ class GroupMember(InGroup):
             listener(_names(change.partitions))
 
     def keep(self, owned: frozenset[TopicPartition]) -> None:
-        """Need nothing: `assignment` is the participant's."""
+        """Do nothing: `assignment` reads the participant."""
 
     def hear(self, effect: Effect) -> None:
-        """Need nothing: no offsets are committed or fetched."""
+        """Do nothing: this member commits and fetches no offsets."""
 
 
 def _checked(resources: Iterable[str]) -> frozenset[str]:

@@ -1,7 +1,7 @@
-"""Taking part in a group: what the member's machine wants of its owner, done on the owner's thread.
+"""Taking part in a group: the effects of the member's state machine, handled on the owner's thread.
 
-A `Participant` asks for partitions, makes plans when it leads, keeps what it was given, and tells its owner what to do
-about it. What the partitions are, and who listens, is the owner's: a `GroupConsumer` or a `GroupMember`.
+A `Participant` requests partitions, computes assignments when it leads, stores its own assignment, and reports changes
+to its owner. The owner, a `GroupConsumer` or a `GroupMember`, knows the partitions and the listeners.
 
 Source: Kafka's ConsumerCoordinator, onJoinPrepare, onLeaderElected, onJoinComplete and rejoinNeededOrPending.
 """
@@ -40,33 +40,33 @@ Racks = Sequence[frozenset[str]]
 
 
 class Owner(Protocol):
-    """Who takes part, as a participant sees it."""
+    """The owner of a participant."""
 
     def subscribed(self) -> frozenset[str]:
-        """Tell the topics that are wanted now."""
+        """Return the topics that are subscribed to now."""
 
     def is_wanted(self, topic: str) -> bool:
-        """Tell whether partitions of a topic may be given to this member."""
+        """Return whether partitions of a topic may be assigned to this member."""
 
     def look_up(self, topics: Collection[str], *, newest: bool) -> Mapping[str, Racks]:
-        """Find the partitions of topics; one that is not there is left out.
+        """Return the partitions of topics. A topic that does not exist is left out.
 
         Args:
-            newest: Wait for what is not known yet. Raises a KafkaError that is retriable where that takes too long.
+            newest: Wait for topics that are not known yet. Raises a retriable KafkaError if that takes too long.
         """
 
     def tell(self, change: Change[TopicPartition]) -> None:
-        """Tell whoever listens."""
+        """Call the listener."""
 
     def keep(self, owned: frozenset[TopicPartition]) -> None:
-        """Take note of what is owned from here on."""
+        """Store the partitions that are owned from now on."""
 
     def hear(self, effect: Effect) -> None:
-        """Take what is no business of membership: the ends of commits and fetches."""
+        """Handle an effect that is not about membership: the end of a commit or of a fetch."""
 
 
 class InGroup:
-    """What a member of a group tells about itself."""
+    """The properties of a member of a group."""
 
     _driver: Driver
     _participant: "Participant"
@@ -80,17 +80,17 @@ class InGroup:
 
     @property
     def generation(self) -> int:
-        """The generation this member is in; -1 while it is in none."""
+        """The generation of this member; -1 without one."""
         return self._driver.member.generation_id
 
     @property
     def fencing_token(self) -> int:
-        """A number to show whatever stores the work; -1 while nothing is owned.
+        """A number to show to the system that stores the work; -1 while nothing is owned.
 
-        Whoever is given a partition or resource later shows a higher one, also a new process under the same
-        `group_instance_id`. So a store that refuses numbers below the highest it has seen refuses an owner that was
-        taken for dead. All that a member owns has one token, which grows with each rebalance. It is below 2^53. A
-        coordinator from before there were tokens gives none; then it is the generation.
+        A later owner of a partition or resource shows a higher number, also a new process under the same
+        `group_instance_id`. So a store that refuses numbers below the highest it has seen refuses an expelled owner.
+        All that a member owns has one token, which grows with each rebalance. It is below 2^53. A coordinator from
+        before fencing tokens gives none; then it is the generation.
 
         Source: M. Kleppmann, How to do distributed locking.
         """
@@ -98,22 +98,22 @@ class InGroup:
 
     @property
     def member_id(self) -> str:
-        """The id that the coordinator gave; "" while there is none."""
+        """The id from the coordinator; "" without one."""
         return self._driver.member.member_id
 
     @property
     def state(self) -> MemberState:
-        """How far this member has come in joining the group."""
+        """The state of this member in joining the group."""
         return self._driver.member.state
 
 
 class _Round(Struct):
-    """What this member said and heard in the round that led to its generation.
+    """The requests and responses of the round that led to this member's generation.
 
     Args:
-        topics: What it asked for.
-        generation_id: The generation that it was in when it began to prepare.
-        counts: How many partitions there were of each topic, when it planned as the leader.
+        topics: The topics that it subscribed to.
+        generation_id: The member's generation when it began to prepare.
+        counts: The number of partitions of each topic, when this member computed assignments as the leader.
     """
 
     topics: frozenset[str] = frozenset()
@@ -126,7 +126,7 @@ class Participant:
 
     Args:
         strategies: The assignors to offer, the preferred one first.
-        rack_id: Where the owner runs, for assignors that look at that.
+        rack_id: The owner's rack, for assignors that use racks.
     """
 
     def __init__(
@@ -136,20 +136,20 @@ class Participant:
         self._strategies = {strategy.name: strategy for strategy in strategies}
         self._holding: Holding[TopicPartition] = Holding(effective_protocol(strategies))
         self._round = _Round()
-        self._has_to_join = False  # it has been asked to, and has not come to it
+        self._has_to_join = False  # it has been asked to join, and has not done it yet
         self._told: dict[str, Plan] = {}
         self.assigned_generation = -1
-        """The generation whose plan gave what is owned now; -1 where nothing is."""
+        """The generation of the current assignment; -1 without an assignment."""
         self._token = -1
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """What is this member's now."""
+        """The partitions that this member owns now."""
         return self._holding.owned
 
     @property
     def fencing_token(self) -> int:
-        """The token that came with what is owned now; -1 while nothing is owned."""
+        """The token of the current assignment; -1 while nothing is owned."""
         return self._token if self.owned else -1
 
     @property
@@ -159,11 +159,11 @@ class Participant:
     # -- taking part ---------------------------------------------------------------------------------------------------
 
     def attend(self) -> None:
-        """Do what the group asks of this member, until there is nothing more to do at once.
+        """Handle the effects of the group until none is left.
 
         Raises:
-            KafkaError: the coordinator refuses this member, by its code; or the listener or an assignor failed, as the
-                cause. What had to be done has been done all the same.
+            KafkaError: the coordinator refuses this member, by its code; or the listener or an assignor failed, which
+                is the cause. The effects were handled all the same.
         """
         self._look_for_changes()
         while (effect := self._driver.poll()) is not None:
@@ -172,7 +172,9 @@ class Participant:
             self._join()
 
     def _look_for_changes(self) -> None:
-        """Join again where the group's plan is not for what is wanted, or not for what there is, any more."""
+        """Request to join again if the subscription, or a topic's number of partitions, differs from that of the
+        assignments.
+        """
         member = self._driver.member
         if member.state is not MemberState.STABLE or member.rejoin_needed:
             return
@@ -210,14 +212,14 @@ class Participant:
                 self._owner.hear(effect)
 
     def _prepare(self) -> None:
-        """Give up what has to be, and join, whatever the listener does: the round must not wait for that."""
+        """Give up partitions as needed, and join whatever the listener does, since the round must not wait for it."""
         self._round = _Round(self._owner.subscribed(), self._driver.member.generation_id)
         self._has_to_join = True
         with self._told_all(self._holding.prepare(lambda p: self._owner.is_wanted(p.topic))):
             self._join()
 
     def _join(self) -> None:
-        """Ask for partitions; if an assignor fails to say what it wants to be said, the next `attend` tries again."""
+        """Send a JoinGroup request. If an assignor fails to write its user data, the next `attend` tries again."""
         protocols = offer(
             self._strategies.values(),
             self._round.topics,
@@ -260,7 +262,7 @@ class Participant:
     # -- leaving -------------------------------------------------------------------------------------------------------
 
     def leave(self, reason: str, wait_s: float) -> bool:
-        """Give up everything and be a member no longer. Tells whether the coordinator has said so within the time."""
+        """Give up all partitions and leave the group. Return whether the coordinator has confirmed it in time."""
         is_ours = self._driver.member.state is MemberState.STABLE
         self._has_to_join = False
         try:
@@ -270,13 +272,13 @@ class Participant:
             is_answered = self._driver.leave(reason, wait_s)
         return is_answered
 
-    # -- telling -------------------------------------------------------------------------------------------------------
+    # -- listeners -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _told_all(self, changes: Iterable[Change[TopicPartition]]) -> Iterator[None]:
-        """Tell all changes, do what follows in the block, and only then raise the first error of a listener."""
+        """Report all changes, run the block, and only then raise the first error of a listener."""
         errors = [error for change in changes if (error := self._tell(change)) is not None]
-        errors.sort(key=lambda error: isinstance(error, Exception))  # ctrl-C is not to be lost among others
+        errors.sort(key=lambda error: isinstance(error, Exception))  # ctrl-C must not be lost among other errors
         yield
         for error in errors:
             raise error
@@ -290,7 +292,7 @@ class Participant:
         except Exception as error:
             failed = KafkaError(f"User rebalance callback {change.told.value} throws an error")
             failed.__cause__ = error
-        except BaseException as interrupt:  # the round must not wait for that either, nor what is given up be kept
+        except BaseException as interrupt:  # neither the round nor revoking may wait for that
             failed = interrupt
         if change.told is not Told.ASSIGNED:
             self._owner.keep(change.owned)
@@ -298,7 +300,7 @@ class Participant:
 
 
 def subscribed_to(topics: Collection[str]) -> str:
-    """Say what a member asks for, as a reason for joining."""
+    """Return a member's subscription as a reason for joining."""
     return f"subscribed to {', '.join(sorted(topics)) or 'nothing that is there'}"
 
 

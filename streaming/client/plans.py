@@ -1,12 +1,12 @@
-"""What a member says to its group about partitions: which assignors it offers, what it owns, and the plans it makes.
+"""A member's messages about partitions: its assignors, its owned partitions, and the assignments that it computes.
 
-    resolve            what was configured      ->  strategies, the preferred one first
-    offer              what this member owns    ->  its subscription, for each strategy
-    make_plan          everybody's subscription ->  everybody's part of a plan
-    read_assignment    one's own part           ->  partitions
+    resolve            the configuration        ->  strategies, the preferred one first
+    offer              the owned partitions     ->  this member's subscription, for each strategy
+    make_plan          all subscriptions        ->  each member's assignment
+    read_assignment    this member's assignment ->  partitions
 
-Our assignors stand in for kafka-python's four of the same names; plans are the same where those work. A user's own
-assignor for kafka-python is used as it is.
+Our assignors replace kafka-python's four of the same names. The assignments are the same where kafka-python's assignors
+work. A user's own assignor for kafka-python is used unchanged.
 
 Source: kafka-python's ConsumerCoordinator; Kafka's ConsumerCoordinator.metadata.
 """
@@ -42,19 +42,19 @@ STAND_INS: Mapping[type, type[Assignor]] = {
 }
 
 
-# -- what the configuration says ---------------------------------------------------------------------------------------
+# -- configuration -----------------------------------------------------------------------------------------------------
 
 
 def resolve(strategy: Iterable[Any]) -> tuple[Strategy, ...]:
-    """Find the assignors that `partition_assignment_strategy` means, the preferred one first.
+    """Return the assignors in `partition_assignment_strategy`, the preferred one first.
 
     Args:
         strategy: Names ("range", or "package.module.Class" for one to import), and classes or instances of our
             `Assignor` or of kafka-python's `AbstractPartitionAssignor`.
 
     Raises:
-        KafkaConfigurationError: says which one is unknown, cannot be imported or is no assignor; or that there is none,
-            that two have one name, or that they have no rebalance protocol in common.
+        KafkaConfigurationError: an assignor is unknown, cannot be imported or is not an assignor; or the list is empty,
+            two assignors have one name, or they have no rebalance protocol in common.
     """
     if isinstance(strategy, str):
         raise KafkaConfigurationError(f"{SETTING}: {strategy!r} is text; a list of assignors is needed")
@@ -69,10 +69,10 @@ def resolve(strategy: Iterable[Any]) -> tuple[Strategy, ...]:
 
 
 def effective_protocol(strategies: Iterable[Strategy]) -> RebalanceProtocol:
-    """Tell how partitions change hands: by the highest rebalance protocol that all strategies support.
+    """Return the highest rebalance protocol that all strategies support: it decides how partitions change owners.
 
     Raises:
-        KafkaConfigurationError: there is none.
+        KafkaConfigurationError: they have no protocol in common.
     """
     strategies = tuple(strategies)
     common = reduce(frozenset.intersection, (each.supported_protocols for each in strategies))
@@ -101,7 +101,7 @@ def _kind(thing: Any) -> type:
 
 
 def _find(name: str) -> Any:
-    """Find what a name stands for: one of ours, or something to import."""
+    """Return the object that a name stands for: one of our assignors, or an imported one."""
     if name in ASSIGNORS:
         return ASSIGNORS[name]
     module, _, attribute = name.rpartition(".")
@@ -113,7 +113,7 @@ def _find(name: str) -> Any:
         raise KafkaConfigurationError(f"{SETTING}: {name!r} cannot be imported: {error}") from error
 
 
-# -- what a member sends and gets --------------------------------------------------------------------------------------
+# -- messages ----------------------------------------------------------------------------------------------------------
 
 
 def offer(
@@ -125,14 +125,15 @@ def offer(
     told: Mapping[str, Told] | None = None,
     rack_id: str | None = None,
 ) -> tuple[Protocol, ...]:
-    """Write what this member asks for and owns, as each of its assignors wants to be told.
+    """Return this member's subscription, in the form that each of its assignors needs.
 
     Args:
-        owned: What this member owns while it joins. Left out under the eager protocol, where that is nothing.
-        generation_id: The generation it owns that in; -1 once it has lost its membership.
-        told: The last plan that reached this member, by the name of the assignor that made it. It outlasts a loss of
-            membership, and it is how `sticky` knows what a member that has given up everything had.
-        rack_id: Where this member runs; "" is nowhere, as in Kafka's configuration.
+        owned: The partitions that this member owns while it joins. Left out under the eager protocol, where it owns
+            none.
+        generation_id: The generation in which it owns them; -1 once it has lost its membership.
+        told: The last assignment of this member, by the name of the assignor that made it. It outlasts a loss of
+            membership. From it `sticky` knows the partitions of a member that has given up all of them.
+        rack_id: This member's rack; "" is no rack, as in Kafka's configuration.
     """
     strategies = tuple(strategies)
     is_eager = effective_protocol(strategies) is RebalanceProtocol.EAGER
@@ -152,9 +153,9 @@ def make_plan(
     partitions_of: PartitionsOf,
     racks_of: RacksOf = lambda topic: (),
 ) -> list[Assignment]:
-    """Share out the partitions of all topics that any member subscribes to. Every member has a part, if an empty one.
+    """Return the assignments of all subscribed topics' partitions. Every member has one, which may be empty.
 
-    A member whose subscription cannot be read gets nothing, so that it does not stop everybody.
+    A member whose subscription cannot be read gets no partitions, so that it does not stop the other members.
 
     Raises:
         KafkaError: the assignor failed; its error is the cause.
@@ -176,7 +177,7 @@ def make_plan(
 
 
 def read_assignment(strategy: Strategy, assignment: bytes, generation_id: int) -> list[TopicPartition]:
-    """Read one's own part of a plan, sorted. No bytes at all are no partitions.
+    """Return the partitions of this member's assignment, sorted. An assignment without bytes has no partitions.
 
     Raises:
         KafkaError: the bytes are not an assignment.

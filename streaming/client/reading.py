@@ -1,11 +1,11 @@
-"""Records of the partitions that a member owns, and where the caller is in each of them.
+"""Records of the partitions that a member owns, and the caller's position in each of them.
 
-They come through a `KafkaConsumer` that is told its partitions and knows of no group, so that Kafka's own coordinator
-never hears of it. Two things are kept apart: what has been fetched, which is KafkaConsumer's to know, and what the
-caller has had, its position. Only the latter is ever committed without being asked for.
+The records come through a `KafkaConsumer` with assigned partitions and without a group, so that Kafka's own coordinator
+never gets a request. Fetched records and positions are separate: KafkaConsumer knows the fetched records, and a
+position follows the records that the caller has received. An automatic commit uses positions only.
 
-A partition that is new has no place to start from until its committed offset is known; what is owned beside it is read
-on meanwhile. A caller that seeks has said where to start.
+A new partition has no start until its committed offset is known. The other partitions are read meanwhile. A caller that
+seeks sets the start itself.
 
 Source: kafka-python's KafkaConsumer, Fetcher and SubscriptionState.
 """
@@ -23,10 +23,10 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Reading:
-    """What one member reads.
+    """The records of one member.
 
     Args:
-        config: KafkaConsumer's, without a group.
+        config: The configuration of KafkaConsumer, without a group.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -34,23 +34,23 @@ class Reading:
         self.owned: frozenset[TopicPartition] = frozenset()
         self._placed: frozenset[TopicPartition] = frozenset()  # KafkaConsumer reads these
         self._paused: frozenset[TopicPartition] = frozenset()
-        self._positions: dict[TopicPartition, OffsetAndMetadata] = {}  # of records that the caller has had
-        self._sought: frozenset[TopicPartition] = frozenset()  # where the caller may have had no record since it sought
+        self._positions: dict[TopicPartition, OffsetAndMetadata] = {}  # behind the records that the caller has received
+        self._sought: frozenset[TopicPartition] = frozenset()  # sought in these, perhaps without a record received since
         self._fetched: deque[tuple[TopicPartition, Any]] = deque()  # records that an iterator has not handed out yet
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self.kafka.close(autocommit=False)
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 
     @property
     def unplaced(self) -> frozenset[TopicPartition]:
-        """What is owned and not read yet, as it is not known from where."""
+        """The owned partitions that are not read yet, since their start is unknown."""
         return self.owned - self._placed
 
     def own(self, partitions: frozenset[TopicPartition]) -> None:
-        """Read these, and nothing else. Those that were owned before go on where they are."""
+        """Read these partitions, and no others. Those that were owned before keep their positions."""
         self.owned, self._paused = partitions, self._paused & partitions
         self._positions = {p: at for p, at in self._positions.items() if p in partitions}
         self._sought &= partitions
@@ -58,7 +58,7 @@ class Reading:
         self._place(self._placed & partitions)
 
     def start(self, committed: Mapping[TopicPartition, int]) -> None:
-        """Read partitions from where the group has committed; from where `auto_offset_reset` says where it is -1."""
+        """Read partitions from the group's committed offsets; where that is -1, as `auto_offset_reset` sets it."""
         new = self.unplaced & committed.keys()
         self._place(self._placed | new)
         for partition in new:
@@ -74,7 +74,7 @@ class Reading:
     # -- records -------------------------------------------------------------------------------------------------------
 
     def fetch(self, wait_ms: float, max_records: int) -> Records:
-        """Fetch records that the caller is to have at once."""
+        """Fetch records and return them. The caller has received them then."""
         for partition in {p for p, _ in self._fetched}:
             self._rewind(partition)
         records = self._fetch(wait_ms, max_records)
@@ -89,7 +89,7 @@ class Reading:
             self._fetched.extend((partition, record) for record in batch)
 
     def hand_out(self) -> Any | None:
-        """Give the caller the next record there is; None where none has been fetched ahead."""
+        """Return the next record that was fetched ahead; None without one."""
         if not self._fetched:
             return None
         partition, record = self._fetched.popleft()
@@ -104,7 +104,7 @@ class Reading:
 
     @property
     def can_fetch(self) -> bool:
-        """Whether there is anything to fetch from."""
+        """Whether any partition can be fetched from."""
         return bool(self._placed - self._paused)
 
     def _had(self, partition: TopicPartition, record: Any) -> None:
@@ -112,7 +112,7 @@ class Reading:
         self._positions[partition] = OffsetAndMetadata(record.offset + 1, "", epoch)
 
     def _rewind(self, partition: TopicPartition) -> None:
-        """Forget what was fetched ahead, to be fetched again."""
+        """Drop the records of a partition that were fetched ahead, so that they are fetched again."""
         first = next((record for p, record in self._fetched if p == partition), None)
         if first is not None:
             self._forget(partition)
@@ -124,7 +124,7 @@ class Reading:
     # -- positions -----------------------------------------------------------------------------------------------------
 
     def position(self, partition: TopicPartition, timeout_ms: float) -> int | None:
-        """Tell the offset of the next record that the caller will have of a partition that is placed."""
+        """Return the offset of the next record that the caller will get from a partition with a known start."""
         if partition in self._positions:
             return int(self._positions[partition].offset)
         position: int | None = self.kafka.position(partition, timeout_ms=timeout_ms)
@@ -132,23 +132,23 @@ class Reading:
 
     @property
     def had(self) -> Offsets:
-        """Where the caller stands in each partition that it has had records of, or has sought in."""
+        """The caller's position in each partition in which it has received records or has sought."""
         return {**self._unread(self._sought), **self._positions}
 
     def positions(self) -> Offsets:
-        """Tell where the caller stands in each partition, also where it has not had a record yet."""
+        """Return the caller's position in each partition, also in those without a received record."""
         return {**self._unread(self._placed), **self._positions}
 
     def _unread(self, partitions: frozenset[TopicPartition]) -> Offsets:
-        """Tell where reading begins; KafkaConsumer knows better than the caller whether an offset is there."""
+        """Return where reading begins. KafkaConsumer, not the caller, knows whether an offset exists."""
         found = {p: self.kafka.position(p, timeout_ms=0) for p in partitions - self._positions.keys()}
         return {p: OffsetAndMetadata(at, "", -1) for p, at in found.items() if at is not None}
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset.
+        """Set the position in a partition to an offset.
 
         Raises:
-            ValueError: the offset is not an int >= 0, or the partition is not this member's.
+            ValueError: the offset is not an int >= 0, or this member does not own the partition.
         """
         if not isinstance(offset, int) or offset < 0:
             raise ValueError("Offset must be int >= 0")
@@ -156,12 +156,12 @@ class Reading:
         self._sought |= {partition}
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on at the oldest record there is, of all partitions where none are given."""
+        """Set the position to the oldest record, in all partitions if none are given."""
         wanted = list(partitions) or sorted(self.owned)
         self._move(wanted, lambda: self.kafka.seek_to_beginning(*wanted))
 
     def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on behind the newest record there is, of all partitions where none are given."""
+        """Set the position behind the newest record, in all partitions if none are given."""
         wanted = list(partitions) or sorted(self.owned)
         self._move(wanted, lambda: self.kafka.seek_to_end(*wanted))
 
@@ -175,10 +175,10 @@ class Reading:
         seek()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out no records of these until they are resumed, or lost.
+        """Stop handing out records of these partitions until they are resumed or lost.
 
         Raises:
-            IllegalStateError: one of them is not this member's.
+            IllegalStateError: this member does not own one of them.
         """
         wanted = frozenset(partitions)
         self._check_owned(wanted, IllegalStateError)
@@ -188,10 +188,10 @@ class Reading:
         self.kafka.pause(*sorted(wanted & self._placed))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with partitions that were paused.
+        """Start to hand out records of paused partitions again.
 
         Raises:
-            IllegalStateError: one of them is not this member's.
+            IllegalStateError: this member does not own one of them.
         """
         wanted = frozenset(partitions)
         self._check_owned(wanted, IllegalStateError)
@@ -199,7 +199,7 @@ class Reading:
         self.kafka.resume(*sorted(wanted & self._placed))
 
     def paused(self) -> set[TopicPartition]:
-        """Tell what is paused."""
+        """Return the paused partitions."""
         return set(self._paused)
 
     def _check_owned(self, partitions: Iterable[TopicPartition], error: type[Exception]) -> None:

@@ -1,4 +1,4 @@
-"""One transport for all members of a process that reach the same coordinator in the same way."""
+"""One transport for all members of a process that use the same coordinator with the same connection settings."""
 
 import threading
 from collections.abc import Mapping
@@ -11,7 +11,8 @@ _shared: dict[tuple[str, str], tuple[Transport, int]] = {}
 
 
 def borrow(way: Mapping[str, object], topic_prefix: str, signer: Signer | None = None) -> Transport:
-    """Take the transport for this way, these topics and who asks, opened if nobody has it; to be given back.
+    """Return the transport for these settings, topics and signer; open it if none is open. Give it back with
+    `give_back`.
 
     Raises:
         BrokerUnreachable, NoCoordinator: as `Transport` does.
@@ -24,7 +25,7 @@ def borrow(way: Mapping[str, object], topic_prefix: str, signer: Signer | None =
 
 
 def give_back(transport: Transport) -> None:
-    """Give a transport back; the last to do so closes it."""
+    """Return a transport that `borrow` has opened. The last user closes it."""
     with _lock:
         key = next(key for key, (shared, _) in _shared.items() if shared is transport)
         borrowers = _shared[key][1] - 1

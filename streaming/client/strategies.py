@@ -1,6 +1,6 @@
-"""An assignor as a member uses it, be it one of ours or one for kafka-python: subscriptions and plans are bytes here.
+"""An assignor as a member uses it, either one of ours or one for kafka-python: subscriptions and assignments as bytes.
 
-To the group protocol they are opaque. They are those of Kafka's ConsumerProtocol, so that our members and those of
+To the group protocol these bytes are opaque. Their format is Kafka's ConsumerProtocol, so that our members and those of
 other clients can share a group.
 
 Source: kafka-python's AbstractPartitionAssignor; Kafka's ConsumerPartitionAssignor.
@@ -28,14 +28,14 @@ from coordinator.consumer_protocol import (
 log = logging.getLogger(__name__)
 
 PartitionsOf = Callable[[str], Collection[int] | None]
-"""Tells a topic's partitions; none for a topic that is not there."""
+"""Returns a topic's partitions; none for a topic that does not exist."""
 
 RacksOf = Callable[[str], Sequence[frozenset[str]]]
-"""Tells the racks with a replica of each of a topic's partitions, in order."""
+"""Returns the racks with a replica of each of a topic's partitions, in order."""
 
 
 class Told(NamedTuple):
-    """What a plan last gave this member."""
+    """The last assignment of this member."""
 
     partitions: Collection[TopicPartition]
     generation_id: int
@@ -45,24 +45,24 @@ NOTHING_TOLD = Told((), -1)
 
 
 class Strategy(ABC):
-    """An assignor as a member uses it, wherever it is from."""
+    """An assignor as a member uses it, from either library."""
 
     name: str
     supported_protocols: frozenset[RebalanceProtocol]
 
     @abstractmethod
     def subscription(self, subscription: Subscription, told: Told) -> bytes:
-        """Write this member's subscription, with whatever the assignor has to add."""
+        """Return this member's subscription, with the assignor's user data."""
 
     @abstractmethod
     def plan(
         self, subscribers: Sequence[Subscriber], partitions_of: PartitionsOf, racks_of: RacksOf
     ) -> dict[str, bytes]:
-        """Make a plan, and write the part of each member."""
+        """Compute the assignments, and return the bytes of each member."""
 
     @abstractmethod
     def take(self, assignment: bytes, generation_id: int) -> list[TopicPartition]:
-        """Read one's own part of a plan."""
+        """Return the partitions of this member's assignment."""
 
 
 class Ours(Strategy):
@@ -95,7 +95,7 @@ class Ours(Strategy):
 
 
 class Theirs(Strategy):
-    """An assignor for kafka-python, which keeps in mind by itself what it was told."""
+    """An assignor for kafka-python, which stores the last assignment itself."""
 
     def __init__(self, assignor: Any) -> None:
         self._assignor = assignor
@@ -119,13 +119,13 @@ class Theirs(Strategy):
             raise KafkaError("This member's part of the plan cannot be read") from error
         try:
             self._assignor.on_assignment(part, generation_id)
-        except Exception:  # its own bookkeeping; the plan holds all the same
+        except Exception:  # only its own records fail; the assignment is valid all the same
             log.exception("the assignor %s failed to take note of its plan", self.name)
         return sorted(part.partitions())
 
 
 class _Member(NamedTuple):
-    """A member as kafka-python's assignors look at it."""
+    """A member in the form that kafka-python's assignors read."""
 
     member_id: str
     group_instance_id: str | None
@@ -133,7 +133,7 @@ class _Member(NamedTuple):
 
 
 class _Cluster:
-    """As much of kafka-python's cluster metadata as its assignors look at."""
+    """The part of kafka-python's cluster metadata that its assignors read."""
 
     def __init__(self, topics: Iterable[str], partitions_of: PartitionsOf) -> None:
         self._partitions = {topic: set(partitions) for topic in topics if (partitions := partitions_of(topic))}

@@ -32,7 +32,7 @@ class Subscription:
         return f"subscribed to the pattern {self.pattern.pattern}" if self.pattern else subscribed_to(self.names)
 
     def replace(self, topics: Iterable[str], pattern: str | None, listener: ConsumerRebalanceListener | None) -> None:
-        """Subscribe to topics by name or by a pattern, in place of what was subscribed to before.
+        """Subscribe to topics by name or by a pattern, in place of the previous subscription.
 
         Raises:
             ValueError, TypeError, re.error, IllegalStateError: as `GroupConsumer.subscribe` has them.

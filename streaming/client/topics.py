@@ -1,8 +1,8 @@
-"""What topics there are, as a thread of its own keeps looking.
+"""The existing topics, read again and again by a thread of its own.
 
-Members that subscribe to a pattern, and leaders, have to see when topics come or grow. Neither polling nor heartbeats
-may wait for that, so it is read beside them, once every `metadata_max_age_ms`, sooner when somebody asks about a topic
-that has not been looked at, and every second while a topic that somebody asks about is not there.
+Members that subscribe to a pattern, and leaders, have to notice new topics and new partitions. Polling and heartbeats
+must not wait for that, so a thread reads the topics: once every `metadata_max_age_ms`, sooner if a member asks about a
+topic that has not been read, and every second while a topic that a member asks about does not exist.
 
 Source: Kafka's ConsumerMetadata and ConsumerCoordinator.MetadataSnapshot; KIP-881 for racks.
 """
@@ -23,7 +23,7 @@ CLOSE_WAIT_S = 5.0
 
 
 class Topic(Struct, frozen=True):
-    """A topic as it was last seen.
+    """A topic as it was last read.
 
     Args:
         racks: Partition by partition, the racks that hold a replica.
@@ -34,25 +34,25 @@ class Topic(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """What was seen at one time.
+    """The topics at one time.
 
     Args:
-        known: The names that were looked at; None where all were.
+        known: The names that were looked up; None if all topics were.
     """
 
     topics: Mapping[str, Topic] = {}
     known: frozenset[str] | None = frozenset()
 
     def knows(self, names: Collection[str]) -> bool:
-        """Tell whether it says of all these topics what they are, or that they are not there."""
+        """Return whether all these topics were looked up, including those that do not exist."""
         return self.known is None or self.known.issuperset(names)
 
 
 class TopicWatch:
-    """Keeps a `snapshot` of the topics that somebody asks about. It connects when the first one does.
+    """Keeps a `snapshot` of the topics that members ask about. The first question opens the connection.
 
     Args:
-        kafka: How to reach the brokers, as kafka-python's clients take it.
+        kafka: The connection settings, as kafka-python's clients take them.
     """
 
     def __init__(self, kafka: Mapping[str, object]) -> None:
@@ -65,7 +65,7 @@ class TopicWatch:
         self.snapshot = Snapshot()
 
     def ask(self, who: object, names: Collection[str] | None) -> None:
-        """Keep an eye on these topics from now on, on all of them where None, in place of what `who` asked before."""
+        """Watch these topics from now on, or all topics if None, in place of the earlier question of `who`."""
         with self._changed:
             self._asked[who] = None if names is None else frozenset(names)
             if self._thread is None:
@@ -74,12 +74,12 @@ class TopicWatch:
             self._changed.notify_all()
 
     def forget(self, who: object) -> None:
-        """Ask for nothing more on behalf of `who`."""
+        """Stop watching topics for `who`."""
         with self._changed:
             self._asked.pop(who, None)
 
     def wait(self, names: Collection[str], wait_s: float) -> Snapshot:
-        """Wait until it is known what these topics are; somebody must have asked for them.
+        """Wait until these topics have been looked up, and return the snapshot. A member must have asked about them.
 
         Raises:
             KafkaTimeoutError: that takes longer.
@@ -90,7 +90,7 @@ class TopicWatch:
             return self.snapshot
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the thread."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
@@ -108,7 +108,7 @@ class TopicWatch:
             except (KafkaError, OSError) as error:
                 log.warning("topics and partitions cannot be looked at, to be tried again: %s", error)
                 self._wait(lambda: self._is_closing, AGAIN_S)
-            except Exception:  # whatever it is, members must hear of new partitions
+            except Exception:  # members must learn of new partitions after any error
                 log.exception("looking at topics and partitions is in trouble and goes on")
                 self._wait(lambda: self._is_closing, AGAIN_S)
             else:
@@ -132,7 +132,7 @@ class TopicWatch:
         return self.snapshot.known is not None and (wanted is None or not self.snapshot.knows(wanted))
 
     def _misses_some(self) -> bool:
-        """Tell whether somebody asked about a topic by its name that is not there yet."""
+        """Return whether a member has asked about a topic by name that does not exist yet."""
         return not (self.snapshot.known or frozenset()).issubset(self.snapshot.topics)
 
     def _look(self, admin: Any, wanted: frozenset[str] | None) -> None:
@@ -145,7 +145,7 @@ class TopicWatch:
 
 
 def _racks(admin: Any) -> dict[int, str | None]:
-    """Find each broker's rack; none where this client may not ask, as plans are good without."""
+    """Return each broker's rack; no racks if this client may not ask, since assignments do not require them."""
     try:
         return {broker["broker_id"]: broker["rack"] for broker in admin.describe_cluster()["brokers"]}
     except ClusterAuthorizationFailedError:

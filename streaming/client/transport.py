@@ -1,9 +1,9 @@
-"""How requests reach the coordinator and answers come back: one producer and one reader for a whole process.
+"""The way of requests to the coordinator and of responses back: one producer and one reader for a whole process.
 
-A transport has an inbox, a name of its own, which hashes to one partition of the reply topic. Its one thread reads that
-partition, drops what is for other inboxes by the key alone, hands each answer to whom it is for, and lets each
-correspondent look at its deadlines. The reader stands at the partition's end before the first request
-leaves, so that no answer can be missed.
+A transport has a mailbox, a random name of its own, which hashes to one partition of the reply topic. Its one thread
+reads that partition, drops records for other mailboxes by the key alone, delivers each response to its receiver, and
+lets each correspondent check its deadlines. The reader is at the partition's end before the first request is sent, so
+that no response can be missed.
 """
 
 import itertools
@@ -35,49 +35,51 @@ from streaming.wire.signing import Signer
 log = logging.getLogger(__name__)
 
 TURN_MS = 50
-"""The longest the thread waits for answers before it looks at deadlines again: how late one of those may be."""
+"""The longest time that the thread waits for responses before it checks deadlines again: the delay of a deadline."""
 
 LEADER_WAIT_MS = 15_000
-"""How long the partition of replies may be without a leader: a topic that has just been made has one a moment later."""
+"""How long the reply partition may be without a leader. A new topic has one a moment after its creation."""
 
 COMMAND_WAIT_S = 30.0
-"""How long a command waits for the coordinator to answer."""
+"""How long a command waits for the coordinator's response."""
 
 CLOSE_WAIT_S = 5.0
 TROUBLE_WAIT_S = 1.0
 TOKEN_BYTES = 16
-"""How much chance is in an inbox's name, and in what request ids begin with: nobody guesses 128 bits."""
+"""The random bytes of a mailbox's name and of the beginning of request ids: nobody can guess 128 bits."""
 
 RECONNECT_WAIT_MS_MAX = 1_000
-"""As in Kafka's own clients. kafka-python's half a minute outlives sessions that began when they were back."""
+"""As in Kafka's own clients. With kafka-python's half a minute, sessions that began on the brokers' return would
+expire.
+"""
 
 
 def monotonic_ms() -> int:
-    """The time that deadlines of this process are kept in."""
+    """Return the time for deadlines in this process, milliseconds of a monotonic clock."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Correspondent(Protocol):
-    """Somebody who sends requests and is told the answers, on the transport's thread."""
+    """A sender of requests that gets the responses on the transport's thread."""
 
     def receive(self, answer: AnyAnswer) -> None:
-        """Take an answer to one of one's own requests, or a notice that may be for somebody else."""
+        """Handle a response to one of its own requests, or a notice, which may be for another correspondent."""
 
     def advance(self) -> None:
         """Do what is due by now. Called every `TURN_MS` or more often."""
 
 
 class Transport:
-    """A way to the coordinator, to be shared by all members and one-shot requests of a process.
+    """A connection to the coordinator. All members and single requests of a process share it.
 
     Args:
-        kafka: How to reach the brokers, as kafka-python's clients take it.
+        kafka: The connection settings, as kafka-python's clients take them.
         topic_prefix: The coordinator's topics are `PREFIX.requests` and `PREFIX.replies`.
-        signer: Says who asks, where that is to be believed.
+        signer: Signs the requests, where the coordinator checks signatures.
 
     Raises:
         BrokerUnreachable: no broker answered.
-        NoCoordinator: the topics are not there.
+        NoCoordinator: the topics do not exist.
     """
 
     def __init__(
@@ -106,12 +108,12 @@ class Transport:
 
     def _open(self, kafka: Mapping[str, object]) -> Any:
         clients: list[Any] = []
-        orphans: list[Any] = []  # whoever was to close them failed as it was made
+        orphans: list[Any] = []  # their owner failed in its constructor, so that it cannot close them
 
         def acquainted(**config: Any) -> Any:
-            """Make what kafka-python's clients talk through, so that connecting tells it of the topics as well.
+            """Return the network client of a kafka-python client. Connecting then fetches the topics as well.
 
-            Asked about a topic later, it would wait for `retry_backoff_ms` since it has connected, at each start.
+            A later request for a topic would wait for `retry_backoff_ms` after connecting, at each start.
             """
             clients.append(self._client_of(**config))
             clients[-1].cluster.need_all_topic_metadata = True
@@ -129,7 +131,7 @@ class Transport:
                 orphans.clear()
                 self._producer = KafkaProducer(acks="all", enable_idempotence=True, linger_ms=0, **shared)
                 opened.callback(self._producer.close, timeout=0)
-                orphans.clear()  # the producer's thread may be using its own still
+                orphans.clear()  # the producer's thread may still be using its own client
                 self._stand_at_the_end(reader)
                 opened.pop_all()
         except (KafkaError, OSError) as error:
@@ -153,14 +155,14 @@ class Transport:
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def register(self, correspondent: Correspondent) -> str:
-        """Have answers and deadlines brought to somebody. Request ids must begin with the prefix that is returned."""
+        """Register a receiver of responses and deadlines. Return the prefix with which its request ids must begin."""
         name = secrets.token_hex(TOKEN_BYTES)
         self._answers.open_mailbox(name, partial(_guarded, correspondent.receive))
         self._correspondents[name] = correspondent
         return f"{name}."
 
     def unregister(self, prefix: str) -> None:
-        """Bring nothing more to the owner of this prefix."""
+        """Unregister the owner of this prefix."""
         name = prefix.removesuffix(".")
         self._correspondents.pop(name, None)
         self._answers.close_mailbox(name)
@@ -171,14 +173,14 @@ class Transport:
         on_error: Callable[[BaseException], object] | None = None,
         partition: int | None = None,
     ) -> None:
-        """Append a request to the log; returns before the broker has it.
+        """Append a request to the request topic. Returns before the broker has it.
 
         Args:
-            on_error: Told when the brokers would not take it; otherwise that is logged.
-            partition: Which shard is meant, where that is not the one of the request's group.
+            on_error: Called if the brokers do not accept the request; otherwise that is logged.
+            partition: The shard, if it is not that of the request's group.
 
         Raises:
-            KafkaError: no broker has told where to send it, or it is too large.
+            KafkaError: no broker has answered where to send it, or it is too large.
         """
         told = on_error or (lambda error: log.warning("a %s request was not sent: %s", _kind(request), error))
         key = request.group_id.encode()
@@ -186,20 +188,20 @@ class Transport:
         self._producer.send(self.requests_topic, key=key, value=value, partition=partition).add_errback(told)
 
     def ask(self, request: Request, timeout_s: float = 10.0) -> AnyAnswer:
-        """Send one request and wait for its answer. `request_id` and `reply_to` are set here.
+        """Send one request and wait for its response. `request_id` and `reply_to` are set here.
 
         Raises:
-            NoAnswer: none came in time.
-            BrokerUnreachable: the brokers would not take the request.
+            NoAnswer: no response came in time.
+            BrokerUnreachable: the brokers did not accept the request.
         """
         return self._ask(request, [None], timeout_s)[0]
 
     def ask_every_shard(self, request: Request, timeout_s: float = 10.0) -> list[AnyAnswer]:
-        """Send one request to each shard, as one that names no group must be, and wait for all the answers.
+        """Send one request to each shard, as a request without a group needs it, and wait for all responses.
 
         Raises:
-            NoAnswer: not all of them came in time.
-            BrokerUnreachable: the brokers would not take the requests.
+            NoAnswer: not all responses came in time.
+            BrokerUnreachable: the brokers did not accept the requests.
         """
         return self._ask(request, sorted(self._producer.partitions_for(self.requests_topic)), timeout_s)
 
@@ -225,18 +227,18 @@ class Transport:
             self._answers.forget(self.inbox, awaited)
 
     def client_host(self) -> str:
-        """Say from where this process reaches the brokers, as Kafka prints it."""
+        """Return the address from which this process reaches the brokers, as Kafka prints it."""
         servers = self._servers if isinstance(self._servers, str) else next(iter(self._servers), "")  # type: ignore[call-overload]
         host, _, port = servers.split(",")[0].rpartition(":")
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.connect((host, int(port)))  # sends nothing: it asks for the way
+                probe.connect((host, int(port)))  # this sends nothing, it only chooses the route
                 return f"/{probe.getsockname()[0]}"
         except (OSError, ValueError):
             return ""
 
     def close(self) -> None:
-        """Send what is still to be sent, and stop."""
+        """Send the remaining requests, and stop."""
         self._closing.set()
         self.topics.close()
         if threading.current_thread() is not self._thread:
@@ -251,7 +253,7 @@ class Transport:
         while not self._closing.is_set():
             try:
                 batches = self._reader.poll(timeout_ms=TURN_MS)
-            except Exception:  # whatever it is, members must go on beating
+            except Exception:  # members must keep sending heartbeats after any error
                 log.warning("reading %s is in trouble and goes on", self.replies_topic, exc_info=True)
                 batches = {}
                 self._closing.wait(TROUBLE_WAIT_S)
@@ -268,7 +270,7 @@ class Transport:
 
 
 def _guarded(call: Callable[..., None], *arguments: object) -> None:
-    """Keep one correspondent's bug from silencing the others."""
+    """Call a function and log its exception, so that one correspondent's bug does not stop the others."""
     try:
         call(*arguments)
     except Exception:
