@@ -35,7 +35,9 @@ class Reading:
         self._placed: frozenset[TopicPartition] = frozenset()  # KafkaConsumer reads these
         self._paused: frozenset[TopicPartition] = frozenset()
         self._positions: dict[TopicPartition, OffsetAndMetadata] = {}  # behind the records that the caller has received
-        self._sought: frozenset[TopicPartition] = frozenset()  # sought in these, perhaps without a record received since
+        self._sought: frozenset[TopicPartition] = (
+            frozenset()
+        )  # sought in these, perhaps without a record received since
         self._fetched: deque[tuple[TopicPartition, Any]] = deque()  # records that an iterator has not handed out yet
 
     def close(self) -> None:
