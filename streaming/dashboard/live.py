@@ -124,12 +124,12 @@ class Live:
     def say(self, status: Status) -> None:
         """Set the state of reading. After catching up, every browser loads everything again."""
         with self.lock:
-            if status.phase is Phase.LIVE and self.status.phase is Phase.CATCHING_UP:
+            was, self.status = self.status.phase, status
+            if status.phase is Phase.LIVE and was is Phase.CATCHING_UP:
                 self.has_begun = True
                 self._overview = None
                 self._kept.clear()
                 self._feed.renew()
-            self.status = status
 
     def close(self) -> None:
         """End all streams."""
