@@ -1,4 +1,4 @@
-"""`coordinator access`: who may do what to groups, set, shown, and kept in step with the brokers' own rules."""
+"""`coordinator access`: it sets and shows the access rules of groups, and copies the brokers' own rules."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""What commands ask of the coordinator about groups, and of the brokers about the partitions that groups read."""
+"""The commands' requests to the coordinator about groups, and to the brokers about the partitions that groups read."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
@@ -29,7 +29,7 @@ from streaming.views.words import escape
 
 CLIENT_ID = "coordinator-cli"
 AT_ONCE = 1_000
-"""Partitions in one request."""
+"""The maximum number of partitions in one request."""
 
 NONE = ErrorCode.NONE.name
 NOT_FOUND = frozenset({ErrorCode.GROUP_ID_NOT_FOUND.name, ErrorCode.UNKNOWN_MEMBER_ID.name})
@@ -47,20 +47,20 @@ MESSAGES = {
     "INVALID_GROUP_ID": "The group id is invalid.",
     "REBALANCE_IN_PROGRESS": "The group is rebalancing.",
 }
-"""What an error says, mostly in Kafka's words."""
+"""The text of each error, mostly in Kafka's words."""
 
 
 def message(error: str) -> str:
-    """Say an error in a sentence."""
+    """Return the sentence for an error."""
     return MESSAGES.get(error, f"The coordinator answered {error}.")
 
 
 def refuse(error: str, about: str) -> None:
-    """Raise what an answer's error comes to, if it is one.
+    """Raise the exception for a response's error, unless the error is NONE.
 
     Raises:
-        NotFound: there is no such group or member.
-        RequestRefused: any other.
+        NotFound: The group or the member does not exist.
+        RequestRefused: The response has any other error.
     """
     if error != NONE:
         kind = NotFound if error in NOT_FOUND else RequestRefused
@@ -68,11 +68,11 @@ def refuse(error: str, about: str) -> None:
 
 
 class Administration:
-    """Asks the coordinator.
+    """A client that sends administrative requests to the coordinator.
 
     Raises:
-        BrokerUnreachable, NoCoordinator: there is nobody to ask.
-        NoAnswer: of each question, that it was not answered within `answer_wait_s`.
+        BrokerUnreachable, NoCoordinator: No broker answers, or no coordinator runs.
+        NoAnswer: A request was not answered within `answer_wait_s`. Each request can raise it.
     """
 
     def __init__(self, settings: Settings, answer_wait_s: float = COMMAND_WAIT_S) -> None:
@@ -89,27 +89,28 @@ class Administration:
         self._transport.close()
 
     def delete(self, group_id: str) -> str:
-        """Forget a group; returns the name of an error, or NONE."""
+        """Delete a group, and return the name of an error, or NONE."""
         return str(self._ask(DeleteGroup, group_id).error)
 
     def rebalance(self, group_id: str, reason: str | None) -> Any:
-        """Have all members of a group join again; returns the answer."""
+        """Make all members of a group join again, and return the response."""
         answer = self._ask(RebalanceGroup, group_id, reason=reason)
         refuse(answer.error, f"The group {escape(group_id)} was not asked to rebalance")
         return answer
 
     def describe(self, group_id: str) -> Any:
-        """Return how the coordinator describes a group: also for whom a rebalance waits, and until when."""
+        """Return the coordinator's description of a group, with the members that a rebalance waits for, and the
+        deadline."""
         return self._ask(DescribeGroup, group_id)
 
     def expel(self, group_id: str, member_id: str, instance_id: str | None, reason: str | None) -> str:
-        """Take a member out; returns its id."""
+        """Remove a member from its group, and return the member's id."""
         answer = self._ask(ExpelMember, group_id, member_id=member_id, group_instance_id=instance_id, reason=reason)
         refuse(answer.error, f"{escape(member_id or instance_id or '')} was not taken out of {escape(group_id)}")
         return str(answer.member_id)
 
     def delete_offsets(self, group_id: str, places: Collection[Place]) -> tuple[str, dict[Place, str]]:
-        """Forget committed offsets; returns the error of the whole, and each partition's."""
+        """Delete committed offsets, and return the error of the request and the error of each partition."""
         ended: dict[Place, str] = {}
         for some in _portions(places):
             topics: dict[str, list[int]] = {}
@@ -123,7 +124,7 @@ class Administration:
         return NONE, ended
 
     def commit(self, group_id: str, offsets: Mapping[Place, NewOffset]) -> dict[Place, str]:
-        """Commit offsets for a group without members; returns each partition's error."""
+        """Commit offsets for a group without members, and return the error of each partition."""
         ended: dict[Place, str] = {}
         for some in _portions(offsets):
             asked = tuple(
@@ -149,7 +150,7 @@ def _portions(places: Iterable[Place]) -> Iterator[list[Place]]:
 
 
 class BrokerLog:
-    """The partitions that groups read, as the brokers have them: a `resetting.Log`."""
+    """The brokers' data about the partitions that groups read: a `resetting.Log`."""
 
     def __init__(self, settings: Settings) -> None:
         self._offsets = EndOffsets(settings)
@@ -159,7 +160,7 @@ class BrokerLog:
         return self._offsets.partitions(topics)
 
     def bounds(self, places: Collection[Place]) -> dict[Place, Bounds]:
-        """Return where each partition begins and ends."""
+        """Return the first offset and the end offset of each partition."""
         ends = self._offsets.of(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         begins = self._offsets.of(ends, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         return {place: Bounds(begins[place], ends[place]) for place in places if place in begins}

@@ -1,4 +1,4 @@
-"""The writing commands of `coordinator groups`: what is about to be done is shown, done where it may be, and told."""
+"""The writing commands of `coordinator groups`: each shows the change, confirms it, makes it, and prints the result."""
 
 import sys
 from collections.abc import Callable, Collection
@@ -31,13 +31,13 @@ class Ambiguous(UserError):
 
 
 def confirm(question: str, *, is_agreed: bool, ask: Callable[[str], bool]) -> None:
-    """Have somebody say yes before something cannot be undone.
+    """Ask for a confirmation before a change that cannot be undone.
 
     Args:
-        is_agreed: It was said on the command line.
+        is_agreed: The command line contains the confirmation.
 
     Raises:
-        NotConfirmed: it was not, and there is nobody at a terminal, or the answer was no.
+        NotConfirmed: The command line does not contain it, and standard input is no terminal or the answer was no.
     """
     if is_agreed:
         return
@@ -51,7 +51,7 @@ def confirm(question: str, *, is_agreed: bool, ask: Callable[[str], bool]) -> No
 
 
 class Status(NamedTuple):
-    """How it went with one group or partition."""
+    """The result for one group or partition."""
 
     of: Any
     error: str
@@ -73,7 +73,7 @@ DELETED_OFFSETS = (
 
 
 def delete(settings: Settings, wanted: Wanted, output: Output, agree: Callable[[str], None]) -> None:
-    """Forget groups that have no members, and their offsets."""
+    """Delete groups without members, and their offsets."""
     group_ids = list(dict.fromkeys(wanted.names))
     if wanted.is_regex:
         group_ids = [group.group_id for group in wanted.of(folded(settings, events=False))]
@@ -87,7 +87,7 @@ def delete(settings: Settings, wanted: Wanted, output: Output, agree: Callable[[
 def delete_offsets(
     settings: Settings, group_id: str, topics: Collection[str], output: Output, agree: Callable[[str], None]
 ) -> None:
-    """Forget committed offsets of topics that no member subscribes to; of a whole topic, those that are committed."""
+    """Delete committed offsets of topics without a subscribed member; for a whole topic, all its committed offsets."""
     group = present(folded(settings, [group_id], events=False), group_id)
     places = _committed_places(group, topics)
     agree(f"Delete {len(places)} committed offsets of {escape(group_id)}?")
@@ -101,11 +101,11 @@ def delete_offsets(
 
 
 def _committed_places(group: GroupView, topics: Collection[str]) -> list[Place]:
-    """Find the committed partitions that are meant by `topic` or `topic:0,1`.
+    """Return the committed partitions that `topic` or `topic:0,1` names.
 
     Raises:
-        BadReset: a partition is no number.
-        NotFound: nothing is committed for one of them.
+        BadReset: A partition is not a number.
+        NotFound: One of the partitions has no committed offset.
     """
     return read_topics(topics, lambda names: {t: sorted(each) for t, each in group.offsets.items() if t in names})
 
@@ -122,7 +122,7 @@ def _name(of: Any) -> dict[str, object]:
 
 
 def _refuse(statuses: Collection[Status], name: Callable[[Any], str]) -> None:
-    """Raise what went wrong: that something is not there only where nothing else was wrong."""
+    """Raise the worst error. Raise `NotFound` only if no other kind of error occurred."""
     wrong = [status for status in statuses if status.error != NONE]
     if wrong:
         worst = next((status for status in wrong if status.error not in NOT_FOUND), wrong[0])
@@ -134,7 +134,7 @@ def _refuse(statuses: Collection[Status], name: Callable[[Any], str]) -> None:
 
 
 def rebalance(settings: Settings, group_id: str, reason: str | None, output: Output) -> None:
-    """Have all members of a group join again."""
+    """Make all members of a group join again."""
     with Administration(settings) as administration:
         answer = administration.rebalance(group_id, reason)
     if output.form is OutputFormat.json:
@@ -146,7 +146,7 @@ def rebalance(settings: Settings, group_id: str, reason: str | None, output: Out
 def expel(
     settings: Settings, group_id: str, name: str, reason: str | None, output: Output, agree: Callable[[str], None]
 ) -> None:
-    """Take a member out of a group; it may be named by its id, its instance id, or its short name."""
+    """Remove a member from a group. The name is the member's id, its instance id, or its short name."""
     group = present(folded(settings, [group_id], events=False), group_id)
     who = member_id(group, name)
     agree(f"Take {escape(who)} out of {escape(group_id)}?")
@@ -159,10 +159,10 @@ def expel(
 
 
 def member_id(group: GroupView, name: str) -> str:
-    """Find whom a name means; one that means nobody that is published yet is taken for a member id.
+    """Return the id of the member with a name. A name of no published member is returned as a member id.
 
     Raises:
-        Ambiguous: it means several.
+        Ambiguous: The name matches several members.
     """
     for names in (
         {member.member_id: {member.member_id} for member in group.members},

@@ -1,4 +1,4 @@
-"""`coordinator checkpoint inspect` and `verify`: what a checkpoint holds, and whether it is whole."""
+"""`coordinator checkpoint inspect` and `verify`: the contents of a checkpoint and a check of them."""
 
 import json
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ NONE = "-"
 
 
 def inspect(settings: Settings, *, as_json: bool) -> str:
-    """Say what the checkpoint holds.
+    """Return the contents of the checkpoint as text.
 
     Raises:
-        UserError: there is none, or it is not whole.
+        UserError: The folder contains no checkpoint, or the checkpoint has a defect.
     """
     contents = examine(settings)
     if contents.findings:
@@ -28,7 +28,7 @@ def inspect(settings: Settings, *, as_json: bool) -> str:
 
 
 def verify(settings: Settings, *, as_json: bool) -> tuple[str, bool]:
-    """Say what is wrong with the checkpoint, and whether anything is."""
+    """Return the defects of the checkpoint as text, and whether it has any."""
     contents = examine(settings)
     if as_json:
         return _json(contents), bool(contents.findings)

@@ -13,7 +13,7 @@ from streaming.logs import tell
 
 
 class Kind(StrEnum):
-    """What files may be."""
+    """The formats of the files."""
 
     parquet = "parquet"
 

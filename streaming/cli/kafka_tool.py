@@ -1,6 +1,7 @@
-"""What `coordinator-consumer-groups` does and prints: cell by cell and blank by blank as kafka-consumer-groups.sh.
+"""The actions and the output of `coordinator-consumer-groups`, equal to kafka-consumer-groups.sh cell by cell.
 
-Widths are those of its printf formats. What it prints as errors goes to standard output, as there.
+Also the blanks are equal: the widths of columns are those of Kafka's printf formats. Errors are printed to standard
+output, as Kafka's tool does.
 """
 
 import sys
@@ -36,13 +37,13 @@ _EXCEPTIONS = {
     "UNKNOWN_TOPIC_OR_PARTITION": "UnknownTopicOrPartitionException",
     "INVALID_GROUP_ID": "InvalidGroupIdException",
 }
-"""Kafka's tool shows what its client has raised, which scripts look for."""
+"""The exceptions of Kafka's client, by error. Kafka's tool prints them, and scripts search its output for them."""
 
 _OF_PARTITIONS = {"GROUP_SUBSCRIBED_TO_TOPIC", "TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PARTITION"}
 
 
 def run(asked: Namespace) -> int:
-    """Do what was asked; returns the exit code."""
+    """Run the requested action, and return the exit code."""
     given = settings_in(asked.command_config) if asked.command_config else {}
     flags = {"bootstrap_servers": asked.bootstrap_server, "topic_prefix": asked.topic_prefix}
     settings = Settings.load(**{**given, **{name: value for name, value in flags.items() if value}})
@@ -71,7 +72,7 @@ def _failed(error: str) -> int:
 
 
 def _widths(least: Sequence[int], rows: Iterable[Sequence[str]]) -> list[int]:
-    """Say how wide columns are: as wide as what is in them, and no less; 0 for one that is not filled up."""
+    """Return the widths of columns: the widest cell, and at least the given width; 0 for a column without padding."""
     return [
         max(width, *map(len, column)) if width else 0
         for width, column in zip(least, zip(*rows, strict=True), strict=True)
@@ -85,7 +86,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 # -- list --------------------------------------------------------------------------------------------------------------
 
 _CONSUMERS = ("", "consumer")
-"""Protocol types of groups that this tool is about."""
+"""The protocol types of the groups that this tool lists."""
 
 
 def _is_of_consumers(group: Any) -> bool:
@@ -134,7 +135,7 @@ def _chosen_types(text: str | None) -> set[str] | None:
 
 
 def _chosen(text: str | None, known: dict[str, str], problem: str) -> set[str] | None:
-    """Read a list of names, whatever their case; None where one of them is unknown, which is said."""
+    """Parse a list of names, ignoring case. Print a warning and return None if a name is unknown."""
     names = [name.strip().lower() for name in text.split(",")] if text else []
     if any(name not in known for name in names):
         _warn(problem)
@@ -163,7 +164,7 @@ def _describe(settings: Settings, asked: Namespace) -> int:
 
 
 def _say_state(group: Any) -> None:
-    """Say on standard error what makes a description incomplete."""
+    """Print to standard error why a description is incomplete."""
     if group.state is Phase.EMPTY:
         _warn(f"\nConsumer group '{escape(group.group_id)}' has no active members.")
     elif group.state in (Phase.PREPARING, Phase.COMPLETING):
@@ -207,7 +208,7 @@ def _describe_offsets(settings: Settings, groups: Sequence[Any], is_verbose: boo
 
 
 def _lag(row: OffsetRow) -> int | None:
-    """Say how far a group is behind as Kafka's tool does: below 0 where it has committed beyond the end."""
+    """Return a group's lag as Kafka's tool does: below 0 if the group has committed beyond the end."""
     if row.committed_offset is None or row.end_offset is None:
         return None
     return row.end_offset - row.committed_offset
@@ -273,7 +274,8 @@ def _describe_states(settings: Settings, groups: Sequence[Any], is_verbose: bool
 
 
 def _leaders(settings: Settings) -> dict[int, str]:
-    """Say by shard which broker has its log, as Kafka's coordinator of a group is the broker that has the group's."""
+    """Return the broker that leads each shard's partition. In Kafka, the leader of a group's partition is its
+    coordinator."""
     try:
         known = admin(settings, "coordinator-cli").list_topics(timeout=ANSWER_WAIT_S)
     except KafkaException as error:

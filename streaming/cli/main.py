@@ -1,6 +1,6 @@
-"""`coordinator COMMAND`: every command's flags and what it calls.
+"""`coordinator COMMAND`: every command's flags, and the function that each command calls.
 
-What it ends with is `streaming.errors.Exit`; a failure says why in one sentence on standard error.
+The exit code is a `streaming.errors.Exit`. A failure prints its cause in one sentence to standard error.
 """
 
 import json
@@ -267,7 +267,7 @@ app.command()(watch)
 
 
 class Format(StrEnum):
-    """How results are written."""
+    """The formats of results."""
 
     text = "text"
     json = "json"
@@ -337,7 +337,7 @@ def replan_checkpoint(
 
 
 class Schema(StrEnum):
-    """What has a schema."""
+    """The topics whose values have a schema."""
 
     requests = "requests"
     replies = "replies"
@@ -362,7 +362,7 @@ def schema(
 
 
 class Table(StrEnum):
-    """What the protocol core runs by."""
+    """The tables of the protocol core."""
 
     diagram = "diagram"
     moves = "moves"

@@ -1,4 +1,4 @@
-"""Flags that several commands take, each with the help that all of them show."""
+"""Flags of several commands, each with one help text."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -30,7 +30,7 @@ ReadyFile = Annotated[
 
 
 class GroupOrder(StrEnum):
-    """What a list of groups is sorted by."""
+    """The sort orders of a list of groups."""
 
     group = "group"
     lag = "lag"

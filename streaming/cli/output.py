@@ -1,7 +1,7 @@
-"""How commands write rows: a table that suits a terminal, plain columns for a pipe, JSON, or CSV.
+"""The output of rows: a table for a terminal, plain columns for a pipe, JSON, or CSV.
 
-Cells hold ids that strangers chose. Tables show escaped what a terminal would act on; in CSV an id that a spreadsheet
-would run as a formula is marked as text.
+Cells contain ids that clients choose. Tables escape the characters that control a terminal. In CSV, an id that a
+spreadsheet would run as a formula is marked as text.
 """
 
 import csv
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MISSING = "-"
-"""What a table has where nothing is known; as Kafka's tools write it."""
+"""The cell of an unknown value in a table, as in Kafka's tools."""
 
 _RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -33,11 +33,11 @@ STYLES = {
     "Empty": "dim",
     "Dead": "red",
 }
-"""Of cells that say a group's state, on a terminal."""
+"""The styles of cells with a group's state, on a terminal."""
 
 
 class OutputFormat(StrEnum):
-    """How rows are written. `wide` and `csv` have all columns."""
+    """The formats of rows. `wide` and `csv` have all columns."""
 
     table = "table"
     wide = "wide"
@@ -49,12 +49,12 @@ class Column(NamedTuple):
     """One column.
 
     Args:
-        of: Takes the cell out of a row; None where nothing is known.
-        is_number: Aligned to the right on a terminal.
-        is_chosen: Strangers chose what is in it.
-        is_time: Unix milliseconds, written as a local time; in CSV with its distance from UTC.
-        is_wide: Left out of `table`.
-        is_optional: Left out of `table` where no row has anything in it.
+        of: Returns the cell of a row; None if the value is unknown.
+        is_number: The column is right-aligned on a terminal.
+        is_chosen: Clients choose the column's values.
+        is_time: Unix milliseconds, written as a local time; in CSV with the UTC offset.
+        is_wide: `table` omits the column.
+        is_optional: `table` omits the column if no row has a value for it.
     """
 
     header: str
@@ -66,12 +66,12 @@ class Column(NamedTuple):
     is_time: bool = False
 
     def cell(self, row: Any) -> str:
-        """Write a row's cell as a table has it."""
+        """Return the text of a row's cell in a table."""
         value = self.of(row)
         return to_cell(moment(value) if self.is_time else value)  # type: ignore[arg-type]
 
     def csv_cell(self, row: Any) -> str:
-        """Write it as CSV has it."""
+        """Return the text of a row's cell in CSV."""
         value = self.of(row)
         if value is None:
             return ""
@@ -82,10 +82,10 @@ class Column(NamedTuple):
 
 
 class Output:
-    """Where one command writes what it has found.
+    """The output of one command.
 
     Args:
-        console: A terminal; None where there is none.
+        console: The terminal; None if standard output is not a terminal.
     """
 
     def __init__(self, form: OutputFormat, console: "Console | None" = None) -> None:
@@ -93,7 +93,7 @@ class Output:
 
     @classmethod
     def to_stdout(cls, form: OutputFormat) -> "Output":
-        """Write to standard output, as suits what that is."""
+        """Return an output to standard output, with a console if the format and standard output allow one."""
         if form in (OutputFormat.json, OutputFormat.csv) or not sys.stdout.isatty():
             return cls(form)
         from rich.console import Console
@@ -101,11 +101,11 @@ class Output:
         return cls(form, Console(highlight=False, markup=False, emoji=False))
 
     def line(self, text: str = "") -> None:
-        """Write a line that is fit to be printed."""
+        """Write a line whose text is already escaped for a terminal."""
         print(text)  # noqa: T201
 
     def answer(self, answer: object) -> None:
-        """Write one of the views' answers, or several, as JSON."""
+        """Write one or several answers of the views as JSON."""
         self.line(in_json(answer))
 
     def rows(self, columns: Sequence[Column], rows: Iterable[Any]) -> None:
@@ -122,7 +122,7 @@ class Output:
             self._console.print(_table(shown, rows))
 
     def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """Write a block of names and what they stand for."""
+        """Write a block of names and their values."""
         told = [(name, to_cell(value)) for name, value in pairs]
         width = max(len(name) for name, _ in told)
         for name, value in told:
@@ -140,21 +140,21 @@ class Output:
 
 
 def to_cell(value: object) -> str:
-    """Write a value as a table has it."""
+    """Return the text of a value in a table."""
     if value is None:
         return MISSING
     return escape(str(value.value if isinstance(value, Enum) else value)) or MISSING
 
 
 def in_columns(columns: Sequence[Column], rows: Iterable[Any]) -> list[str]:
-    """Write rows as plain text, the columns aligned, the headings first."""
+    """Return rows as plain text with aligned columns, the headings first."""
     cells = [[column.header for column in columns], *([c.cell(row) for c in columns] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [" ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
 
 
 def in_csv(columns: Sequence[Column], rows: Iterable[Any]) -> str:
-    """Write rows as RFC 4180 has them, the headings first; a cell is empty where nothing is known."""
+    """Return rows as CSV (RFC 4180), the headings first. The cell of an unknown value is empty."""
     written = io.StringIO()
     writer = csv.writer(written)
     writer.writerow([column.header for column in columns])
@@ -164,7 +164,7 @@ def in_csv(columns: Sequence[Column], rows: Iterable[Any]) -> str:
 
 
 def in_json(answer: object) -> str:
-    """Write answers of the views as JSON for people and programs: indented, and fit for a terminal."""
+    """Return answers of the views as JSON for people and programs: indented, and escaped for a terminal."""
     written = json.dumps(msgspec.to_builtins(answer), indent=2, ensure_ascii=not sys.stdout.isatty())
     return fit_for_a_terminal(written)
 

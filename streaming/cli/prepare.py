@@ -1,7 +1,7 @@
-"""What can be had before the first start: the jars, and the class archive that halves the time of every start.
+"""Preparations before the first start: the jars, and the class archive that halves the time of every start.
 
-The archive is made of all that Java loads in the life of a short coordinator: one that starts on a broker of its own,
-is asked something, and ends.
+The archive contains all classes that Java loads during a short run of a coordinator. That coordinator starts with its
+own broker, handles one request, and ends.
 """
 
 import subprocess
@@ -28,11 +28,11 @@ class NoArchive(UserError):
 
 
 def prepare(report: Callable[[str], None]) -> Path:
-    """Fetch the jars and make the class archive; return where it is.
+    """Fetch the jars, make the class archive, and return its path.
 
     Raises:
-        NoArchive: Java wrote none, or it cannot be kept.
-        UserError: the jars cannot be had, or the coordinator does not start.
+        NoArchive: Java wrote no archive, or the archive cannot be stored.
+        UserError: The jars cannot be fetched, or the coordinator does not start.
     """
     for bundle in (CONNECTOR, BROKER):
         fetch(bundle, report=report)
@@ -42,7 +42,7 @@ def prepare(report: Callable[[str], None]) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             made = Path(scratch) / "made.jsa"
-            _live_once_elsewhere(made)
+            _run_in_subprocess(made)
             if not made.exists():
                 raise NoArchive(
                     "Java wrote no class archive: see that there is room for 200 MB, and that it is HotSpot."
@@ -52,8 +52,8 @@ def prepare(report: Callable[[str], None]) -> Path:
         raise NoArchive(f"The class archive cannot be kept in {folder}: {error.strerror}.") from error
 
 
-def _live_once_elsewhere(made: Path) -> None:
-    """Do it in a process of its own: much is said of connections that break when Java ends."""
+def _run_in_subprocess(made: Path) -> None:
+    """Run the coordinator in a subprocess, because many connections log errors when Java ends."""
     child = [sys.executable, "-m", "streaming.cli.prepare", str(made)]
     done = subprocess.run(child, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
@@ -62,7 +62,7 @@ def _live_once_elsewhere(made: Path) -> None:
         )
 
 
-def _live_once(made: Path) -> None:
+def _run_coordinator_once(made: Path) -> None:
     folder = made.parent
     with Broker(folder / "broker") as broker:
         settings = settings_of(broker, checkpoint=str(folder / "checkpoint"))
@@ -76,7 +76,7 @@ def _live_once(made: Path) -> None:
 
 
 def _end_java() -> None:
-    """Stop Spark and wait for its Java to end, which writes the archive then."""
+    """Stop Spark, and wait until its Java process has written the archive and ended."""
     spark = SparkSession.getActiveSession()
     if spark is None:
         return
@@ -94,4 +94,4 @@ def _end_java() -> None:
 
 
 if __name__ == "__main__":
-    _live_once(Path(sys.argv[1]))
+    _run_coordinator_once(Path(sys.argv[1]))

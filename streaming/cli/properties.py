@@ -1,6 +1,6 @@
-"""What `--command-config` names: a Java properties file, and what of it our own settings call otherwise.
+"""The Java properties file of `--command-config`, and its conversion to our settings.
 
-Stores of keys and certificates are taken as PEM files, which Kafka's clients read as well (KIP-651).
+Key stores and trust stores must be PEM files, which Kafka's clients also read (KIP-651).
 """
 
 import re
@@ -18,7 +18,7 @@ class BadProperties(UserError):
 
 
 _NAMES = {
-    # Kafka's                                            ours
+    # Kafka's name                                       our setting
     "security.protocol": "security_protocol",
     "sasl.mechanism": "sasl_mechanism",
     "sasl.oauthbearer.token.endpoint.url": "sasl_oauth_token_url",
@@ -31,7 +31,7 @@ _NAMES = {
 }
 
 _JAAS_OPTIONS = {
-    # a login module's        ours
+    # a login module's        our setting
     "username": "sasl_username",
     "password": "sasl_password",
     "clientId": "sasl_oauth_client_id",
@@ -45,7 +45,8 @@ _IN_A_FILE = {
     "ssl.keystore.certificate.chain": "ssl.keystore.location",
     "ssl.keystore.key": "ssl.keystore.location",
 }
-"""What may not be in the properties themselves, and where the name of a PEM file goes instead."""
+"""The properties that contain a key or certificates, which are not supported, and the property that names a PEM file
+instead."""
 
 _UNDERSTOOD = {"ssl.truststore.type", "ssl.keystore.type", "sasl.jaas.config", "ssl.endpoint.identification.algorithm"}
 _OF_SECURITY = re.compile(r"(sasl|ssl|security)\.")
@@ -58,10 +59,10 @@ _JAAS_OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;"]+))')
 
 
 def settings_in(file: str) -> dict[str, object]:
-    """Read a properties file; returns settings by our own names.
+    """Read a properties file, and return settings by our names.
 
     Raises:
-        BadProperties: it cannot be read, or what it asks for cannot be done here.
+        BadProperties: The file cannot be read, or one of its properties is not supported.
     """
     try:
         return to_settings(read_properties(Path(file).read_text("utf-8")))
@@ -70,7 +71,7 @@ def settings_in(file: str) -> dict[str, object]:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Read properties as java.util.Properties does: the last of several of one name counts."""
+    """Parse properties as java.util.Properties does: the last of several equal names counts."""
     return {_plain(name): _plain(value) for name, value in map(_parted, _logical_lines(text))}
 
 
@@ -105,10 +106,10 @@ def _plain(text: str) -> str:
 
 
 def to_settings(properties: Mapping[str, str]) -> dict[str, object]:
-    """Say in our own names what the properties of Kafka's clients say; what is not about security means nothing here.
+    """Convert the properties of Kafka's clients to our settings. Properties that do not concern security are ignored.
 
     Raises:
-        BadProperties: a store is no PEM file, or is in the properties themselves.
+        BadProperties: A store is not a PEM file, or the properties themselves contain a key or certificates.
     """
     for name, better in _IN_A_FILE.items():
         if name in properties:

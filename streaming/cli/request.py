@@ -1,4 +1,4 @@
-"""One request by hand: put together from words, sent, and its reply as it came."""
+"""One request from the command line: built from its arguments and sent, and its response as it came."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "protocols": [{"name": "by-hand"}],
     },
 }
-"""What a kind needs and a person may leave out."""
+"""Default values of fields that a kind requires and a user may omit."""
 
 
 class NotARequest(UserError):
@@ -30,11 +30,11 @@ class NotARequest(UserError):
 
 
 def ask(settings: Settings, what: str, fields: list[str], group: str | None, timeout_s: float) -> dict[str, Any]:
-    """Send one request and wait for its reply.
+    """Send one request, and return its response.
 
     Raises:
-        NotARequest: names the field that is wrong.
-        UserError: no reply came in time, or no broker answers.
+        NotARequest: A field is wrong; the text names the field.
+        UserError: No response came in time, or no broker answers.
     """
     request = decode_request(json.dumps(put_together(what, fields, group)).encode())
     if isinstance(request, Unreadable):
@@ -50,7 +50,8 @@ def ask(settings: Settings, what: str, fields: list[str], group: str | None, tim
 
 
 def put_together(what: str, fields: list[str], group: str | None) -> dict[str, Any]:
-    """Make a request's fields out of a kind or a JSON object, and NAME=VALUE words that win over it."""
+    """Build a request's fields from a kind or a JSON object, and from NAME=VALUE arguments, which override the
+    object."""
     text = sys.stdin.read() if what == "-" else what
     if text.lstrip().startswith("{"):
         try:
@@ -59,7 +60,7 @@ def put_together(what: str, fields: list[str], group: str | None) -> dict[str, A
             raise NotARequest(f"The request is not JSON: {error}.") from None
     else:
         wanted = {"kind": text.strip()}
-    asker = {"request_id": "", "reply_to": "", "client_id": "by-hand"}  # the transport fills the first two in
+    asker = {"request_id": "", "reply_to": "", "client_id": "by-hand"}  # the transport sets the first two
     wanted = {**asker, **DEFAULTS.get(wanted.get("kind", ""), {}), **wanted}
     for field in fields:
         name, equals, value = field.partition("=")

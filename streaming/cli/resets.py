@@ -1,4 +1,4 @@
-"""`coordinator groups reset-offsets`: the reset that was asked for, worked out, shown, and committed."""
+"""`coordinator groups reset-offsets`: a requested reset is computed, shown, and committed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,13 +35,13 @@ class Uncertain(UserError):
 
 
 class Asked(NamedTuple):
-    """What a reset was asked to be.
+    """The arguments of a reset.
 
     Args:
         scenario: A key of `SCENARIOS`, or `as-of`.
-        value: What the scenario takes: an offset, a shift, Unix milliseconds, or a plan's file.
-        topics: Which partitions; all that are committed where None.
-        is_uncertain: As-of may be answered by what there is.
+        value: The scenario's argument: an offset, a shift, Unix milliseconds, or the file of a plan.
+        topics: The partitions to reset; None stands for all committed partitions.
+        is_uncertain: The scenario as-of may use offsets that are not certain.
     """
 
     scenario: str
@@ -63,12 +63,12 @@ _RESETTABLE = {Phase.EMPTY, Phase.DEAD}
 def reset_offsets(
     settings: Settings, group_id: str, asked: Asked, output: Output, *, execute: bool, export: bool
 ) -> None:
-    """Show what a reset comes to, and commit it where it is to be executed.
+    """Show the offsets of a reset, and commit them if `execute` is set.
 
     Raises:
-        RequestRefused: the group has members.
-        Uncertain: what was committed at that time cannot be told.
-        NotFound: there is no such partition.
+        RequestRefused: The group has members.
+        Uncertain: The offsets that were committed at that time are not certain.
+        NotFound: A partition does not exist.
     """
     group = folded(settings, [group_id], events=False).groups.get(group_id)
     reset = planned(settings, group_id, group, asked)
@@ -92,10 +92,10 @@ def reset_offsets(
 
 
 def planned(settings: Settings, group_id: str, group: GroupView | None, asked: Asked, log: Log | None = None) -> Reset:
-    """Work out what a reset comes to.
+    """Compute the offsets of a reset.
 
     Raises:
-        RequestRefused: the group has members.
+        RequestRefused: The group has members.
         Uncertain, BadReset, NotFound: as `reset_offsets`.
     """
     state = group.state if group else Phase.DEAD
@@ -155,7 +155,7 @@ def commit(settings: Settings, group_id: str, offsets: Mapping[Place, NewOffset]
     """Commit offsets for a group without members.
 
     Raises:
-        RequestRefused: the coordinator would not, for one of them.
+        RequestRefused: The coordinator refused one of them.
     """
     if not offsets:
         return

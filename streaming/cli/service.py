@@ -1,4 +1,5 @@
-"""Commands that run until they are told to stop: the query, the broker, or all of it together."""
+"""Commands that run until a signal stops them: the query, the broker, a gateway, the dashboard, or all of them
+together."""
 
 import contextlib
 import gc
@@ -27,8 +28,9 @@ from streaming.query.health import QueryHealth
 Tell = Callable[[str], None]
 
 GARBAGE_AFTER = 50_000
-"""Objects more than before that have Python look for garbage. A gateway makes many that live while a request is on its
-way, and next to none that have to be looked for: with the default of 700 it does little else under load."""
+"""The number of new objects after which Python collects garbage. A gateway makes many objects that live during one
+request, and almost no reference cycles. With the default of 700, garbage collection takes most of its time under
+load."""
 
 ANYBODY_SEES = (
     "It listens on {host} and asks nobody who they are: whoever reaches it sees all groups, members and offsets."
@@ -39,7 +41,7 @@ def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> Non
     """Run the query until a signal ends it.
 
     Raises:
-        UserError: it could not start, or it failed.
+        UserError: The query could not start, or it failed.
     """
     with _running(settings, tell) as coordinator:
         _write_ready_file(ready_file, settings)
@@ -66,7 +68,7 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
     """Run a gateway until a signal ends it.
 
     Raises:
-        UserError: it could not start.
+        UserError: The gateway could not start.
     """
     stopping = threading.Event()
     gc.set_threshold(GARBAGE_AFTER)
@@ -81,10 +83,10 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
 
 
 def run_dashboard(settings: Settings, *, ready_file: Path | None, tell: Tell) -> None:
-    """Show the page until a signal ends it.
+    """Serve the dashboard until a signal ends it.
 
     Raises:
-        UserError: it could not start.
+        UserError: The dashboard could not start.
     """
     stopping = threading.Event()
     with Dashboard(settings, tell) as dashboard:
@@ -107,7 +109,7 @@ def run_embedded(
     ready_file: Path | None,
     tell: Tell,
 ) -> None:
-    """Run broker, topics, query, gateway, page and, if asked for, the demo until a signal ends them."""
+    """Run broker, topics, query, gateway, dashboard and optionally the demo until a signal ends them."""
     with _folder(data) as folder, Broker(folder / "broker", port=port, report=tell) as broker:
         settings = settings_of(
             broker, checkpoint=str(folder / "checkpoint"), gateway_port=gateway_port, dashboard_port=dashboard_port
@@ -123,7 +125,7 @@ def run_embedded(
 
 
 def settings_of(broker: Broker, **flags: object) -> Settings:
-    """Reach the embedded broker, which is one and speaks plain text, whatever else is set."""
+    """Return settings for the embedded broker: one broker without encryption, whatever the environment sets."""
     return Settings.load(
         bootstrap_servers=broker.bootstrap_servers, security_protocol="PLAINTEXT", replication_factor=1, **flags
     )
@@ -154,7 +156,7 @@ def _telling_health(coordinator: Coordinator) -> Iterator[None]:
 
 
 class _Demo:
-    """The demo in a thread beside the query; it ends the query if it fails, and says why."""
+    """The demo, in a thread beside the query. If the demo fails, it stops the query, and the exit raises its error."""
 
     def __init__(self, settings: Settings, coordinator: Coordinator) -> None:
         self._settings, self._coordinator = settings, coordinator
@@ -206,7 +208,7 @@ def _folder(data: Path | None) -> Iterator[Path]:
 def _write_ready_file(
     ready_file: Path | None, settings: Settings, gateway: Gateway | None = None, dashboard: Dashboard | None = None
 ) -> None:
-    """Write the file whole or not at all: whoever waits for it may read it the moment it is there."""
+    """Write the file atomically, because a process that waits for the file may read it as soon as it exists."""
     if ready_file is None:
         return
     ready: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""The tables that the coordinator runs, as Markdown; the diagram is drawn from the same objects."""
+"""The tables of the protocol core as Markdown. The diagram is drawn from the same objects."""
 
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -13,7 +13,7 @@ from coordinator.phases import MOVES, Phase
 
 
 def diagram() -> str:
-    """Draw the moves of a group in Mermaid."""
+    """Return the moves of a group as a Mermaid diagram."""
     arrows = sorted(((before, after, cause) for (before, cause), after in MOVES.items()), key=_by_phase)
     lines = ["stateDiagram-v2", f"    [*] --> {Phase.EMPTY.value}"]
     for (before, after), causes in groupby(arrows, key=lambda arrow: arrow[:2]):
@@ -27,13 +27,13 @@ def _by_phase(arrow: tuple[Phase, Phase, Any]) -> tuple[int, int]:
 
 
 def moves() -> str:
-    """List every legal move, and so by omission every illegal one."""
+    """Return every legal move as a table. A move that is not in the table is illegal."""
     rows = ((before.value, cause.value, after.value) for (before, cause), after in MOVES.items())
     return _table(("a group that is", "when", "becomes"), rows)
 
 
 def order_of_checks() -> str:
-    """List what each kind of request must pass, in the order in which it is looked at."""
+    """Return the checks of each kind of request, in their order."""
     parts = [
         "Every request, before its group is looked for; one whose group is another shard's then hears NOT_COORDINATOR:",
         _numbered([_check(checks.group_id_fits)]),
@@ -55,7 +55,7 @@ def _numbered(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def answers_by_phase() -> str:
-    """Tell what a member of the current generation hears, whose request has passed all checks."""
+    """Return the responses to a member of the current generation whose request has passed all checks."""
     who = {"leader": True, "follower": False}
     offers = {"the same protocols": True, "other protocols": False}
     columns: dict[str, dict[Phase, Enum]] = {
@@ -83,7 +83,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
 
 
 def tables(only: str | None = None) -> str:
-    """Write one of the tables, or all of them under headings."""
+    """Return one of the tables, or all of them under headings."""
     if only:
         return TABLES[only][1]()
     return "\n\n".join(f"## {title}\n\n{text()}" for title, text in TABLES.values())

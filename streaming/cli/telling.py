@@ -1,4 +1,4 @@
-"""What groups have lived through, as `coordinator groups timeline`, `why` and `owner` tell it."""
+"""The history of groups, as `coordinator groups timeline`, `why` and `owner` print it."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ class BadPlace(UserError):
 
 
 class TimelineLine(NamedTuple):
-    """Something that happened, in words that are fit for a terminal."""
+    """An event of a group as text, escaped for a terminal."""
 
     at_ms: int
     generation_id: int | None
@@ -43,7 +43,7 @@ _TOLD_BY_THE_REBALANCE = {"rebalance_started", "rebalance_completed"}
 
 
 def timeline_lines(told: Timeline) -> list[TimelineLine]:
-    """Make a line of each rebalance, where it began, and one of each other event."""
+    """Return one line for each rebalance, at its start, and one for each other event."""
     completed = {
         (row.at_ms, row.record.generation_id): row.record
         for row in told.events
@@ -60,7 +60,7 @@ def timeline_lines(told: Timeline) -> list[TimelineLine]:
             lines.append(rebalance)
         elif event.event not in _TOLD_BY_THE_REBALANCE:
             lines.append(TimelineLine(event.at_ms, event.record.generation_id, event.event, event.text))
-    earlier = begun.values()  # their beginnings are not among the events
+    earlier = begun.values()  # their start is not among the events
     return sorted([*earlier, *lines], key=lambda line: line.at_ms)
 
 
@@ -93,7 +93,7 @@ def _rebalance(row: RebalanceRow, completed: RebalanceCompleted | None) -> str:
 def timeline(
     settings: Settings, group_id: str, since_ms: int | None, until_ms: int | None, limit: int | None, output: Output
 ) -> None:
-    """Show what a group has lived through, the oldest first; the last ones only where there is a limit."""
+    """Show a group's history, the oldest event first. With a limit, show only the last events."""
     views = folded(settings, [group_id])
     show_timeline(answers.timeline(views, remembered(views, group_id), since_ms, until_ms), limit, output)
 
@@ -113,13 +113,13 @@ def show_timeline(told: Timeline, limit: int | None, output: Output) -> None:
 
 
 def why(settings: Settings, group_id: str, at_ms: int | None, output: Output) -> None:
-    """Say why a group rebalanced last, or last before a moment: what, who, and what to change."""
+    """Show why a group last rebalanced, or last before a moment: the cause, the member, and advice."""
     views = folded(settings, [group_id])
     show_why(views, remembered(views, group_id), at_ms, output)
 
 
 def show_why(views: Views, group: GroupView, at_ms: int | None, output: Output) -> None:
-    """Write three sentences, or one where there was no rebalance."""
+    """Write three sentences, or one sentence if the group has not rebalanced."""
     answer = explained(group, at_ms)
     if output.form is OutputFormat.json:
         output.answer(answer)
@@ -134,10 +134,10 @@ def show_why(views: Views, group: GroupView, at_ms: int | None, output: Output) 
 
 
 def read_place(text: str) -> tuple[str, int]:
-    """Read TOPIC-PARTITION.
+    """Parse TOPIC-PARTITION.
 
     Raises:
-        BadPlace: it is none.
+        BadPlace: The text has another form.
     """
     topic, _, number = text.rpartition("-")
     if not topic or not (number.isascii() and number.isdigit() and len(number) < 10):
@@ -146,7 +146,7 @@ def read_place(text: str) -> tuple[str, int]:
 
 
 def owner(settings: Settings, group_id: str, place: str, at_ms: int | None, output: Output) -> None:
-    """Say who owned a partition at a moment, or who does now."""
+    """Show the owner of a partition at a moment; the present owner by default."""
     topic, partition = read_place(place)
     views = folded(settings, [group_id])
     now = unix_ms()
@@ -156,10 +156,10 @@ def owner(settings: Settings, group_id: str, place: str, at_ms: int | None, outp
 def show_owner(
     views: Views, group: GroupView, topic: str, partition: int, at_ms: int, now: int, output: Output
 ) -> None:
-    """Write one line: the owner and from when to when, or whose it was before and after.
+    """Write one line: the owner and the times of its ownership, or the owners before and after.
 
     Raises:
-        NotFound: nobody has ever owned it.
+        NotFound: The history contains no owner of the partition.
     """
     answer = answers.owner(views, group, topic, partition, at_ms, now)
     name = f"{escape(topic)}-{partition}"

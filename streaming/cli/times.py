@@ -1,4 +1,4 @@
-"""Points in time and durations as people write them on a command line, and a time as it is printed back."""
+"""Points in time and durations on a command line, and the printed form of a time."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,8 @@ from streaming.errors import Exit, UserError
 from streaming.moments import AT_MS_MAX, EPOCH, calendar_time
 
 NUMBER_MIN = 100_000_000_000
-"""Smaller numbers, but for 0, are no times in milliseconds that anybody means: seconds, or a date without dashes."""
+"""Smaller numbers except 0 are refused as times in milliseconds. They are probably seconds, or a date without
+dashes."""
 
 FORMS = "ISO 8601 (local time without a zone), HH:MM[:SS[.mmm]] today, Unix milliseconds, 10m ago, -10m, or now"
 
@@ -30,13 +31,13 @@ class BadTime(UserError):
 
 
 def read_time(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
-    """Read a TIME, Unix milliseconds.
+    """Parse a TIME, and return Unix milliseconds.
 
     Args:
-        zone: Where a time is that does not say; None for here.
+        zone: The zone of a time without a zone; None stands for the local zone.
 
     Raises:
-        BadTime: it is none.
+        BadTime: The text is not a time.
     """
     wanted = text.strip()
     reader = next((reader for form, reader in _FORMS.items() if re.fullmatch(form, wanted, re.ASCII)), _iso)
@@ -50,10 +51,10 @@ def read_time(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
 
 
 def read_duration(text: str) -> int:
-    """Read a duration as Java's tools take it, `PnDTnHnMnS`, or as `90m`; milliseconds.
+    """Parse a duration in the form of Java's tools, `PnDTnHnMnS`, or as `90m`, and return milliseconds.
 
     Raises:
-        BadTime: it is none.
+        BadTime: The text is not a duration.
     """
     wanted = text.strip()
     if re.fullmatch(_SPAN, wanted, re.ASCII):
@@ -67,10 +68,10 @@ def read_duration(text: str) -> int:
 
 
 def read_ago(text: str, now_ms: int) -> int:
-    """Read a duration, and say when that long ago was, Unix milliseconds.
+    """Parse a duration, and return the time that long ago, in Unix milliseconds.
 
     Raises:
-        BadTime: it is none, or that was before 1970.
+        BadTime: The text is not a duration, or the time was before 1970.
     """
     if (at_ms := now_ms - read_duration(text)) < 0:
         raise BadTime(f"{text!r} ago was before 1970.")
@@ -78,10 +79,10 @@ def read_ago(text: str, now_ms: int) -> int:
 
 
 def moment(at_ms: int | None, zone: tzinfo | None = None) -> str | None:
-    """Write a time as `read_time` takes it, to the millisecond; here, unless another zone is given.
+    """Return a time in a form that `read_time` parses, with milliseconds, in the given zone or the local one.
 
-    In an hour that a zone has twice, the second one is written with its distance from UTC; a time that no calendar has
-    as its number.
+    In an hour that a zone repeats, the second one is written with its UTC offset. A time outside the calendar is
+    written as its number.
     """
     if at_ms is None:
         return None
@@ -92,7 +93,7 @@ def moment(at_ms: int | None, zone: tzinfo | None = None) -> str | None:
 
 
 def instant(at_ms: int, zone: tzinfo | None = None) -> str:
-    """Write a time with its distance from UTC, for readers elsewhere; its number where no calendar has it."""
+    """Return a time with its UTC offset, for readers in other zones; its number if the time is outside the calendar."""
     at = calendar_time(at_ms, zone)
     return str(at_ms) if at is None else at.isoformat(timespec="milliseconds")
 
@@ -130,4 +131,4 @@ _FORMS: dict[str, Callable[[str, int, tzinfo | None], int]] = {
     _CLOCK.pattern: _today,
     rf"-{_SPAN}|{_SPAN} +ago": lambda text, now_ms, _: now_ms - _span_ms(text),
 }
-"""Whatever matches none of these is ISO 8601, or no time."""
+"""The forms of a time. A text that matches none of them is parsed as ISO 8601."""
