@@ -1,1 +1,1 @@
-"""What an operator asks of groups, apart from how a command or the gateway words it: rules, resets, offsets, lists."""
+"""The administration of groups for commands and the gateway: rules, resets, committed offsets, lists."""

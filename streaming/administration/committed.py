@@ -1,17 +1,17 @@
-"""What a group had committed at a moment gone by, read from the topic `groups`, and whether that is certain.
+"""A group's committed offsets at a past time, read from the topic `groups`, and whether they are certain.
 
-The topic is compacted: a record that a later one of its key supersedes may be gone, and leaves a hole in the offsets of
-its partition; the last of each key stays. So of one partition of a topic
+The topic is compacted: a record that a later record of its key supersedes may be missing, which leaves a hole in the
+offsets of its partition. The last record of each key stays. So for one partition of a topic
 
-- the last record there is was never superseded: what it says has been true since;
-- between two records without a hole between them, nothing is missing;
-- records younger than the topic's `min.compaction.lag.ms` are all there, if that was set before they were written.
+- the last existing record was never superseded: its offset has been the committed one since its time;
+- between two records without a hole between them, no record is missing;
+- no record younger than the topic's `min.compaction.lag.ms` is missing, if that was set before they were written.
 
-A record that a paused writer has repeated late stands behind newer ones: it is left out where they are there, and makes
-its key uncertain where a hole may have been the newer one.
+A record that a paused writer repeated late follows newer records. It is ignored if those records still exist. If a hole
+may have been the newer record, the record makes its key uncertain.
 
-A tombstone may be gone as well, and with it all trace of an offset that was deleted: who asks for all partitions is
-told for certain of times after the last hole, or within the lag.
+A tombstone may also be missing, and with it every trace of a deleted offset. So an answer about all partitions is
+certain only for times after the last hole, or within the lag.
 """
 
 from collections.abc import Collection
@@ -35,8 +35,8 @@ class Commit(NamedTuple):
     """A record of one partition's committed offset; without `committed`, a tombstone.
 
     Args:
-        offset: Where it stands in the topic `groups`.
-        at_ms: Its group's time; of a tombstone, when it was written.
+        offset: The record's offset in the topic `groups`.
+        at_ms: The group's time of the commit; for a tombstone, the time of its record.
     """
 
     offset: int
@@ -45,10 +45,10 @@ class Commit(NamedTuple):
 
 
 class Past:
-    """One group's commits, as far as the topic still has them.
+    """The commits of one group that the topic still has.
 
     Args:
-        kept_from_ms: Since when nothing can have been compacted.
+        kept_from_ms: The time from which no record can have been compacted.
     """
 
     def __init__(self, group_id: str, kept_from_ms: int = NEVER_MS) -> None:
@@ -62,10 +62,10 @@ class Past:
         self._after_last_hole_ms = 0
 
     def take(self, offset: int, timestamp_ms: int, key: bytes, value: bytes | None, order: Order | None = None) -> None:
-        """Take a record of the group's partition of the topic; they come in order, other groups' among them.
+        """Add the next record of the group's partition of the topic. Records come in order, with those of other groups.
 
         Args:
-            order: When the record came about; None where it does not tell.
+            order: The record's place in the order of its key; None if the record does not contain it.
         """
         if offset != self._next_offset:
             self._after_holes.append(offset)
@@ -83,30 +83,30 @@ class Past:
         return order is None or self._standing.take(key, order)
 
     def _is_late(self, place: Place) -> bool:
-        """Return whether the last record of a key is a late repeat: what it stands for may be gone."""
+        """Return whether the last record of a key is a late repeat. The record that it follows may be missing."""
         return msgspec.json.encode(["offset", self._group_id, *place]) in self._standing.late
 
     def end(self, offset: int, now_ms: int) -> None:
-        """Note where the partition ends: what may be missing there is no younger than now."""
+        """Set the end of the partition. Records that are missing before it are not younger than `now_ms`."""
         if offset > self._next_offset:
             self._after_holes.append(offset)
             self._after_last_hole_ms = now_ms
 
     @property
     def places(self) -> set[Place]:
-        """The partitions of which anything is known."""
+        """The partitions with at least one commit."""
         return set(self._commits)
 
     def at(self, place: Place, at_ms: int) -> OffsetRecord | None:
-        """Say what was committed for a partition at a moment; None for nothing, as far as is known."""
+        """Return a partition's committed offset at a time; None if no commit is known."""
         last = self._last_by(place, at_ms)
         return last.committed if last else None
 
     def is_certain(self, places: Collection[Place], at_ms: int, *, of_all: bool) -> bool:
-        """Tell whether nothing is missing that could change what `at` says of these partitions.
+        """Return whether no missing record could change the result of `at` for these partitions.
 
         Args:
-            of_all: They are said to be all that had a commit.
+            of_all: The partitions are meant to be all partitions that had a commit.
         """
         if at_ms >= self.kept_from_ms or not self._after_holes:
             return True
@@ -115,7 +115,7 @@ class Past:
         return all(self._is_certain(place, at_ms) for place in places)
 
     def certain_from_ms(self, places: Collection[Place], *, of_all: bool) -> int:
-        """Say since when `at` is certain of these partitions for every moment."""
+        """Return the time from which `at` is certain for these partitions."""
         if not self._after_holes:
             return 0
         froms = [self._certain_from_ms(place) for place in places]
@@ -144,14 +144,14 @@ class Past:
 
 
 def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
-    """Read all that the topic still has of a group's commits.
+    """Read all commits of a group that the topic still has.
 
     Args:
         now_ms: Unix milliseconds.
 
     Raises:
-        BrokerUnreachable: no broker answers.
-        NoCoordinator: the topic is not there.
+        BrokerUnreachable: No broker answers.
+        NoCoordinator: The topic does not exist.
     """
     lag_ms = compaction_lag_ms(settings)
     past = Past(group_id, now_ms - lag_ms + settings.clock_slack_ms if lag_ms else NEVER_MS)
@@ -163,7 +163,7 @@ def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
 
 
 def compaction_lag_ms(settings: Settings) -> int:
-    """Say how long records of the topic are safe from compaction; 0 where the brokers do not say."""
+    """Return how long compaction leaves records of the topic, in milliseconds; 0 if the brokers do not report it."""
     asker = admin(settings, "coordinator-cli")
     (asked,) = asker.describe_configs([ConfigResource(ResourceType.TOPIC, settings.groups_topic)]).values()
     try:

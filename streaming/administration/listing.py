@@ -1,4 +1,4 @@
-"""All groups of a coordinator: each shard is asked for its own."""
+"""All groups of a coordinator: each shard lists its own."""
 
 from msgspec import structs
 
@@ -8,10 +8,10 @@ from streaming.client.transport import Transport
 
 
 def list_groups(transport: Transport, request: ListGroups, timeout_s: float = 10.0) -> ListGroupsAnswer:
-    """Ask every shard, and put the answers together, by group id; the first error there is stands for all.
+    """Request the groups of every shard, and return them as one answer, sorted by group id, or the first error.
 
     Raises:
-        NoAnswer, BrokerUnreachable: not all shards have answered.
+        NoAnswer, BrokerUnreachable: Not all shards have answered.
     """
     together = ListGroupsAnswer(request_id=None)
     groups: list[ListedGroup] = []

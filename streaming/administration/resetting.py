@@ -1,7 +1,7 @@
-"""What offsets a reset comes to: which partitions, where each is to go, and what had to be corrected on the way.
+"""The offsets of a reset: its partitions, the new offset of each, and the corrections that were necessary.
 
-`SCENARIOS` is the table, by the names of Kafka's options. Nothing here commits anything, or talks to a broker: a `Log`
-is asked.
+`SCENARIOS` is the table, by the names of Kafka's options. This module neither commits offsets nor connects to a broker:
+it calls a `Log`.
 
 Source: Kafka, OffsetsUtils and ConsumerGroupCommand.
 """
@@ -17,14 +17,14 @@ from streaming.views.words import escape
 
 
 class Bounds(NamedTuple):
-    """Where a partition's log begins, and the offset behind its last record."""
+    """The first offset of a partition's log, and the offset behind its last record."""
 
     begin: int
     end: int
 
 
 class NewOffset(NamedTuple):
-    """What is to be committed."""
+    """An offset to commit."""
 
     offset: int
     leader_epoch: int = -1
@@ -32,20 +32,20 @@ class NewOffset(NamedTuple):
 
 
 class Log(Protocol):
-    """The partitions that offsets are of."""
+    """The partitions and offsets of topics."""
 
     def partitions(self, topics: Collection[str]) -> dict[str, list[int]]:
-        """Return each topic's partitions; topics that are not there are left out."""
+        """Return each topic's partitions, without topics that do not exist."""
 
     def bounds(self, places: Collection[Place]) -> dict[Place, Bounds]:
-        """Return where each partition begins and ends; those that are not there are left out."""
+        """Return the bounds of each partition, without partitions that do not exist."""
 
     def at(self, places: Collection[Place], at_ms: int) -> dict[Place, int]:
-        """Return the first offset of each partition at or after a time; left out where there is none."""
+        """Return the first offset of each partition at or after a time, without partitions that have no such record."""
 
 
 class Reset(NamedTuple):
-    """A reset to be shown or made, and what is to be said about it."""
+    """The offsets of a reset, and notes for the user about them."""
 
     offsets: dict[Place, NewOffset]
     notes: list[str]
@@ -59,19 +59,19 @@ Scenario = Callable[[Collection[Place], Any, Log, Committed], Reset]
 
 
 def named(place: Place) -> str:
-    """Write a partition as Kafka does."""
+    """Return the name of a partition in Kafka's form."""
     return f"{escape(place[0])}-{place[1]}"
 
 
 def read_topics(texts: Iterable[str], partitions_of: Callable[[set[str]], Mapping[str, list[int]]]) -> list[Place]:
-    """Read `topic` or `topic:0,1`, as often as given: the partitions that are meant, which have to be there.
+    """Parse texts of the form `topic` or `topic:0,1`, and return their partitions, which must exist.
 
     Args:
-        partitions_of: Finds the partitions of topics; those that are not there are left out.
+        partitions_of: Returns the partitions of topics, without topics that do not exist.
 
     Raises:
-        BadReset: a partition is no number.
-        NotFound: there is no such topic or partition.
+        BadReset: A partition is not a number.
+        NotFound: A topic or a partition does not exist.
     """
     asked = [_topic_and_partitions(text) for text in texts]
     known = partitions_of({topic for topic, _ in asked})
@@ -97,10 +97,10 @@ def _topic_and_partitions(text: str) -> tuple[str, list[int] | None]:
 
 
 def read_plan(text: str, group_id: str) -> dict[Place, int]:
-    """Read what `--export` wrote: `topic,partition,offset`, or with the group in front; other groups' are left out.
+    """Parse the output of `--export`: `topic,partition,offset`, with or without the group in front. Skip other groups.
 
     Raises:
-        BadReset: a line is neither.
+        BadReset: A line has another form.
     """
     plan: dict[Place, int] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
@@ -123,10 +123,10 @@ def read_plan(text: str, group_id: str) -> dict[Place, int]:
 
 
 def clip(wanted: Mapping[Place, NewOffset], log: Log) -> Reset:
-    """Move offsets that a partition does not have to the nearest that it has.
+    """Replace each offset outside its partition by the nearest offset inside.
 
     Raises:
-        NotFound: there is no such partition.
+        NotFound: A partition does not exist.
     """
     bounds, notes, offsets = _bounds(wanted, log), [], {}
     for place, new in wanted.items():
@@ -158,7 +158,7 @@ def _latest(places: Collection[Place], _: Any, log: Log, __: Committed) -> Reset
 
 
 def _current(places: Collection[Place], _: Any, log: Log, committed: Committed) -> Reset:
-    """Where nothing is committed, the end, as in Kafka's tool."""
+    """Return the committed offsets. A partition without one gets the end offset, as in Kafka's tool."""
     ends = _bounds(places, log)
     return Reset({place: NewOffset(committed.get(place, ends[place].end)) for place in places}, [])
 
@@ -176,7 +176,8 @@ def _shift(places: Collection[Place], by: int, log: Log, committed: Committed) -
 
 
 def _time(places: Collection[Place], at_ms: int, log: Log, _: Committed) -> Reset:
-    """Where no record is as young, the end, as in Kafka's tool."""
+    """Return the first offsets at or after a time. A partition without such a record gets the end offset, as in Kafka's
+    tool."""
     ends, found = _bounds(places, log), log.at(places, at_ms)
     notes = [
         f"Partition {p} from topic {escape(t)} has no record since then. Falling back to latest known offset."
@@ -191,7 +192,7 @@ def _plan(_: Collection[Place], plan: Mapping[Place, int], log: Log, __: Committ
 
 
 SCENARIOS: dict[str, Scenario] = {
-    # option         where to
+    # option         function
     "to-earliest": _earliest,
     "to-latest": _latest,
     "to-current": _current,
@@ -201,11 +202,11 @@ SCENARIOS: dict[str, Scenario] = {
     "by-duration": _time,
     "from-file": _plan,
 }
-"""What each option asks for; both times are given as Unix milliseconds."""
+"""The function of each option. Both times are given as Unix milliseconds."""
 
 
 def exported(offsets: Mapping[Place, NewOffset], group_id: str | None = None) -> str:
-    """Write offsets as a plan for `--from-file`, in Kafka's form; with the group in front where one is given."""
+    """Return offsets as a plan for `--from-file`, in Kafka's form, with the group in front if one is given."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     for (topic, partition), new in sorted(offsets.items()):

@@ -1,6 +1,6 @@
-"""The rules of who may do what on their way to the coordinator: out of a file, or out of the brokers' own lists.
+"""The access rules on their way to the coordinator: from a file, or from the brokers' access control lists.
 
-Every shard is sent the whole table, and goes by the latest one that it was sent.
+Every shard is sent the whole table, and applies the latest table that it has received.
 """
 
 import json
@@ -33,10 +33,10 @@ from streaming.kafka.clients import admin
 from streaming.moments import unix_ms
 
 ACLS_WAIT_S = 30.0
-"""How long brokers may take to list their access control lists, which may be long."""
+"""The longest wait for the brokers' access control lists, which may be long."""
 
 RESOURCES = {
-    # librdkafka's         ours
+    # librdkafka's         our resource
     ResourceType.GROUP:  Resource.GROUP,
     ResourceType.TOPIC:  Resource.TOPIC,
     ResourceType.BROKER: Resource.CLUSTER,
@@ -58,10 +58,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def rules_in(file: Path) -> tuple[Rule, ...]:
-    """Read rules out of a TOML file, a table `[[rules]]` for each.
+    """Read rules from a TOML file with a table `[[rules]]` for each.
 
     Raises:
-        BadRules: names the rule that is wrong, and how.
+        BadRules: A rule is wrong; the text names the rule and the error.
     """
     try:
         return msgspec.toml.decode(file.read_bytes(), type=_File).rules
@@ -82,7 +82,7 @@ def _plainly(why: str) -> str:
 
 
 def written(rules: Iterable[Rule]) -> str:
-    """Write rules as `rules_in` reads them."""
+    """Return rules in the form that `rules_in` reads."""
     return "\n".join(
         "[[rules]]\n" + "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in told.items())
         for told in map(msgspec.to_builtins, rules)
@@ -93,12 +93,12 @@ def written(rules: Iterable[Rule]) -> str:
 
 
 def rules_of_brokers(settings: Settings) -> tuple[Rule, ...]:
-    """Read the brokers' own rules, as far as they are about groups, topics and the cluster and decide anything here.
+    """Return the brokers' own rules for groups, topics and the cluster whose operation the coordinator knows.
 
     Raises:
-        BadRules: there are too many.
-        RulesRefused: the brokers keep none, or do not show them.
-        BrokerUnreachable: no broker answered.
+        BadRules: The brokers have too many rules.
+        RulesRefused: The brokers have no authorizer, or refuse to list their rules.
+        BrokerUnreachable: No broker answered.
     """
     asker = admin(settings, "coordinator-rules")
     try:
@@ -123,7 +123,7 @@ def _bindings(asker: Any, resource: ResourceType) -> list[AclBinding]:
 
 
 def _rule(binding: Any) -> Iterator[Rule]:
-    """Turn a binding into a rule. One that names what no group or topic can be called decides nothing."""
+    """Convert a binding to a rule. A binding with a longer name than any group or topic can have is skipped."""
     if binding.operation.name in Operation.__members__ and len(binding.name) <= NAME_CHARS_MAX:
         yield Rule(
             principal=binding.principal,
@@ -149,11 +149,11 @@ def _refusal(settings: Settings, error: KafkaError) -> UserError:
 
 
 def set_rules(settings: Settings, rules: tuple[Rule, ...]) -> int:
-    """Have every shard go by these rules; say how many shards that are.
+    """Set these rules in every shard, and return the number of shards.
 
     Raises:
-        RulesRefused: not all of them have taken them.
-        UserError: not all of them have answered.
+        RulesRefused: Not all shards have accepted the rules.
+        UserError: Not all shards have answered.
     """
     now_ms = unix_ms()
     request = SetAccess(request_id="", reply_to="", client_id="coordinator-access", made_ms=now_ms, rules=rules)
@@ -161,11 +161,11 @@ def set_rules(settings: Settings, rules: tuple[Rule, ...]) -> int:
 
 
 def shown_rules(settings: Settings) -> list[Access]:
-    """Ask every shard for its rules: they are all the same, unless some have not heard of the latest yet.
+    """Return the rules of every shard. They are equal, unless some shards have not received the latest rules yet.
 
     Raises:
-        RulesRefused: they do not show them.
-        UserError: not all of them have answered.
+        RulesRefused: The shards refuse to show them.
+        UserError: Not all shards have answered.
     """
     answers = _ask(settings, DescribeAccess(request_id="", reply_to="", client_id="coordinator-access"))
     return [Access(a.made_ms, a.rules) for a in answers if isinstance(a, DescribeAccessAnswer)]
@@ -193,13 +193,13 @@ def _why(settings: Settings, answer: AnyAnswer) -> str:
 def keep_in_step(
     settings: Settings, every_s: float, tell: Callable[[str], None], stopping: threading.Event | None = None
 ) -> None:
-    """Set the brokers' rules, and again whenever they are others than those that every shard has.
+    """Set the brokers' rules, and set them again whenever they differ from the rules of a shard.
 
     Args:
-        stopping: Set by whoever wants this to return.
+        stopping: The event that makes this function return.
 
     Raises:
-        UserError: the first time failed; later failures are told, and it is tried again.
+        UserError: The first attempt failed. Later failures are reported, and the attempt is repeated.
     """
     stopping = stopping or threading.Event()
     _follow(settings, tell)
