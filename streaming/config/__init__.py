@@ -1,1 +1,2 @@
-"""Settings, and what they are made of: values, spellings, certificates, tokens, principals, the way to the brokers."""
+"""Settings and their parts: values, names in client libraries, certificates, tokens, principals, access to the
+brokers."""

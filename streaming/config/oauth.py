@@ -1,7 +1,7 @@
-"""Tokens that say who our own processes are: asked for by a client's id and secret, and kept until they wear out.
+"""Tokens that identify our own processes. They are requested with a client's id and secret, and cached until they age.
 
-kafka-python takes its tokens from here. Kafka's Java clients and librdkafka ask for their own, in the same way: id and
-secret go as they are into HTTP's basic authentication.
+kafka-python gets its tokens from here. Kafka's Java clients and librdkafka request their own in the same way: id and
+secret go unencoded into HTTP's basic authentication.
 
 Source: RFC 6749 4.4 (client credentials) and 2.3.1, RFC 7519 4.1.4 (`exp`); KIP-768.
 """
@@ -30,10 +30,10 @@ log = logging.getLogger(__name__)
 TOKEN_WAIT_S = 10.0
 ANSWER_BYTES_MAX = 65_536
 WORN_AFTER = 0.8
-"""The part of a token's life after which another one is asked for; Kafka's `sasl.login.refresh.window.factor`."""
+"""The part of a token's life after which another token is requested; Kafka's `sasl.login.refresh.window.factor`."""
 
 RETRY_WAIT_S = 5.0
-"""How long an endpoint that has failed is left alone, while the token that is there still holds."""
+"""The wait before the next request to an endpoint that has failed, while the present token is still valid."""
 
 _ERROR_NAME = re.compile(r"[a-z_]{1,40}")
 _PASSING = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
@@ -50,10 +50,10 @@ class TokenRefused(UserError):
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """One client's tokens; for any number of threads.
+    """One client's tokens. Any number of threads may use them.
 
     Args:
-        way: Its `sasl_oauth_*` settings as `spellings` has them, secrets in the clear.
+        way: The client's `sasl_oauth_*` settings under the names in `spellings`, with unmasked secrets.
     """
 
     def __init__(self, way: Mapping[str, Any]) -> None:
@@ -68,11 +68,11 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         return f"<Tokens of {self._client_id!r} by {self._url}>"
 
     def token(self) -> str:
-        """Give a token that holds.
+        """Return a valid token.
 
         Raises:
-            TokenUnavailable: the endpoint does not answer.
-            TokenRefused: it refuses the client, or what it gives is of no use.
+            TokenUnavailable: The endpoint does not answer.
+            TokenRefused: The endpoint refuses the client, or its response is not usable.
         """
         with self._lock:
             if time.time() >= self._worn_s:
@@ -123,7 +123,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         )
 
     def _end_of(self, token: str) -> float:
-        """Read until when a token holds."""
+        """Return the time at which a token expires, in Unix seconds."""
         with suppress(ValueError, TypeError, KeyError, IndexError):
             claims = token.split(".")[1]
             ends_s = float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
@@ -137,7 +137,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Hands the secret to nobody whom the settings do not name."""
+    """A handler that follows no redirect, so that the secret reaches only the endpoint in the settings."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -157,7 +157,8 @@ def _request(way: Mapping[str, Any]) -> Request:
 
 
 def _name_of(error: HTTPError) -> str:
-    """Say why in the endpoint's word for it (RFC 6749 5.2), where that is one word and so holds nothing of ours."""
+    """Return the endpoint's error code (RFC 6749 5.2) if it is one word, which cannot contain our secrets; else the
+    HTTP status."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         if _ERROR_NAME.fullmatch(name := json.loads(error.read(ANSWER_BYTES_MAX))["error"]):
             return str(name)

@@ -1,7 +1,7 @@
-"""Who may do what, as settings: whether rules are gone by, who stands above them, and the key that names are signed by.
+"""Access control as settings: whether rules apply, the principals above them, and the key that signs principals.
 
-The key is shared by the coordinator, its gateways, and whoever sets rules. It comes by the environment or a file, and
-is shown nowhere.
+The coordinator, its gateways, and every user that sets rules share the key. It comes from the environment or a file,
+and is never displayed.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def _wrong(problem: str) -> PydanticCustomError:
 
 
 class AccessControl(BaseSettings):
-    """Who may do what to groups, and who is believed to be whom."""
+    """The settings of access to groups, and of the authentication of principals."""
 
     access: Literal["open", "rules"] = Field(
         "open", description="Whether everybody may do everything, or what rules allow; see `coordinator access`."
@@ -57,20 +57,20 @@ class AccessControl(BaseSettings):
         return self
 
     def signing_for(self, topic: str) -> Signing | None:
-        """Say how the records of a topic are signed; None without a key."""
+        """Return the signing of a topic's records; None without a key."""
         keys = tuple(key.get_secret_value().encode() for key in self._access_keys)
         return Signing(keys, topic) if keys else None
 
     def asking_as(self, sasl_username: str | None) -> str:
-        """Say who our own commands are."""
+        """Return the principal of our own commands."""
         return self.principal or (f"User:{sasl_username}" if sasl_username else ANONYMOUS)
 
 
 def keys_in(file: str) -> tuple[SecretStr, ...]:
-    """Read keys, one or more, of which the first one signs: so that a new key can be known before it is used.
+    """Read one or more keys. The first key signs, so that a new key can be distributed before it is used.
 
     Raises:
-        PydanticCustomError: a ValueError: there is none, or one is too short.
+        PydanticCustomError: a ValueError: The file contains no key, or a key is too short.
     """
     try:
         text = Path(file).read_text("utf-8")

@@ -1,9 +1,9 @@
-"""How the brokers are reached, and how the gateway is: protocols, users and certificates, as settings that are checked.
+"""The connections to the brokers and to the gateway: protocols, users and certificates, as validated settings.
 
-All files are read when the settings are made, so a wrong one is told of at once, and not by a client that cannot
-connect. `spellings` says what each client library calls what is set here.
+All files are read when the settings are created. So a wrong file is reported immediately, and not by a client that
+cannot connect. `spellings` has each client library's names for these settings.
 
-A password or token in the clear is refused unless asked for by name: PLAIN and OAUTHBEARER without TLS, and a gateway
+An unencrypted password or token is refused unless a setting allows it: PLAIN and OAUTHBEARER without TLS, and a gateway
 without TLS, are for loopback addresses only.
 """
 
@@ -26,7 +26,8 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 PasswordMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 Mechanism = PasswordMechanism | Literal["OAUTHBEARER"]
 PROTOCOLS, MECHANISMS = get_args(Protocol), get_args(PasswordMechanism)
-"""`MECHANISMS` are those a gateway's clients have. A token's name may be any claim of it: the brokers alone know."""
+"""`MECHANISMS` are the mechanisms of a gateway's clients. They exclude OAUTHBEARER, because only the brokers know which
+claim of a token is its name."""
 
 _SERVER = r"(\[[0-9a-fA-F:.]+\]|[^,:\[\]\s]+):[0-9]{1,5}"
 _SERVERS = rf"^{_SERVER}(,{_SERVER})*$"
@@ -49,16 +50,16 @@ _TOKEN = _Credentials(
     ("sasl_oauth_scope", "sasl_oauth_cafile"),
 )
 _CREDENTIALS: Mapping[str, _Credentials] = {**dict.fromkeys(MECHANISMS, _PASSWORD), "OAUTHBEARER": _TOKEN}
-"""What each mechanism wants; what another one wants means nothing to it."""
+"""The settings that each mechanism requires. Each mechanism ignores the settings of others."""
 
 _LAYERS: Mapping[str, tuple[str, ...]] = {
     "SASL": ("sasl_mechanism", *_PASSWORD.names, *_TOKEN.names),
     "SSL": ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password"),
 }
-"""What means something only under a security protocol that has this in its name."""
+"""The settings that have an effect only if the name of the security protocol contains the layer."""
 
 _IN_THE_CLEAR = {"PLAIN": "password", "OAUTHBEARER": "token"}
-"""What a mechanism says as it is."""
+"""The secret that a mechanism sends unencrypted."""
 
 
 class PlaintextRefused(UserError):
@@ -68,7 +69,7 @@ class PlaintextRefused(UserError):
 
 
 class BrokerAccess(BaseSettings):
-    """How our own processes reach the brokers."""
+    """The settings of our own processes' connections to the brokers."""
 
     model_config = SettingsConfigDict(hide_input_in_errors=True)
 
@@ -105,7 +106,7 @@ class BrokerAccess(BaseSettings):
     _tokens: "Tokens | None" = PrivateAttr(None)
 
     @model_validator(mode="after")
-    def _access_is_of_one_piece(self) -> Self:
+    def _check_broker_access(self) -> Self:
         if problem := next(self._contradictions(), None):
             raise wrong(problem)
         for credentials in (_PASSWORD, _TOKEN):
@@ -113,7 +114,7 @@ class BrokerAccess(BaseSettings):
         try:
             self.broker_context()
             if self.sasl_mechanism == "OAUTHBEARER":
-                from streaming.config.oauth import Tokens  # brings kafka-python, which most commands do without
+                from streaming.config.oauth import Tokens  # imports kafka-python, which most commands do not need
 
                 self._tokens = Tokens(self._settings())
             if keyfile := self.ssl_keyfile or self.ssl_certfile:
@@ -158,22 +159,22 @@ class BrokerAccess(BaseSettings):
 
     @property
     def _is_private(self) -> bool:
-        """May what is said to the brokers as it is be said?"""
+        """Whether an unencrypted password or token may be sent to the brokers."""
         hosts = (server.rpartition(":")[0] for server in self.bootstrap_servers.split(","))
         return self._has_tls or all(map(is_loopback, hosts)) or self.allow_plaintext_passwords
 
     @property
     def client_mechanisms(self) -> tuple[str, ...]:
-        """The SASL mechanisms that a gateway's clients may authenticate by to these brokers; none without SASL."""
+        """The SASL mechanisms that a gateway's clients may use for these brokers; none without SASL."""
         if "SASL" not in self.security_protocol:
             return ()
         return tuple(each for each in MECHANISMS if each not in _IN_THE_CLEAR or self._is_private)
 
     def broker_context(self) -> ssl.SSLContext | None:
-        """Say how a connection of our own to a broker is encrypted; None where it is not.
+        """Return the TLS context of our own connections to a broker; None for connections without TLS.
 
         Raises:
-            BadCertificate: a file will not do.
+            BadCertificate: A file is not usable.
         """
         if not self._has_tls:
             return None
@@ -181,15 +182,18 @@ class BrokerAccess(BaseSettings):
         return client_context(self.ssl_cafile, *own, check_hostname=self.ssl_check_hostname)
 
     def kafka_client_arguments(self) -> dict[str, Any]:
-        """Say how kafka-python's clients reach the brokers; holds the password, and is not to be shown."""
+        """Return the broker access as arguments of kafka-python's clients. They contain the password, so never display
+        them."""
         return spellings.kafka_python(self._way())
 
     def librdkafka_arguments(self) -> dict[str, str]:
-        """Say how confluent-kafka's clients reach the brokers; holds the password, and is not to be shown."""
+        """Return the broker access as arguments of confluent-kafka's clients. They contain the password, so never
+        display them."""
         return spellings.librdkafka(self._way())
 
     def java_client_properties(self) -> dict[str, str]:
-        """Say how Kafka's Java clients reach the brokers; holds the password, and is not to be shown."""
+        """Return the broker access as properties of Kafka's Java clients. They contain the password, so never display
+        them."""
         return spellings.java(self._way())
 
     @property
@@ -197,7 +201,7 @@ class BrokerAccess(BaseSettings):
         return self.security_protocol.endswith("SSL")
 
     def _way(self) -> dict[str, Any]:
-        """Put the way together; where tokens are wanted, see first that there are any."""
+        """Return all settings of the broker access. If it uses tokens, first check that the endpoint gives one."""
         way = self._settings()
         if self._tokens:
             self._tokens.token()
@@ -213,7 +217,7 @@ class BrokerAccess(BaseSettings):
 
 
 class GatewayAccess(BaseSettings):
-    """How the gateway's clients reach it."""
+    """The settings of clients' connections to the gateway."""
 
     gateway_ssl_certfile: File | None = Field(
         None, description="The gateway's certificate with its chain, PEM; clients speak TLS when it is set."
@@ -231,7 +235,7 @@ class GatewayAccess(BaseSettings):
     gateway_allow_plaintext: bool = Field(False, description="Clients on other machines may do without TLS.")
 
     @model_validator(mode="after")
-    def _listener_is_of_one_piece(self) -> Self:
+    def _check_listener(self) -> Self:
         if not self.gateway_ssl_certfile:
             for name in given(self, ["gateway_ssl_keyfile", "gateway_ssl_key_password", "gateway_ssl_cafile"]):
                 raise wrong(f"{name} needs a gateway_ssl_certfile")
@@ -242,14 +246,15 @@ class GatewayAccess(BaseSettings):
         return self
 
     def listener_context(self, host: str) -> ssl.SSLContext | None:
-        """Say how the gateway's clients are spoken to: under TLS, or in plain text where it is None.
+        """Return the TLS context for the gateway's clients; None for connections without TLS.
 
         Args:
             host: The address that the gateway is to listen on.
 
         Raises:
-            PlaintextRefused: it would be plain text, others can listen, and nobody has asked for that.
-            BadCertificate: a file will not do.
+            PlaintextRefused: The connections would be unencrypted, other machines can reach them, and no setting allows
+                that.
+            BadCertificate: A file is not usable.
         """
         context = self._listener_context()
         if context is None and not self.gateway_allow_plaintext and not is_loopback(host):

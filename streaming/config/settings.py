@@ -1,6 +1,6 @@
-"""Everything that can be set, in one object: from flags, `COORDINATOR_*` variables or a TOML file, in that order.
+"""All settings in one object: from flags, `COORDINATOR_*` variables or a TOML file, in that order.
 
-What Kafka's broker settings name too keeps its Kafka name here.
+Settings that Kafka's brokers also have keep their Kafka names here.
 """
 
 import os
@@ -28,12 +28,12 @@ from streaming.wire.signing import Signer, Signing
 CONFIG_FILE_VARIABLE = "COORDINATOR_CONFIG"
 
 _SOURCE_ATTEMPTS = 3
-_LINGER_MS = 20  # a batch ends with a flush, which waits for no linger
+_LINGER_MS = 20  # a batch ends with a flush, which does not wait for linger
 
 SINK_BATCH_BYTES = 32_768
-"""How much the query writes to a partition at once, unless one record alone is larger. A topic that takes less is not
-served: Kafka's producers before 4.2 split a batch that is refused as too large, tell whoever waits for it that it is
-written, and lose it where it cannot be split far enough (KAFKA-19479, KAFKA-8350)."""
+"""The maximum size of the query's write to a partition, unless a single record is larger. A topic that accepts less is
+not supported: Kafka's producers before 4.2 split a batch that the broker refuses as too large, report it as written,
+and lose it if it cannot be split far enough (KAFKA-19479, KAFKA-8350)."""
 
 Milliseconds = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Minutes = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -46,11 +46,11 @@ class BadSettings(UserError):
 
 
 class Settings(GatewayAccess, AccessControl, BrokerAccess):
-    """What the service, its topics and its groups are run with. Times are in the unit that ends the name."""
+    """The settings of the service, its topics and its groups. Times have the unit at the end of the name."""
 
     model_config = SettingsConfigDict(env_prefix="COORDINATOR_", extra="forbid", frozen=True)
 
-    # Kafka; how to reach it is in `BrokerAccess`
+    # Kafka; the settings of the connection are in `BrokerAccess`
     topic_prefix: str = Field(
         "coordinator", pattern=r"^[a-zA-Z0-9._-]{1,200}$", description="Topics are named PREFIX.requests and so on."
     )
@@ -61,13 +61,13 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         90_000, ge=3_000, le=3_600_000, description="How long the query waits for brokers that do not answer."
     )
 
-    # for whoever watches over the processes
+    # monitoring
     health_host: str = Field("127.0.0.1", min_length=1, description="Where a process says how it is.")
     health_port: int | None = Field(
         None, ge=0, le=65_535, description="Port of /healthz, /readyz and /metrics; nowhere when not set."
     )
 
-    # the page
+    # the dashboard
     dashboard_host: str = Field("127.0.0.1", min_length=1, description="Where the page listens; anybody there sees it.")
     dashboard_port: int = Field(9494, ge=0, le=65_535, description="The page's port; with 0 any that is free.")
     dashboard_names: str = Field("", description="Names by which a proxy on this machine asks for it, comma-separated.")
@@ -95,7 +95,7 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         500_000, ge=1, description="Requests of one batch at most; what is beyond waits for the next one."
     )
 
-    # the gateway; its certificates are in `GatewayAccess`
+    # the gateway; the settings of its certificates are in `GatewayAccess`
     gateway_host: str = Field("127.0.0.1", min_length=1, description="Where the gateway listens.")
     gateway_port: int = Field(
         9192,
@@ -121,7 +121,7 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         600_000, description="A connection without a request for so long is closed."
     )
 
-    # groups, as Kafka's brokers name it
+    # groups, by the names of Kafka's broker settings
     group_initial_rebalance_delay_ms: Milliseconds = 3_000
     group_min_session_timeout_ms: Milliseconds = 6_000
     group_max_session_timeout_ms: Milliseconds = 1_800_000
@@ -163,10 +163,10 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
 
     @classmethod
     def load(cls, **flags: Any) -> "Settings":
-        """Put the settings together; flags that are None count as not given.
+        """Load the settings. Flags that are None count as not given.
 
         Raises:
-            BadSettings: one sentence that names the setting, or the variable or file that is wrong.
+            BadSettings: A setting, a variable or a file is wrong; the text names it in one sentence.
         """
         _refuse_unknown_variables(cls)
         file = os.environ.get(CONFIG_FILE_VARIABLE)
@@ -207,22 +207,23 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
 
     @property
     def is_relayed_as_gateway(self) -> bool:
-        """Do the brokers take what a gateway relays for the gateway's own, because they know it by its certificate?"""
+        """Whether the brokers take relayed requests for the gateway's own, because they know the gateway by its
+        certificate."""
         return self.security_protocol == "SSL" and self.ssl_certfile is not None
 
     def signing(self) -> Signing | None:
-        """Say how requests to this coordinator are signed; None without a key."""
+        """Return the signing of requests to this coordinator; None without a key."""
         return self.signing_for(self.requests_topic)
 
     def signer(self) -> Signer:
-        """Say as whom our own commands ask."""
+        """Return the signer with the principal of our own commands."""
         return Signer(self.signing(), self.asking_as(self.sasl_username))
 
     def group_config(self, fencing_token_floor: int = 0) -> Config:
-        """Return what of this the core needs.
+        """Return the settings that the core needs.
 
         Args:
-            fencing_token_floor: The checkpoint's own; the higher one of it and the setting counts.
+            fencing_token_floor: The checkpoint's own floor. The higher one of it and the setting counts.
         """
         return Config(
             fencing_token_floor=max(fencing_token_floor, self.fencing_token_floor),
@@ -242,17 +243,19 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         )
 
     def kafka_source_options(self) -> dict[str, str]:
-        """Say how Spark's Kafka source reaches the brokers, and for how long it tries."""
+        """Return the options of Spark's Kafka source: the connection to the brokers, and how long Spark waits for
+        them."""
         return {
             **self._kafka_options(),
             "kafka.default.api.timeout.ms": str(self.broker_wait_ms // _SOURCE_ATTEMPTS),
             "kafka.request.timeout.ms": str(min(30_000, self.broker_wait_ms // _SOURCE_ATTEMPTS)),
-            "kafka.max.poll.records": "10000",  # Spark asks for the ends of a partition at each poll
+            "kafka.max.poll.records": "10000",  # Spark requests the ends of a partition at each poll
             "fetchOffset.numRetries": str(_SOURCE_ATTEMPTS),
         }
 
     def kafka_sink_options(self) -> dict[str, str]:
-        """Say how Spark's Kafka sink reaches the brokers, and for how long it tries."""
+        """Return the options of Spark's Kafka sink: the connection to the brokers, and how long Spark waits for
+        them."""
         return {
             **self._kafka_options(),
             "kafka.delivery.timeout.ms": str(self.broker_wait_ms),

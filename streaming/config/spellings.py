@@ -1,7 +1,7 @@
-"""One way to the brokers, as each client library wants it told. What comes of it holds the password: never show it.
+"""The broker access under each client library's names. The results contain the password, so never display them.
 
-A way is a mapping from the names of `security.BrokerAccess` to what is set, secrets in the clear. Beside `ssl_certfile`
-there is always `ssl_keyfile`, and `ssl_check_hostname` is there under TLS only.
+A `Way` is a mapping from the names of `security.BrokerAccess` to the set values, with unmasked secrets. With
+`ssl_certfile`, it always contains `ssl_keyfile`. It contains `ssl_check_hostname` under TLS only.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Way = Mapping[str, Any]
 
 
 class _Spelling(NamedTuple):
-    """None where a library wants something else than another name for it, or does not want it at all."""
+    """The names of one setting; None if a library has no such setting, or expects another form."""
 
     kafka_python: str | None
     librdkafka: str
@@ -20,7 +20,7 @@ class _Spelling(NamedTuple):
 
 
 _SPELLINGS: Mapping[str, _Spelling] = {
-    # here                          kafka-python           librdkafka                  Kafka's Java clients
+    # our setting                   kafka-python           librdkafka                  Kafka's Java clients
     "security_protocol":  _Spelling("security_protocol",   "security.protocol",        "security.protocol"),
     "sasl_mechanism":     _Spelling("sasl_mechanism",      "sasl.mechanism",           "sasl.mechanism"),
     "sasl_username":      _Spelling("sasl_plain_username", "sasl.username"),
@@ -48,7 +48,7 @@ _LOGIN_MODULES = {
 }
 
 _JAAS_OPTIONS = {
-    # here                      Kafka's login modules
+    # our setting                 Kafka's login modules
     "sasl_username":            "username",
     "sasl_password":            "password",
     "sasl_oauth_client_id":     "clientId",
@@ -62,7 +62,7 @@ _SCRAM_ESCAPES = str.maketrans({"=": "=3D", ",": "=2C"})
 
 
 def kafka_python(way: Way) -> dict[str, Any]:
-    """Spell it as arguments of kafka-python's clients."""
+    """Return the broker access as arguments of kafka-python's clients."""
     spelt = {
         spelling.kafka_python: way[name]
         for name, spelling in _SPELLINGS.items()
@@ -70,7 +70,7 @@ def kafka_python(way: Way) -> dict[str, Any]:
     }
     if "tokens" in way:
         spelt["sasl_oauth_token_provider"] = way["tokens"]
-    if way.get("sasl_mechanism", "").startswith("SCRAM"):  # whose names kafka-python sends as they are
+    if way.get("sasl_mechanism", "").startswith("SCRAM"):  # kafka-python does not escape SCRAM user names
         spelt["sasl_plain_username"] = way["sasl_username"].translate(_SCRAM_ESCAPES)
     if "ssl_check_hostname" in way:
         spelt["ssl_check_hostname"] = way["ssl_check_hostname"]
@@ -78,21 +78,22 @@ def kafka_python(way: Way) -> dict[str, Any]:
 
 
 def librdkafka(way: Way) -> dict[str, str]:
-    """Spell it as a configuration of confluent-kafka's clients."""
+    """Return the broker access as a configuration of confluent-kafka's clients."""
     spelt = {spelling.librdkafka: way[name] for name, spelling in _SPELLINGS.items() if name in way}
     if "tokens" in way:
         spelt["sasl.oauthbearer.method"] = "oidc"
-        spelt.setdefault("https.ca.location", "probe")  # by itself its wheels find no authorities
+        spelt.setdefault("https.ca.location", "probe")  # its wheels find no authorities by default
     if "ssl_check_hostname" in way:
         spelt["ssl.endpoint.identification.algorithm"] = "https" if way["ssl_check_hostname"] else "none"
     return {"bootstrap.servers": way["bootstrap_servers"], **spelt}
 
 
 def java(way: Way) -> dict[str, str]:
-    """Spell it as properties of Kafka's Java clients.
+    """Return the broker access as properties of Kafka's Java clients.
 
-    Certificate and key are given as what is in their files, so that a cluster's executors need no copies of those. The
-    file of `ssl_cafile` must be on every machine: a system's is far too large to go with each task.
+    Certificate and key are given as the contents of their files, so that a cluster's executors need no copies of the
+    files. The file of `ssl_cafile` must exist on every machine: a system's file is far too large to be sent with each
+    task.
     """
     spelt = {spelling.java: way[name] for name, spelling in _SPELLINGS.items() if name in way and spelling.java}
     if "sasl_mechanism" in way:
@@ -111,7 +112,7 @@ def java(way: Way) -> dict[str, str]:
 
 
 def jaas_config(mechanism: str, **options: str) -> str:
-    """Write what Kafka's Java clients log in with; no option can end its quotes.
+    """Return the `sasl.jaas.config` of Kafka's Java clients. An option cannot contain its closing quote.
 
     Source: Kafka's JaasConfig, which reads with java.io.StreamTokenizer.
     """
@@ -121,7 +122,7 @@ def jaas_config(mechanism: str, **options: str) -> str:
 
 def _jaas_options(way: Way) -> dict[str, str]:
     options = {option: way[name] for name, option in _JAAS_OPTIONS.items() if name in way}
-    if "tokens" in way:  # Spark at debug logs what comes before a password; this one is nobody's
+    if "tokens" in way:  # at level debug, Spark logs the options before a password
         options = {"password": "", **options}
     if "sasl_oauth_cafile" in way:
         options["ssl.truststore.type"] = "PEM"

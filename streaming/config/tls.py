@@ -1,4 +1,4 @@
-"""TLS contexts out of PEM files, and one sentence where the files will not do. Nothing older than TLS 1.2 is spoken."""
+"""TLS contexts from PEM files, and one sentence if the files are not usable. The oldest allowed version is TLS 1.2."""
 
 import re
 import ssl
@@ -10,7 +10,7 @@ from streaming.errors import UserError
 _PLAIN_KEY = "-----BEGIN PRIVATE KEY-----"
 _ENCRYPTED_KEY = re.compile("-----BEGIN ENCRYPTED PRIVATE KEY-----([A-Za-z0-9+/=\\s]+)-----END")
 _PBES2 = bytes.fromhex("06092a864886f70d01050d")
-"""1.2.840.113549.1.5.13: how OpenSSL encrypts keys unless told otherwise, and what Java 17 knows by no name."""
+"""1.2.840.113549.1.5.13: OpenSSL's default encryption of keys, which Java 17 does not know by a name."""
 
 
 class BadCertificate(UserError):
@@ -25,16 +25,16 @@ def client_context(
     *,
     check_hostname: bool = True,
 ) -> ssl.SSLContext:
-    """Make what connections of our own are encrypted with. The other side's certificate is checked in any case.
+    """Return the TLS context of our own connections. It always verifies the server's certificate.
 
-    The name to check is the host that is connected to, which asyncio takes for `server_hostname` by itself.
+    The verified name is the host of the connection, which asyncio uses as `server_hostname` by default.
 
     Args:
-        cafile: Whose certificates are believed; the system's where it is None.
-        certfile: Our own certificate with its chain, and `keyfile` its key unless that is in the same file.
+        cafile: The trusted certificates; None stands for the system's.
+        certfile: Our own certificate with its chain; `keyfile` is its key unless that is in the same file.
 
     Raises:
-        BadCertificate: a file will not do.
+        BadCertificate: A file is not usable.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -51,14 +51,14 @@ def client_context(
 def server_context(
     certfile: str, keyfile: str | None = None, key_password: str | None = None, client_cafile: str | None = None
 ) -> ssl.SSLContext:
-    """Make what connections to us are encrypted with.
+    """Return the TLS context of clients' connections to us.
 
     Args:
-        certfile: Our certificate with its chain, and `keyfile` its key unless that is in the same file.
-        client_cafile: Whose certificates clients must show; they are asked for none where it is None.
+        certfile: Our certificate with its chain; `keyfile` is its key unless that is in the same file.
+        client_cafile: The authorities of clients' certificates; None means that clients need no certificate.
 
     Raises:
-        BadCertificate: a file will not do.
+        BadCertificate: A file is not usable.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -70,10 +70,11 @@ def server_context(
 
 
 def check_java_reads(keyfile: str, *, is_encrypted: bool) -> None:
-    """Refuse a key that OpenSSL reads and Kafka's Java clients do not: those want PKCS#8, and not PBES2.
+    """Check that Kafka's Java clients can read a key: they require PKCS#8 without PBES2, while OpenSSL reads other keys
+    too.
 
     Raises:
-        BadCertificate: names the command that converts it.
+        BadCertificate: The key has another form; the text names the command that converts it.
     """
     text = Path(keyfile).read_text("ascii", "replace")
     if is_encrypted:
@@ -96,7 +97,7 @@ def _trust(context: ssl.SSLContext, cafile: str) -> None:
 
 def _show(context: ssl.SSLContext, certfile: str, keyfile: str | None, key_password: str | None) -> None:
     try:
-        context.load_cert_chain(certfile, keyfile, password=key_password or "")  # without one OpenSSL asks the terminal
+        context.load_cert_chain(certfile, keyfile, password=key_password or "")  # else OpenSSL prompts for a password
     except OSError:
         raise BadCertificate(
             f"{certfile} and {keyfile or certfile} are not a PEM certificate and its key,"

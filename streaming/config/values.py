@@ -1,4 +1,4 @@
-"""Kinds of values that security settings have: each is checked when it is set, and told of without being shown."""
+"""Types of the security settings. Each value is validated when it is set, and errors do not show the value."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings
 
-_UNSAYABLE = ("Cc", "Cs", "Zl", "Zp")
-"""Control characters, halves of characters and line ends: in no user's name, in no password (RFC 4013), in no log."""
+_FORBIDDEN_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
+"""Control characters, surrogates and line ends, which user names, passwords (RFC 4013) and logs must not contain."""
 
 
 def wrong(problem: str) -> PydanticCustomError:
-    """Make what a validator raises: the problem is all that is told."""
+    """Return the error that a validator raises. It contains only the problem."""
     return PydanticCustomError("security", "{problem}", {"problem": problem.removesuffix(".")})
 
 
@@ -31,7 +31,7 @@ def _readable(file: str) -> str:
 
 
 def _sayable(text: str) -> str:
-    if any(unicodedata.category(char) in _UNSAYABLE for char in text):
+    if any(unicodedata.category(char) in _FORBIDDEN_CATEGORIES for char in text):
         raise wrong("control characters and line ends cannot be part of it")
     return text
 
@@ -42,7 +42,7 @@ def _sayable_secret(secret: SecretStr) -> SecretStr:
 
 
 def _token_url(url: str) -> str:
-    """Take an endpoint that a secret may be sent to, and that may be shown."""
+    """Check that a secret may be sent to an endpoint, and that its URL may be displayed."""
     parts = urlsplit(url)
     if parts.username is not None or parts.query or parts.fragment:
         raise wrong("write it without a user, a query and a fragment: it is shown")
@@ -58,14 +58,14 @@ Secret = Annotated[SecretStr, Field(min_length=1), AfterValidator(_sayable_secre
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only processes of this machine can reach an address, or a name."""
+    """Return whether an address or a host name is reachable only from this machine."""
     with suppress(ValueError):
         return ip_address(host.strip("[]")).is_loopback
     return host == "localhost"
 
 
 def secret_in(file: str | None) -> SecretStr | None:
-    """Read the one secret that a file holds, without the end of its line."""
+    """Read the one secret in a file, without the line end."""
     if file is None:
         return None
     with suppress(UnicodeDecodeError):
@@ -76,10 +76,10 @@ def secret_in(file: str | None) -> SecretStr | None:
 
 
 def given(settings: BaseSettings, names: Iterable[str]) -> list[str]:
-    """Name those settings that have a value."""
+    """Return the names of the settings that have a value."""
     return [name for name in names if getattr(settings, name) is not None]
 
 
 def revealed(value: Any) -> Any:
-    """Take a secret out of its wrapping, for a library that is to be told it."""
+    """Return a secret's text, for a library that needs it; any other value unchanged."""
     return value.get_secret_value() if isinstance(value, SecretStr) else value
