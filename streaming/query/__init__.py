@@ -1,1 +1,2 @@
-"""The Structured Streaming query: the operator, its checkpoint, and what watches over both while it runs."""
+"""The Structured Streaming query: the operator, its checkpoint, and the modules that monitor both while the query
+runs."""

@@ -1,13 +1,14 @@
-"""The alarm: has Spark run a batch when time alone is to change a group.
+"""The alarm: it makes Spark run a batch when a timeout of a shard is due.
 
-Spark looks at timeouts in batches only, and runs a batch only where there is something to read. So the alarm appends a
-record that asks nothing, a `Wake`, to the request partition of the shard that is due. Where nothing is due nothing
-runs, and a coordinator at rest rests. A shard's time passes by its log, so the record also says that the log was read
-so far. Waits are measured by a clock that nobody sets.
+Spark checks timeouts in batches only, and it runs a batch only when a source has new records. So the alarm appends a
+wake record, a `Wake`, to the request partition of the shard that is due. A wake record asks for nothing. While no shard
+is due, the alarm writes no record and Spark runs no batch. A shard's time advances with the records of its log, so a
+wake record also carries the current time. The alarm measures its waits with a monotonic clock, which no administrator
+can set.
 
-    when a shard is due it is woken, and again once a second until it has said that it is due later
-    at the start        every shard is due: only when woken does it say what it holds and when it is due, and after a
-                        restart Spark fires no timeout before a row comes
+    when a shard is due the alarm wakes it, and again once a second until the shard reports a later time
+    at the start        every shard counts as due: a shard reports its groups and its next deadline only when woken,
+                        and after a restart Spark fires no timeout before a row comes
 """
 
 import logging
@@ -30,16 +31,17 @@ _FINAL = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATIO
 AGAIN_MS = 1_000
 WAIT_MS_MAX = 60_000
 SEND_WAIT_MS = 5_000
-"""How long a record may be on its way before it is given up: by then the next one is."""
+"""The longest time that a wake record may take to reach the broker. After this time the producer drops the record; the
+alarm has sent the next one by then."""
 
 
 class Alarm:
-    """Wakes shards that are due, from a thread of its own.
+    """A thread that wakes the shards that are due.
 
     Args:
-        tallies: Where shards say when they are due.
+        tallies: The tallies in which shards report when they are due.
 
-    `refusal` is Kafka's name for why nobody can be woken, where trying again is no use; else None.
+    `refusal` is Kafka's name of the error that prevents wake records, when a retry cannot succeed; else None.
     """
 
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
@@ -52,11 +54,11 @@ class Alarm:
         self._thread = threading.Thread(target=self._watch, name="alarm", daemon=True)
 
     def start(self) -> None:
-        """Wake every shard, and from now on those that are due."""
+        """Start the thread: it wakes every shard once, and from then on the shards that are due."""
         self._thread.start()
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Stop the thread."""
         self._closing.set()
         self._tallies.changed.set()
         if self._thread.is_alive():
@@ -79,7 +81,8 @@ class Alarm:
         self._producer.flush(SEND_WAIT_MS / 1_000)
 
     def _wake_record(self) -> bytes:
-        """Return a record that says what this machine's clock shows, by which shards know it from the brokers'."""
+        """Return a wake record with the time of this machine's clock, by which shards compare that clock with the
+        brokers'."""
         now_ms = unix_ms()
         wake = Wake(now_ms)
         return encode_request(wake) if self._signing is None else self._signing.signed(wake, now_ms)
@@ -92,12 +95,12 @@ class Alarm:
 
 
 def overdue(due_ms: Mapping[int, int | None], woken_ms: Mapping[int, int], now_ms: int) -> tuple[dict[int, int], int]:
-    """Find the shards to be woken, and how long there will be no other.
+    """Return the shards to wake now, and the time until the next shard is to be woken, in milliseconds.
 
     Args:
-        due_ms: When each shard is due, milliseconds of a monotonic clock; None where it waits for nothing.
-        woken_ms: When each was woken last.
-        now_ms: Now; it is what the found shards are mapped to.
+        due_ms: When each shard is due, in milliseconds of a monotonic clock; None if the shard waits for nothing.
+        woken_ms: When each shard was last woken.
+        now_ms: The current time; the found shards are mapped to it.
     """
     found: dict[int, int] = {}
     wait_ms = WAIT_MS_MAX

@@ -1,7 +1,7 @@
-"""Whether a shard's records go on where they ended before: what is new, what came again, and what is missing.
+"""The comparison of a shard's records with the offset that the state expects: new, repeated and missing records.
 
-Every two records that follow one another are compared, and the first one with the place that the state remembers. So
-the cut of the log into batches makes no difference, up to the bound on events of one batch.
+The comparison checks every two consecutive records, and the first record against the offset in the state. So the
+division of the log into batches makes no difference, up to the bound on events of one batch.
 """
 
 from typing import NamedTuple
@@ -14,8 +14,9 @@ Row = tuple[int, int, bytes | None]
 """A record of the request topic: `offset`, `at_ms` and `value`."""
 
 BREAKS_TOLD_MAX = 32
-"""Events that one batch of a shard may give about breaks. A transactional producer leaves a mark in the log with each
-commit, and a damaged plan may bring thousands of records again: beyond the bound the last event sums up the rest."""
+"""The maximum number of events about breaks that one batch of a shard may publish. A transactional producer writes a
+marker to the log with each commit, and a damaged plan may repeat thousands of records. Beyond the bound, the last event
+counts the remaining breaks."""
 
 
 class Followed(NamedTuple):
@@ -23,8 +24,8 @@ class Followed(NamedTuple):
 
     Args:
         fresh: The records that were not handled before, in the order of the log.
-        breaks: The events about every place where the log does not go on.
-        next_offset: Of the first record that is not handled yet; None where no record was ever seen.
+        breaks: The events about every offset at which the log does not continue.
+        next_offset: The offset of the first record that is not handled yet; None if the shard never read a record.
     """
 
     fresh: list[Row]
@@ -33,11 +34,11 @@ class Followed(NamedTuple):
 
 
 def follow(shard: int, rows: list[Row], expected: int | None) -> Followed:
-    """Compare a batch's records with the place where the log is to go on, and drop those that came before.
+    """Compare a batch's records with the expected offset, and drop the records that were handled before.
 
     Args:
-        rows: In the order of their offsets.
-        expected: The first record's offset, from the state; None where the state does not hold one.
+        rows: The records in the order of their offsets.
+        expected: The first record's offset, from the state; None if the state does not hold one.
     """
     if expected is not None and [row[0] for row in rows] == list(range(expected, expected + len(rows))):
         return Followed(rows, [], expected + len(rows))
@@ -68,7 +69,7 @@ def _broken(shard: int, row: Row, expected: int) -> LogBroken:
 
 
 def _bounded(breaks: list[LogBroken]) -> list[LogBroken]:
-    """Replace those beyond the bound by one event."""
+    """Replace the events beyond the bound by one event."""
     if len(breaks) <= BREAKS_TOLD_MAX:
         return breaks
     told, rest = breaks[: BREAKS_TOLD_MAX - 1], breaks[BREAKS_TOLD_MAX - 1 :]

@@ -1,10 +1,10 @@
-"""The one query: requests from Kafka through the stateful operator to the output topics; starting it, stopping it.
+"""The query, its start and its stop. It reads requests from Kafka, runs the operator, and writes the output topics.
 
     requests ─> groupBy(shard's key) ─> ShardOperator ─> replies, groups, events
 
-Spark runs a batch when there is something to read. That is also how it looks at timeouts: when one is due, the `Alarm`
-appends a record that asks nothing. (Left to itself, a query with processing-time timeouts runs batches without a pause,
-and after a restart none until a row comes.)
+Spark runs a batch when the request topic has new records. Spark checks timeouts only in a batch: when a timeout is due,
+the `Alarm` appends a wake record. (Without the alarm, a query with processing-time timeouts runs batches without a
+pause, and after a restart it runs none until a row comes.)
 """
 
 import logging
@@ -46,7 +46,8 @@ SPARK_LOG = Path(__file__).with_name("log4j2.properties")
 QUERY_NAME = "group-coordinator"
 CONNECTOR_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 BATCH_WAIT_S = 60
-"""How long a stop waits for the batch that runs, before it gives that up to be repeated at the next start."""
+"""How long a stop waits for the running batch. After this time the stop abandons the batch, and the next start repeats
+it."""
 
 _STORE = "spark.sql.streaming.stateStore"
 STATE_STORES = {
@@ -56,21 +57,22 @@ STATE_STORES = {
     "rocksdb": {
         f"{_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
-        f"{_STORE}.checkpointFormatVersion": "2",  # a torn retry is never read as committed state
+        f"{_STORE}.checkpointFormatVersion": "2",  # Spark never reads a torn retry as committed state
     },
 }
 
 SPARK_CONFIG = {
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the alarm has batches run instead
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # the alarm makes Spark run batches instead
     f"{_STORE}.minDeltasForSnapshot": "100",
-    "spark.sql.streaming.pollingDelay": "50ms",  # what a coordinator at rest does: ask the broker for news
-    # guards retries of stages whose rows differ from one attempt to the next; ours are ranges of Kafka offsets
+    "spark.sql.streaming.pollingDelay": "50ms",  # how often an idle query asks the broker for new records
+    # Spark checks retries of stages whose rows differ between attempts. Our rows are ranges of Kafka offsets and do not
+    # differ.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
-    "spark.sql.adaptive.enabled": "false",  # has no say in stateful queries, but warns of that
+    "spark.sql.adaptive.enabled": "false",  # has no effect on stateful queries, and logs a warning about that
     "spark.sql.session.timeZone": "UTC",
-    # Spark's own expression, and what Kafka's options hold
+    # Spark's own expression, and the names of Kafka's secret options
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore[.]key|jaas",
     "spark.speculation": "false",
     "spark.locality.wait": "0s",
@@ -80,24 +82,25 @@ SPARK_CONFIG = {
     "spark.ui.retainedStages": "50",
     "spark.sql.ui.retainedExecutions": "50",
 }
-"""What the query is measurably better with. What spark-submit is told, or finds in its defaults, wins."""
+"""Spark settings that measurably improve the query. An option of spark-submit, or of its defaults file, overrides
+them."""
 
 LOCAL_CONFIG = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    "spark.shuffle.compress": "false",  # what is shuffled stays in the page cache
-    # the defaults fork chmod once and readlink four times for each file of the checkpoint, and add a checksum file
+    "spark.shuffle.compress": "false",  # shuffled data stays in the page cache
+    # The defaults fork chmod once and readlink four times for each file of the checkpoint, and add a checksum file.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""What else is right where driver and executor are one process on one machine."""
+"""Additional Spark settings for a driver and an executor that are one process on one machine."""
 
 
-_HASH_SEED = 42  # of Spark's HashPartitioning
+_HASH_SEED = 42  # the seed of Spark's HashPartitioning
 
 
 class ConnectorMissing(UserError):
@@ -113,18 +116,19 @@ class QueryFailed(UserError):
 def open_session(
     settings: Settings, report: Callable[[str], None] | None = None, java_options: str | None = None
 ) -> SparkSession:
-    """Start Spark, or take the session that spark-submit prepared.
+    """Start Spark, or return the session that spark-submit prepared.
 
     Args:
-        java_options: Where Java gets its classes from; the class archive if there is one unless given.
+        java_options: The options that say where Java loads its classes from. The default is the class archive, if one
+            exists.
 
     Raises:
-        JavaMissing, JarsUnavailable: there is nothing to run Spark with.
+        JavaMissing, JarsUnavailable: Java or Spark's jars are missing.
     """
     find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(QUERY_NAME)
-    is_submitted = "SPARK_ENV_LOADED" in os.environ  # set by Spark's own launch scripts
+    is_submitted = "SPARK_ENV_LOADED" in os.environ  # Spark's own launch scripts set this variable
     master = settings.master or ("" if is_submitted else "local[2]")
     config = {**(_not_told(SPARK_CONFIG) if is_submitted else SPARK_CONFIG), **STATE_STORES[settings.state_store]}
     config["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
@@ -135,7 +139,7 @@ def open_session(
         )
     if master.startswith("local"):
         config |= LOCAL_CONFIG
-    if not is_submitted:  # spark-submit is told with --packages or --jars
+    if not is_submitted:  # spark-submit gets the connector with --packages or --jars
         config |= _connector([str(jar) for jar in fetch(CONNECTOR, report=report)], is_local=master.startswith("local"))
     for name, value in config.items():
         builder = builder.config(name, value)
@@ -148,7 +152,8 @@ def open_session(
 
 
 def _not_told(config: dict[str, str]) -> dict[str, str]:
-    """Leave out what spark-submit was told, or found in its defaults: a session's builder would overrule it."""
+    """Return the settings that spark-submit and its defaults file do not set, because a session's builder would
+    override them."""
     SparkContext._ensure_initialized()
     told = SparkConf()
     return {name: value for name, value in config.items() if not told.contains(name)}
@@ -159,13 +164,14 @@ def _driver_options(java_options: str) -> str:
     return (
         f"-Dlog4j2.configurationFile={SPARK_LOG.as_uri()} -Dcoordinator.spark.log={level} "
         f"-Dcoordinator.spark.lines={'json' if are_json() else 'text'} "
-        "-XX:+UseParallelGC "  # half the work of the default one, whose threads run beside the tasks
+        "-XX:+UseParallelGC "  # half the work of the default collector, whose threads run beside the tasks
         f"{java_options}"
     )
 
 
 def _connector(jars: list[str], *, is_local: bool) -> dict[str, str]:
-    """Give Spark its Kafka connector; on one machine as part of the class path, which the class archive covers."""
+    """Return the setting that gives Spark its Kafka connector. On one machine the jars are part of the class path,
+    which the class archive covers."""
     if is_local:
         return dict.fromkeys(("spark.driver.extraClassPath", "spark.executor.extraClassPath"), os.pathsep.join(jars))
     return {"spark.jars": ",".join(jars)}
@@ -180,15 +186,15 @@ def _has_connector(spark: SparkSession) -> bool:
 
 
 def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity) -> DataFrame:
-    """Plan the query: from the request topic to records for the output topics."""
+    """Build the query: from the request topic to records for the output topics."""
     requests = (
         spark.readStream.format("kafka")
         .options(**settings.kafka_source_options())
         .option("subscribe", settings.requests_topic)
         .option("startingOffsets", "earliest")
-        .option("failOnDataLoss", "true")  # lost requests stop the query; they are never skipped silently
+        .option("failOnDataLoss", "true")  # lost requests stop the query; Spark never skips them silently
         .option("maxOffsetsPerTrigger", settings.max_requests_per_batch)
-        .option("kafka.fetch.max.wait.ms", "10")  # the default holds every batch back for half a second
+        .option("kafka.fetch.max.wait.ms", "10")  # the default delays every batch by half a second
     )
     keys = F.array(*map(F.lit, even_keys(spark, settings.request_partitions, settings.shuffle_partitions)))
     asked = requests.load().select(
@@ -207,7 +213,7 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
         replanned=[(plan.at_ms, plan.ends) for plan in checkpoint.put_aside(spark, settings)],
     )
     answered = (
-        asked.coalesce(settings.shuffle_partitions)  # a task for each partition of the topic costs more than it reads
+        asked.coalesce(settings.shuffle_partitions)  # a task for each topic partition costs more than its read
         .groupBy("key")
         .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", "ProcessingTimeTimeout")
     )
@@ -215,10 +221,10 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
 
 
 def even_keys(spark: SparkSession, shards: int, tasks: int) -> list[int]:
-    """Find a key for each shard with which Spark's hash deals shards out to tasks in turn.
+    """Find a key for each shard, so that Spark's hash gives every task the same number of shards.
 
-    By their own numbers 16 shards would fall to two tasks as 7 and 9, and to eight as 0 to 4 each. A shard's key is its
-    number plus a multiple of `shards`.
+    With their own numbers as keys, 16 shards would be divided between two tasks as 7 and 9, and eight tasks would get 0
+    to 4 shards each. A shard's key is its number plus a multiple of `shards`.
     """
     jvm: Any = spark.sparkContext._jvm
     hash_of = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(_HASH_SEED).hashInt
@@ -227,7 +233,7 @@ def even_keys(spark: SparkSession, shards: int, tasks: int) -> list[int]:
 
 
 def _unpacked(packs: DataFrame) -> DataFrame:
-    """Turn `Pack`s into the rows that the sink writes."""
+    """Convert `Pack`s into the rows that the sink writes."""
     version, at_ms = F.col("versions")[F.col("place")], F.col("times")[F.col("place")]
     ended, counted = _header(AT_MS, at_ms), _header(VERSION, version)
     headers = F.when(version.isNotNull(), F.array(counted, ended)).otherwise(F.array(ended))
@@ -248,8 +254,8 @@ class Coordinator:
     """The running query.
 
     Args:
-        report: Told in plain sentences how the start goes.
-        java_options: As `open_session` takes them.
+        report: A callback for plain sentences about the progress of the start.
+        java_options: The same argument as that of `open_session`.
 
     `start` raises any `UserError`; `wait` raises `QueryFailed` or `TopicMismatch`.
     """
@@ -308,11 +314,11 @@ class Coordinator:
         self._raise_if_failed(query)
 
     def wait(self) -> None:
-        """Return when the query was stopped.
+        """Wait until the query is stopped.
 
         Raises:
-            QueryFailed: it ended by itself.
-            TopicMismatch: somebody has altered a topic, so that the coordinator must not go on.
+            QueryFailed: The query ended by itself.
+            TopicMismatch: A topic was altered, so that the coordinator must not continue.
         """
         assert self._query is not None, "wait() comes after start()"
         while self._query.isActive and not self._stopping.is_set() and not self._refusal():
@@ -321,15 +327,16 @@ class Coordinator:
         self._raise_if_failed(self._query)
 
     def silent_s(self) -> float:
-        """How long ago Spark last said that the query is active; 0 while it starts. Asks nobody, so it cannot hang."""
+        """Return the seconds since Spark last reported that the query is active; 0 during the start. It calls nothing
+        that can block."""
         return time.monotonic() - self._active_s if self._active_s else 0.0
 
     def ask_to_stop(self) -> None:
-        """Let `wait` return; safe in a signal handler."""
+        """Make `wait` return. A signal handler may call it."""
         self._stopping.set()
 
     def stop(self) -> None:
-        """End the query between two batches, so that nothing is repeated at the next start."""
+        """Stop the query between two batches, so that the next start repeats nothing."""
         self._stopping.set()
         self._alarm.close()
         self._topic_watch.close()

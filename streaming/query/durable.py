@@ -1,14 +1,14 @@
-"""Has the disk hold what a batch rests on, before the batch says anything.
+"""The sync to disk of the files that a batch depends on, before the batch returns any output.
 
-Spark writes plans, commits and states, and syncs none of them: after a loss of power the last half minute of them would
-be there, torn, empty or missing as it happens. A checkpoint that went back by some batches would take the same requests
-again under other plans, and conclude otherwise wherever time had decided, though the first conclusions are published.
+Spark writes plans, commits and states, and syncs none of them. After a loss of power, the files of the last half minute
+may be complete, torn, empty or missing. A checkpoint that lost some batches would read the same requests again under
+other plans. Its outcome would differ wherever time had decided, although the first outcome is already published.
 
-    the first time a worker works   all files that are there, and the names of all folders above them
-    before batch N says anything    its plan `offsets/N`, `commits/N-1`, and the task's own state after batch N-1
+    the first call in a worker      all existing files, and the names of all folders above them
+    before the output of batch N    its plan `offsets/N`, `commits/N-1`, and the task's own state after batch N-1
 
-So a loss of power takes back nothing that was said. Only what is on a disk of this machine is synced; HDFS and object
-stores keep what was closed.
+So a loss of power revokes no published output. Only files on a disk of this machine are synced; HDFS and object stores
+keep a file once it is closed.
 """
 
 import os
@@ -20,17 +20,17 @@ from pathlib import Path
 from pyspark import TaskContext
 
 BATCH = "streaming.sql.batchId"
-"""The property by which Spark tells a task its batch."""
+"""The property in which Spark gives a task the number of its batch."""
 
 
 def sync_before_output(query: Path | None) -> None:
-    """Sync what the running task's batch rests on; once for each task, however often it is called.
+    """Sync the files that the running task's batch depends on. Only the first call in a task does so.
 
     Args:
-        query: The folder of Spark's part of the checkpoint, where it is on a disk of this machine; else None.
+        query: The folder of Spark's part of the checkpoint, if it is on a disk of this machine; else None.
 
     Raises:
-        OSError: the disk does not keep it. The batch must not go on.
+        OSError: The disk does not keep a file. The batch must not continue.
     """
     task = TaskContext.get() if query is not None else None
     batch = task.getLocalProperty(BATCH) if task is not None else None
@@ -50,12 +50,13 @@ def _sync(folder: Path, batch: int, task: int) -> None:
 
 @lru_cache(maxsize=1)
 def _sync_all(query: Path) -> None:
-    """Sync all that is there, as others may have left it: once for each worker.
+    """Sync all existing files once for each worker, because an earlier process may not have synced them.
 
-    A folder that the start has made is named in the folder above it, and that name is lost as a file is.
+    The name of a folder that the start made is an entry in the folder above it. A loss of power can lose that name like
+    a file.
     """
     for above in query.parent.parents:
-        with suppress(PermissionError):  # who may not open a folder has not made the one in it
+        with suppress(PermissionError):  # a user without the right to open a folder did not make the folder in it
             _sync_file(above)
     for folder, _, files in os.walk(query.parent):
         for file in files:
@@ -64,7 +65,8 @@ def _sync_all(query: Path) -> None:
 
 
 def _of_version(states: Path, version: int) -> Iterator[Path]:
-    """Find the files of one version of a task's state: what stands behind the number tells which store wrote them."""
+    """Find the files of one version of a task's state. The state stores use different suffixes behind the version
+    number."""
     number = str(version)
     for name in os.listdir(states) if states.is_dir() else ():
         if name.startswith(number) and not name[len(number) : len(number) + 1].isdigit():
@@ -72,7 +74,7 @@ def _of_version(states: Path, version: int) -> Iterator[Path]:
 
 
 def _sync_file(path: Path) -> None:
-    """Sync a file or folder; one that is gone, as Spark deletes what is old, needs none."""
+    """Sync a file or a folder. A missing one needs no sync, because Spark deletes old files."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

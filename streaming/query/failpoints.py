@@ -1,15 +1,15 @@
-"""Where a test stops the operator: a worker that reaches a point in a shard's call sends itself a signal.
+"""Failpoints: a test stops the operator at a point in a shard's call, where the worker sends itself a signal.
 
-    SHARDS_FAILPOINT="SIGSTOP called 1,3 /a/folder"     shards 1 and 3 stop before anything is read
+    SHARDS_FAILPOINT="SIGSTOP called 1,3 /a/folder"     shards 1 and 3 stop before they read anything
 
-| point | what has happened by then |
+| point | the progress of the call at this point |
 | --- | --- |
-| `called` | nothing: no row is read, no state |
-| `stepped` | the shard has taken the batch; neither its state nor what it says has left the worker |
-| `yielded` | what it says is on its way to Kafka; its state is not written |
+| `called` | no row and no state is read |
+| `stepped` | the shard has handled the batch; neither its state nor its output has left the worker |
+| `yielded` | its output is on the way to Kafka; its state is not written |
 
-It happens once for each shard: the worker leaves a file in the folder, named for the shard and holding its process id,
-and whoever finds that file there goes on. Nothing of this exists where the variable is not set.
+The signal comes once for each shard: the worker creates a file in the folder, named after the shard, that contains its
+process id. A worker that finds this file continues without a signal. Without the variable, no failpoint exists.
 """
 
 import os
@@ -41,4 +41,4 @@ def _failpoint(wanted: str | None) -> Callable[[str, int], None] | None:
 
 
 reach = _failpoint(os.environ.get(VARIABLE))
-"""Called with each point that a shard reaches; None unless a test has asked for it."""
+"""Called with each point that a shard reaches; None unless a test has set the variable."""

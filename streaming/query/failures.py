@@ -1,4 +1,5 @@
-"""Why a query failed, in one sentence that says what to do, out of Spark's long account of it; and whom it takes."""
+"""The cause of a failed query as one sentence with a remedy, found in Spark's report, and whether a restart can
+succeed."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,8 +22,8 @@ def _damaged(why: str) -> str:
 _AGAIN, _PERSON = Exit.FAILED, Exit.NEEDS_A_PERSON
 
 CAUSES: list[tuple[str, Exit, str]] = [
-    # what Spark's account contains, who can mend it (another start, or a person alone),
-    # and what the user is told
+    # a pattern in Spark's report, the exit code (another start can help, or only a person can), and the message to the
+    # user
     (r"CorruptState: (?P<why>[^\n]*)", _PERSON,
      _damaged("{why}")),
     (r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY", _PERSON,
@@ -66,7 +67,7 @@ class SparkRefused(UserError):
 
 @contextmanager
 def explained(settings: Settings) -> Iterator[None]:
-    """Raise `SparkRefused` for whatever Spark raises in the block."""
+    """Raise `SparkRefused` for every error that Spark raises in the block."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
@@ -74,9 +75,9 @@ def explained(settings: Settings) -> Iterator[None]:
 
 
 def because(account: str, settings: Settings, kind: type[UserError]) -> UserError:
-    """Turn Spark's account of a failure into an error of one sentence, which knows whether another start may cure it.
+    """Convert Spark's report of a failure into an error of one sentence. Its exit code says whether to restart.
 
-    A cause that is not known is quoted by the innermost line of the account, and may go better at the next start.
+    For an unknown cause, the error quotes the innermost line of the report, and its exit code allows another start.
     """
     for pattern, exit_code, sentence in CAUSES:
         if found := re.search(pattern, account):
@@ -98,10 +99,11 @@ def _filled(sentence: str, settings: Settings, found: Mapping[str, str]) -> str:
 
 
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+(\S[^\n]*)")
-"""A traceback of Python's; its group is the error, which stands last."""
+"""A Python traceback; the group is its last line, the error."""
 
 
 def innermost(account: str) -> str:
-    """Return the line of Spark's account that names the first cause: an error of Python's, if one is in it."""
+    """Return the line of Spark's report that names the first cause: the last Python error, if the report contains
+    one."""
     causes = TRACEBACK.findall(account) or re.findall(r"^Caused by: (.*)$", account, re.MULTILINE)
     return str(causes[-1] if causes else account.strip().partition("\n")[0])

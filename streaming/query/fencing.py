@@ -1,7 +1,7 @@
-"""What a blank checkpoint has to know of fencing tokens: above which one it begins.
+"""The floor of the fencing tokens of a new checkpoint: its first token must be higher.
 
-Tokens follow the brokers' clocks, and a state that is lost cannot say how far they had come. The groups topic can, for
-every group that is there: its latest record has its members' tokens.
+Tokens follow the brokers' clocks, and after the loss of the state its highest tokens are unknown. The groups topic has
+them for every existing group: the group's latest record contains its members' tokens.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from streaming.errors import Exit, UserError
 from streaming.kafka.reader import Progress, Record, TopicReader, TopicUnread
 
 READ_S_MAX = 600.0
-"""How long is read: some ten million records. A topic that is compacted holds far fewer."""
+"""The longest time of a read: enough for some ten million records. A compacted topic holds far fewer."""
 
 _GROUP = b'["group"'
 
@@ -37,16 +37,16 @@ _decoder = msgspec.json.Decoder(_Group)
 
 
 def find_floor(settings: Settings, report: Callable[[str], None], read_s_max: float = READ_S_MAX) -> int:
-    """Return a floor above every fencing token that the groups topic shows, for a checkpoint that knows none.
+    """Return a floor above every fencing token on the groups topic, for a checkpoint without tokens.
 
-    Where the setting `fencing_token_floor` gives one, nothing is read.
+    If the setting `fencing_token_floor` gives a floor, the function reads nothing.
 
     Args:
-        report: Called with a sentence now and then, where it takes long.
+        report: A callback for sentences about the progress of a long read.
 
     Raises:
-        TokensUnread: it takes longer than `read_s_max`.
-        BrokerUnreachable: no broker answers.
+        TokensUnread: The read takes longer than `read_s_max`.
+        BrokerUnreachable: No broker answers.
     """
     if settings.fencing_token_floor:
         return settings.fencing_token_floor
@@ -64,7 +64,7 @@ def find_floor(settings: Settings, report: Callable[[str], None], read_s_max: fl
 
 
 def _highest_in(record: Record) -> int:
-    """Return the highest token in a record of the groups topic; 0 in offsets, tombstones and what cannot be read."""
+    """Return the highest token in a record of the groups topic; 0 for offsets, tombstones and unreadable records."""
     if record.value is None or not record.key.startswith(_GROUP):
         return 0
     try:

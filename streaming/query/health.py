@@ -1,4 +1,4 @@
-"""The query's health checks and its figures for Prometheus."""
+"""The query's health checks and its metrics for Prometheus."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,12 +11,13 @@ from streaming.query.coordinator import Coordinator
 from streaming.query.progress import Tallies
 
 QUERY_SILENT_S = 60.0
-"""A query that has not said for so long whether it is active hangs, or its Java does."""
+"""The longest time between two reports of Spark that the query is active. After it, the query or its Java counts as
+hung."""
 
 STALLED_S = 900.0
-"""A batch that takes longer, while requests wait, will not end. Only one that has hours of requests to read may take
-minutes: a process that is ended for that would begin anew each time, so this is long, and the brokers' patience longer
-than `broker_wait_ms`."""
+"""The longest duration of a batch while requests wait. A longer batch counts as stalled. Only a batch that reads hours
+of requests may take minutes. A process that is ended for such a batch would restart it each time. So this limit is
+long, and it is longer than the default of `broker_wait_ms`, the time that the query waits for brokers."""
 
 
 class QueryHealth:
@@ -45,7 +46,8 @@ class QueryHealth:
 
 
 class _Figures(Collector):
-    """The query's figures, read when Prometheus asks. They have no labels: groups are chosen by strangers."""
+    """The query's metrics, collected when Prometheus asks. They have no labels, because clients choose the names of
+    groups."""
 
     def __init__(self, tallies: Tallies, pulse: Pulse) -> None:
         self._tallies, self._pulse = tallies, pulse

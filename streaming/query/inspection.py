@@ -1,7 +1,8 @@
-"""A checkpoint while nobody runs on it: what it holds, and what is wrong with it. It is read, and never written to.
+"""The contents of a checkpoint that no coordinator uses, and its defects. The checkpoint is read, and never written.
 
-State comes through Spark's own reader of it, so that it does not matter what keeps it, and where. First what Spark
-notes of its batches is read, a file each; then every shard as it was after the last finished batch, and every group.
+Spark's own state reader reads the state, so the state store and its location make no difference. First the inspection
+reads Spark's plans and commits, one file for each batch; then every shard after the last finished batch, and every
+group.
 """
 
 import json
@@ -32,7 +33,7 @@ RESTORE = "restore the checkpoint from a back-up"
 
 
 class KeptGroup(Struct, frozen=True):
-    """A group at rest. Times are Unix milliseconds."""
+    """A group in a stored state. Times are Unix milliseconds."""
 
     group_id: str
     state: str
@@ -42,15 +43,15 @@ class KeptGroup(Struct, frozen=True):
     offsets: int
     deadline_ms: int | None
     deadline: str | None
-    """What is due then."""
+    """The kind of the deadline at `deadline_ms`."""
 
 
 class KeptShard(Struct, frozen=True):
-    """A shard at rest.
+    """A shard in a stored state.
 
     Args:
-        forgotten: How many groups it remembers by their last generation alone.
-        alarm_ms: When Spark would next call it by itself.
+        forgotten: The number of groups of which the shard keeps only the last generation.
+        alarm_ms: The time of Spark's next timeout for the shard.
     """
 
     shard: int
@@ -62,7 +63,8 @@ class KeptShard(Struct, frozen=True):
 
 
 class Plan(NamedTuple):
-    """Spark's plan of a batch: its time, how many tasks, and where the requests of each partition end, by topic."""
+    """Spark's plan of a batch: its time, the number of tasks, and the end offsets of each request partition, by
+    topic."""
 
     at_ms: int
     tasks: int
@@ -70,7 +72,7 @@ class Plan(NamedTuple):
 
 
 class Contents(Struct):
-    """What a checkpoint holds, as far as it can be read, and in `findings` what is wrong with it: a sentence each."""
+    """The readable contents of a checkpoint. `findings` has one sentence for each defect."""
 
     checkpoint: str
     topic_ids: dict[str, str]
@@ -92,8 +94,8 @@ def examine(settings: Settings) -> Contents:
     """Read all of a checkpoint.
 
     Raises:
-        NoCheckpoint: there is none.
-        CheckpointMismatch: whose it is cannot be read; without that nothing else can be told.
+        NoCheckpoint: The folder contains no checkpoint.
+        CheckpointMismatch: The identity of the checkpoint cannot be read, and without it nothing else can be checked.
     """
     spark = of_folder(settings)
     spark.streams.active  # noqa: B018  it starts what the reader of states asks for its peers
@@ -105,7 +107,7 @@ def examine(settings: Settings) -> Contents:
 
 
 def of_folder(settings: Settings) -> SparkSession:
-    """Start Spark, in this process unless told where, to read a checkpoint with."""
+    """Start Spark to read a checkpoint, in this process unless the setting `master` says otherwise."""
     return open_session(settings if settings.master else settings.model_copy(update={"master": "local[1]"}))
 
 
@@ -116,7 +118,7 @@ def _refuse(spark: SparkSession, folder: str) -> None:
 
 
 class _Examination:
-    """Reads one checkpoint, and notes what is wrong as it comes to it."""
+    """The reader of one checkpoint, which collects defects while it reads."""
 
     def __init__(self, spark: SparkSession, folder: str, identity: Identity) -> None:
         self._spark, self._identity = spark, identity
@@ -132,7 +134,7 @@ class _Examination:
 
     def contents(self) -> Contents:
         found = self._found
-        commits = self._numbers("commits")  # before the plans: who runs meanwhile plans first
+        commits = self._numbers("commits")  # before the plans: a running coordinator plans a batch first
         plans = self._numbers("offsets")
         found.findings += [*self._of_the_query(), *self._of_commits(commits), *self._of_plans(plans, commits)]
         if commits:
@@ -144,7 +146,7 @@ class _Examination:
     def _numbers(self, kind: str) -> list[int]:
         return checkpoint.batches(self._spark, f"{self._query}/{kind}")
 
-    # -- what Spark notes of its batches -------------------------------------------------------------------------------
+    # -- Spark's notes about its batches -------------------------------------------------------------------------------
 
     def _of_the_query(self) -> Iterator[str]:
         if self._identity.plan_version != checkpoint.PLAN_VERSION:
@@ -234,7 +236,7 @@ class _Examination:
 
 
 def _gaps(kind: str, numbers: list[int]) -> Iterator[str]:
-    """A folder keeps the last batches, without a gap."""
+    """Yield a sentence for each gap. A folder keeps the last batches, without a gap."""
     for before, number in pairwise(numbers):
         if number != before + 1:
             yield f"{kind}/{before + 1} is missing: {RESTORE}."
@@ -244,7 +246,7 @@ def _shard(number: int, data: bytes, alarm_ms: int) -> KeptShard:
     """Decode all of a shard.
 
     Raises:
-        CorruptState: it is not to be trusted.
+        CorruptState: The state is not valid.
     """
     kept = codec.decode_shard(data)
     return KeptShard(

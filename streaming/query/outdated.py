@@ -1,12 +1,14 @@
-"""A checkpoint that a later one has overtaken: a back-up, put in place though the coordinator has gone on since.
+"""The check for an outdated checkpoint: a restored back-up, although the coordinator has run after that back-up.
 
-It would take all requests since then once more, and come to other conclusions wherever time had decided: a session that
-ended then would be spared now. Versions that are published would get other contents, and commits that were
-acknowledged be refused. What gives it away is the events topic, which tells of times that its plans have not seen.
+An outdated checkpoint would handle all requests since the back-up again. The outcome would differ wherever time had
+decided: a session that had expired might not expire now. Published versions would get other contents, and acknowledged
+commits would be refused. The events topic shows the defect: it contains times later than the last plan of the
+checkpoint.
 
-The other way round, brokers that lost their power may have lost requests that the checkpoint has handled. Clients and
-the coordinator's own alarm append new ones in their place, which would be passed over, as handled, without a word. What
-gives that away is the time at which the broker appended the last request that was handled: after the plan to handle it.
+The opposite case also exists: brokers that lost power may have lost requests that the checkpoint has handled. Clients
+and the coordinator's alarm append new requests at the same offsets, and the coordinator would silently skip them as
+handled. The time at which the broker appended the last handled request shows this defect: that time is after the plan
+of its batch.
 """
 
 import math
@@ -23,10 +25,10 @@ from streaming.kafka.reader import Record, TopicReader, TopicUnread
 from streaming.query import checkpoint
 
 MARGIN_MS = MINUTE_MS
-"""A batch tells of nothing later than its plan, but for what clocks of brokers and driver differ."""
+"""A batch publishes no event later than its plan, except by the difference between the clocks of brokers and driver."""
 
 LOOK_S_MAX = 60.0
-"""How long is looked. A batch that took minutes may have written much since its plan."""
+"""The longest time to read events. A batch that took minutes may have written many events since its plan."""
 
 CLIENT_ID = "coordinator-outdated"
 
@@ -37,16 +39,16 @@ class CheckpointOutdated(UserError):
     exit_code = Exit.NEEDS_A_PERSON
 
 
-class _Told(msgspec.Struct):
+class _EventTime(msgspec.Struct):
     at_ms: int
 
 
 def refuse_outdated(spark: SparkSession, settings: Settings) -> None:
-    """See that nothing has happened to these groups that the checkpoint does not know.
+    """Check that the checkpoint is not older than the published events, and that its handled requests still exist.
 
     Raises:
-        CheckpointOutdated: it has.
-        BrokerUnreachable: no broker answers.
+        CheckpointOutdated: The checkpoint is older, or handled requests were replaced.
+        BrokerUnreachable: No broker answers.
     """
     planned_ms, plan = checkpoint.planned_at_ms(spark, settings), checkpoint.newest_plan(spark, settings)
     if planned_ms is None or settings.checkpoint_may_be_outdated:
@@ -70,7 +72,7 @@ def refuse_outdated(spark: SparkSession, settings: Settings) -> None:
 
 
 def _later(settings: Settings, after_ms: int) -> int | None:
-    """Return the time of an event that came about later, None where there is none."""
+    """Return the time of an event after `after_ms`; None if no such event exists."""
     with TopicReader(settings, [settings.events_topic], CLIENT_ID, silence_s=math.inf) as events:
         begins = events.offsets_at(after_ms)
         events.seek(begins)
@@ -78,10 +80,10 @@ def _later(settings: Settings, after_ms: int) -> int | None:
 
 
 def first_later(events: Iterator[Record], after_ms: int) -> int | None:
-    """Return the time of the first event that came about after a time, None where there is none.
+    """Return the time of the first event after `after_ms`; None if no such event exists.
 
     Raises:
-        BrokerUnreachable: the events could not be read to their end.
+        BrokerUnreachable: The events could not be read to their end.
     """
     try:
         times_ms = (_time_of(record.value) for record in events)
@@ -99,9 +101,9 @@ class _Replaced(NamedTuple):
 
 
 def _replaced(settings: Settings, taken: Mapping[int, int], after_ms: int) -> _Replaced | None:
-    """Find a request that has the offset of one that was handled, and is of a later time.
+    """Find a request that has the offset of a handled request and a later time.
 
-    A partition's times never fall, so it is found by asking for the first record of a later time.
+    A partition's times never decrease, so a lookup of the first record of a later time finds such a request.
     """
     with TopicReader(settings, [settings.requests_topic], CLIENT_ID, partitions=lambda _: taken.keys()) as requests:
         for (_, partition), offset in requests.offsets_at(after_ms).items():
@@ -112,6 +114,6 @@ def _replaced(settings: Settings, taken: Mapping[int, int], after_ms: int) -> _R
 
 def _time_of(event: bytes | None) -> int | None:
     try:
-        return msgspec.json.decode(event or b"", type=_Told).at_ms
+        return msgspec.json.decode(event or b"", type=_EventTime).at_ms
     except msgspec.MsgspecError:
         return None

@@ -1,4 +1,4 @@
-"""How the query is doing: a log line a batch, and the latest figures for whoever asks."""
+"""The progress of the query: a log line for each batch, and the latest figures."""
 
 import logging
 import threading
@@ -23,11 +23,11 @@ class Batch(NamedTuple):
     """One batch in figures.
 
     Args:
-        answered: Replies written.
+        answered: The number of responses that the batch wrote.
         oldest_ms: How long the oldest request had waited when the batch was planned; 0 without requests.
-        heartbeats: Of the requests.
-        parts_ms: What Spark says the batch's time went into, by its own names.
-        state_bytes: What the shards' states take in the executors' memory.
+        heartbeats: The number of heartbeats among the requests.
+        parts_ms: The parts of the batch's duration that Spark reports, by Spark's own names.
+        state_bytes: The memory of the shards' states in the executors.
     """
 
     batch_id: int
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What all batches since the start add up to."""
+    """The sums over all batches since the start."""
 
     batches: int = 0
     duration_ms: int = 0
@@ -53,7 +53,7 @@ class Totals(NamedTuple):
     parts_ms: Mapping[str, int] = MappingProxyType({})
 
     def with_batch(self, batch: Batch) -> "Totals":
-        """Count one more."""
+        """Return the totals with one more batch."""
         return Totals(
             self.batches + 1,
             self.duration_ms + batch.duration_ms,
@@ -65,9 +65,9 @@ class Totals(NamedTuple):
 
 
 class Tallies:
-    """What the shards hold, as each of them said last, and the latest batch. Safe to read from any thread.
+    """The latest figures of each shard, and the latest batch. Any thread may read them.
 
-    `changed` is set with every batch, for whoever waits for the next one and clears it.
+    Every batch sets `changed`. The thread that waits for the next batch clears it.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,8 @@ class Tallies:
 
     @property
     def read_to(self) -> dict[int, int]:
-        """By partition of the request topic, the offset before which all is handled; empty before the first batch."""
+        """By partition of the request topic, the offset before which all requests are handled; empty before the first
+        batch."""
         with self._lock:
             return self._read_to
 
@@ -107,12 +108,12 @@ class Tallies:
 
     @property
     def due_ms(self) -> dict[int, int | None]:
-        """When time alone is to change each of these shards next, by this machine's monotonic clock."""
+        """The next time at which a timeout of each shard is due, by this machine's monotonic clock."""
         with self._lock:
             return dict(self._due_ms)
 
     def take(self, progress: dict[str, Any]) -> Batch:
-        """Take over what a batch's progress says, as Spark's `StreamingQueryProgress` is written in JSON."""
+        """Store the progress of a batch, given as the JSON form of Spark's `StreamingQueryProgress`."""
         row = progress["observedMetrics"].get(_METRICS, {})
         shards = [msgspec.json.decode(told, type=Tally) for told in row.get("shards", [])]
         with self._lock:
@@ -138,28 +139,28 @@ class Tallies:
 
 
 def _read_to(progress: dict[str, Any]) -> dict[int, int]:
-    """Find how far a batch has read; its only source has the one topic."""
+    """Return the offsets to which a batch has read. Its only source has one topic."""
     ends = (topic for source in progress.get("sources", []) for topic in (source["endOffset"] or {}).values())
     return {int(partition): offset for topic in ends for partition, offset in topic.items()}
 
 
 def observed(answered: DataFrame) -> DataFrame:
-    """Have Spark report, batch by batch, the tallies in the operator's output."""
+    """Make Spark report the tallies in the operator's output with every batch."""
     return answered.observe(_METRICS, F.collect_list("tally").alias("shards"))
 
 
 class ProgressLog:
-    """Writes a line for each batch that had something to do.
+    """A listener that logs a line for each batch that handled requests.
 
-    Spark's JVM calls it, and it reads a batch's progress as one JSON text: pyspark's own `StreamingQueryListener` asks
-    the JVM for every figure by itself, which costs half as much as a small batch.
+    Spark's JVM calls it, and it reads a batch's progress as one JSON text. pyspark's own `StreamingQueryListener` asks
+    the JVM for every figure separately, which costs half as much as a small batch.
     """
 
     def __init__(self, tallies: Tallies) -> None:
         self._tallies = tallies
 
     def attach(self, spark: SparkSession) -> None:
-        """Begin to listen to the queries of a session."""
+        """Register for the progress of the queries of a session."""
         gateway: Any = spark.sparkContext._gateway
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
         wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper

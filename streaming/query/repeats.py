@@ -1,13 +1,14 @@
-"""The watch on late repeats: has a key of the groups topic written again where an older record has come to stand last.
+"""The watch on late repeats: keys of the groups topic whose last record is an older one are published again.
 
-A driver or an executor that was paused in mid-batch may go on after another has taken over. Spark's sink cannot keep it
-from writing its records once more, behind newer ones; and the last record of a key is the one that compaction keeps. So
-a thread reads the topic, all of it once after the start and then as it grows, and asks the coordinator by a
-`republish_group` request for every key that was repeated late. It is a request like any other, so a replay has it.
+A driver or an executor that was paused in the middle of a batch may continue after another one has taken over. Spark's
+sink cannot prevent it from writing its records once more, after newer records. Compaction keeps the last record of a
+key. So a thread reads the topic, all of it once after the start and then as it grows. For every key with a late repeat,
+the thread sends a `republish_group` request to the coordinator. The request is stored like any other, so a replay
+contains it.
 
-    a batch that a new driver repeats   repeats all of its records, up to the highest version: nothing is asked
-    `SETTLING_MS` after a late repeat   keys that still are late are asked for, at most `KEYS_AT_ONCE` a second
-    beyond `KEYS_MAX` keys              the groups that were silent longest are forgotten, and not watched until they
+    a batch that a new driver repeats   repeats all of its records, up to the highest version: no request is sent
+    `SETTLING_MS` after a late repeat   keys that still are late are requested, at most `KEYS_AT_ONCE` a second
+    beyond `KEYS_MAX` keys              the groups without a record for longest are dropped, and not watched until they
                                         publish again
 """
 
@@ -36,32 +37,34 @@ from streaming.wire.standing import Order, Standing, order_in
 log = logging.getLogger(__name__)
 
 SETTLING_MS = 2_000
-"""How long a batch takes to be repeated whole, once its first record is: far longer than its records are apart."""
+"""The time after which a repeated batch is complete, counted from its first repeated record. It is far longer than the
+time between its records."""
 
 KEYS_MAX = 100_000
-"""How many keys are watched, some 300 bytes each."""
+"""The maximum number of watched keys, of some 300 bytes each."""
 
 KEYS_AT_ONCE = REPUBLISHED_OFFSETS_MAX
-"""How many keys are asked for in a second, whatever was repeated: the others wait."""
+"""The maximum number of keys that are requested in a second. The other keys wait."""
 
 CLIENT_ID = "coordinator-repeats"
 RECORDS_AT_ONCE = 2_000
 BACKLOG_PAUSE_S = 0.05
-"""Between two reads of what was there at the start, so that the query goes first: 40,000 records a second at most."""
+"""The pause between two reads of the existing records, so that the query has priority: 40,000 records a second at
+most."""
 
 POLL_S = 1.0
 ASK_EVERY_MS = 1_000
 SEND_WAIT_MS = 600_000
-"""How long a request may wait for brokers that are away: nothing else asks for these keys before the next start."""
+"""How long a request may wait for unavailable brokers. Only the next start would request these keys again."""
 
 CLOSE_WAIT_S = 2.0
 
 
 class _Group(Struct):
-    """A group, and where it is published.
+    """A group, and the last records of its keys.
 
     Args:
-        late_ms: When its oldest late repeat was read that is not asked for yet; None where there is none.
+        late_ms: When the oldest late repeat that is not requested yet was read; None if no such repeat exists.
     """
 
     shard: int
@@ -70,7 +73,7 @@ class _Group(Struct):
 
 
 class Repeats:
-    """The keys whose last record is a late repeat, found in the records of the topic as they come. Knows no Kafka."""
+    """The keys whose last record is a late repeat. This class does not use Kafka."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
@@ -79,10 +82,10 @@ class Repeats:
         self._next_ms = 0
 
     def take(self, shard: int, key: bytes, order: Order | None, now_ms: int) -> None:
-        """Note the next record of a partition.
+        """Add the next record of a partition.
 
         Args:
-            order: None where the record does not tell.
+            order: The record's place in the order of its key; None if the record does not contain it.
             now_ms: The reader's time, from any clock that never goes back.
         """
         try:
@@ -105,9 +108,9 @@ class Repeats:
         self._make_room()
 
     def overdue(self, now_ms: int) -> Iterator[tuple[int, RepublishGroup]]:
-        """Yield requests for keys that were repeated late and have not been written since, and their shards.
+        """Yield requests for late keys that no later record has corrected, each with its shard.
 
-        What is asked for is not asked for again unless it is repeated again.
+        A requested key is not requested again unless it is repeated late again.
         """
         room = KEYS_AT_ONCE if now_ms >= self._next_ms else 0
         for group_id in list(self._late):
@@ -144,7 +147,7 @@ def _request(group_id: str, keys: list[Any]) -> RepublishGroup:
 
 
 class RepeatWatch:
-    """Reads the groups topic in a thread of its own, and asks for what was repeated late."""
+    """A thread that reads the groups topic and requests the keys that were repeated late."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._repeats = settings, Repeats()
@@ -153,11 +156,11 @@ class RepeatWatch:
         self._thread = threading.Thread(target=self._watch, name="repeats", daemon=True)
 
     def start(self) -> None:
-        """Read all that is there, and from now on what comes."""
+        """Start the thread: it reads all existing records, and then new ones."""
         self._thread.start()
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop the thread."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -170,7 +173,7 @@ class RepeatWatch:
                     records = topic.gather(POLL_S, RECORDS_AT_ONCE)
                     for record in records:
                         self._take(record)
-                    if topic.is_caught_up:  # what follows a late repeat may put it right, so all of it is read first
+                    if topic.is_caught_up:  # a later record may correct a late repeat, so all records are read first
                         self._ask(sender)
                     if len(records) == RECORDS_AT_ONCE:
                         self._closing.wait(BACKLOG_PAUSE_S)

@@ -1,12 +1,13 @@
-"""The way past a batch that cannot be run: its plan is put aside, so that the next start plans it anew.
+"""The remedy for a batch that cannot run: its plan is moved aside, so that the next start plans the batch again.
 
-Spark repeats a planned batch until it succeeds. A batch that takes more memory than there is never does. Without its
-plan the next start takes the same requests in other batches: fewer at a time, if `max_requests_per_batch` says so.
-The same requests give the same outputs however they are cut into batches, as of the same time. So they are handled as
-of the time of the plan that was put aside, and what its batch had written already is written again with equal bytes.
+Spark repeats a planned batch until it succeeds. A batch that needs more memory than the machine has never succeeds.
+Without its plan, the next start reads the same requests in other batches: in smaller ones, if `max_requests_per_batch`
+is lower. The same requests at the same time give the same outputs, however they are divided into batches. So they are
+handled with the time of the moved plan, and outputs that the batch had already written are written again with equal
+bytes.
 
-State that the batch had written is of a version that no finished batch has: the new batch of that number replaces it.
-Only the first batch of all wants an empty folder for its state, so what it had written is put aside with its plan.
+State that the batch had written has a version without a finished batch: the new batch of that number replaces it. Only
+the first batch of all requires an empty state folder, so its written state is moved aside with its plan.
 """
 
 from pyspark.sql import SparkSession
@@ -25,16 +26,17 @@ class NothingPlanned(UserError):
 
 
 def replan(settings: Settings, *, is_dry_run: bool, is_stopped: bool) -> str:
-    """Put the plan of the batch that is not finished aside, and say so in one sentence.
+    """Move the plan of the unfinished batch aside, and return one sentence about the result.
 
     Args:
-        is_stopped: The caller knows that no coordinator runs on the checkpoint, where this cannot be seen.
+        is_stopped: The caller asserts that no coordinator runs on the checkpoint, for a folder where this cannot be
+            checked.
 
     Raises:
-        NoCheckpoint: there is none.
-        NothingPlanned: every batch that is planned is finished.
-        CheckpointMismatch: more than one is not, which no coordinator leaves behind.
-        InUse: a coordinator runs on it, or that cannot be known.
+        NoCheckpoint: The folder contains no checkpoint.
+        NothingPlanned: Every planned batch is finished.
+        CheckpointMismatch: More than one batch is unfinished, a state that no coordinator produces.
+        InUse: A coordinator runs on the checkpoint, or this cannot be checked.
     """
     folder = settings.checkpoint
     spark = of_folder(settings)

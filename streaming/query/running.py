@@ -1,8 +1,8 @@
-"""A mark that a coordinator runs on a checkpoint, for commands that must not touch one that is in use.
+"""The mark of a coordinator that runs on a checkpoint, for commands that must not change a checkpoint in use.
 
-Each driver holds a shared lock of the operating system on a file in the checkpoint's folder. So no driver keeps another
-from starting, also one that is stopped; and the lock ends with its process, however that ends. A command that changes
-the checkpoint wants the lock for itself alone. Where the folder is not on a file system of this machine there is none.
+Each driver holds a shared lock of the operating system on a file in the checkpoint's folder. So no driver, not even a
+suspended one, prevents another from starting. The lock ends with its process, however the process ends. A command that
+changes the checkpoint needs an exclusive lock. A folder that is not on a file system of this machine has no mark.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ MARK = "running.lock"
 
 
 def local_folder(path: str) -> Path | None:
-    """Return the folder of a path on a file system of this machine; None where the path has another scheme."""
+    """Return the folder of a path on a file system of this machine; None if the path has another scheme."""
     parts = urlsplit(path)
     if parts.scheme not in ("", "file"):
         return None
@@ -26,16 +26,16 @@ def local_folder(path: str) -> Path | None:
 
 
 class Mark:
-    """Says that this process runs on the checkpoint, until `remove` or the end of the process."""
+    """The mark that this process runs on the checkpoint, until `remove` or the end of the process."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
 
     def set(self, checkpoint: str) -> None:
-        """Hold the mark.
+        """Acquire the shared lock.
 
         Raises:
-            InUse: a command is changing the checkpoint at this moment.
+            InUse: A command is changing the checkpoint at this moment.
         """
         if (folder := local_folder(checkpoint)) is None:
             return
@@ -46,10 +46,10 @@ class Mark:
         except BlockingIOError:
             raise InUse(f"A command is changing the checkpoint {checkpoint}: start again when it is done.") from None
         except OSError:
-            self.remove()  # a folder that cannot be written to is told of by whoever writes there next
+            self.remove()  # the next writer to the folder reports that it cannot be written
 
     def remove(self) -> None:
-        """Let go of it."""
+        """Release the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -57,10 +57,10 @@ class Mark:
 
 @contextmanager
 def alone(checkpoint: str) -> Iterator[bool]:
-    """Keep coordinators from starting on a checkpoint; False where this cannot be done, as it is not on this machine.
+    """Prevent coordinators from starting on a checkpoint. Yield False if its folder is not on this machine.
 
     Raises:
-        InUse: one runs on it.
+        InUse: A coordinator runs on the checkpoint, or the mark cannot be written.
     """
     if (folder := local_folder(checkpoint)) is None:
         yield False

@@ -1,9 +1,9 @@
-"""Whether the topics are still what they have to be, looked at while the query runs.
+"""A regular check of the topics while the query runs.
 
-A start is refused where a topic would not do. Anybody who may alter topics can make one so later: with CreateTime on
-the request topic clients date their own requests, and with compaction there requests vanish. Both stop the query, as
-they would have refused its start. What is wrong with another topic is a warning: groups are still right, and what they
-publish can be written again.
+The coordinator refuses to start with an unsuitable topic. A user with the right to alter topics can make a topic
+unsuitable later: with CreateTime on the request topic, clients set the times of their own requests; with compaction,
+requests disappear from it. Both stop the query, because both would have prevented its start. A mismatch of another
+topic is a warning: the groups are still correct, and the coordinator can publish them again.
 """
 
 import logging
@@ -16,11 +16,11 @@ from streaming.kafka import topics
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 60.0
-"""How often the brokers are asked. So long at most are requests read of a topic that would not do."""
+"""The time between two checks: the longest time that the query reads an unsuitable topic."""
 
 
 class TopicWatch:
-    """Looks at the topics in a thread of its own. `refusal` is why the query must end, else None."""
+    """A thread that checks the topics. `refusal` is the reason why the query must end, else None."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -29,11 +29,11 @@ class TopicWatch:
         self._thread = threading.Thread(target=self._watch, name="topics", daemon=True)
 
     def start(self) -> None:
-        """Look at the topics from now on."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more; a question that is under way ends with the process at the latest."""
+        """Stop the thread. A check that is under way ends with the process at the latest."""
         self._closing.set()
 
     def _watch(self) -> None:
@@ -41,7 +41,7 @@ class TopicWatch:
         while not self._closing.wait(CHECK_EVERY_S) and self.refusal is None:
             try:
                 found = topics.mismatches(self._settings)
-            except UserError as error:  # brokers that are away are somebody else's to tell, and may be back next time
+            except UserError as error:  # other checks report unavailable brokers, and the next check may succeed
                 log.debug("the topics could not be looked at: %s", error)
                 continue
             if any(mismatch.role == "requests" for mismatch in found):
