@@ -1,4 +1,4 @@
-"""`python -m streaming`, and what spark-submit is given: the same commands as `coordinator`."""
+"""`python -m streaming`, and the script for spark-submit: the same commands as `coordinator`."""
 
 from streaming.cli.main import main
 

@@ -1,11 +1,11 @@
-"""How a process is, for whoever watches over it: a small HTTP listener.
+"""The health of a process over HTTP, for monitoring: a small listener.
 
-    GET /healthz    200 while it lives; 503 when only another start can help
-    GET /readyz     200 while it does its work; 503 with the reason, which may pass
-    GET /metrics    figures, as Prometheus reads them
+    GET /healthz    200 while the process is alive; 503 when only a restart can help
+    GET /readyz     200 while the process does its work; 503 with the reason, which may be temporary
+    GET /metrics    metrics, as Prometheus reads them
 
-The first two say in JSON what is wrong. Anybody may connect who reaches the port, so nobody is served for long, and
-many are not served at once: who came first has to go.
+The bodies of the first two are JSON with the reasons. Every client that reaches the port may connect. So a connection
+has a short time limit, and the number of connections is limited: a new one closes the oldest.
 """
 
 import json
@@ -25,7 +25,7 @@ from streaming.errors import PortTaken
 log = logging.getLogger(__name__)
 
 EXCHANGE_S = 5.0
-"""A connection is closed when it is older, answered or not."""
+"""The maximum age of a connection. An older one is closed, answered or not."""
 
 CONNECTIONS_MAX = 32
 
@@ -38,7 +38,7 @@ class Subject(Protocol):
         """The metrics of the process."""
 
     def unhealthy_reasons(self) -> Sequence[str]:
-        """Return what is wrong that only a restart can mend."""
+        """Return the defects that only a restart can repair."""
 
     def not_ready_reasons(self) -> Sequence[str]:
         """Return the reasons why the process is not ready."""
@@ -48,14 +48,14 @@ class Subject(Protocol):
 
 
 class Listener(ThreadingHTTPServer):
-    """Answers for a subject, in threads of its own, from `start` to `stop`.
+    """An HTTP server for the health of a process. It runs in its own threads, from `start` to `stop`.
 
     Args:
         host: The address to listen on.
-        port: The port; with 0 any that is free, which `server_port` tells.
+        port: The port; with 0 any free port, which `server_port` contains.
 
     Raises:
-        PortTaken: another program listens there.
+        PortTaken: Another program listens on the port.
     """
 
     daemon_threads = True
@@ -74,12 +74,12 @@ class Listener(ThreadingHTTPServer):
         self._thread = threading.Thread(target=self.serve_forever, name="health", daemon=True)
 
     def start(self) -> Self:
-        """Answer from now on."""
+        """Start the server."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop the server."""
         self.shutdown()
         self.server_close()
 
@@ -89,10 +89,11 @@ class Listener(ThreadingHTTPServer):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -- bounds, in the places that socketserver has for them ----------------------------------------------------------
+    # -- bounds, in the methods that socketserver provides
+    # ----------------------------------------------------------
 
     def server_bind(self) -> None:
-        """Bind, and ask no name server what our own name is, as HTTPServer does."""
+        """Bind the socket without a lookup of our own host name, which HTTPServer's method makes."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -121,7 +122,7 @@ class Listener(ThreadingHTTPServer):
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """End whatever its thread waits for there."""
+    """Shut a connection down, which ends the wait of its thread."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError as error:
@@ -129,7 +130,7 @@ def _hang_up(connection: socket.socket) -> None:
 
 
 class _Exchange(BaseHTTPRequestHandler):
-    """One request and its answer."""
+    """One request and its response."""
 
     server: Listener
     timeout = EXCHANGE_S
@@ -137,7 +138,7 @@ class _Exchange(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer; what has no method here is refused by the base class."""
+        """Send the response. The base class refuses every other HTTP method."""
         subject = self.server.subject
         match self.path.partition("?")[0]:
             case "/healthz":
@@ -162,4 +163,4 @@ class _Exchange(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class's name)
-        """Say nothing: who asks every few seconds is no news."""
+        """Log nothing, because monitoring sends a request every few seconds."""

@@ -1,9 +1,9 @@
-"""What a process says on standard error: lines for a person, or one JSON object a line for a program (`--log-format`).
+"""Output on standard error: lines for a person, or one JSON object a line for a program (`--log-format`).
 
     {"time": "2026-11-22T07:46:06.123Z", "level": "WARNING", "logger": "streaming.query.alarm", "message": "...",
      "exception": "Traceback ..."}
 
-Names in what is said are chosen by strangers: whatever they hold, it neither ends a line nor reaches a terminal.
+Clients choose the names in messages. No name can end a line or control a terminal.
 """
 
 import json
@@ -15,14 +15,14 @@ from enum import StrEnum
 from types import TracebackType
 
 FORMAT_VARIABLE = "COORDINATOR_LOG_FORMAT"
-"""A variable and a flag, and no setting: it has to be known before there are any."""
+"""A variable and a flag, but not a setting, because its value is needed before the settings are loaded."""
 
 _SAID = logging.getLogger("coordinator")
-"""What is said to whoever started the process: how it comes up, and the sentence that it ends with."""
+"""The logger of messages to the user that started the process: the progress of the start, and the last sentence."""
 
 
 class LogFormat(StrEnum):
-    """How lines are written."""
+    """The formats of lines."""
 
     text = "text"
     json = "json"
@@ -30,7 +30,7 @@ class LogFormat(StrEnum):
 
 class _TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """Write a line, and under it what was raised."""
+        """Return a line, followed by the traceback of an exception."""
         return fit_for_a_terminal(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
@@ -39,7 +39,7 @@ class _TextLines(logging.Formatter):
 
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """Write one object, in ASCII: nothing in it ends a line, whatever a reader takes for the end of one."""
+        """Return one JSON object in ASCII, in which no character ends a line for any reader."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
             "level": record.levelname,
@@ -58,7 +58,7 @@ _FORMATTERS = {
 
 
 def set_up(log_format: LogFormat, *, is_verbose: bool) -> None:
-    """Have this process log on standard error: each batch and failures in full if verbose, else only what is wrong."""
+    """Set up logging on standard error: all batches and whole failures if verbose, else only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_FORMATTERS[log_format])
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
@@ -72,22 +72,22 @@ def set_up(log_format: LogFormat, *, is_verbose: bool) -> None:
 
 
 def are_json() -> bool:
-    """Tell whether lines are for a program."""
+    """Return whether the log format is JSON."""
     return _SAID.isEnabledFor(logging.INFO)
 
 
 def tell(sentence: str) -> None:
-    """Report progress to whoever watches the terminal, or reads the log; results go to standard output."""
+    """Report progress on the terminal or in the log. Results go to standard output."""
     _say(logging.INFO, sentence, fit_for_a_terminal(sentence))
 
 
 def tell_failure(error: Exception) -> None:
-    """Say the one sentence that a process ends with."""
+    """Report the failure with which a process ends, in one sentence."""
     _say(logging.ERROR, str(error), "coordinator: " + fit_for_a_terminal(str(error)).replace("\n", "\\n"))
 
 
 def fit_for_a_terminal(text: str) -> str:
-    """Escape in JSON what a terminal would act on, or not show at all: ids in it are chosen by strangers."""
+    """Escape, as in JSON, the characters that control a terminal or are not printable, because clients choose ids."""
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 

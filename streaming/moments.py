@@ -1,6 +1,6 @@
-"""The present time, and times of records as calendar times where a calendar has them.
+"""The current time, and times of records as calendar times, if the calendar has them.
 
-A client chooses some of the numbers, such as how long its offsets are kept: they may lie beyond every calendar.
+A client chooses some of the numbers, for example how long its offsets are kept. Such times may be outside the calendar.
 """
 
 import time
@@ -26,10 +26,11 @@ def monotonic_ms() -> int:
 
 
 def calendar_time(at_ms: int, zone: tzinfo | None = None) -> datetime | None:
-    """Return a time as a calendar has it; None where none does, so that the number itself is to be shown.
+    """Return a time as a calendar time; None if it is outside the calendar, so that the number itself is to be
+    displayed.
 
     Args:
-        zone: Where; None for here.
+        zone: The time zone; None stands for the local one.
     """
     if not AT_MS_MIN <= at_ms <= AT_MS_MAX:
         return None
