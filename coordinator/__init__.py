@@ -1,4 +1,4 @@
-"""Kafka's group coordinator as a pure state machine: requests and times in, replies, records and events out.
+"""Kafka's group coordinator as a pure state machine: requests and times in, responses, records and events out.
 
 No clock, chance, file, socket, thread or log; the standard library and msgspec. So it can be replayed, simulated and
 moved to another engine. `shard.Shard.step` is the one way in; `requests`, `outputs`, `config` and `errors` are what its

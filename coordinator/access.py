@@ -1,7 +1,8 @@
-"""Who may do what: rules as Kafka's access control lists have them, and what they decide together.
+"""Access rules in the form of Kafka's access control lists, and the decisions that follow from them.
 
-What no rule allows is denied, and what one rule denies no other allows. A rule is for one principal or all of them, one
-operation or all of them, and for resources by name, by the beginning of their names, or for all of a kind.
+An operation that no rule allows is denied. A rule that denies an operation outweighs every rule that allows it. A rule
+applies to one principal or to all principals, and to one operation or to all operations. It names resources by the
+whole name, by the beginning of the name, or all resources of a type.
 
 Source: Kafka's StandardAuthorizerData and AclEntry; KIP-11, KIP-290 (prefixed patterns).
 """
@@ -15,21 +16,22 @@ from msgspec import Meta, Struct
 from coordinator import limits
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Who says nothing about itself, as with Kafka."""
+"""The principal of a client that is not authenticated, as in Kafka."""
 
 EVERYBODY, ANY = "User:*", "*"
 UNKNOWN_HOST = ""
-"""The host of a client that says none, or that nobody vouches for. No host's permission is its own; each host's denial
-is, since it may be that host. Kafka has no such client: a broker sees every client's address."""
+"""The host of a client whose host is missing or not verified. A rule that allows one host does not apply to it. A rule
+that denies one host does apply to it, because the client may run on that host. Kafka has no such client: a broker sees
+the address of every client."""
 
 CLUSTER_NAME = "kafka-cluster"
-"""The name of the one resource of its kind."""
+"""The name of the only resource of the type CLUSTER."""
 
 Time = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Operation(StrEnum):
-    """What may be allowed or denied, as far as it decides anything here."""
+    """Kafka's operations that matter to this coordinator."""
 
     ALL = "ALL"
     READ = "READ"
@@ -42,7 +44,7 @@ class Operation(StrEnum):
 
 
 class Resource(StrEnum):
-    """What it may be done to."""
+    """The types of resources that a rule can name."""
 
     GROUP = "GROUP"
     TOPIC = "TOPIC"
@@ -50,34 +52,34 @@ class Resource(StrEnum):
 
 
 class Pattern(StrEnum):
-    """How a rule names resources: by the whole name, where `*` is every one, or by its beginning."""
+    """How a rule names resources: by the whole name (`*` is every name), or by the beginning of the name."""
 
     LITERAL = "LITERAL"
     PREFIXED = "PREFIXED"
 
 
 class Permission(StrEnum):
-    """What a rule says."""
+    """Whether a rule allows or denies."""
 
     ALLOW = "ALLOW"
     DENY = "DENY"
 
 
 ALLOWED_WITH: dict[Operation, frozenset[Operation]] = {
-    # who is allowed one of these                               may do this as well
+    # implied operation             is allowed with any of these
     Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""Denials imply nothing."""
+"""The operations that imply another one. Rules that deny imply no other operation."""
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One line of an access control list.
+    """One entry of an access control list.
 
     Args:
-        principal: `User:NAME`; `User:*` is everybody, also who says nothing.
-        name: Of the resource; the cluster's is `kafka-cluster`.
-        host: The address that the client comes from; `*` is any.
+        principal: `User:NAME`; `User:*` is every principal, `User:ANONYMOUS` included.
+        name: The name of the resource; the name of the cluster is `kafka-cluster`.
+        host: The address that the client connects from; `*` is any address.
     """
 
     principal: Annotated[str, Meta(pattern="^[^:]+:.", max_length=limits.ID_CHARS_MAX)]
@@ -93,10 +95,10 @@ Rules = Annotated[tuple[Rule, ...], Meta(max_length=limits.RULES_MAX)]
 
 
 class Access(Struct, frozen=True):
-    """All rules there are.
+    """All access rules.
 
     Args:
-        made_ms: When they were put together, Unix milliseconds: of two tables the later one counts.
+        made_ms: When the rules were made, Unix milliseconds. The later one of two sets of rules applies.
     """
 
     made_ms: Time = 0
@@ -104,10 +106,10 @@ class Access(Struct, frozen=True):
 
 
 class Table:
-    """Rules made ready to be asked. What it has decided it remembers, which changes nothing: the rules stay the same.
+    """Access rules, indexed for lookups. Decisions are cached; the cache is valid because the rules never change.
 
     Args:
-        super_users: Principals that may do everything.
+        super_users: Principals that every operation is allowed to.
     """
 
     def __init__(self, rules: Iterable[Rule], super_users: Collection[str] = ()) -> None:
@@ -119,11 +121,11 @@ class Table:
         self._decided: dict[tuple[str, str, Operation, Resource, str], bool] = {}
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
-        """Tell whether somebody may do something.
+        """Return whether the rules allow an operation on a resource to a principal.
 
         Args:
-            host: As Kafka prints it, `/127.0.0.1`; or `UNKNOWN_HOST`.
-            operation: One, not `ALL`.
+            host: In Kafka's form, `/127.0.0.1`; or `UNKNOWN_HOST`.
+            operation: One operation, not `ALL`.
         """
         question = principal, host, operation, resource, name
         decided = self._decided.get(question)

@@ -1,4 +1,4 @@
-"""What a member of the current generation hears, request by request and phase by phase.
+"""The coordinator's responses to a member of the current generation, by request and by phase.
 
 The checks that come before (is it a member, is it this generation) stand in the rows of `kinds`; a handler looks its
 answer up here. A group without members answers nobody from these tables: a member is unknown there.
@@ -14,19 +14,19 @@ from coordinator.phases import Phase
 
 
 class Rejoin(Enum):
-    """What becomes of a known member's join."""
+    """How the coordinator handles a join of a known member."""
 
-    PARK = auto()  # it waits for the others
-    REPEAT = auto()  # its reply was lost: the same once more, at once
-    REBALANCE = auto()  # it waits, and everybody must rejoin
+    PARK = auto()  # the join waits for the joins of the other members
+    REPEAT = auto()  # the response was lost: the same response again, at once
+    REBALANCE = auto()  # the join waits, and all members must rejoin
 
 
 class Sync(Enum):
-    """What becomes of a sync."""
+    """How the coordinator handles a sync."""
 
-    REJOIN = auto()  # its generation is over already: REBALANCE_IN_PROGRESS
-    PARK = auto()  # it waits for the leader's plan
-    PLAN = auto()  # the plan is known: its part at once
+    REJOIN = auto()  # the generation has ended: REBALANCE_IN_PROGRESS
+    PARK = auto()  # the sync waits for the leader's assignments
+    PLAN = auto()  # the assignments are known: the response comes at once
 
 
 #                    same protocols: leader    follower          changed protocols: either
@@ -49,14 +49,14 @@ HEARTBEAT = {
 }  # fmt: skip
 
 COMMIT = {
-    Phase.PREPARING:  ErrorCode.NONE,  # what a member does before it gives its partitions up
+    Phase.PREPARING:  ErrorCode.NONE,  # a member commits before its partitions are revoked
     Phase.COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
     Phase.STABLE:     ErrorCode.NONE,
 }  # fmt: skip
 
 
 def rejoin(phase: Phase, *, is_leader: bool, same_protocols: bool) -> Rejoin:
-    """Look up what becomes of a known member's join."""
+    """Return how to handle a join of a known member."""
     (leader, follower), changed = REJOIN[phase]
     if not same_protocols:
         return changed

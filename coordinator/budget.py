@@ -1,7 +1,8 @@
-"""How much may leave a shard: in one step, of one group in one step, and in answers that repeat what it holds.
+"""Bounds on the output of a shard: per step, per group and step, and for responses that repeat stored data.
 
-Requests beyond a step's budget are deferred: they are handled in the next step, as if the log had been cut before them.
-Answers beyond an allowance are refused, by the time of the log, so a replay refuses the same ones.
+Requests beyond a step's budget are deferred. The next step handles them, as if the log had ended before them. Large
+responses beyond an allowance are refused. The allowance depends on the time of the log, so a replay refuses the same
+responses.
 """
 
 from collections.abc import Iterable
@@ -33,9 +34,9 @@ def size_of(output: Output) -> int:
 
 
 class Budget:
-    """What one step has put out so far, beyond what its requests brought.
+    """The output of one step so far, beyond the size of its requests.
 
-    `is_tight` as soon as the part of a group, or that of the shard, is used up.
+    `is_tight` is true as soon as the budget of one group, or that of the shard, is used up.
     """
 
     def __init__(self) -> None:
@@ -45,15 +46,15 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the shard's part is used up."""
+        """Whether the budget of the shard is used up."""
         return self._spent >= STEP_BYTES_MAX
 
     def is_spent_by(self, group_id: str) -> bool:
-        """Return whether a group's part, or the shard's, is used up."""
+        """Return whether the budget of a group, or that of the shard, is used up."""
         return self.is_spent or self._by_group.get(group_id, 0) >= GROUP_STEP_BYTES_MAX
 
     def spend(self, group_id: str, outputs: Iterable[Output], in_bytes: int) -> None:
-        """Count what a request of so many bytes has brought about."""
+        """Count the outputs of a request of `in_bytes` bytes."""
         excess = sum(map(size_of, outputs)) - STEP_BYTES_PER_BYTE * in_bytes
         if excess > 0:
             self._spent += excess
@@ -61,24 +62,24 @@ class Budget:
             self.is_tight = self.is_tight or self.is_spent_by(group_id)
 
     def defers(self, in_bytes: int) -> bool:
-        """Return whether one more request of so many bytes may wait for the next step, and count it if it may."""
+        """Return whether a request of `in_bytes` bytes may wait for the next step. Count the request if it may."""
         may_wait = self._deferred + in_bytes <= DEFERRED_BYTES_MAX
         self._deferred += in_bytes if may_wait else 0
         return may_wait
 
 
 class Allowance(Struct, array_like=True, frozen=True):
-    """How much of the allowance for large answers is used up, and when that was counted."""
+    """How much of the allowance for large responses is used up, and the time of that count."""
 
     used_bytes: int = 0
     at_ms: int = 0
 
     def left_at(self, now_ms: int) -> int:
-        """Return how many bytes are left; below 0 after an answer that was larger than what was left."""
+        """Return the number of bytes left. It is below 0 after a response that was larger than the bytes left."""
         return ANSWER_BYTES_BURST - self._used_at(now_ms)
 
     def with_answer(self, answer_bytes: int, now_ms: int) -> "Allowance":
-        """Count an answer; a small one costs nothing."""
+        """Return the allowance after a response. A small response costs nothing."""
         if answer_bytes <= ANSWER_BYTES_FREE:
             return self
         return Allowance(self._used_at(now_ms) + answer_bytes, max(now_ms, self.at_ms))
@@ -89,5 +90,5 @@ class Allowance(Struct, array_like=True, frozen=True):
 
 
 def answer_bytes(outputs: Iterable[Output], request_id: str) -> int:
-    """Return the size of the answer to one request among outputs; 0 where it is not answered yet."""
+    """Return the size of the response to one request, in bytes; 0 if the outputs have no response to it."""
     return sum(size_of(o) for o in outputs if isinstance(o, Reply) and o.answer.request_id == request_id)

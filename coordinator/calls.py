@@ -1,8 +1,9 @@
-"""Requests of a member whose answers are awaited, and the times at which they are sent again.
+"""Requests of a member that await a response, and the times at which they are sent again.
 
-A reply may be lost or come twice, never a request: a request without an answer is sent again under the same
-`request_id`, and an answer counts once. A retry after a refusal has a new `request_id`, which keeps repeats of the
-refusal apart from the new answer; its `ticket` stays the same. Heartbeats and leaves are sent once.
+A response may be lost or arrive twice; a request is never lost. A request without a response is sent again under the
+same `request_id`, and its response counts once. A retry after an error has a new `request_id`. So a repeated error
+response cannot be taken for the response to the retry. The `ticket` of the retry stays the same. Heartbeats and leaves
+are sent once.
 """
 
 from zlib import crc32
@@ -17,7 +18,8 @@ from coordinator.member_requests import Sent
 from coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch
 
 UNANSWERED_HEARTBEATS_MAX = 32
-"""So that a long outage of the coordinator costs no memory; an answer that late says nothing new."""
+"""Bounds the memory that a long outage of the coordinator costs. Responses to older heartbeats have no new
+information."""
 
 SENT_ONCE = (Heartbeat, LeaveGroup)
 
@@ -25,12 +27,12 @@ OUTLIVE_A_GENERATION = (OffsetCommit, OffsetFetch, LeaveGroup)
 
 
 class Call(Struct):
-    """A request whose answer is awaited; `due_ms` is when it is sent, or sent again.
+    """A request that awaits its response. The request is sent, or sent again, at `due_ms`.
 
     Args:
-        ticket: The id under which the owner knows it, which outlives a retry.
-        failures: How often it has been refused so far.
-        leaves_because: The reason to leave, where the member left before the answer to its first join.
+        ticket: The id that the caller was given. It stays the same over retries.
+        failures: How many error responses the request has had so far.
+        leaves_because: The reason to leave, if the member left before the response to its first join.
     """
 
     request: Sent
@@ -44,7 +46,7 @@ class Calls:
     """The calls of one member, in the order in which they were made.
 
     Args:
-        prefix: The beginning of each request id, unique among all members that share the inbox.
+        prefix: The beginning of each request id, unique among all members that share the mailbox.
     """
 
     def __init__(self, config: MemberConfig, prefix: str) -> None:
@@ -54,12 +56,12 @@ class Calls:
 
     @property
     def due_ms(self) -> int:
-        """When `send_due` has something to send next."""
+        """The time at which `send_due` next has something to send."""
         return min((call.due_ms for call in self._calls.values()), default=NEVER_MS)
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the answer to a leave is awaited, or one to a join that a leave follows."""
+        """Whether a leave awaits its response, or a join after which the member leaves."""
         return any(isinstance(c.request, LeaveGroup) or c.leaves_because is not None for c in self._calls.values())
 
     def next_id(self) -> str:
@@ -68,10 +70,10 @@ class Calls:
         return f"{self._prefix}{self._count}"
 
     def make(self, request: Sent, now_ms: int, wait_ms: int = 0) -> list[Sent]:
-        """Await the answer to a request, and return the request where it is to be sent now.
+        """Register a request that awaits its response. Return the request if it is to be sent now.
 
         Args:
-            wait_ms: How long it is held back; `send_due` returns it then.
+            wait_ms: How long the request is held back, in milliseconds. `send_due` returns it after that.
         """
         if isinstance(request, OffsetCommit):
             self._newest_commit = request.request_id
@@ -81,20 +83,20 @@ class Calls:
         return [] if wait_ms else [request]
 
     def end(self, request_id: str) -> Call | None:
-        """Remove the call that an answer belongs to, and return it; None where no answer is awaited."""
+        """Remove the call that a response belongs to, and return it; None if no such call awaits a response."""
         return self._calls.pop(request_id, None)
 
     def retry(self, call: Call, now_ms: int) -> None:
-        """Send the same request again after a backoff."""
+        """Schedule the same request again, after a backoff and under a new request id."""
         call.failures += 1
         call.request = structs.replace(call.request, request_id=self.next_id())
         call.due_ms = now_ms + self.backoff_ms(call.failures)
         self._calls[call.request.request_id] = call
 
     def send_due(self, now_ms: int) -> list[Sent | CommitEnded]:
-        """Return the requests that are due. A commit ends instead where a newer one was made.
+        """Return the requests that are due. End a commit instead if the member has made a newer one.
 
-        Sent again after a newer one, it would take offsets back.
+        An old commit that is sent after a newer one would set offsets back.
         """
         due: list[Sent | CommitEnded] = []
         for call in [c for c in self._calls.values() if c.due_ms <= now_ms]:
@@ -108,26 +110,26 @@ class Calls:
         return due
 
     def backoff_ms(self, failures: int) -> int:
-        """Return a wait that doubles with each failure.
+        """Return a wait in milliseconds that doubles with each failure.
 
-        It varies by a fifth, so that members that failed together do not return together.
+        The wait varies by 20 % in each direction, so that members that failed together do not retry together.
         """
         spread = crc32(f"{self._prefix}{self._count}".encode()) % 401 - 200
         wait_ms = min(self._config.retry_backoff_ms << min(failures - 1, 16), self._config.retry_backoff_max_ms)
         return max(1, wait_ms + wait_ms * spread // 1000)
 
     def give_up(self, ticket: str) -> None:
-        """Await the answer to a commit or a fetch no longer."""
+        """Stop waiting for the response to a commit or a fetch."""
         self._calls = {i: c for i, c in self._calls.items() if c.ticket != ticket}
 
     def leave_after_joining(self, reason: str) -> None:
-        """Note on each unanswered join that its member has left: the answer names the member that has to leave."""
+        """Mark each join without a response: its member has left. The response has the member id that has to leave."""
         for call in self._calls.values():
             if isinstance(call.request, JoinGroup) and call.leaves_because is None:
                 call.leaves_because = reason
 
     def forget_membership(self) -> None:
-        """Remove the calls whose answers would belong to a generation that is over."""
+        """Remove the calls whose responses would belong to a generation that has ended."""
         self._calls = {
             request_id: call
             for request_id, call in self._calls.items()

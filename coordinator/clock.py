@@ -1,13 +1,13 @@
-"""What a shard takes the time to be: from the log, from the driver, and within which bounds each is believed.
+"""The times of a shard's step, derived from the log and from the driver's clock, each within bounds.
 
     time of a request        its record's append time, between `earliest_ms` and `latest_ms`
-    deadlines fire up to     the time of the last record that was read, less the slack
+    deadlines fire up to     the time of the last record that was read, minus the slack
     lateness counts from     the batch's time, in terms of the log's clock
 
-The brokers' clock may be wrong: a record that is dated beyond the batch's time plus the slack is bounded to that, and
-where a log's times go back, the batch's time serves. The driver's clock may be wrong: a wake record says what it
-showed, so a difference from the brokers' clock is known and taken off; and where it goes back, time goes on by what has
-passed between batches.
+The brokers' clock may be wrong. The time of a record is at most the batch's time plus the slack. If the times of a log
+go back, the batch's time is used instead. The driver's clock may be wrong. A wake record carries the time of the
+driver's clock, so its difference from the brokers' clock is known and is subtracted. If the driver's clock goes back,
+the shard's time grows by the time that has passed between batches.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from coordinator.requests import Received, Wake
 
 
 class Clock(Struct, array_like=True, frozen=True):
-    """What a shard remembers of time. All in Unix milliseconds.
+    """The times that a shard stores between steps, all in Unix milliseconds.
 
     Args:
         batch_ms: The time of the latest batch.
@@ -37,12 +37,12 @@ class Times(NamedTuple):
     """The times of one step.
 
     Args:
-        now_ms: When what happens in this step is noticed.
-        earliest_ms: A record that is dated earlier is of a clock that went back; its time is this plus the slack. It
-            goes on with the records of the step.
-        latest_ms: No request is later.
-        horizon_ms: Deadlines up to here fire, of groups whose requests are all handled.
-        horizon_now_ms: Where the horizon would be, had the log been read to its end.
+        now_ms: The time at which the step runs.
+        earliest_ms: A record with an earlier time was written by a clock that went back; its time becomes `earliest_ms`
+            plus the slack. `earliest_ms` grows with the records of the step.
+        latest_ms: The upper bound of the time of a request.
+        horizon_ms: Deadlines up to this time fire, in groups whose requests are all handled.
+        horizon_now_ms: The horizon if the log had been read to its end.
     """
 
     now_ms: int
@@ -53,7 +53,7 @@ class Times(NamedTuple):
 
 
 def tell(clock: Clock, log: Sequence[Received], batch_ms: int, slack_ms: int) -> tuple[Clock, Times]:
-    """Find the times of a step, and what is to be remembered for the next one.
+    """Return the clock to store for the next step, and the times of this step.
 
     Args:
         log: The records of the step, in the order of their offsets.

@@ -1,25 +1,25 @@
-"""Bytes for a shard's state, and back.
+"""The encoding of a shard's state as bytes.
 
-    1 byte      version of what follows
-    4 bytes     CRC-32 of all the rest, big-endian; from version 3 on of the version as well
+    1 byte      version of the bytes that follow
+    4 bytes     CRC-32 of all the rest, big-endian; from version 3 on it covers the version as well
     the rest    MessagePack: [{group id: [earliest deadline, members, vitals, rest of the group]},
-                              {id of a forgotten group: [until when that is remembered, its last generation,
-                                                         its last fencing token]},
-                              who may do what: [when that was said, [rules]], deflated; empty where nothing was said,
+                              {id of a removed group: [until when the entry is kept, last generation,
+                                                       last fencing token]},
+                              access rules: [when they were made, [rules]], deflated; empty if none were set,
                               [time of the latest batch, time up to which the log is read, driver's clock ahead of it],
-                              [how much of the allowance for listings is used up, as of when]]
+                              [how much of the allowance for listings is used up, the time of that count]]
 
-Vitals and rest are bytes within the bytes, so that a group that nobody touches is copied and never decoded. The rest
-is deflated: subscriptions, client ids and hosts repeat from member to member, and every batch carries all bytes of a
-shard between the engine and us, while the rest changes only when its group does.
+Vitals and rest are byte strings inside the state, so a group without changes is copied and never decoded. The rest is
+deflated, because subscriptions, client ids and hosts repeat from member to member. Every batch carries all bytes of a
+shard between the engine and this code, while the rest of a group changes only when the group does.
 
-Who the members are is in the rest alone: vitals hold sessions without ids, in the members' order. The part of the rest
-that names the members, its roster, is kept in a `Rosters` by the bytes of the rest, so a heartbeat does not inflate
-them. The caller owns the `Rosters` and passes it. A cache of a pure function cannot be stale, whoever runs the task and
-however often.
+The member ids are in the rest alone: vitals hold sessions without ids, in the members' order. The part of the rest that
+names the members is called the roster. A `Rosters` caches the roster by the bytes of the rest, so a heartbeat does not
+inflate them. The caller owns the `Rosters` and passes it. A cache of a pure function cannot be stale, in whatever
+process and however often the task runs.
 
-The newest code reads every older version, of which the first had no memory of forgotten groups, the second wrote ids
-into the vitals, the third knew no rules, and the fourth no times and no fencing tokens; anything else raises
+The newest code reads every older version. Version 1 had no entries for removed groups. Version 2 wrote ids into the
+vitals. Version 3 had no access rules. Version 4 had no times and no fencing tokens. Any other version raises
 `CorruptState`.
 """
 
@@ -41,17 +41,19 @@ from coordinator.phases import Phase
 VERSION = 5
 DEFLATE_LEVEL = 1
 ROSTERS_BYTES_MAX = 64 * 2**20
-"""Memory that all cached rosters may take together: some 3 KB each in groups of ten members."""
+"""The memory that all cached rosters may take together, in bytes: a roster takes some 3 KB in groups of ten members."""
 
 ROSTER_BYTES, MEMBER_BYTES = 300, 150
-"""What a roster takes of memory, about, and each member in it, beside the rest that it is known by."""
+"""The approximate memory of a roster, and of each member in it, in bytes, without the rest that is its key."""
 
 T = TypeVar("T")
 
 
 class Stored(Struct, array_like=True, frozen=True):
-    """A group at rest. Its earliest deadline stands outside for the shard's alarm, its size for whoever counts, its
-    protocol type ("" for none; None where older code did not write it down) for listings.
+    """An encoded group.
+
+    Three values are not inside the encoded parts: the earliest deadline for the shard's timer, the number of members
+    for counts, and the protocol type for listings ("" for none; None if older code did not write it).
     """
 
     earliest_ms: int
@@ -62,10 +64,11 @@ class Stored(Struct, array_like=True, frozen=True):
 
 
 class Grave(Struct, array_like=True, frozen=True):
-    """What is left of a forgotten group: one that is founded under its name goes on counting generations and tokens.
+    """The remaining data of a removed group. A new group with the same id continues its generations and tokens.
 
     Args:
-        ended_ms: The group's time when it was forgotten: that of the new one is later; -1 where older code did not say.
+        ended_ms: The group's time when it was removed. The time of the new group is later. -1 if older code wrote the
+            entry.
     """
 
     until_ms: int
@@ -75,8 +78,10 @@ class Grave(Struct, array_like=True, frozen=True):
 
 
 class Kept(Struct, array_like=True, frozen=True):
-    """All that a shard keeps: its groups, those it has forgotten, the first one first, who may do what, what it knows
-    of time, and how much was asked of late.
+    """The whole state of a shard.
+
+    It has the groups, the removed groups (the oldest first), the access rules, the clock, and the allowance for
+    listings.
     """
 
     groups: dict[str, Stored] = {}
@@ -87,14 +92,14 @@ class Kept(Struct, array_like=True, frozen=True):
 
 
 class Roster(NamedTuple):
-    """What vitals leave to the rest: the members' ids, in order, and by instance id those that have one."""
+    """The members' ids, in order, and the member ids of static members by instance id."""
 
     member_ids: list[str]
     instances: dict[str, str]
 
 
 class _Pulse(Struct, array_like=True):
-    """Vitals as they are written. Sessions and instances are written whole only where the roster does not tell."""
+    """Vitals as they are written. Sessions and instances are written whole only if they differ from the roster."""
 
     phase: Phase
     generation_id: int
@@ -112,20 +117,20 @@ class _Pulse(Struct, array_like=True):
 
 
 class _Phased(Struct, array_like=True):
-    """The beginning of a `_Pulse`; what follows is passed over."""
+    """The beginning of a `_Pulse`; later fields are skipped."""
 
     phase: Phase
 
 
 class _Named(Struct, array_like=True):
-    """The beginning of a `Member`; what follows is passed over."""
+    """The beginning of a `Member`; later fields are skipped."""
 
     member_id: str
     group_instance_id: str | None
 
 
-class _Manned(Struct, array_like=True):
-    """The beginning of a `Group` up to its members; what follows is passed over."""
+class _WithMembers(Struct, array_like=True):
+    """The beginning of a `Group` up to its members; later fields are skipped."""
 
     vitals: Raw
     group_id: Raw
@@ -138,7 +143,7 @@ class _Manned(Struct, array_like=True):
 
 
 class _Timed(Struct, array_like=True):
-    """The beginning of a `_Pulse` up to its time; what follows is passed over."""
+    """The beginning of a `_Pulse` up to its time; later fields are skipped."""
 
     phase: Raw
     generation_id: Raw
@@ -146,7 +151,7 @@ class _Timed(Struct, array_like=True):
 
 
 class _Typed(Struct, array_like=True):
-    """The beginning of a `Group` up to its protocol type; what follows is passed over."""
+    """The beginning of a `Group` up to its protocol type; later fields are skipped."""
 
     vitals: Raw
     group_id: Raw
@@ -163,22 +168,22 @@ _pulse_decoder = msgspec.msgpack.Decoder(_Pulse)
 _phased_decoder = msgspec.msgpack.Decoder(_Phased)
 _timed_decoder = msgspec.msgpack.Decoder(_Timed)
 _typed_decoder = msgspec.msgpack.Decoder(_Typed)
-_manned_decoder = msgspec.msgpack.Decoder(_Manned)
+_members_decoder = msgspec.msgpack.Decoder(_WithMembers)
 _group_decoder = msgspec.msgpack.Decoder(Group)
 _access_decoder = msgspec.msgpack.Decoder(Access)
 
 
 def encode_shard(kept: Kept) -> bytes:
-    """Write all that a shard keeps."""
+    """Encode the whole state of a shard."""
     body = _encoder.encode(kept)
     return b"%c%b%b" % (VERSION, _checksum(VERSION, body), body)
 
 
 def decode_shard(data: bytes) -> Kept:
-    """Read what `encode_shard` wrote, now or in an older version.
+    """Decode the bytes that `encode_shard` wrote, in this or an older version.
 
     Raises:
-        CorruptState: unknown version, wrong checksum, or not what any version writes.
+        CorruptState: unknown version, wrong checksum, or bytes that no version writes.
     """
     if not data or not 1 <= data[0] <= VERSION:
         raise CorruptState(f"state of codec version {data[0] if data else 'none'}; this code reads 1 to {VERSION}")
@@ -196,11 +201,11 @@ def _checksum(version: int, body: bytes | memoryview) -> bytes:
 
 
 def encode_vitals(vitals: Vitals, rest: bytes, rosters: "Rosters | None" = None) -> bytes:
-    """Write the part of a group that a heartbeat changes.
+    """Encode the part of a group that a heartbeat changes.
 
     Args:
         rest: The rest of the same group.
-        rosters: Holds the group's roster, so that it need not be read from `rest`.
+        rosters: A cache with the group's roster, so that the roster is not read from `rest`.
     """
     known = (Rosters() if rosters is None else rosters).of(rest)
     pulse = _Pulse(
@@ -222,7 +227,7 @@ def encode_vitals(vitals: Vitals, rest: bytes, rosters: "Rosters | None" = None)
 
 
 def decode_vitals(data: bytes, rest: bytes, rosters: "Rosters | None" = None) -> Vitals:
-    """Read what `encode_vitals` wrote, with the same arguments."""
+    """Decode the bytes that `encode_vitals` wrote, with the same arguments."""
     pulse = _decode(_pulse_decoder, data)
     sessions, instances = pulse.sessions, pulse.instances
     rosters = Rosters() if rosters is None else rosters
@@ -251,27 +256,27 @@ def decode_vitals(data: bytes, rest: bytes, rosters: "Rosters | None" = None) ->
 
 
 def decode_phase(data: bytes) -> Phase:
-    """Read the phase alone off what `encode_vitals` wrote."""
+    """Decode only the phase from the bytes that `encode_vitals` wrote."""
     return _decode(_phased_decoder, data).phase
 
 
 def decode_now_ms(stored: Stored) -> int:
-    """Read the time alone of a group at rest."""
+    """Decode only the time of an encoded group."""
     return _decode(_timed_decoder, stored.vitals).now_ms
 
 
 def decode_protocol_type(data: bytes) -> str:
-    """Read the protocol type alone off what `encode_rest` wrote; "" where the group has had none."""
+    """Decode only the protocol type from the bytes that `encode_rest` wrote; "" if the group never had one."""
     return _decode(_typed_decoder, _inflate(data)).protocol_type or ""
 
 
 class Rosters:
     """A cache of rosters by the rest of the group; the least recently used ones are dropped.
 
-    Each commit makes another rest of a group, and the rest before it is never looked up again.
+    Each commit creates a new rest of a group, and the earlier rest is never looked up again.
 
     Args:
-        bytes_max: How many bytes the cached rosters may take together. The latest one stays even where it takes more.
+        bytes_max: How many bytes the cached rosters may take together. The latest one stays even if it takes more.
     """
 
     def __init__(self, bytes_max: int = ROSTERS_BYTES_MAX) -> None:
@@ -280,7 +285,7 @@ class Rosters:
         self.bytes = 0
 
     def of(self, rest: bytes) -> Roster:
-        """Return the roster of a rest, from the cache if it is there."""
+        """Return the roster of a rest, from the cache if it is cached."""
         if (known := self._known.get(rest)) is not None:
             self._known.move_to_end(rest)
             return known
@@ -289,7 +294,7 @@ class Rosters:
         return known
 
     def note(self, rest: bytes, roster: Roster) -> None:
-        """Cache the roster of a rest, which then need not be read."""
+        """Cache the roster of a rest, so that it is not read from the rest later."""
         if rest in self._known:
             return
         self._known[rest] = roster
@@ -299,7 +304,7 @@ class Rosters:
 
 
 def _read_roster(rest: bytes) -> Roster:
-    return _roster(_decode(_manned_decoder, _inflate(rest)).members.values())
+    return _roster(_decode(_members_decoder, _inflate(rest)).members.values())
 
 
 def _roster(members: Iterable[_Named | Member]) -> Roster:
@@ -313,7 +318,7 @@ def _bytes_of(rest: bytes, roster: Roster) -> int:
 
 
 def encode_rest(group: Group, rosters: Rosters | None = None) -> bytes:
-    """Write a group without its vitals, and cache its roster in `rosters`."""
+    """Encode a group without its vitals, and cache its roster in `rosters`."""
     rest = zlib.compress(_encoder.encode(msgspec.structs.replace(group, vitals=_NO_VITALS)), DEFLATE_LEVEL)
     if rosters is not None:
         rosters.note(rest, _roster(group.members.values()))
@@ -321,19 +326,19 @@ def encode_rest(group: Group, rosters: Rosters | None = None) -> bytes:
 
 
 def decode_rest(data: bytes, vitals: Vitals) -> Group:
-    """Read what `encode_rest` wrote, and join it with its vitals."""
+    """Decode the bytes that `encode_rest` wrote, and add the vitals."""
     group = _decode(_group_decoder, _inflate(data))
     group.vitals = vitals
     return group
 
 
 def encode_access(access: Access) -> bytes:
-    """Write who may do what."""
+    """Encode the access rules."""
     return zlib.compress(_encoder.encode(access), DEFLATE_LEVEL)
 
 
 def decode_access(data: bytes) -> Access:
-    """Read what `encode_access` wrote; where nothing was written, nobody was allowed anything."""
+    """Decode the bytes that `encode_access` wrote; no bytes are no rules."""
     return _decode(_access_decoder, _inflate(data)) if data else Access()
 
 

@@ -1,4 +1,4 @@
-"""What an operator may choose about groups, under Kafka's broker names, with Kafka's defaults."""
+"""The operator's settings for groups, under Kafka's broker names, with Kafka's defaults."""
 
 from typing import Literal
 
@@ -8,9 +8,9 @@ MINUTE_MS = 60_000
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """The rules that every group of a shard lives by. All times in milliseconds.
+    """The settings that apply to every group of a shard. All times are in milliseconds.
 
-    Source: Kafka's `GroupCoordinatorConfig`; what has a docstring here has no counterpart there.
+    Source: Kafka's `GroupCoordinatorConfig`; a setting with a docstring here has no counterpart there.
     """
 
     group_initial_rebalance_delay_ms: int = 3_000
@@ -24,19 +24,21 @@ class Config(Struct, frozen=True, kw_only=True):
     super_users: tuple[str, ...] = ()
 
     access: Literal["open", "rules"] = "open"
-    """Whether everybody may do everything, or what the rules allow that were set."""
+    """`open`: every principal may do everything. `rules`: a principal may do what the access rules allow."""
 
     offsets_retention_by_group_ms: dict[str, int] = {}
-    """How long offsets of these groups are kept, by group id, where that is not `offsets_retention_ms`."""
+    """How long the offsets of these groups are kept, by group id, in place of `offsets_retention_ms`."""
 
     empty_group_retention_ms: int = 10 * MINUTE_MS
-    """How long an Empty group without offsets is remembered (Kafka: until its next expiry run, every 10 minutes)."""
+    """How long an Empty group without offsets is kept (Kafka: until its next expiry run, every 10 minutes)."""
 
     clock_slack_ms: int = 1_000
-    """Deadlines that no request's time has passed fire this late: requests from before them may be on their way."""
+    """How late a deadline fires that no request's time has passed, because earlier requests may still be on their
+    way."""
 
     fencing_token_floor: int = 0
-    """No fencing token is below it: above all that were given before the state began, whatever the clocks say."""
+    """The lower bound of every fencing token. It is above all tokens that were given before the state was created."""
 
     late_notice_ms: int = 5_000
-    """A deadline noticed later than this says that the coordinator was away, not the member: it runs once more."""
+    """A deadline that is noticed later than this shows that the coordinator was unavailable. The wait starts once
+    more."""

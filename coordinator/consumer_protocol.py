@@ -1,8 +1,8 @@
-"""The bytes that consumers exchange through the coordinator: what each subscribes to, and what each is given.
+"""The bytes that consumers exchange through the coordinator: a member's subscription and a member's assignment.
 
-Both are opaque to the group protocol. The coordinator looks into them all the same, for its views and for its rule that
-offsets of subscribed topics are kept: `subscribed_topics` and `assigned_partitions` read the part that every version
-has, and give None where bytes cannot be read, because those are between the members. Members read and write all of
+Both are opaque to the group protocol. The coordinator reads them for its views, and for its rule that offsets of
+subscribed topics are kept. `subscribed_topics` and `assigned_partitions` read the fields that every version has. They
+return None for bytes that cannot be read, because members may exchange any bytes. Members read and write all of
 versions 0 to 3.
 
 Source: Kafka's ConsumerProtocol, ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json; KIP-429 (owned
@@ -15,28 +15,28 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 CONSUMERS = "consumer"
-"""The protocol type of groups that share out the partitions of topics."""
+"""The protocol type of groups that assign the partitions of topics."""
 
 RESOURCES = "resources"
-"""The protocol type of groups that share out anything else, each as a topic of one partition."""
+"""The protocol type of groups that assign other resources, each as a topic of one partition."""
 
 READABLE = (CONSUMERS, RESOURCES)
 
 VERSION_MAX = 3
-"""The newest version; a newer one is read as this, because versions only ever add fields at the end."""
+"""The newest version. A newer version is read as this one, because versions only add fields at the end."""
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _NULL_BYTES, _NULL_TEXT = _INT32.pack(-1), _INT16.pack(-1)
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """What a member tells whoever makes the plan.
+    """The data that a member sends to the leader, which computes the assignments.
 
     Args:
-        user_data: What the member's assignor has to say to itself.
+        user_data: Data that the member's assignor writes for itself.
         owned: The numbers of the partitions that the member owns while it joins, by topic. From version 1.
-        generation_id: The generation that it owns them since, -1 for none. From version 2.
-        rack_id: Where the member runs. From version 3.
+        generation_id: The generation in which the member was assigned them, -1 for none. From version 2.
+        rack_id: The rack that the member runs in. From version 3.
     """
 
     topics: tuple[str, ...]
@@ -50,7 +50,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 def subscribed_topics(metadata: bytes) -> list[str] | None:
-    """Read the topics of one member's subscription."""
+    """Return the topics of one member's subscription; None if its bytes cannot be read."""
     reader = Reader(metadata)
     try:
         reader.int16()
@@ -60,7 +60,10 @@ def subscribed_topics(metadata: bytes) -> list[str] | None:
 
 
 def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
-    """Read the partitions of one member's assignment, by topic. No bytes at all are no partitions."""
+    """Return the partitions of one member's assignment, by topic; None if its bytes cannot be read.
+
+    An assignment of no bytes has no partitions.
+    """
     if not assignment:
         return {}
     reader = Reader(assignment)
@@ -75,7 +78,10 @@ def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
 
 
 def write_subscription(subscription: Subscription, version: int = VERSION_MAX) -> bytes:
-    """Write a subscription; equal ones give equal bytes, so that a member that joins again is not taken for changed."""
+    """Return the bytes of a subscription.
+
+    Equal subscriptions give equal bytes, so the coordinator does not treat a member that joins again as changed.
+    """
     assert 0 <= version <= VERSION_MAX, f"there is no version {version}"
     topics = sorted(subscription.topics)
     parts = [_INT16.pack(version), _INT32.pack(len(topics)), *map(_text, topics), _nullable(subscription.user_data)]
@@ -89,10 +95,10 @@ def write_subscription(subscription: Subscription, version: int = VERSION_MAX) -
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Read a subscription of any version; what its version does not have is as if it was not given.
+    """Read a subscription of any version. A field that its version does not have gets its default.
 
     Raises:
-        ValueError: the bytes are no subscription, or end too soon.
+        ValueError: the bytes are no subscription, or end too early.
     """
     reader = Reader(data)
     try:
@@ -113,16 +119,16 @@ def read_subscription(data: bytes) -> Subscription:
 def write_assignment(
     partitions: Mapping[str, Sequence[int]], user_data: bytes | None = None, version: int = VERSION_MAX
 ) -> bytes:
-    """Write one member's part of a plan; its versions differ in nothing but their number."""
+    """Return the bytes of one member's assignment. Its versions differ only in their number."""
     assert 0 <= version <= VERSION_MAX, f"there is no version {version}"
     return _INT16.pack(version) + write_partitions(partitions) + _nullable(user_data)
 
 
-# -- for assignors, whose user data is written in the same manner ------------------------------------------------------
+# -- for assignors, whose user data has the same format ----------------------------------------------------------------
 
 
 def write_partitions(partitions: Mapping[str, Sequence[int]]) -> bytes:
-    """Write partitions as an array of topics, each with the array of its numbers, all in order."""
+    """Return partitions as an array of topics, each with the array of its partition numbers, all in order."""
     parts = [_INT32.pack(len(partitions))]
     for topic, numbers in sorted(partitions.items()):
         parts += _text(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *sorted(numbers))
@@ -139,7 +145,7 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 class Reader:
-    """Walks through big-endian fields. Raises `struct.error` or ValueError where the data are not of that form."""
+    """A reader of big-endian fields. It raises `struct.error` or ValueError if the data do not have that form."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -169,7 +175,7 @@ class Reader:
         return None if length == -1 else self._take(length)
 
     def partitions(self) -> dict[str, list[int]]:
-        """Read the numbers of partitions by topic; a topic that comes twice has the numbers of both."""
+        """Read the numbers of partitions by topic. If a topic occurs twice, its numbers are joined."""
         partitions: dict[str, list[int]] = {}
         for _ in range(self._count(6)):
             topic, numbers = self.text(), self._int32s()
@@ -183,7 +189,7 @@ class Reader:
         return list(values)
 
     def _count(self, size_min: int) -> int:
-        """Read how many elements follow, none of which takes fewer bytes than `size_min`."""
+        """Read a count of elements. Each element takes at least `size_min` bytes."""
         value = self.int32()
         if not 0 <= value * size_min <= len(self.data) - self.at:
             raise ValueError("a count beyond the data")

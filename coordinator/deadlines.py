@@ -1,8 +1,9 @@
-"""The moments at which time alone changes a group, and what happens then.
+"""The times at which time alone changes a group, and the changes.
 
-Deadlines are read off the group's vitals, never kept beside them. What fires carries the deadline's own time, not the
-time somebody noticed. One that is noticed so late that the coordinator itself must have been away blames nobody: the
-same wait begins once more (KIP-62's sessions promise a member its timeout; Kafka's coordinator renews them on load).
+Deadlines are derived from the group's vitals and are not stored beside them. An output of a deadline carries the time
+of the deadline, not the time at which the deadline was noticed. If a deadline is noticed very late, the coordinator was
+unavailable and no member is to blame: the same wait starts once more (KIP-62's sessions promise a member its timeout;
+Kafka's coordinator renews them on load).
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from coordinator.rebalance import joins_due, syncs_due
 
 
 class Kind(IntEnum):
-    """What is due; where several are due at once, in this order."""
+    """The kinds of deadlines, in the order in which they fire if several have the same time."""
 
     SESSION = 0
     PENDING = 1
@@ -32,7 +33,7 @@ class Kind(IntEnum):
 
 
 class Deadline(Struct, frozen=True, order=True):
-    """A moment at which time alone changes a group. Sorts by time, then by kind, then by when its member came."""
+    """A time at which time alone changes a group. Sorts by time, then by kind, then by the order of the members."""
 
     at_ms: int
     kind: Kind
@@ -41,7 +42,7 @@ class Deadline(Struct, frozen=True, order=True):
 
 
 def deadlines(group: Group) -> Iterator[Deadline]:
-    """Walk through all that is armed."""
+    """Yield all deadlines of a group; a time of `NEVER_MS` is not armed."""
     vitals = group.vitals
     for place, (member_id, session) in enumerate(vitals.sessions.items()):
         yield Deadline(session.deadline_ms, Kind.SESSION, place, member_id)
@@ -54,10 +55,10 @@ def deadlines(group: Group) -> Iterator[Deadline]:
 
 
 def advance(group: Group, until_ms: int, noticed_ms: int, config: Config) -> Iterator[Output]:
-    """Fire every deadline up to and including `until_ms`, oldest first.
+    """Fire every deadline up to and including `until_ms`, the oldest first.
 
     Args:
-        noticed_ms: The time at which the coordinator is looking, which may be long after.
+        noticed_ms: The coordinator's current time, which may be much later than `until_ms`.
     """
     vitals = group.vitals
     while vitals.earliest_ms <= until_ms:
@@ -65,7 +66,7 @@ def advance(group: Group, until_ms: int, noticed_ms: int, config: Config) -> Ite
         vitals.earliest_ms = NEVER_MS
         for due in queue:
             if due.at_ms != _armed_ms(group, due):
-                continue  # what fired before has settled this one too
+                continue  # an earlier deadline has settled or moved this one
             vitals.now_ms = max(vitals.now_ms, due.at_ms)
             if noticed_ms - due.at_ms > config.late_notice_ms and _may_be_spared(group, due):
                 _wait_once_more(group, due, noticed_ms)
@@ -73,13 +74,13 @@ def advance(group: Group, until_ms: int, noticed_ms: int, config: Config) -> Ite
                 yield from publishing(group, _fire(group, due, config))
             assert group.phase is Phase.DEAD or due.at_ms != _armed_ms(group, due), f"{due} did not clear"
             if vitals.earliest_ms <= until_ms:
-                break  # something new is due as well: look again
+                break  # a new deadline is due as well: start again
         else:
             vitals.earliest_ms = min(d.at_ms for d in deadlines(group))
 
 
 def _armed_ms(group: Group, due: Deadline) -> int | None:
-    """Say for when a deadline is armed now; None where its member is gone."""
+    """Return the time of a deadline as it is now; None if its member is gone."""
     vitals = group.vitals
     if due.kind in (Kind.SESSION, Kind.PENDING):
         session = _session(group, due)

@@ -1,6 +1,6 @@
-"""What a member's state machine asks of its owner: things that take Kafka, user code or a decision.
+"""Effects: actions that a member's state machine asks its owner for, because they need Kafka, user code or a decision.
 
-`coordinator.member` returns these beside the requests that it wants sent.
+`coordinator.member` returns effects together with the requests to send.
 """
 
 from msgspec import Struct
@@ -9,17 +9,17 @@ from coordinator.outputs import CommittedPartition, FetchedOffset, JoinedMember
 
 
 class PrepareToJoin(Struct, frozen=True):
-    """Commit, give up what is owned, then call `join`. Comes once a rebalance, and only out of `poll`."""
+    """Commit, revoke the owned partitions, then call `join`. Returned once in a rebalance, and only by `poll`."""
 
     why: str
 
 
 class MakePlan(Struct, frozen=True):
-    """This member leads: decide who owns what, then call `plan`.
+    """This member leads the group: compute the assignments of all members, then call `plan`.
 
     Args:
-        is_planned: The coordinator goes on with the plan it has and wants none (KIP-814); to lead is then no more
-            than to watch what the members subscribe to.
+        is_planned: The coordinator keeps the present assignments and expects no new ones (KIP-814). The leader then
+            only has to watch the members' subscriptions.
     """
 
     generation_id: int
@@ -29,10 +29,11 @@ class MakePlan(Struct, frozen=True):
 
 
 class Assigned(Struct, frozen=True):
-    """This is one's part of the plan; void if the member's generation is another one by the time it is read.
+    """The member's assignment. It is void if the member's generation is another one when the owner reads it.
 
     Args:
-        fencing_token: What to show whatever stores the work; the generation, where the coordinator gives no tokens.
+        fencing_token: The token to pass to the storage that the member writes to; the generation if the coordinator
+            gives no tokens.
     """
 
     generation_id: int
@@ -42,28 +43,28 @@ class Assigned(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """Whatever is owned belongs to somebody else by now. The next `poll` joins again."""
+    """Other members may own all of this member's partitions by now. The next `poll` joins again."""
 
     why: str
 
 
 class CoordinatorSilent(Struct, frozen=True):
-    """No answer has come for as long as a session lasts: others may own what this member believes to be its own.
+    """No response has come for a whole session timeout: other members may own this member's partitions.
 
-    Nothing is lost by that alone. The log holds the heartbeats, and a coordinator that was away counts them.
+    Silence alone loses nothing. The log holds the heartbeats, and a coordinator that was unavailable counts them later.
     """
 
     session_timeout_ms: int
 
 
 class RejoinNeeded(Struct, frozen=True):
-    """A rebalance is on: poll soon."""
+    """A rebalance is in progress: call `poll` soon."""
 
     why: str
 
 
 class CommitEnded(Struct, frozen=True):
-    """How the commit that `commit` gave this ticket ended; an error's code is Kafka's number for it."""
+    """The result of the commit to which `commit` gave this ticket; `code` is Kafka's number of the error."""
 
     ticket: str
     code: int
@@ -72,7 +73,7 @@ class CommitEnded(Struct, frozen=True):
 
 
 class FetchEnded(Struct, frozen=True):
-    """How the fetch that `fetch` gave this ticket ended."""
+    """The result of the fetch to which `fetch` gave this ticket."""
 
     ticket: str
     code: int
@@ -81,11 +82,11 @@ class FetchEnded(Struct, frozen=True):
 
 
 class Left(Struct, frozen=True):
-    """The coordinator has let this member go."""
+    """The coordinator has removed this member."""
 
 
 class Failed(Struct, frozen=True):
-    """The coordinator refuses this member for good: trying again as it is will not help."""
+    """The coordinator refuses this member for good: a retry with the same settings fails again."""
 
     code: int
     error: str

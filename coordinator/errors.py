@@ -1,6 +1,6 @@
-"""Error codes that replies carry, and the two errors that mean the coordinator itself is wrong.
+"""Error codes that responses carry, and two exceptions for faults of the coordinator itself.
 
-    CoordinatorError        our own bug or a broken checkpoint; stops the batch, never answers a client
+    CoordinatorError        a bug of the coordinator or a broken checkpoint; stops the batch, never answers a client
     +-- IllegalMove         a phase change without a row in `phases.MOVES`
     +-- CorruptState        state bytes that no version of the codec wrote, or that fail their checksum
 
@@ -11,12 +11,12 @@ from enum import Enum
 
 
 class ErrorCode(Enum):
-    """What a reply says went wrong: `(Kafka's number, may the client retry as it is?)`."""
+    """The error of a response: `(Kafka's number, may the client retry the same request?)`."""
 
     UNKNOWN_SERVER_ERROR = (-1, False)
     NONE = (0, False)
     UNKNOWN_TOPIC_OR_PARTITION = (3, True)
-    REQUEST_TIMED_OUT = (7, True)  # said to clients by a gateway, never here
+    REQUEST_TIMED_OUT = (7, True)  # a gateway returns it to clients; the coordinator never does
     OFFSET_METADATA_TOO_LARGE = (12, False)
     COORDINATOR_LOAD_IN_PROGRESS = (14, True)
     COORDINATOR_NOT_AVAILABLE = (15, True)
@@ -37,9 +37,9 @@ class ErrorCode(Enum):
     GROUP_ID_NOT_FOUND = (69, False)
     MEMBER_ID_REQUIRED = (79, False)  # join again with the id in this reply
     GROUP_MAX_SIZE_REACHED = (81, False)
-    FENCED_INSTANCE_ID = (82, False)  # another process has come under this instance id
+    FENCED_INSTANCE_ID = (82, False)  # another process has joined with this instance id
     GROUP_SUBSCRIBED_TO_TOPIC = (86, False)
-    UNSTABLE_OFFSET_COMMIT = (88, True)  # likewise a gateway's
+    UNSTABLE_OFFSET_COMMIT = (88, True)  # only a gateway returns it
 
     def __init__(self, number: int, retriable: bool) -> None:
         self.number = number
@@ -47,12 +47,12 @@ class ErrorCode(Enum):
 
 
 class CoordinatorError(Exception):
-    """The coordinator cannot go on: a bug of ours, or state that is not to be trusted."""
+    """The coordinator cannot continue: it has a bug, or its state cannot be trusted."""
 
 
 class IllegalMove(CoordinatorError):
-    """A phase change that the table of moves does not know."""
+    """A phase change that is not in the table of moves."""
 
 
 class CorruptState(CoordinatorError):
-    """State bytes that this code must not believe."""
+    """State bytes that this code cannot trust."""

@@ -1,4 +1,4 @@
-"""How an event comes about: under the group's next version, at its time, in its generation."""
+"""Functions that make events, with the group's next version, time and generation."""
 
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ M = TypeVar("M", bound=MemberEvent)
 
 
 def event(kind: type[E], group: Group, now_ms: int, **fields: Any) -> E:
-    """Say what happened to a group."""
+    """Make an event of a group."""
     return kind(
         group_id=group.group_id,
         version=group.next_version(),
@@ -21,7 +21,7 @@ def event(kind: type[E], group: Group, now_ms: int, **fields: Any) -> E:
 
 
 def member_event(kind: type[M], group: Group, member: Member, now_ms: int, **fields: Any) -> M:
-    """Say what happened to one of its members."""
+    """Make an event of a member of the group."""
     return event(
         kind,
         group,

@@ -1,7 +1,8 @@
-"""A group as it is kept: its vitals, which every heartbeat touches, and the rest, which only changes of the group do.
+"""The data of a group: its vitals, which every heartbeat changes, and the rest, which changes only with the group.
 
 The two parts are stored apart, so a heartbeat decodes and encodes a few numbers and not the members' subscriptions.
-Deadlines are values in the vitals: `deadlines` reads them, `earliest_ms` spares it from looking when nothing is due.
+Deadlines are values in the vitals. `deadlines` reads them; `earliest_ms` shows without a search that no deadline is
+due.
 """
 
 from collections.abc import Iterator
@@ -15,20 +16,21 @@ from coordinator.phases import Cause, Phase, move
 from coordinator.requests import Protocol
 
 NEVER_MS = 2**62
-"""Later than any time, in milliseconds."""
+"""A time later than any other, in milliseconds."""
 
 MEMBER_RECORD_BYTES = 400
-"""What a member takes in its group's record, beside its assignment."""
+"""The bytes that a member takes in its group's record, without its assignment."""
 
 ASSIGNED_RECORD_FACTOR = 4
-"""What a byte of an assignment takes there: it is written in base 64, and decoded."""
+"""The bytes that one byte of an assignment takes there: it is written in base 64, and decoded."""
 
 
 class Session(Struct, array_like=True):
-    """How long one id may stay silent, and until when it has.
+    """The session timeout of one member id, and the time at which it expires.
 
     Args:
-        spared: It was let run once more because the coordinator had been away; not again before the next renewal.
+        spared: The session was extended once because the coordinator had been unavailable. It is not extended again
+            before the next renewal.
     """
 
     deadline_ms: int
@@ -37,19 +39,21 @@ class Session(Struct, array_like=True):
 
 
 class Vitals(Struct, array_like=True):
-    """What a heartbeat reads and writes.
+    """The part of a group that a heartbeat reads and writes.
 
     Args:
         now_ms: The time of the latest request or deadline; never goes back.
         sessions: By member id, in the order in which the members came.
-        pending: Ids handed out by MEMBER_ID_REQUIRED that have not come back.
-        joins_ms, syncs_ms, offsets_ms: When the join round ends, the plan is overdue, an offset or the group expires.
-        publish_ms: When the group's record is written again, because members were replaced since it was.
-        spared: The join round or the wait for the plan was let run once more, as sessions are.
-        back_ms: When the coordinator came back from being away. What was asked before that is heard then, so waits
-            that begin with it run from then.
-        earliest_ms: No deadline is earlier. It may be early itself, as moving a deadline away leaves it where it is.
-        instances: By group instance id, the member id that goes by it now.
+        pending: Ids handed out by MEMBER_ID_REQUIRED that no join has used yet.
+        joins_ms, syncs_ms, offsets_ms: When the join round ends, the assignments are overdue, an offset or the group
+            expires.
+        publish_ms: When the group's record is written again, because members were replaced since it was last written.
+        spared: The join round or the wait for the assignments was extended once, as sessions are.
+        back_ms: When the coordinator became available again. Earlier requests are handled at that time, so waits that
+            begin with them start then.
+        earliest_ms: No deadline is earlier. It may be too early itself, because it stays the same when a deadline moves
+            to a later time.
+        instances: By group instance id, the member id that it has now.
     """
 
     phase: Phase = Phase.EMPTY
@@ -67,11 +71,11 @@ class Vitals(Struct, array_like=True):
     publish_ms: int = NEVER_MS
 
     def renew(self, session: Session, now_ms: int) -> None:
-        """Let the session run from now on."""
+        """Start the session timeout again from `now_ms`."""
         session.deadline_ms, session.spared = self.wait(now_ms, session.timeout_ms), False
 
     def wait(self, now_ms: int, wait_ms: int) -> int:
-        """Say when a wait that begins now is over, and take note of it. A wait of 0 ms is over at once."""
+        """Return the end of a wait that begins now, and note it as a deadline. A wait of 0 ms ends at once."""
         deadline_ms = now_ms
         if wait_ms:
             deadline_ms = (self.back_ms if self.back_ms > now_ms else now_ms) + wait_ms
@@ -80,14 +84,14 @@ class Vitals(Struct, array_like=True):
         return deadline_ms
 
     def noting(self, deadline_ms: int) -> int:
-        """Take note that `deadline_ms` is one of the deadlines, and return it."""
+        """Note that `deadline_ms` is one of the deadlines, and return it."""
         if deadline_ms < self.earliest_ms:
             self.earliest_ms = deadline_ms
         return deadline_ms
 
 
 class Parked(Struct, array_like=True, frozen=True):
-    """A request that is answered later: all that its reply needs."""
+    """A request that is answered later: the data that its response needs."""
 
     request_id: str
     reply_to: str
@@ -99,8 +103,8 @@ class Member(Struct, array_like=True, kw_only=True):
     Args:
         protocols: In its order of preference.
         is_new: Its first join round has not ended.
-        owes_sync: It has heard of this generation and not asked for its part of the plan.
-        made_by: The join that a static member came with; where that comes again, it is nobody new.
+        owes_sync: It has been told this generation and has not sent its sync.
+        made_by: The join that created a static member; a repeat of that join creates no other member.
         fencing_token: The group's token when this member was given its assignment; 0 before its first one.
     """
 
@@ -125,16 +129,16 @@ class Member(Struct, array_like=True, kw_only=True):
 
     @property
     def protocols_bytes(self) -> int:
-        """What the member's subscription metadata takes, over all assignors that it offers."""
+        """The size of the member's subscription metadata in bytes, over all assignors that it offers."""
         return bytes_of(self.protocols)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Find the member's subscription in the terms of one assignor; empty where it does not offer it."""
+        """Return the member's subscription for one assignor; empty if the member does not offer that assignor."""
         return next((p.metadata for p in self.protocols if p.name == protocol_name), b"")
 
 
 def bytes_of(protocols: tuple[Protocol, ...]) -> int:
-    """Return what subscription metadata takes, in bytes."""
+    """Return the size of subscription metadata, in bytes."""
     return sum(len(p.metadata) for p in protocols)
 
 
@@ -149,14 +153,14 @@ class Offset(Struct, array_like=True, frozen=True):
 
 
 class Delay(Struct, array_like=True, frozen=True):
-    """The initial delay that is running, and how much it may still be extended."""
+    """The initial delay in progress, and by how much it may still be extended."""
 
     delay_ms: int
     remaining_ms: int
 
 
 class Round(Struct, array_like=True):
-    """A rebalance under way: when it began, when its joins were in, who owned what before."""
+    """A rebalance in progress: when it began, when all joins had arrived, and the assignments before it."""
 
     started_ms: int
     joined_ms: int = 0
@@ -164,21 +168,21 @@ class Round(Struct, array_like=True):
 
 
 class Group(Struct, array_like=True, kw_only=True):
-    """A group: all that the coordinator knows of it.
+    """A group: all data that the coordinator has of it.
 
     Args:
-        since_ms: When the group came to its phase.
+        since_ms: When the group entered its phase.
         version: How many records and events the group has published.
-        joins_parked: Members with a parked join.
-        syncs_owed: Members that owe a sync.
+        joins_parked: The number of members with a parked join.
+        syncs_owed: The number of members that owe a sync.
         supporters: By assignor, how many members offer it.
-        newcomers: Somebody joined during the initial delay that runs, so it may be extended.
-        subscribed_topics: Over all members of this generation; None where that cannot be known.
-        allowance: How much was asked of late about the group.
-        published_ms: When its record was written last.
-        assigned_bytes: What the members' assignments take together.
-        protocols_bytes: What their subscription metadata takes; counted anew where older code did not write it down.
-        offsets_count: How many offsets are committed; likewise.
+        newcomers: A member joined during the initial delay in progress, so the delay may be extended.
+        subscribed_topics: Over all members of this generation; None if they cannot be known.
+        allowance: The size of recent large responses about the group.
+        published_ms: When its record was last written.
+        assigned_bytes: The size of all members' assignments.
+        protocols_bytes: The size of all members' subscription metadata; counted again if older code did not write it.
+        offsets_count: How many offsets are committed; counted again if older code did not write it.
         token: The highest fencing token that the group has given; 0 before the first one.
     """
 
@@ -220,20 +224,20 @@ class Group(Struct, array_like=True, kw_only=True):
         return self.vitals.generation_id
 
     def move(self, cause: Cause, now_ms: int) -> None:
-        """Go to the phase that `cause` leads to."""
+        """Change to the phase that `cause` leads to."""
         self.vitals.phase = move(self.phase, cause)
         self.since_ms = now_ms
 
     def next_version(self) -> int:
-        """Count one more record or event that the group publishes."""
+        """Return the next version of the group's records and events."""
         self.version += 1
         return self.version
 
     def next_token(self, now_ms: int, floor: int) -> int:
         """Return a fencing token above all that the group has given: the group's time, in microseconds since 1970.
 
-        A group that is forgotten for longer than its tombstone is kept goes on above its old tokens, as time has passed
-        them by.
+        If a group is removed for longer than its entry among the removed groups is kept, its tokens still grow: the
+        time has passed the old tokens.
 
         Args:
             floor: No token is below it.
@@ -244,13 +248,13 @@ class Group(Struct, array_like=True, kw_only=True):
         return self.token
 
     def look_at_offsets(self, at_ms: int) -> None:
-        """See at `at_ms` which offsets have expired and when the next one will, or earlier if that is planned."""
+        """Schedule a check of expired offsets at `at_ms`, or keep an earlier one."""
         self.vitals.offsets_ms = self.vitals.noting(min(self.vitals.offsets_ms, at_ms))
 
     # -- members -------------------------------------------------------------------------------------------------------
 
     def add(self, member: Member, session: Session, protocol_type: str, now_ms: int) -> None:
-        """Take a member in. The first one settles the protocol type, and leads."""
+        """Add a member. The first member sets the protocol type and becomes the leader."""
         assert member.member_id not in self.members, f"{member.member_id} is a member already"
         self.open_round(now_ms)
         if not self.members:
@@ -260,7 +264,7 @@ class Group(Struct, array_like=True, kw_only=True):
         self._put(member, session)
 
     def remove(self, member: Member, now_ms: int) -> None:
-        """Let a member go. If it led, the member that came first of those left leads."""
+        """Remove a member. If it was the leader, the first of the remaining members becomes the leader."""
         self.open_round(now_ms)
         self._take_out(member)
         self.settle_sync(member)
@@ -268,7 +272,7 @@ class Group(Struct, array_like=True, kw_only=True):
             self.leader_id = next(iter(self.members), None)
 
     def replace(self, old: Member, new: Member, session: Session) -> None:
-        """Let a static member go on under a new id: what it owns, leads and owes is the new one's."""
+        """Replace a static member by its new member id, which keeps the assignment, the leadership and an owed sync."""
         self._take_out(old)
         self._put(new, session)
         new.owes_sync, old.owes_sync = old.owes_sync, False
@@ -294,7 +298,7 @@ class Group(Struct, array_like=True, kw_only=True):
         self.joins_parked -= member.awaiting_join is not None
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
-        """Replace what a member offers."""
+        """Replace the protocols that a member offers."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, +1)
@@ -307,39 +311,39 @@ class Group(Struct, array_like=True, kw_only=True):
         self.protocols_bytes += step * member.protocols_bytes
 
     def settle_sync(self, member: Member) -> None:
-        """Note that a member owes no sync any more; when nobody does, the plan cannot be overdue."""
+        """Note that a member owes no sync. If no member owes one, remove the deadline of the syncs."""
         self.syncs_owed -= member.owes_sync
         member.owes_sync = False
         if not self.syncs_owed:
             self.vitals.syncs_ms = NEVER_MS
 
     def open_round(self, now_ms: int) -> None:
-        """Remember who owns what, unless a rebalance is under way and it is remembered already."""
+        """Store the present assignments, unless a rebalance is in progress and has stored them already."""
         if self.round is None:
             owned = {m.member_id: m.assignment for m in self.members.values()}
             self.round = Round(started_ms=now_ms, before=owned)
 
-    # -- what follows from the members ---------------------------------------------------------------------------------
+    # -- values derived from the members -------------------------------------------------------------------------------
 
     @property
     def everybody_joined(self) -> bool:
-        """Every member's join is parked, and no id is on its way."""
+        """Whether every member's join is parked, and no member id is pending."""
         return self.joins_parked == len(self.members) and not self.vitals.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long the most patient member waits for the others; not below 0, whatever the members say."""
+        """The longest rebalance timeout of all members; not below 0, whatever the members request."""
         return max((m.rebalance_timeout_ms for m in self.members.values() if m.rebalance_timeout_ms > 0), default=0)
 
     @property
     def record_bytes(self) -> int:
-        """About how long the group's record is; never far below."""
+        """The approximate size of the group's record, in bytes; never far below the real size."""
         return MEMBER_RECORD_BYTES * len(self.members) + ASSIGNED_RECORD_FACTOR * self.assigned_bytes
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Tell whether a member with these protocols can be in the group.
+        """Return whether a member with these protocols can be in the group.
 
-        An Empty group takes any type. The asking member's own old offer counts, as it does in Kafka.
+        An Empty group takes any type. The requesting member's own old offer counts, as it does in Kafka.
 
         Source: Kafka's ClassicGroup.supportsProtocols.
         """
@@ -355,34 +359,34 @@ class Group(Struct, array_like=True, kw_only=True):
 
     @property
     def is_readable(self) -> bool:
-        """Whether subscriptions and assignments are bytes that can be read."""
+        """Whether the coordinator can read the bytes of subscriptions and assignments."""
         return self.protocol_type in READABLE
 
     def subscribes(self, topic: str) -> bool:
-        """Tell whether the members may be reading a topic. Consumers with unreadable subscriptions may read any."""
+        """Return whether the members may be reading a topic. Unreadable subscriptions of consumers may name any topic."""
         if self.subscribed_topics is None:
             return self.is_of_consumers
         return topic in self.subscribed_topics
 
     def keep_offset(self, topic: str, partition: int, offset: Offset) -> None:
-        """Keep a committed offset in place of the one before."""
+        """Store a committed offset in place of the earlier one."""
         partitions = self.offsets.setdefault(topic, {})
         self.offsets_count += partition not in partitions
         partitions[partition] = offset
 
     def forget_offset(self, topic: str, partition: int) -> None:
-        """Keep a committed offset no longer."""
+        """Remove a committed offset."""
         del self.offsets[topic][partition]
         self.offsets_count -= 1
         if not self.offsets[topic]:
             del self.offsets[topic]
 
     def has_room_for_offset(self, topic: str, partition: int) -> bool:
-        """Return whether an offset may be kept: it takes the place of another, or fewer are kept than may be."""
+        """Return whether an offset may be stored: it replaces another one, or the group has room for one more."""
         return self.offsets_count < OFFSETS_PER_GROUP_MAX or partition in self.offsets.get(topic, {})
 
     def all_offsets(self) -> Iterator[tuple[str, int, Offset]]:
-        """Walk through the committed offsets: topic, partition, offset."""
+        """Yield the committed offsets: topic, partition, offset."""
         for topic, partitions in self.offsets.items():
             for partition, offset in partitions.items():
                 yield topic, partition, offset

@@ -1,4 +1,4 @@
-"""The two hash functions that Kafka's protocols fix, and the member ids that only this coordinator can make."""
+"""The two hash functions that Kafka's protocols fix, and the hash that makes the coordinator's member ids."""
 
 from hashlib import blake2b
 
@@ -7,11 +7,11 @@ MASK = 0xFFFFFFFF
 _ESCAPES = {n: f"\\x{n:02x}" for n in (*range(32), 127)} | str.maketrans(
     {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
 )
-"""How characters of ASCII are written between quotes. No other character is escaped."""
+"""The escape sequences of ASCII characters between quotes. No other character is escaped."""
 
 
 def murmur2(data: bytes) -> int:
-    """Hash a record key as every Kafka producer does, to 32 bits.
+    """Return the 32-bit hash of a record key that every Kafka producer computes.
 
     Source: Kafka's `org.apache.kafka.common.utils.Utils.murmur2`.
     """
@@ -28,12 +28,12 @@ def murmur2(data: bytes) -> int:
 
 
 def shard_of(group_id: str, shards: int) -> int:
-    """Find the request partition, and so the shard, that serves a group: Kafka's default partitioner on its id."""
+    """Return the request partition, and so the shard, of a group: Kafka's default partitioner on its id."""
     return (murmur2(group_id.encode()) & 0x7FFFFFFF) % shards
 
 
 def java_hash(text: str) -> int:
-    """Hash text as Java's `String.hashCode` does: over UTF-16 units, as an unsigned 32-bit number."""
+    """Return the hash of Java's `String.hashCode`: over UTF-16 units, as an unsigned 32-bit number."""
     units = text.encode("utf-16-be", "surrogatepass")
     h = 0
     for i in range(0, len(units), 2):
@@ -42,13 +42,13 @@ def java_hash(text: str) -> int:
 
 
 def member_suffix(secret: bytes, group_id: str, born_of: tuple[int | str, int | str]) -> str:
-    """Derive what makes a member id unique and unguessable.
+    """Return the part of a member id that makes it unique and impossible to guess.
 
-    Deriving instead of drawing lets a repeated batch hand out the same id again.
+    The suffix is derived, not drawn at random, so a repeated batch returns the same id again.
 
     Args:
-        born_of: The first join's partition and offset in the log; or, where a repeat of that join has to find the
-            member that it has made, its reply address and request id.
+        born_of: The partition and offset of the first join in the log. If a repeat of that join has to find the member
+            that the join has made: the join's reply address and request id.
     """
     first, second = map(_written, born_of)
     derived_from = f"({first}, {second})/{group_id}".encode("utf-8", "surrogatepass")
@@ -57,11 +57,11 @@ def member_suffix(secret: bytes, group_id: str, born_of: tuple[int | str, int | 
 
 
 def _written(value: int | str) -> str:
-    """Write a number, or text between quotes, by rules that depend on no version of Unicode.
+    """Return a number as text, or text between quotes, by rules that depend on no version of Unicode.
 
-    For ASCII they are those of Python's `repr`, which wrote these values before: an id from before an upgrade stays the
-    same in a batch that is repeated after it. `repr` itself escapes what Python's tables of Unicode call unprintable,
-    and each version of Python has other tables.
+    For ASCII the rules are those of Python's `repr`, which earlier versions of this code used. So a batch that is
+    repeated after an upgrade gives the same ids as before it. `repr` itself escapes the characters that Python's
+    Unicode tables call unprintable, and these tables differ between versions of Python.
     """
     if isinstance(value, int):
         return str(value)

@@ -1,15 +1,16 @@
-"""What a member owns, and what its owner is told as that changes: Kafka's listener contract, without the listener.
+"""The partitions that a member owns, and the callbacks for each change: the contract of Kafka's rebalance listener.
 
     step                     eager                                      cooperative
-    before it joins          revoked: all, also if that is none,        revoked: what it no longer asks for, if any
-                             but not before it has ever been in
-    ... having lost its      lost: all, if any                          lost: all, if any
+    before it joins          revoked: all, also if that is none,        revoked: partitions that it no longer
+                             but not before its first assignment        subscribes to, if any
+    ... after it lost its    lost: all, if any                          lost: all, if any
         membership
-    the plan has come        assigned: all, also if that is none        revoked: what the plan takes away, if any;
-                                                                        then assigned: what is new, also if none
+    on an assignment         assigned: all, also if that is none        revoked: partitions no longer assigned, if any;
+                                                                        then assigned: new ones, also if none
     it leaves                revoked: all, if any; or lost              revoked: all, if any; or lost
 
-What is revoked or lost is still owned while that is told, and no longer afterwards; what is assigned is owned already.
+Revoked and lost partitions are still owned during their callback, and no longer after it. Assigned partitions are owned
+before their callback.
 
 Source: Kafka's ConsumerCoordinator, onJoinPrepare, onJoinComplete and onLeavePrepare; KIP-429.
 """
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 class Told(Enum):
-    """What becomes of partitions, by the name of the listener's method for it."""
+    """The callbacks for partitions, by the name of the listener's method."""
 
     REVOKED = "on_partitions_revoked"
     ASSIGNED = "on_partitions_assigned"
@@ -34,10 +35,11 @@ class Told(Enum):
 
 
 class Change(Struct, Generic[T], frozen=True):
-    """One thing to tell.
+    """One callback to make.
 
     Args:
-        owned: What the member owns from this change on: before an assignment is told, after anything else.
+        owned: The partitions that the member owns from this change on: before the callback of an assignment, after any
+            other callback.
     """
 
     told: Told
@@ -46,11 +48,11 @@ class Change(Struct, Generic[T], frozen=True):
 
 
 class Holding(Generic[T]):
-    """What one member owns. Each step yields its changes, and is over when the last one has been told."""
+    """The partitions that one member owns. Each step yields its changes, and ends after the last callback."""
 
     def __init__(self, protocol: RebalanceProtocol) -> None:
         self._protocol = protocol
-        self._is_in = False  # it has had a plan since it last came in from nowhere
+        self._is_in = False  # it was given an assignment since it last became a member
         self.owned: frozenset[T] = frozenset()
 
     @property
@@ -58,10 +60,10 @@ class Holding(Generic[T]):
         return self._protocol is RebalanceProtocol.COOPERATIVE
 
     def prepare(self, is_wanted: Callable[[T], bool]) -> Iterator[Change[T]]:
-        """Give up what has to be given up before joining.
+        """Yield the partitions to revoke before the member joins.
 
         Args:
-            is_wanted: Tells whether a partition is still of this member's subscription.
+            is_wanted: Returns whether the member still subscribes to a partition.
         """
         if self.is_cooperative:
             yield from self._give_up(Told.REVOKED, frozenset(p for p in self.owned if not is_wanted(p)))
@@ -69,19 +71,19 @@ class Holding(Generic[T]):
             yield from self._give_up(Told.REVOKED, self.owned, even_if_none=True)
 
     def take(self, assigned: Collection[T]) -> Iterator[Change[T]]:
-        """Own what the plan says. What it takes away others are to have, in a round that follows."""
+        """Set the owned partitions to an assignment. Other members get the revoked ones in a following round."""
         self._is_in, now = True, frozenset(assigned)
         yield from self._give_up(Told.REVOKED, self.owned - now)
         new, self.owned = now - self.owned, now
         yield Change(Told.ASSIGNED, new, now)
 
     def lose(self) -> Iterator[Change[T]]:
-        """Own nothing any more, as others may own all of it by now."""
+        """Remove all owned partitions, as lost: other members may own all of them by now."""
         self._is_in = False
         yield from self._give_up(Told.LOST, self.owned)
 
     def leave(self) -> Iterator[Change[T]]:
-        """Give up everything, as a member that goes."""
+        """Remove all owned partitions, as revoked: the member leaves."""
         self._is_in = False
         yield from self._give_up(Told.REVOKED, self.owned)
 

@@ -1,16 +1,16 @@
-"""A member's side of the protocol: when to join, sync, beat, commit and leave, and what to do about each answer.
+"""A member's side of the protocol: when to join, sync, send heartbeats, commit and leave, and how to handle responses.
 
     UNJOINED ── join sent ──> PREPARING_REBALANCE ── answered ──> COMPLETING_REBALANCE ── sync answered ──> STABLE
         ^                              ^                                                                      │
         └─ membership lost, or left    └───────────────────── rejoin needed: poll, prepare, join ─────────────┘
 
-Like the coordinator's core it knows no clock, no chance and no wire. Time is an argument, and every call returns what
-is to be done: requests to send, and things that only the member's owner can do. `reactions` is the protocol's table
-of what an error means; `deadline_ms` is the one moment at which time alone brings about more.
+Like the coordinator's core, this module uses no clock, no randomness and no network. Time is an argument. Every call
+returns actions: requests to send, and effects that only the member's owner can carry out. `reactions` is the protocol's
+table of errors and reactions. `deadline_ms` is the one time at which time alone causes more actions.
 
-Requests without an answer are sent again by `Calls` under the same `request_id`. So a first join needs no id from the
-coordinator to be known again by (KIP-394 gives it one in a round of its own), and makes one member however often it
-comes.
+`Calls` sends requests without a response again, under the same `request_id`. So a first join needs no id from the
+coordinator to be recognized (KIP-394 gives it one in a round of its own). It creates one member, however often it
+arrives.
 
 Source: Kafka's AbstractCoordinator, ConsumerCoordinator and Heartbeat; KIP-62, KIP-345, KIP-394, KIP-800, KIP-814.
 """
@@ -76,7 +76,7 @@ Todo = Sent | Effect
 
 
 class MemberState(Enum):
-    """Where a member is. Its session is kept alive by heartbeats in the last two."""
+    """The state of a member. Heartbeats keep its session alive in the last two."""
 
     UNJOINED = auto()
     PREPARING_REBALANCE = auto()
@@ -88,10 +88,10 @@ BEATING = (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
 
 
 class Member:
-    """One member of one group, for as long as its owner likes: it may leave and subscribe again.
+    """One member of one group. It may leave and subscribe again any number of times.
 
     Args:
-        request_prefix: What this member's request ids begin with, unique among all who share its inbox.
+        request_prefix: The beginning of this member's request ids, unique among all members that share its mailbox.
         now_ms: From any clock that never goes back.
     """
 
@@ -106,17 +106,17 @@ class Member:
         self.is_subscribed = False
         self.rejoin_needed = False
         self._why = ""
-        self._is_preparing = False  # PrepareToJoin is out, `join` has not come back
+        self._is_preparing = False  # PrepareToJoin was returned, `join` was not called yet
         self._protocols: tuple[Protocol, ...] = ()
         self._polled_ms = now_ms
         self._heartbeat_ms = NEVER_MS
-        self._silent_ms = NEVER_MS  # when a session's time has gone by without a word from the coordinator
+        self._silent_ms = NEVER_MS  # when a session timeout has passed without a response
         self._calls = Calls(config, request_prefix)
 
-    # -- what the owner wants ------------------------------------------------------------------------------------------
+    # -- the owner's calls ---------------------------------------------------------------------------------------------
 
     def subscribe(self, why: str = "subscribed") -> list[Todo]:
-        """Want to be in, or in again with another subscription."""
+        """Join at the next `poll`, or join again with another subscription."""
         self.is_subscribed = True
         return self.request_rejoin(why)
 
@@ -128,7 +128,7 @@ class Member:
         return [RejoinNeeded(why)]
 
     def poll(self, now_ms: int) -> list[Todo]:
-        """Say that the owner is alive and ready to hear of a rebalance."""
+        """Record that the owner is alive. Return `PrepareToJoin` if the member has to join."""
         self._polled_ms = now_ms
         is_between_rounds = self.state in (MemberState.UNJOINED, MemberState.STABLE)
         if not (self.is_subscribed and self.rejoin_needed and is_between_rounds) or self._is_preparing:
@@ -137,7 +137,7 @@ class Member:
         return [PrepareToJoin(self._why)]
 
     def join(self, protocols: tuple[Protocol, ...], now_ms: int) -> list[Todo]:
-        """Go on after `PrepareToJoin`; void if it was followed by leaving.
+        """Continue after `PrepareToJoin`; void if the member has left since.
 
         Args:
             protocols: The assignors that this member offers, the preferred one first.
@@ -148,13 +148,13 @@ class Member:
         return self._join(now_ms)
 
     def plan(self, generation_id: int, assignments: Iterable[Assignment], now_ms: int) -> list[Todo]:
-        """Go on after `MakePlan`; void if the generation is over by now."""
+        """Send the assignments after `MakePlan`; void if the generation has ended."""
         if generation_id != self.generation_id or self.state is not MemberState.COMPLETING_REBALANCE:
             return []
         return self._sync(tuple(assignments), now_ms)
 
     def fail_to_plan(self, generation_id: int, now_ms: int) -> list[Todo]:
-        """Go on after a `MakePlan` that came to nothing: join again shortly, and be asked once more."""
+        """Handle a failed `MakePlan`: join again after a short wait, which leads to another `MakePlan`."""
         if generation_id != self.generation_id or self.state is not MemberState.COMPLETING_REBALANCE:
             return []
         return self._join(now_ms, wait_ms=self.config.retry_backoff_max_ms)
@@ -163,8 +163,8 @@ class Member:
         """Commit offsets as a member of this generation.
 
         Returns:
-            The ticket that `CommitEnded` will bear, and what is to be done. A member that is not STABLE does not ask:
-            its commit ends at once with REBALANCE_IN_PROGRESS, or with UNKNOWN_MEMBER_ID where no rebalance is on.
+            The ticket that `CommitEnded` will carry, and the actions. A member that is not STABLE sends no request: its
+            commit ends at once with REBALANCE_IN_PROGRESS, or with UNKNOWN_MEMBER_ID if no rebalance is in progress.
         """
         ticket = self._calls.next_id()
         if self.state is not MemberState.STABLE:
@@ -174,16 +174,16 @@ class Member:
         return ticket, self._call(member_requests.commit(self, ticket, offsets), now_ms)
 
     def fetch(self, topics: tuple[TopicPartitions, ...] | None, now_ms: int) -> tuple[str, list[Todo]]:
-        """Ask for committed offsets, of all partitions where `topics` is None; `FetchEnded` bears the ticket."""
+        """Request committed offsets, of all partitions where `topics` is None; `FetchEnded` carries the ticket."""
         ticket = self._calls.next_id()
         return ticket, self._call(member_requests.fetch(self, ticket, topics), now_ms)
 
     def give_up(self, ticket: str) -> None:
-        """Wait no longer for a commit or a fetch."""
+        """Stop waiting for a commit or a fetch."""
         self._calls.give_up(ticket)
 
     def leave(self, reason: str, now_ms: int) -> list[Todo]:
-        """Be a member no longer. `Left` follows where the coordinator has to be told; a static member is silent."""
+        """End the membership. `Left` follows if a leave is sent to the coordinator; a static member sends none."""
         self.is_subscribed = self._is_preparing = False
         todos = self._leave(reason, now_ms)
         self.rejoin_needed = False
@@ -198,7 +198,7 @@ class Member:
 
     @property
     def deadline_ms(self) -> int:
-        """When `advance` has something to do next."""
+        """The time at which `advance` next has an action."""
         return min(self._heartbeat_ms, self._silent_ms, self._poll_overdue_ms, self._calls.due_ms)
 
     @property
@@ -206,7 +206,7 @@ class Member:
         return self._polled_ms + self.config.max_poll_interval_ms if self.state in BEATING else NEVER_MS
 
     def advance(self, now_ms: int) -> list[Todo]:
-        """Do what is due by now: beat, send again what stays unanswered, leave if the owner does not poll."""
+        """Return the actions that are due: heartbeats, repeated requests, and a leave if the owner does not poll."""
         todos: list[Todo] = []
         if self._poll_overdue_ms <= now_ms:
             todos += self._leave("consumer poll timeout has expired", now_ms)
@@ -228,7 +228,7 @@ class Member:
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def receive(self, answer: AnyAnswer, now_ms: int) -> list[Todo]:
-        """Take one answer, or a notice, from this member's inbox. Those of others and repeats change nothing."""
+        """Handle a response or a notice from this member's mailbox; ignore repeats and those of other members."""
         if isinstance(answer, RebalanceNotice):
             me = (self.config.group_id, self.member_id, self.generation_id)
             is_news = (answer.group_id, answer.member_id, answer.generation_id) == me
@@ -303,7 +303,7 @@ class Member:
         if act is RETRY:
             return self._retry(call, now_ms)
         if isinstance(answer, JoinGroupAnswer) and act in (TAKE_ID, REJOIN):
-            self.member_id = answer.member_id or self.member_id  # else who is known already would join as somebody new
+            self.member_id = answer.member_id or self.member_id  # else a known member would join as a new one
         if act is TAKE_ID:
             return self._join(now_ms)
         if act is REJOIN:
@@ -321,7 +321,7 @@ class Member:
         return self._hear_of_rebalance() if act is REJOIN else self._end_membership(act, answer)
 
     def _commit_refused(self, call: Call, request: OffsetCommit, answer: AnyAnswer, now_ms: int) -> list[Todo]:
-        """End a refused commit. One of an earlier generation says nothing about this one."""
+        """End a refused commit. A refused commit of an earlier generation does not end this generation."""
         act = action(OffsetCommit, answer.code)
         if act is RETRY:
             return self._retry(call, now_ms)
@@ -338,7 +338,7 @@ class Member:
         return ended
 
     def _hear_of_rebalance(self) -> list[Todo]:
-        """Note that a rebalance is on. In the middle of one's own join that is no news: `rejoin_needed` is set."""
+        """Note that a rebalance is in progress. This has no effect during a join: `rejoin_needed` is set already."""
         return self.request_rejoin("group is already rebalancing")
 
     # -- moves ---------------------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ class Member:
         return self._call(member_requests.leave(self, self._calls.next_id(), member_id, reason), now_ms)
 
     def _end_membership(self, act: Act, answer: AnyAnswer) -> list[Todo]:
-        """Forget what the answer says is no longer so, and join again or stop."""
+        """Reset the generation, or the generation and the member id, and join again or stop."""
         if act not in (NEW_GENERATION, NEW_MEMBER):
             message = None if answer.error_message is UNSET else answer.error_message
             return self._fail(answer.code, answer.error, message)

@@ -7,10 +7,10 @@ class MemberConfig(Struct, frozen=True, kw_only=True):
     """A member's identity and its timeouts.
 
     Args:
-        reply_to: The inbox that answers are read from.
-        group_instance_id: Makes it a static member, which leaves by silence alone (KIP-345).
+        reply_to: The mailbox that responses are read from.
+        group_instance_id: Makes it a static member, which sends no leave request (KIP-345).
         max_poll_interval_ms: The longest time between two calls of `poll`; also the rebalance timeout.
-        request_timeout_ms: How long an answer may take before the request is sent again.
+        request_timeout_ms: How long a response may take before the request is sent again.
     """
 
     group_id: str

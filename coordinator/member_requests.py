@@ -1,4 +1,4 @@
-"""Requests that a member sends, made from its settings and from its membership at present."""
+"""Requests that a member sends, made from its settings and its present membership."""
 
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ Sent = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFet
 
 
 class Membership(Protocol):
-    """A member as its requests describe it."""
+    """The part of a member that its requests need."""
 
     config: MemberConfig
     generation_id: int
@@ -34,7 +34,7 @@ def join(member: Membership, request_id: str, assignors: tuple[requests.Protocol
     """Make a join that needs no known member id.
 
     Args:
-        assignors: Those that the member offers, the preferred one first.
+        assignors: The assignors that the member offers, the preferred one first.
     """
     return JoinGroup(
         **_common(member, request_id),
@@ -53,7 +53,7 @@ def sync(member: Membership, request_id: str, assignments: tuple[Assignment, ...
     """Make a sync.
 
     Args:
-        assignments: Of a leader, the assignments of all members; of a follower, none.
+        assignments: From a leader, the assignments of all members; from a follower, none.
     """
     return SyncGroup(
         **_in_generation(member, request_id),
@@ -79,7 +79,7 @@ def fetch(member: Membership, request_id: str, topics: tuple[TopicPartitions, ..
 
 
 def leave(member: Membership, request_id: str, member_id: str, reason: str) -> LeaveGroup:
-    """Make a leave; `member_id` may be one that the member had before."""
+    """Make a leave; `member_id` may be an earlier id of the member."""
     leaving = Leaving(member_id, reason=reason[:REASON_CHARS_MAX])
     return LeaveGroup(**_common(member, request_id), members=(leaving,))
 

@@ -1,7 +1,7 @@
 """Group phases and the moves between them.
 
-Every phase change goes through `move`, and every legal change is a row of `MOVES`. A missing row is a bug in our
-caller, never a client's mistake: a bad request is answered with an error code long before it gets here.
+Every phase change goes through `move`, and every legal change is a row of `MOVES`. A missing row is a bug in the
+caller, never a client's mistake: a bad request is answered with an error code before that.
 
 Source: Kafka's ClassicGroupState and its valid previous states (KIP-62, KIP-134).
 """
@@ -12,19 +12,19 @@ from coordinator.errors import IllegalMove
 
 
 class Phase(Enum):
-    """Where a group is in its life, by Kafka's own names for it."""
+    """The phase of a group, with Kafka's own name for it."""
 
-    EMPTY = "Empty"  # no members; lingers while offsets are kept
+    EMPTY = "Empty"  # no members; exists while offsets are kept
     PREPARING = "PreparingRebalance"  # joins are being collected
-    COMPLETING = "CompletingRebalance"  # joins are in; the leader's plan is awaited
-    STABLE = "Stable"  # the plan of this generation is known
-    DEAD = "Dead"  # forgotten
+    COMPLETING = "CompletingRebalance"  # all joins have arrived; the leader's assignments are awaited
+    STABLE = "Stable"  # the assignments of this generation are known
+    DEAD = "Dead"  # removed
 
-    __hash__ = object.__hash__  # tables are looked up by phase with every heartbeat; the default one is slow
+    __hash__ = object.__hash__  # every heartbeat looks up tables by phase; the default hash is slow
 
 
 class Cause(Enum):
-    """What moves a group."""
+    """The causes of a phase change."""
 
     MEMBERS_CHANGED = "somebody joins, leaves, expires or changes its subscription"
     JOINS_COMPLETE = "every member has joined, or the time for it is over"
@@ -46,7 +46,7 @@ MOVES: dict[tuple[Phase, Cause], Phase] = {
 
 
 def move(phase: Phase, cause: Cause) -> Phase:
-    """Look up where `cause` takes a group.
+    """Return the phase that `cause` leads to.
 
     Raises:
         IllegalMove: the table has no such row.

@@ -1,4 +1,4 @@
-"""What an error in an answer means to a member, request by request: the client's half of the protocol's tables.
+"""How a member handles an error in a response, by request: the client's half of the protocol's tables.
 
 Source: the response handlers of Kafka's AbstractCoordinator and ConsumerCoordinator; KIP-345, KIP-394, KIP-447.
 """
@@ -10,16 +10,16 @@ from coordinator.requests import Heartbeat, JoinGroup, OffsetCommit, OffsetFetch
 
 
 class Act(Enum):
-    """What a member does about an error."""
+    """How a member handles an error."""
 
-    RETRY = auto()  # the same again, after a backoff
-    REJOIN = auto()  # join again at once, as who one is
-    REJOIN_LATER = auto()  # join again as who one is, after a backoff
-    NEW_GENERATION = auto()  # forget the generation but not the member id, and join again
-    NEW_MEMBER = auto()  # forget both, and join again
-    TAKE_ID = auto()  # join again at once, with the id in the answer
+    RETRY = auto()  # send the same request again, after a backoff
+    REJOIN = auto()  # join again at once, with the same member id
+    REJOIN_LATER = auto()  # join again with the same member id, after a backoff
+    NEW_GENERATION = auto()  # reset the generation but not the member id, and join again
+    NEW_MEMBER = auto()  # reset both, and join again
+    TAKE_ID = auto()  # join again at once, with the id in the response
     TELL = auto()  # the caller decides
-    STOP = auto()  # the owner must know: it does not get better by itself
+    STOP = auto()  # report to the owner: a retry cannot succeed
 
 
 RETRY, REJOIN, REJOIN_LATER, NEW_GENERATION, NEW_MEMBER, TAKE_ID, TELL, STOP = Act
@@ -45,9 +45,9 @@ _COLUMNS: tuple[type, ...] = (JoinGroup, SyncGroup, Heartbeat, OffsetCommit, Off
 ON_ERROR: dict[tuple[type, int], Act] = {
     (asked, error.number): act for error, acts in _TABLE.items() for asked, act in zip(_COLUMNS, acts, strict=True)
 }
-"""What to do about an error number in the answer to a request of this type."""
+"""How to handle an error number in the response to a request of this type."""
 
 
 def action(asked: type, code: int) -> Act:
-    """Look up what to do about an error. With one that the table does not know, membership cannot go on."""
+    """Return how to handle an error. An error that is not in the table ends the membership."""
     return ON_ERROR.get((asked, code), TELL if asked in (OffsetCommit, OffsetFetch) else STOP)

@@ -1,9 +1,10 @@
-"""A rebalance: collecting joins, starting a generation, handing out the plan.
+"""A rebalance: collect joins, start a generation, send the assignments.
 
     prepare ── every join in, or time over ──> complete ── leader's sync ──> install
                                                   └─ syncs overdue ──> drop_unsynced ──> prepare
 
-Functions change the group they are given and yield what to publish; their caller takes all of it before it goes on.
+Functions change the group that they are given and yield the outputs; their caller reads all outputs before it
+continues.
 
 Source: Kafka's GroupMetadataManager.prepareRebalance, completeClassicGroupJoin, tryCompleteInitialRebalanceElseSchedule
 and expirePendingSync; ClassicGroup.initNextGeneration.
@@ -39,7 +40,7 @@ from coordinator.phases import Cause, Phase
 
 
 class Blame(Struct, frozen=True):
-    """Why a rebalance starts: `cause` as the events name it, and the member behind it with its own reason."""
+    """Why a rebalance starts: `cause` as the events name it, and the member that caused it with its own reason."""
 
     cause: str
     member_id: str = ""
@@ -49,7 +50,7 @@ class Blame(Struct, frozen=True):
 
 
 def blame(member: Member, cause: str, reason: str | None = None) -> Blame:
-    """Name a member as the one behind a rebalance."""
+    """Return the cause of a rebalance with the member that caused it."""
     return Blame(cause, member.member_id, member.client_id, member.client_host, reason)
 
 
@@ -57,7 +58,7 @@ def blame(member: Member, cause: str, reason: str | None = None) -> Blame:
 
 
 def prepare(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
-    """Ask everybody to join again, and wait for them: at most as long as the most patient member allows.
+    """Start a join round: all members must join again within the longest rebalance timeout of the members.
 
     A rebalance of an Empty group waits for the initial delay instead, so that members that start together share one
     generation.
@@ -94,7 +95,7 @@ def prepare(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterato
 
 
 def prepare_or_try_to_complete(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
-    """Start a rebalance, or where one collects joins already, see whether that was the last awaited one."""
+    """Start a rebalance. If one collects joins already, complete it when no join is missing."""
     if group.phase is Phase.PREPARING:
         yield from try_to_complete(group, now_ms)
     else:
@@ -102,13 +103,13 @@ def prepare_or_try_to_complete(group: Group, behind: Blame, now_ms: int, config:
 
 
 def try_to_complete(group: Group, now_ms: int) -> Iterator[Output]:
-    """End the join round if nobody is missing. The initial delay is never cut short."""
+    """End the join round if no join is missing. The initial delay is never cut short."""
     if group.phase is Phase.PREPARING and group.delay is None and group.everybody_joined:
         yield from complete(group, now_ms)
 
 
 def joins_due(group: Group, now_ms: int) -> Iterator[Output]:
-    """End the join round by force, or let the initial delay run on if somebody came during it."""
+    """End the join round at its deadline, or extend the initial delay if a member joined during it."""
     delay = group.delay
     if delay and group.newcomers and delay.remaining_ms:
         group.newcomers = False
@@ -120,10 +121,10 @@ def joins_due(group: Group, now_ms: int) -> Iterator[Output]:
 
 
 def complete(group: Group, now_ms: int) -> Iterator[Output]:
-    """Start the next generation with the members that have joined; dynamic ones that have not are out.
+    """Start the next generation with the members that have joined, and drop dynamic members that have not.
 
-    Static ones stay: they may only be restarting. Where nobody but such has joined there is nothing to start with, and
-    the wait begins once more.
+    Static members stay, because they may only be restarting. If no member has joined and only static ones are left, no
+    generation starts, and the wait begins once more.
     """
     vitals = group.vitals
     vitals.joins_ms, vitals.spared, group.delay = NEVER_MS, False, None
@@ -180,7 +181,7 @@ def _notices(group: Group) -> Iterator[Output]:
 
 
 def vote(group: Group) -> str:
-    """Choose the assignor: each member votes for the first of its own that all offer; ties go by Java's hash order.
+    """Return the assignor: each member votes for the first of its own that all offer; ties go by Java's hash order.
 
     Source: Kafka's ClassicGroup.selectProtocol, whose ties fall to the order of a 16-bucket Java HashMap.
     """
@@ -206,14 +207,14 @@ def _subscribed(group: Group) -> tuple[str, ...] | None:
     return tuple(sorted(topics))
 
 
-# -- the plan ----------------------------------------------------------------------------------------------------------
+# -- the assignments ---------------------------------------------------------------------------------------------------
 
 
 def install(group: Group, plan: Mapping[str, bytes], now_ms: int, config: Config) -> Iterator[Output]:
-    """Take the leader's plan: members that asked for their part hear it, the others will when they ask.
+    """Install the leader's assignments, and answer the parked syncs. Later syncs are answered as they come.
 
-    Members that the plan leaves out own nothing; ids in it that are no members are ignored. All members are given one
-    fencing token, which is above that of every earlier plan.
+    A member without an assignment in them owns nothing; ids that are no members are ignored. All members are given one
+    fencing token, which is above that of every earlier generation.
     """
     token = group.next_token(now_ms, config.fencing_token_floor)
     group.assigned_bytes = 0
@@ -265,7 +266,7 @@ def _owners(assignments: Mapping[str, bytes]) -> dict[tuple[str, int], str]:
 
 
 def syncs_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
-    """Drop the members that joined and never asked for their part of the plan, and rebalance without them."""
+    """Drop the members that joined and never sent their sync, and rebalance without them."""
     overdue = [m for m in group.members.values() if m.owes_sync]
     for member in overdue:
         yield from drop(group, member, "syncs_overdue", now_ms)
@@ -276,7 +277,7 @@ def syncs_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
 
 
 def answer_join(group: Group, member: Member) -> Iterator[Output]:
-    """Answer a member's parked join, if it has one, with the generation that the group is in."""
+    """Answer a member's parked join, if it has one, with the group's present generation."""
     parked, member.awaiting_join = member.awaiting_join, None
     if parked:
         group.joins_parked -= 1
@@ -284,7 +285,7 @@ def answer_join(group: Group, member: Member) -> Iterator[Output]:
 
 
 def joined(group: Group, member: Member, request_id: str) -> JoinGroupAnswer:
-    """Say which generation a member is in; its leader also hears who else is."""
+    """Return the response to a member's join; the leader's response lists all members."""
     everyone: tuple[JoinedMember, ...] = ()
     if member.member_id == group.leader_id:
         everyone = tuple(
@@ -303,13 +304,13 @@ def joined(group: Group, member: Member, request_id: str) -> JoinGroupAnswer:
 
 
 def refuse_join(parked: Parked, error: ErrorCode, member_id: str = "") -> Reply:
-    """Answer a join with an error."""
+    """Return the response to a join with an error."""
     answer = JoinGroupAnswer(request_id=parked.request_id, error=error.name, code=error.number, member_id=member_id)
     return Reply(parked.reply_to, answer)
 
 
 def answer_sync(group: Group, member: Member, now_ms: int, error: ErrorCode = ErrorCode.NONE) -> Iterator[Output]:
-    """Answer a member's parked sync, if it has one; its session, which stood still meanwhile, runs again."""
+    """Answer a member's parked sync, if it has one, and renew its session, which could not expire meanwhile."""
     parked, member.awaiting_sync = member.awaiting_sync, None
     if parked:
         group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
@@ -317,7 +318,7 @@ def answer_sync(group: Group, member: Member, now_ms: int, error: ErrorCode = Er
 
 
 def synced(group: Group, member: Member, asked: Parked) -> Reply:
-    """Say what a member's part of the plan is."""
+    """Return the response to a sync, with the member's assignment."""
     answer = SyncGroupAnswer(
         request_id=asked.request_id,
         protocol_type=group.protocol_type,
@@ -329,20 +330,20 @@ def synced(group: Group, member: Member, asked: Parked) -> Reply:
 
 
 def refuse_sync(parked: Parked, error: ErrorCode) -> Reply:
-    """Answer a sync with an error."""
+    """Return the response to a sync with an error."""
     return Reply(parked.reply_to, SyncGroupAnswer(request_id=parked.request_id, error=error.name, code=error.number))
 
 
 def drop(
     group: Group, member: Member, why: str, now_ms: int, *, silence_ms: int | None = None, reason: str | None = None
 ) -> Iterator[Output]:
-    """Take a member out that did not leave by itself; what it had parked is answered UNKNOWN_MEMBER_ID."""
+    """Remove a member that did not leave by itself; its parked requests are answered UNKNOWN_MEMBER_ID."""
     yield from let_go(group, member, now_ms)
     yield member_event(MemberExpired, group, member, now_ms, why=why, silence_ms=silence_ms, reason=reason)
 
 
 def let_go(group: Group, member: Member, now_ms: int) -> Iterator[Output]:
-    """Remove a member and answer what it had parked. What follows for the others is the caller's next step."""
+    """Remove a member and answer its parked requests. The caller then updates the group for the other members."""
     group.remove(member, now_ms)
     if member.awaiting_join:
         yield refuse_join(member.awaiting_join, ErrorCode.UNKNOWN_MEMBER_ID)

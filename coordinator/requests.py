@@ -1,7 +1,7 @@
-"""What clients ask, one type a kind; the very types that a record of the request topic is parsed into.
+"""The requests of clients, one type for each kind; records of the request topic are parsed into these types.
 
 A record's value is one JSON object whose `kind` names the type; bytes are base64; unknown fields are refused. Bounds
-come from `limits`. Where a field repeats, its last value counts.
+come from `limits`. If a field occurs twice, its last value counts.
 
 Source: KIP-62, KIP-345, KIP-394, KIP-800 and Kafka's message schemas JoinGroupRequest.json to OffsetFetchRequest.json.
 """
@@ -22,13 +22,14 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
-    """What every request carries.
+    """The fields of every request.
 
     Args:
-        request_id: Chosen by the asker and unique to it; the reply repeats it.
-        reply_to: The asker's inbox: the key of its replies, hashed to a partition of the reply topic.
-        client_host: As Kafka prints it, `/127.0.0.1`. Where rules say who may do what, an unsigned record has none.
-        principal: Who asks; believed only where the record is signed by somebody who has the key.
+        request_id: Chosen by the client and unique to it; the response repeats it.
+        reply_to: The client's mailbox: the key of its responses, hashed to a partition of the reply topic.
+        client_host: As Kafka prints it, `/127.0.0.1`. If access rules are in use, the host of an unsigned record is
+            ignored.
+        principal: The principal of the client; trusted only if the record has a valid signature.
     """
 
     request_id: Id
@@ -40,23 +41,23 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 
 
 class Protocol(Struct, frozen=True, forbid_unknown_fields=True):
-    """One assignor that a member offers, with its subscription in that assignor's terms."""
+    """One assignor that a member offers, with the member's subscription in that assignor's format."""
 
     name: Name
     metadata: Annotated[bytes, Meta(max_length=limits.PROTOCOL_METADATA_BYTES_MAX)] = b""
 
 
 class JoinGroup(Asked, frozen=True, kw_only=True, tag="join_group"):
-    """Ask to be in the next generation. Answered when the join round ends.
+    """Join the next generation. Answered when the join round ends.
 
     Args:
-        member_id: "" for a newcomer.
-        session_timeout_ms: The longest silence before the member counts as dead.
+        member_id: "" for a new member.
+        session_timeout_ms: The longest silence of a member before it is expelled.
         rebalance_timeout_ms: How long the others may wait for this member to rejoin (clients: max_poll_interval_ms).
         protocols: In the member's order of preference.
-        require_known_member_id: A newcomer is first given an id by MEMBER_ID_REQUIRED and joins with that (KIP-394).
-        supports_skipping_assignment: A leader that comes back under its instance id may be told to keep the plan that
-            is there (KIP-814). Others are made to believe that they follow.
+        require_known_member_id: A new member is first given an id by MEMBER_ID_REQUIRED and joins with that (KIP-394).
+        supports_skipping_assignment: A leader that comes back under its instance id may be told to keep the present
+            assignments (KIP-814). Other leaders get a response as if they were followers.
     """
 
     member_id: Id = ""
@@ -71,14 +72,14 @@ class JoinGroup(Asked, frozen=True, kw_only=True, tag="join_group"):
 
 
 class Assignment(Struct, frozen=True, forbid_unknown_fields=True):
-    """One member's part of the leader's plan."""
+    """One member's assignment, computed by the leader."""
 
     member_id: Id
     assignment: Annotated[bytes, Meta(max_length=limits.ASSIGNMENT_BYTES_MAX)] = b""
 
 
 class SyncGroup(Asked, frozen=True, kw_only=True, tag="sync_group"):
-    """Ask for one's part of the plan; the leader brings the plan. Answered when the plan is there."""
+    """Request the member's assignment; the leader sends all assignments. Answered after the leader's sync."""
 
     generation_id: Int32
     member_id: Id
@@ -89,7 +90,7 @@ class SyncGroup(Asked, frozen=True, kw_only=True, tag="sync_group"):
 
 
 class Heartbeat(Asked, frozen=True, kw_only=True, omit_defaults=True, tag="heartbeat"):
-    """Say that one is alive, and hear whether to rejoin. Most requests are that, so it is written without defaults."""
+    """Renew a session, and ask whether to rejoin. It is the most frequent request, so defaults are not written."""
 
     generation_id: Int32
     member_id: Id
@@ -100,7 +101,7 @@ class Leaving(Struct, frozen=True, forbid_unknown_fields=True):
     """One member that leaves, and its own reason for it (KIP-800).
 
     Args:
-        member_id: "" for whoever has the instance id: the form for administrators.
+        member_id: "" for the member that has the instance id: the form that administrators use.
     """
 
     member_id: Id
@@ -109,13 +110,13 @@ class Leaving(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeaveGroup(Asked, frozen=True, kw_only=True, tag="leave_group"):
-    """Give up membership at once."""
+    """Leave the group at once."""
 
     members: Annotated[tuple[Leaving, ...], Meta(max_length=limits.LEAVING_MEMBERS_MAX)]
 
 
 class OffsetToCommit(Struct, frozen=True, forbid_unknown_fields=True):
-    """The next offset to be read of one partition."""
+    """The offset of the next record to read in one partition."""
 
     topic: Name
     partition: Int32
@@ -142,7 +143,7 @@ class TopicPartitions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OffsetFetch(Asked, frozen=True, kw_only=True, tag="offset_fetch"):
-    """Ask for committed offsets.
+    """Request committed offsets.
 
     Args:
         topics: null for every partition with a committed offset.
@@ -156,14 +157,14 @@ class OffsetFetch(Asked, frozen=True, kw_only=True, tag="offset_fetch"):
 
 
 class DescribeGroup(Asked, frozen=True, kw_only=True, tag="describe_group"):
-    """Ask for a group's state, members and whom it waits for."""
+    """Request a group's state, its members and the members that it waits for."""
 
 
 class ListGroups(Asked, frozen=True, kw_only=True, tag="list_groups"):
-    """Ask one shard for its groups. The record's partition says which; a group id says nothing here.
+    """Request the groups of one shard. The record's partition selects the shard; the group id has no meaning.
 
     Args:
-        states: Only groups in one of these states, whatever the case; all when empty.
+        states: Only groups in one of these states, in upper or lower case; all when empty.
         types: Likewise, of these types: every group here is `classic`.
     """
 
@@ -173,17 +174,17 @@ class ListGroups(Asked, frozen=True, kw_only=True, tag="list_groups"):
 
 
 class OffsetDelete(Asked, frozen=True, kw_only=True, tag="offset_delete"):
-    """Forget committed offsets of topics that no member subscribes to."""
+    """Delete committed offsets of topics that no member subscribes to."""
 
     topics: Annotated[tuple[TopicPartitions, ...], Meta(max_length=limits.PARTITIONS_PER_REQUEST_MAX)]
 
 
 class DeleteGroup(Asked, frozen=True, kw_only=True, tag="delete_group"):
-    """Forget a group that has no members, and its offsets."""
+    """Delete a group that has no members, and its offsets."""
 
 
 class RebalanceGroup(Asked, frozen=True, kw_only=True, tag="rebalance_group"):
-    """Have all members join again: an operator's wish, which Kafka knows no request for."""
+    """Make all members join again, at an operator's request. Kafka has no such request."""
 
     reason: Reason | None = None
 
@@ -196,13 +197,14 @@ class TopicPartition(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RepublishGroup(Asked, frozen=True, kw_only=True, tag="republish_group"):
-    """Ask that records of the groups topic are written again as they should be, under new versions.
+    """Request that records of the groups topic are written again with their present values, under new versions.
 
-    The coordinator asks itself, where an older record stands last because a paused writer has repeated a batch.
+    The coordinator sends it itself, if an older record is the last one of its key because a paused writer has repeated
+    a batch.
 
     Args:
-        group: Whether the group's own record is one of them.
-        offsets: The partitions whose committed offsets are.
+        group: Whether to write the group's own record again.
+        offsets: The partitions whose committed offsets to write again.
     """
 
     group: bool = False
@@ -210,10 +212,10 @@ class RepublishGroup(Asked, frozen=True, kw_only=True, tag="republish_group"):
 
 
 class ExpelMember(Asked, frozen=True, kw_only=True, tag="expel_member"):
-    """Take a member out, as its leaving would: an operator's wish.
+    """Remove a member as if it had left, at an operator's request.
 
     Args:
-        member_id: "" for whoever has the instance id.
+        member_id: "" for the member that has the instance id.
     """
 
     member_id: Id = ""
@@ -222,10 +224,10 @@ class ExpelMember(Asked, frozen=True, kw_only=True, tag="expel_member"):
 
 
 class SetAccess(Asked, frozen=True, kw_only=True, tag="set_access"):
-    """Say anew who may do what, to one shard: the record's partition says to which. All that was said before is over.
+    """Replace the access rules of one shard. The record's partition selects the shard.
 
     Args:
-        made_ms: When the rules were put together, Unix milliseconds; earlier ones than are there are refused.
+        made_ms: When the rules were made, Unix milliseconds; rules that are older than the present ones are refused.
     """
 
     group_id: str = ""
@@ -234,13 +236,13 @@ class SetAccess(Asked, frozen=True, kw_only=True, tag="set_access"):
 
 
 class DescribeAccess(Asked, frozen=True, kw_only=True, tag="describe_access"):
-    """Ask one shard who may do what there; the record's partition says which."""
+    """Request the access rules of one shard; the record's partition selects the shard."""
 
     group_id: str = ""
 
 
 class Action(Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that one may wish to do."""
+    """An operation on a resource, to be checked against the access rules."""
 
     operation: Operation
     resource: Resource
@@ -248,7 +250,7 @@ class Action(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CheckAccess(Asked, frozen=True, kw_only=True, tag="check_access"):
-    """Ask what one may do oneself. Any shard knows."""
+    """Ask whether the client itself may perform some actions. Any shard can answer."""
 
     group_id: str = ""
     actions: Annotated[tuple[Action, ...], Meta(max_length=limits.ACTIONS_MAX)]
@@ -275,7 +277,7 @@ Request = (
 
 
 class Unreadable(Struct, frozen=True):
-    """A record that is no request, with as much of it as could be read for an answer."""
+    """A record that is not a valid request, with the fields that could be read for a response."""
 
     why: str
     request_id: str | None = None
@@ -283,24 +285,24 @@ class Unreadable(Struct, frozen=True):
 
 
 class Wake(Struct, frozen=True, tag="wake", tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
-    """A record that asks nothing. The time at which it was appended says how far the shard's log has been read.
+    """A record without a request. Its append time shows how far the shard's log has been read.
 
     Args:
-        sent_ms: What the driver's clock showed when it was sent, Unix milliseconds; None where the sender did not say.
+        sent_ms: The time of the driver's clock when it was sent, Unix milliseconds; None if the sender did not set it.
     """
 
     sent_ms: Annotated[int, Meta(ge=0, le=limits.TIME_MS_MAX)] | None = None
 
 
 class Received(Struct, frozen=True):
-    """A request as the log holds it.
+    """A request as it is in the log.
 
     Args:
-        offset: Its place in the shard's partition of the request topic.
+        offset: Its offset in the shard's partition of the request topic.
         at_ms: The broker's append time, Unix milliseconds.
-        doubt: Why the record must not be believed, where rules say who may do what: its signature is wrong.
+        doubt: Why the record is not trusted, if access rules are in use: its signature is wrong.
         size_bytes: The length of the record's value.
-        was_deferred: An earlier step has read it and left it to this one: it says nothing new about time.
+        was_deferred: An earlier step has read it and deferred it to this one: it has no new information about time.
     """
 
     offset: int

@@ -1,9 +1,9 @@
-"""Kafka's four ways to share out partitions, as pure functions of who is there, what they own and what there is.
+"""Kafka's four assignors, as pure functions of the members, their owned partitions and the cluster's topics.
 
 range               each topic's partitions in blocks, so that equal numbers of several topics stay together
 roundrobin          one partition after the other, in a circle
-sticky              evenly, and with as few partitions changing owners as that allows
-cooperative-sticky  the same, and nobody is given what another has not given up yet
+sticky              evenly, and with as few changes of partition owners as that allows
+cooperative-sticky  the same, and no member is given a partition that another member has not revoked yet
 """
 
 from coordinator.assignors.assignor import Assignor, Cluster, Plan, RebalanceProtocol, Subscriber, by_topic

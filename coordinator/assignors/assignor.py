@@ -1,4 +1,4 @@
-"""What an assignor is, what it is given and what it makes of it; and the order of members that all of them use.
+"""The interface of an assignor, its input and output, and the order of members that all assignors use.
 
 Source: Kafka's ConsumerPartitionAssignor, AbstractPartitionAssignor and its MemberInfo; KIP-345, KIP-429, KIP-881.
 """
@@ -15,18 +15,18 @@ from coordinator.consumer_protocol import Subscription
 TopicPartition = tuple[str, int]
 
 Plan = dict[str, dict[str, list[int]]]
-"""What each member gets: numbers of partitions by topic, by member id. A member that gets nothing is in it too."""
+"""The assignments: numbers of partitions by topic, by member id. A member with no partitions has an entry too."""
 
 
 class RebalanceProtocol(IntEnum):
-    """How partitions change hands (KIP-429). Of those that all assignors of a member support, the highest counts."""
+    """How partitions change owners (KIP-429). Of those that all assignors of a member support, the highest is used."""
 
-    EAGER = 0  # give up everything, then join
-    COOPERATIVE = 1  # join with everything, then give up what the plan takes away
+    EAGER = 0  # revoke all partitions, then join
+    COOPERATIVE = 1  # keep all partitions, join, then revoke those that are no longer assigned
 
 
 class Subscriber(Struct, frozen=True):
-    """A member of the group as an assignor sees it."""
+    """A member of the group, with the data that an assignor needs."""
 
     member_id: str
     group_instance_id: str | None
@@ -34,11 +34,11 @@ class Subscriber(Struct, frozen=True):
 
 
 class Cluster(Struct, frozen=True):
-    """What there is to share out.
+    """The partitions to assign.
 
     Args:
-        partitions: How many partitions each topic has. Topics that are not there are skipped.
-        racks: Of each topic, partition by partition, the racks that hold a replica. Only `range` looks at them.
+        partitions: How many partitions each topic has. Topics without an entry are skipped.
+        racks: Of each topic, partition by partition, the racks that hold a replica. Only `range` uses them.
     """
 
     partitions: Mapping[str, int]
@@ -46,26 +46,26 @@ class Cluster(Struct, frozen=True):
 
 
 class Assignor(ABC):
-    """A way to share out partitions. It keeps nothing from one plan to the next: what members own is in what they say.
+    """A way to assign partitions. It stores nothing between assignments: members send their owned partitions.
 
-    The same subscribers in any order get the same plan.
+    The same subscribers in any order get the same assignments.
     """
 
     name: ClassVar[str]
     supported_protocols: ClassVar[tuple[RebalanceProtocol, ...]] = (RebalanceProtocol.EAGER,)
 
     def user_data(self, owned: Mapping[str, Sequence[int]], generation_id: int) -> bytes | None:
-        """Write what a member's subscription is to tell this assignor.
+        """Return the data for this assignor in a member's subscription.
 
         Args:
-            owned: What the member was given when this assignor's plan last reached it, by topic.
-            generation_id: The generation of that plan, -1 if there was none.
+            owned: The member's latest assignment from this assignor, by topic.
+            generation_id: The generation of that assignment, -1 if the member had none.
         """
         return None
 
     @abstractmethod
     def assign(self, cluster: Cluster, subscribers: Iterable[Subscriber]) -> Plan:
-        """Make a plan in which each partition of a subscribed topic has one owner, who subscribes to it."""
+        """Return assignments: each partition of a subscribed topic has one owner, which subscribes to the topic."""
 
 
 def in_order(subscribers: Iterable[Subscriber]) -> list[Subscriber]:
@@ -74,7 +74,7 @@ def in_order(subscribers: Iterable[Subscriber]) -> list[Subscriber]:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Gather the numbers of each topic, all in order."""
+    """Return the partition numbers by topic, all in order."""
     gathered: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         gathered.setdefault(topic, []).append(number)

@@ -1,7 +1,7 @@
-"""`cooperative-sticky`: the plan of `sticky`, without what somebody else has to give up first.
+"""`cooperative-sticky`: the assignments of `sticky`, without partitions that another member has to revoke first.
 
-Whoever loses a partition by the plan gives it up and joins again; then nobody claims it, and the next round gives it to
-its new owner. Everything else stays in use meanwhile.
+A member that loses a partition revokes it and joins again. Then no member claims the partition, and the next round
+assigns it to its new owner. All other partitions are read without interruption.
 
 Source: Kafka's CooperativeStickyAssignor; KIP-429, KIP-792.
 """
@@ -15,17 +15,17 @@ from coordinator.consumer_protocol import Subscription
 
 
 class CooperativeSticky(Sticky):
-    """Even shares, kept by their owners, who read on while others move."""
+    """Equal numbers of partitions, which stay with their owners. Members keep reading while other partitions move."""
 
     name = "cooperative-sticky"
     supported_protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def user_data(self, owned: Mapping[str, Sequence[int]], generation_id: int) -> bytes | None:
-        """Write the generation; what is owned has a field of its own in the subscription."""
+        """Return the generation; the owned partitions have a field of their own in the subscription."""
         return GENERATION.pack(generation_id)
 
     def claim(self, subscription: Subscription) -> Claim:
-        """Read what a member owns. Before version 2 of subscriptions, the generation is in its user data."""
+        """Read a member's owned partitions. Before version 2 of subscriptions, the generation is in its user data."""
         generation_id = subscription.generation_id
         if generation_id < 0:
             data = subscription.user_data or b""
@@ -33,5 +33,5 @@ class CooperativeSticky(Sticky):
         return Claim(pairs(subscription.owned), generation_id)
 
     def may_have(self, member_id: str, partition: TopicPartition, ownership: Ownership) -> bool:
-        """Keep back what somebody else may still be reading."""
+        """Return False for a partition that another member may still be reading."""
         return not ownership.is_others(member_id, partition)

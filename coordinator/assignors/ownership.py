@@ -1,4 +1,4 @@
-"""Who owns what before a plan is made, by what members say, who may be out of date.
+"""The partition owners before an assignment, from the members' claims, which may be out of date.
 
 Source: Kafka's AbstractStickyAssignor.allSubscriptionsEqual and prepopulateCurrentAssignments; KIP-792.
 """
@@ -14,20 +14,20 @@ NO_GENERATION = -1
 
 
 class Claim(Struct, frozen=True):
-    """What one member says it owns, and the generation it has it from; `NO_GENERATION` if it cannot tell."""
+    """The partitions that one member claims to own, and their generation; `NO_GENERATION` if the member has none."""
 
     partitions: Iterable[TopicPartition] = ()
     generation_id: int = NO_GENERATION
 
 
 class Ownership(Struct, frozen=True):
-    """What the claims come to.
+    """The owners that result from the claims.
 
     Args:
-        owned: What each member owns, also where that is nothing.
+        owned: The partitions that each member owns; a member without any has an entry too.
         owner_of: The same by partition.
-        owner_before: Who claims a partition from an older generation than the newest of all, the latest one of them.
-        claimants: All who claim a partition, rightly or not.
+        owner_before: By partition, the latest member that claims it from a generation older than the newest of all.
+        claimants: By partition, all members that claim it, rightly or not.
     """
 
     owned: dict[str, list[TopicPartition]]
@@ -36,16 +36,16 @@ class Ownership(Struct, frozen=True):
     claimants: Mapping[TopicPartition, list[str]]
 
     def is_others(self, member_id: str, partition: TopicPartition) -> bool:
-        """Tell whether somebody else may still be reading a partition that does not rightly belong to the member."""
+        """Return whether another member may still be reading a partition that the member does not rightly own."""
         return self.owner_of.get(partition) != member_id and self.claimants.get(partition, [member_id]) != [member_id]
 
 
 def settle(claims: Mapping[str, Claim], sizes: Mapping[str, int]) -> Ownership:
-    """Find the rightful owners: the claim from the highest generation counts, and of two such ones neither.
+    """Return the rightful owners: the claim of the highest generation counts; two such claims are both void.
 
     Args:
-        claims: Every member's, by member id.
-        sizes: How many partitions each topic has; claims to anything else are void.
+        claims: Every member's claim, by member id.
+        sizes: How many partitions each topic has; claims of other partitions are void.
     """
     claimants: defaultdict[TopicPartition, list[str]] = defaultdict(list)
     for member_id in sorted(claims):

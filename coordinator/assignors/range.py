@@ -1,9 +1,9 @@
 """`range`: each topic's partitions in blocks of equal size, one for each subscriber, in order.
 
-Where members and replicas have racks, and not every partition is on all of them, each member first gets what has a
-replica on its own rack; sizes stay as they were. Topics that are alike, in their subscribers and in their number of
-partitions, are matched together, so that partitions of one number still meet in one member. What is left is handed out
-as if there were no racks.
+If members and replicas have racks, and not every partition is on all of them, each member first gets partitions with a
+replica on its own rack; the block sizes stay the same. Topics with the same subscribers and the same number of
+partitions are matched together, so that partitions of one number still go to the same member. The remaining partitions
+are assigned without regard to racks.
 
 Source: Kafka's RangeAssignor; KIP-881.
 """
@@ -43,7 +43,7 @@ class Range(Assignor):
 
 
 class _Topic:
-    """One topic: what is still to be handed out, and to whom how much.
+    """One topic: the partitions that are not assigned yet, and how many each member may still get.
 
     Args:
         subscribers: At least one, in order.
@@ -61,18 +61,18 @@ class _Topic:
         self.quota, self.members_with_one_more = divmod(count, len(self.shares))
 
     def is_spread_unevenly(self) -> bool:
-        """Tell whether racks matter: some are the members' own, and a partition is missing on one of them all."""
+        """Return whether racks matter: some racks are those of members, and not every partition is on all racks."""
         everywhere = frozenset().union(*self.racks)
         is_shared = not everywhere.isdisjoint(rack for rack in self.rack_of.values() if rack)
         return is_shared and any(racks != everywhere for racks in self.racks)
 
     def is_near(self, member_id: str, number: int) -> bool:
-        """Tell whether a partition has a replica on the member's rack; one without a rack is near everything."""
+        """Return whether a partition has a replica on the member's rack; True for a member without a rack."""
         rack = self.rack_of[member_id]
         return rack is None or rack in self.racks[number]
 
     def room(self, member_id: str) -> int:
-        """How many more the member may have."""
+        """Return how many more partitions the member may get."""
         return max(0, self.quota + (self.members_with_one_more > 0) - len(self.shares[member_id]))
 
     def give(self, member_id: str, numbers: Sequence[int]) -> None:
@@ -84,7 +84,7 @@ class _Topic:
             del self.left[number]
 
     def hand_out(self, *, near_only: bool) -> None:
-        """Fill the members' rooms in order, with what is left or only what is near of it."""
+        """Give each member, in order, as many remaining partitions as it may get, or only partitions on its rack."""
         for member_id in self.shares:
             fitting = (number for number in self.left if not near_only or self.is_near(member_id, number))
             numbers = list(islice(fitting, self.room(member_id)))
@@ -93,7 +93,7 @@ class _Topic:
 
 
 def _match_racks(topics: Iterable[_Topic]) -> None:
-    """Hand out what is near."""
+    """Assign partitions with a replica on the member's rack."""
     alike = defaultdict(list)
     for topic in topics:
         alike[frozenset(topic.rack_of.items()), len(topic.racks)].append(topic)
@@ -105,7 +105,7 @@ def _match_racks(topics: Iterable[_Topic]) -> None:
 
 
 def _match_together(topics: Sequence[_Topic]) -> None:
-    """Give partitions of one number to the first member that all of them are near and that has room for them."""
+    """Give the partitions of one number to the first member with room and with a replica of each on its rack."""
     waiting = dict.fromkeys(topics[0].shares)
     for number in range(len(topics[0].racks)):
         found = next((m for m in waiting if all(t.room(m) and t.is_near(m, number) for t in topics)), None)

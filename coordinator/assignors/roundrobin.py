@@ -1,4 +1,4 @@
-"""`roundrobin`: members stand in a circle, and each partition goes to the next one that subscribes to its topic.
+"""`roundrobin`: members form a circle, and each partition goes to the next member that subscribes to its topic.
 
 Source: Kafka's RoundRobinAssignor.
 """
@@ -9,7 +9,7 @@ from coordinator.assignors.assignor import Assignor, Cluster, Plan, Subscriber, 
 
 
 class RoundRobin(Assignor):
-    """All partitions of all topics in one circle; even where all subscribe to the same topics."""
+    """All partitions of all topics in one circle; even if all members subscribe to the same topics."""
 
     name = "roundrobin"
 

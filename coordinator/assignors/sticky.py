@@ -1,6 +1,6 @@
-"""`sticky`: sizes as equal as subscriptions allow, and then as many partitions as possible left where they are.
+"""`sticky`: numbers of partitions as equal as subscriptions allow, with as few changes of owners as possible.
 
-What a member owned comes with its user data: under the eager protocol it owns nothing any more when it joins.
+A member's earlier partitions come with its user data: under the eager protocol it owns none when it joins.
 
 Source: Kafka's StickyAssignor and AbstractStickyAssignor; KIP-54, KIP-341. Their rack awareness (KIP-881) is left out.
 """
@@ -17,18 +17,18 @@ GENERATION = struct.Struct(">i")
 
 
 class Sticky(Assignor):
-    """Even shares, kept by their owners."""
+    """Equal numbers of partitions, which stay with their owners."""
 
     name = "sticky"
 
     def user_data(self, owned: Mapping[str, Sequence[int]], generation_id: int) -> bytes | None:
-        """Write the partitions and their generation; nothing as long as no plan has reached the member."""
+        """Return the partitions and their generation as bytes; None before the member's first assignment."""
         if generation_id == NO_GENERATION:
             return None
         return write_partitions(owned) + GENERATION.pack(generation_id)
 
     def claim(self, subscription: Subscription) -> Claim:
-        """Read what a member says it owned. The oldest form has no generation; what cannot be read claims nothing."""
+        """Read the earlier partitions of a member. The oldest form has no generation; unreadable data claim nothing."""
         data = subscription.user_data or b""
         reader = Reader(data)
         try:
@@ -39,7 +39,7 @@ class Sticky(Assignor):
             return Claim()
 
     def may_have(self, member_id: str, partition: TopicPartition, ownership: Ownership) -> bool:
-        """Tell whether a member may be given a partition in this round already."""
+        """Return whether a member may be given a partition in this round already."""
         return True
 
     def assign(self, cluster: Cluster, subscribers: Iterable[Subscriber]) -> Plan:
@@ -59,5 +59,5 @@ class Sticky(Assignor):
 
 
 def pairs(partitions: Mapping[str, Sequence[int]]) -> list[TopicPartition]:
-    """List partitions one by one."""
+    """Return partitions one by one, as pairs of topic and number."""
     return [(topic, number) for topic, numbers in partitions.items() for number in numbers]

@@ -1,4 +1,4 @@
-"""Shares of members that all subscribe to the same topics, where even is easy: sizes differ by one at most.
+"""Assignments of members that all subscribe to the same topics: numbers of partitions differ by one at most.
 
 Source: Kafka's AbstractStickyAssignor.ConstrainedAssignmentBuilder.
 """
@@ -13,13 +13,13 @@ Shares = dict[str, list[TopicPartition]]
 
 
 def share_out(sizes: Mapping[str, int], ownership: Ownership) -> Shares:
-    """Leave members what they own, up to an even share, and fill up the others.
+    """Leave members their owned partitions, up to an equal number, and assign the rest to the others.
 
     Args:
         sizes: How many partitions each topic has.
 
     Returns:
-        What each member gets, by member id.
+        The partitions of each member, by member id.
     """
     if not ownership.owned:
         return {}
@@ -41,7 +41,7 @@ def share_out(sizes: Mapping[str, int], ownership: Ownership) -> Shares:
 
 
 def _keep(ownership: Ownership, least: int, with_one_more: int) -> tuple[Shares, int]:
-    """Cut what members own to an even share, and count those who may keep one more than `least`."""
+    """Cut the owned partitions to an equal number, and count the members that may keep one more than `least`."""
     shares, over = {}, 0
     for member_id in sorted(ownership.owned):
         owned = sorted(ownership.owned[member_id], key=_number_first)
@@ -52,6 +52,6 @@ def _keep(ownership: Ownership, least: int, with_one_more: int) -> tuple[Shares,
 
 
 def _number_first(partition: TopicPartition) -> tuple[int, str]:
-    """Order partitions so that what is cut off takes from every topic, not all from the last one."""
+    """Return a sort key that cuts partitions off every topic, not all off the last one."""
     topic, number = partition
     return number, topic

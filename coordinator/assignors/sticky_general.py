@@ -1,9 +1,9 @@
-"""Shares of members with different subscriptions: as even as they allow, by moving one partition at a time.
+"""Assignments of members with different subscriptions: made equal by moving one partition at a time.
 
-A move takes a partition from a member to one that has at least two fewer. Where a partition of the same topic has gone
-the opposite way before, both go home instead, to the same effect on sizes. So every move makes sizes more even, and
-moving comes to an end. Kafka sends home only one of the two, which may be uphill; therefore it compares what came out
-with what was before.
+A move takes a partition from a member to one that has at least two fewer. If a partition of the same topic has moved
+the opposite way before, both move back instead, with the same effect on the numbers. So every move makes the numbers of
+partitions more equal, and the moves come to an end. Kafka moves back only one of the two, which may make the numbers
+less equal; therefore Kafka compares the result with the assignments before.
 
 Source: Kafka's AbstractStickyAssignor.GeneralAssignmentBuilder and PartitionMovements.
 """
@@ -19,14 +19,14 @@ Shares = dict[str, list[TopicPartition]]
 
 
 def share_out(sizes: Mapping[str, int], topics_of: Mapping[str, frozenset[str]], ownership: Ownership) -> Shares:
-    """Leave members what they own, hand out the rest, and move what makes sizes more even.
+    """Leave members their owned partitions, assign the rest, and move partitions that make the numbers more equal.
 
     Args:
-        sizes: How many partitions each topic has; somebody subscribes to each.
-        topics_of: What each member subscribes to, by member id.
+        sizes: How many partitions each topic has; each topic has a subscriber.
+        topics_of: The topics that each member subscribes to, by member id.
 
     Returns:
-        What each member gets, by member id.
+        The partitions of each member, by member id.
     """
     holder_of = {p: m for p, m in ownership.owner_of.items() if p[0] in topics_of[m]}
     must_revoke = len(holder_of) < len(ownership.owner_of)
@@ -34,14 +34,14 @@ def share_out(sizes: Mapping[str, int], topics_of: Mapping[str, frozenset[str]],
     for member_id in sorted(topics_of):
         for topic in topics_of[member_id] & sizes.keys():
             subscribers_of[topic].append(member_id)
-    topics = sorted(sizes, key=lambda topic: (len(subscribers_of[topic]), topic))  # those with least choice first
+    topics = sorted(sizes, key=lambda topic: (len(subscribers_of[topic]), topic))  # fewest subscribers first
     partitions = [(topic, number) for topic in topics for number in range(sizes[topic])]
     free = [partition for partition in partitions if partition not in holder_of]
 
     owner_before = {p: m for p, m in ownership.owner_before.items() if p[0] in topics_of[m]}
     balance = _Balance(subscribers_of, holder_of, owner_before)
     balance.hand_out(free)
-    if not must_revoke:  # perhaps it is enough to move what nobody owned
+    if not must_revoke:  # it may be enough to move partitions that no member owned
         balance.even_out(free)
     balance.even_out(partitions)
     shares: Shares = {member_id: [] for member_id in topics_of}
@@ -51,12 +51,12 @@ def share_out(sizes: Mapping[str, int], topics_of: Mapping[str, frozenset[str]],
 
 
 class _Balance:
-    """Who holds what while shares are being evened out.
+    """The owner of each partition while the numbers of partitions are made equal.
 
     Args:
         subscribers_of: Members by topic, sorted by id.
-        holder_of: Who holds a partition to begin with, where somebody does.
-        owner_before: Who once owned a partition, and is to have it back rather than anybody else.
+        holder_of: The owner of a partition at the beginning, if it has one.
+        owner_before: An earlier owner of a partition, which is preferred to all other members.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class _Balance:
         self._moves = _Moves()
 
     def hand_out(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give each partition to the subscriber that has fewest."""
+        """Give each partition to the subscriber with the fewest partitions."""
         for partition in partitions:
             member_id = self._loads.fewest(partition[0])
             self.holder_of[partition] = member_id
             self._loads.add(member_id)
 
     def even_out(self, partitions: Sequence[TopicPartition]) -> None:
-        """Move these partitions, again and again, until no move makes sizes more even."""
+        """Move these partitions, again and again, until no move makes the numbers more equal."""
         has_moved = True
         while has_moved:
             has_moved = False
@@ -85,7 +85,7 @@ class _Balance:
                 has_moved |= self._move_if_better(partition)
 
     def _move_if_better(self, partition: TopicPartition) -> bool:
-        """Move a partition to its owner before, or else to who has fewest, if that one has at least two fewer."""
+        """Move a partition to its earlier owner or the member with the fewest, if that has at least two fewer."""
         holder = self.holder_of[partition]
         to = self._owner_before.get(partition, holder)
         if not self._is_better(holder, to):
@@ -113,10 +113,10 @@ class _Balance:
 
 
 class _Loads:
-    """How many partitions each member holds, and which of a topic's subscribers holds fewest.
+    """How many partitions each member holds, and which of a topic's subscribers holds the fewest.
 
-    Topics with the same subscribers share a heap of (count, member id). Its entries may be too low, never too high:
-    what grew is found out when its entry comes up, what shrank gets another entry.
+    Topics with the same subscribers share a heap of (count, member id). Its entries may be too low, never too high: a
+    count that grew is corrected when its entry is at the top, a count that shrank gets another entry.
     """
 
     def __init__(self, subscribers_of: Mapping[str, Sequence[str]], holders: Iterable[str]) -> None:
@@ -132,7 +132,7 @@ class _Loads:
                 self._heaps_with[member_id].append(heap)
 
     def fewest(self, topic: str) -> str:
-        """Find the subscriber with fewest partitions, the first by id if there are several."""
+        """Return the subscriber with the fewest partitions, the first by id if several have the same number."""
         heap = self._heap_of[topic]
         while True:
             count, member_id = heap[0]
@@ -150,23 +150,23 @@ class _Loads:
 
 
 class _Moves:
-    """Which partition has come from whom to whom, so that two members do not swap partitions of one topic."""
+    """The first and the present owner of each moved partition: two members must not swap partitions of a topic."""
 
     def __init__(self) -> None:
         self._way_of: dict[TopicPartition, tuple[str, str]] = {}
-        self._moved: defaultdict[tuple[str, str, str], set[int]] = defaultdict(set)  # by topic and way: numbers
+        self._moved: defaultdict[tuple[str, str, str], set[int]] = defaultdict(set)  # by topic and owners: numbers
 
     def origin(self, partition: TopicPartition, holder: str) -> str:
-        """Tell who had a partition first."""
+        """Return the first owner of a partition."""
         return self._way_of.get(partition, (holder, holder))[0]
 
     def opposite(self, topic: str, origin: str, to: str) -> TopicPartition | None:
-        """Find a partition of the topic that has gone from `to` to `origin`, and may as well go home."""
+        """Return a partition of the topic that has moved from `to` to `origin` and can move back, if any."""
         moved = self._moved.get((topic, to, origin))
         return (topic, min(moved)) if moved else None
 
     def add(self, partition: TopicPartition, holder: str, to: str) -> None:
-        """Note a move; several make one from the first owner to the last, and a round trip none."""
+        """Record a move; several moves count as one from the first owner to the last, and a round trip as none."""
         topic, number = partition
         origin, via = self._way_of.pop(partition, (holder, holder))
         self._moved[topic, origin, via].discard(number)

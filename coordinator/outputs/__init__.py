@@ -1,7 +1,7 @@
-"""What leaves the coordinator: replies to askers, records that anybody reads, and events that say why.
+"""The outputs of the coordinator: responses to clients, records of the groups topic, and events with their reasons.
 
-Each type is the JSON object that a record holds. `Reply`, `Published` and `Event` say which topic it goes to; what
-they hold comes from the coordinator's own state alone, never from a name that a request chose for a topic.
+Each type is the JSON object that a record holds. `Reply`, `Published` and `Event` determine the topic. Their contents
+come only from the coordinator's own state, never from a topic name in a request.
 """
 
 from coordinator.outputs.events import (

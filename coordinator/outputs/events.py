@@ -1,10 +1,13 @@
-"""Records of the events topic: what has happened to a group or to a shard, and why."""
+"""Records of the events topic: changes of a group or of a shard, with their reasons."""
 
 from msgspec import Struct
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
-    """What every event says. `version` counts all that the group publishes, without a gap; null where no group is."""
+    """The fields of every event.
+
+    `version` counts all records and events that the group publishes, without a gap; null for an event without a group.
+    """
 
     group_id: str | None
     version: int | None
@@ -25,7 +28,7 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
 
 
 class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_completed"):
-    """All members of `generation_id` have a plan. Durations count from the first `rebalance_started`.
+    """All members of `generation_id` have an assignment. Durations count from the first `rebalance_started`.
 
     `fencing_token` is given to all of them; 0 from older coordinators.
     """
@@ -43,7 +46,7 @@ class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_comple
 
 
 class Handover(Struct, frozen=True):
-    """One partition's old and new owner; null where there was or is none."""
+    """One partition's old and new owner; null for no owner."""
 
     topic: str
     partition: int
@@ -52,13 +55,13 @@ class Handover(Struct, frozen=True):
 
 
 class AssignmentChanged(Event, frozen=True, kw_only=True, tag="assignment_changed"):
-    """Partition by partition, from whom to whom; partitions that stayed are left out."""
+    """The old and the new owner of each partition that changed its owner."""
 
     handovers: tuple[Handover, ...]
 
 
 class MemberEvent(Event, frozen=True, kw_only=True):
-    """Something that happened to one member."""
+    """An event of one member."""
 
     member_id: str
     group_instance_id: str | None
@@ -67,13 +70,13 @@ class MemberEvent(Event, frozen=True, kw_only=True):
 
 
 class MemberJoined(MemberEvent, frozen=True, kw_only=True, tag="member_joined"):
-    """A newcomer is a member, from its first join on."""
+    """A new client is a member, from its first join on."""
 
     reason: str | None
 
 
 class MemberLeft(MemberEvent, frozen=True, kw_only=True, tag="member_left"):
-    """A member left by itself, or somebody asked it out by its instance id; with the reason given."""
+    """A member left by itself, or an administrator removed it by its instance id; with the reason given."""
 
     reason: str | None
 
@@ -81,8 +84,8 @@ class MemberLeft(MemberEvent, frozen=True, kw_only=True, tag="member_left"):
 class MemberExpired(MemberEvent, frozen=True, kw_only=True, tag="member_expired"):
     """A member was dropped: `why` is session_expired, joins_overdue, syncs_overdue, group_full or expelled.
 
-    `silence_ms` is how long its session had run without a sign of life; null where another reason, or an absence of the
-    coordinator's own, leaves that unsaid. `reason` is what an operator said who expelled it.
+    `silence_ms` is how long its session had run without a request; null if the member was dropped for another reason,
+    or if the coordinator was unavailable meanwhile. `reason` is the reason of the operator that expelled it.
     """
 
     why: str
@@ -91,7 +94,7 @@ class MemberExpired(MemberEvent, frozen=True, kw_only=True, tag="member_expired"
 
 
 class MemberFenced(MemberEvent, frozen=True, kw_only=True, tag="member_fenced"):
-    """Another process has come under a member's instance id: the member goes on as `replaced_by`, the old id is out.
+    """Another process has joined with a member's instance id: `replaced_by` replaces the old member id.
 
     `fencing_token` is the new process's, above the old one's; 0 from older coordinators.
     """
@@ -103,7 +106,7 @@ class MemberFenced(MemberEvent, frozen=True, kw_only=True, tag="member_fenced"):
 
 
 class CommitRejected(Event, frozen=True, kw_only=True, tag="commit_rejected"):
-    """A commit was refused as a whole; the offsets are as they were."""
+    """A whole commit was refused; the offsets are unchanged."""
 
     member_id: str
     client_id: str
@@ -114,13 +117,13 @@ class CommitRejected(Event, frozen=True, kw_only=True, tag="commit_rejected"):
 
 
 class OffsetsExpired(Event, frozen=True, kw_only=True, tag="offsets_expired"):
-    """Offsets were kept as long as promised, and are forgotten."""
+    """Offsets were kept for their retention time, and are deleted."""
 
     partitions: tuple[tuple[str, int], ...]
 
 
 class OffsetsDeleted(Event, frozen=True, kw_only=True, tag="offsets_deleted"):
-    """Offsets were forgotten because somebody asked for it."""
+    """Offsets were deleted at a client's request."""
 
     partitions: tuple[tuple[str, int], ...]
 
@@ -130,13 +133,13 @@ class GroupEmptied(Event, frozen=True, kw_only=True, tag="group_emptied"):
 
 
 class GroupDeleted(Event, frozen=True, kw_only=True, tag="group_deleted"):
-    """The group is forgotten, and its records with it."""
+    """The group is deleted, and its records with it."""
 
     why: str
 
 
 class Rejected(Event, frozen=True, kw_only=True, tag="rejected"):
-    """A record that is no request and did not say who asks."""
+    """A record that is not a valid request and names no mailbox for a response."""
 
     partition: int
     offset: int
@@ -144,14 +147,15 @@ class Rejected(Event, frozen=True, kw_only=True, tag="rejected"):
 
 
 class LogBroken(Event, frozen=True, kw_only=True, tag="log_broken"):
-    """A shard's requests do not go on where they ended before: the engine's plan of a batch was damaged, most likely.
+    """A shard's requests do not continue where they ended: most likely the engine's plan of a batch was damaged.
 
-    Where `found` is above `expected`, what lies between was never handled, unless a producer's transactions left marks
-    there. Where it is below, requests came again that had been handled, and nothing was done.
+    If `found` is above `expected`, the requests between were never handled, unless a producer's transactions left
+    markers there. If it is below, requests came again that had been handled, and they were skipped.
 
     Args:
-        breaks: How many breaks this event tells of. Above 1 it sums up those of a batch that has too many to tell each:
-            from where the first was expected to where the last was found, with what was handled between them.
+        breaks: How many breaks this event reports. Above 1 it sums up the breaks of a batch that has too many to report
+            each: from where the first was expected to where the last was found, with the requests that were handled
+            between them.
     """
 
     partition: int
@@ -174,9 +178,9 @@ class ClockAhead(Event, frozen=True, kw_only=True, tag="clock_ahead"):
 
 
 class AccessDenied(Event, frozen=True, kw_only=True, tag="access_denied"):
-    """Somebody asked what it may not ask, and nothing was done. No group has done or lived through anything.
+    """A client sent a request that it is not allowed to send, and nothing changed. The event belongs to no group.
 
-    `why` says what is wrong with the record's signature; `principal` is then who it only claims to be.
+    If the record's signature is wrong, `why` is the reason, and `principal` is only what the record claims.
     """
 
     principal: str
@@ -190,7 +194,7 @@ class AccessDenied(Event, frozen=True, kw_only=True, tag="access_denied"):
 
 
 class AccessChanged(Event, frozen=True, kw_only=True, tag="access_changed"):
-    """A shard goes by other rules from now on."""
+    """A shard uses other access rules from now on."""
 
     principal: str
     client_id: str
@@ -201,7 +205,7 @@ class AccessChanged(Event, frozen=True, kw_only=True, tag="access_changed"):
 
 
 class Oversized(Event, frozen=True, kw_only=True, tag="oversized"):
-    """Stands for an event or a group record, under its version, that is larger than a record may be."""
+    """Replaces an event or a group record that is larger than a record may be, under its version."""
 
     what: str
     bytes: int

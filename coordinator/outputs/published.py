@@ -1,4 +1,4 @@
-"""Records of the groups topic: each group, and each committed offset, as it is now."""
+"""Records of the groups topic: the present state of each group and of each committed offset."""
 
 from msgspec import Struct
 
@@ -58,10 +58,10 @@ OffsetKey = tuple[str, str, str, int]
 
 
 class Published(Struct, frozen=True):
-    """A record of the compacted topic; without a record, a tombstone, whose version and time travel in headers.
+    """A record of the compacted topic. Without a `record` it is a tombstone, whose version and time are in headers.
 
     Args:
-        version: None where there is no group: its key is ended once more, and nothing is counted.
+        version: None if no such group exists: its key is deleted once more, and no version is counted.
         ended_ms: The group's time of a tombstone; later than all that the group had published before it ended.
     """
 

@@ -1,4 +1,4 @@
-"""Replies: what the coordinator answers to a request, one type for each kind of request."""
+"""The coordinator's responses, one type for each kind of request."""
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -8,7 +8,7 @@ from coordinator.phases import Phase
 
 
 class Answer(Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """What every reply says: which request it answers, and Kafka's error name and number."""
+    """The fields of every response: the request that it answers, and Kafka's error name and number."""
 
     request_id: str | None
     error: str = ErrorCode.NONE.name
@@ -17,7 +17,7 @@ class Answer(Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class JoinedMember(Struct, frozen=True):
-    """A member as the leader sees it: what it needs to make a plan."""
+    """A member in the leader's join response: the data that the leader needs to compute assignments."""
 
     member_id: str
     group_instance_id: str | None
@@ -25,7 +25,7 @@ class JoinedMember(Struct, frozen=True):
 
 
 class JoinGroupAnswer(Answer, frozen=True, kw_only=True, tag="join_group"):
-    """The generation one is in, and for its leader who else is. On error: generation -1 and nothing else."""
+    """The member's generation, and for the leader all members. On error: generation -1 and no other data."""
 
     generation_id: int = -1
     protocol_type: str | None = None
@@ -37,9 +37,9 @@ class JoinGroupAnswer(Answer, frozen=True, kw_only=True, tag="join_group"):
 
 
 class SyncGroupAnswer(Answer, frozen=True, kw_only=True, tag="sync_group"):
-    """One's own part of the plan, byte for byte as the leader wrote it, and the fencing token to show for it.
+    """The member's assignment, byte for byte as the leader wrote it, and its fencing token.
 
-    The token is 0 in an error, and where the assignment is from before coordinators gave tokens.
+    The token is 0 in an error, and if the assignment is from before coordinators gave tokens.
     """
 
     protocol_type: str | None = None
@@ -49,11 +49,11 @@ class SyncGroupAnswer(Answer, frozen=True, kw_only=True, tag="sync_group"):
 
 
 class HeartbeatAnswer(Answer, frozen=True, kw_only=True, tag="heartbeat"):
-    """Whether one is still a member, and whether to rejoin."""
+    """Whether the client is still a member, and whether to rejoin."""
 
 
 class LeftMember(Struct, frozen=True):
-    """How one entry of a leave request ended."""
+    """The result of one entry of a leave request."""
 
     member_id: str
     group_instance_id: str | None
@@ -62,13 +62,13 @@ class LeftMember(Struct, frozen=True):
 
 
 class LeaveGroupAnswer(Answer, frozen=True, kw_only=True, tag="leave_group"):
-    """How each entry ended, in the order of the request."""
+    """The result of each entry, in the order of the request."""
 
     members: tuple[LeftMember, ...] = ()
 
 
 class CommittedPartition(Struct, frozen=True):
-    """How the commit of one partition ended."""
+    """The result of the commit of one partition."""
 
     topic: str
     partition: int
@@ -77,13 +77,13 @@ class CommittedPartition(Struct, frozen=True):
 
 
 class OffsetCommitAnswer(Answer, frozen=True, kw_only=True, tag="offset_commit"):
-    """How each partition ended, in the order of the request. An error of the whole is repeated for each."""
+    """The result of each partition, in the order of the request. An error of the whole request is repeated for each."""
 
     partitions: tuple[CommittedPartition, ...] = ()
 
 
 class FetchedOffset(Struct, frozen=True):
-    """What is committed for one partition: offset -1 and epoch -1 where nothing is."""
+    """The committed offset of one partition: offset -1 and epoch -1 if none is committed."""
 
     topic: str
     partition: int
@@ -95,13 +95,13 @@ class FetchedOffset(Struct, frozen=True):
 
 
 class OffsetFetchAnswer(Answer, frozen=True, kw_only=True, tag="offset_fetch"):
-    """Committed offsets, in the order asked, or all of them."""
+    """Committed offsets, in the order requested, or all of them."""
 
     partitions: tuple[FetchedOffset, ...] = ()
 
 
 class DescribedMember(Struct, frozen=True):
-    """A member as an administrator sees it. `awaiting` is "join" or "sync" while its request is parked."""
+    """A member in a group description. `awaiting` is "join" or "sync" while its request is parked."""
 
     member_id: str
     group_instance_id: str | None
@@ -131,7 +131,7 @@ class DescribeGroupAnswer(Answer, frozen=True, kw_only=True, tag="describe_group
 
 
 class ListedGroup(Struct, frozen=True):
-    """A group in a listing. `protocol_type` is "" where it has never had a member."""
+    """A group in a listing. `protocol_type` is "" if the group has never had a member."""
 
     group_id: str
     protocol_type: str
@@ -140,13 +140,13 @@ class ListedGroup(Struct, frozen=True):
 
 
 class ListGroupsAnswer(Answer, frozen=True, kw_only=True, tag="list_groups"):
-    """The groups of one shard, in the order in which they were founded."""
+    """The groups of one shard, in the order in which they were created."""
 
     groups: tuple[ListedGroup, ...] = ()
 
 
 class DeletedPartition(Struct, frozen=True):
-    """How the deletion of one partition's offset ended; NONE where there was none."""
+    """The result of the deletion of one partition's offset; NONE if no offset was committed."""
 
     topic: str
     partition: int
@@ -155,17 +155,17 @@ class DeletedPartition(Struct, frozen=True):
 
 
 class OffsetDeleteAnswer(Answer, frozen=True, kw_only=True, tag="offset_delete"):
-    """How each partition ended, in the order of the request; none of them where the whole was refused."""
+    """The result of each partition, in the order of the request; empty if the whole request was refused."""
 
     partitions: tuple[DeletedPartition, ...] = ()
 
 
 class DeleteGroupAnswer(Answer, frozen=True, kw_only=True, tag="delete_group"):
-    """Whether the group is gone."""
+    """Whether the group was deleted."""
 
 
 class RebalanceGroupAnswer(Answer, frozen=True, kw_only=True, tag="rebalance_group"):
-    """Where the group is now. An Empty one has nobody to rebalance, one that is preparing is at it already."""
+    """The phase of the group now. An Empty group has no member to rebalance; a preparing group already rebalances."""
 
     state: Phase = Phase.DEAD
     generation_id: int = -1
@@ -178,13 +178,13 @@ class RepublishGroupAnswer(Answer, frozen=True, kw_only=True, tag="republish_gro
 
 
 class ExpelMemberAnswer(Answer, frozen=True, kw_only=True, tag="expel_member"):
-    """Whom it was that had to go."""
+    """The member id that was expelled."""
 
     member_id: str = ""
 
 
 class SetAccessAnswer(Answer, frozen=True, kw_only=True, tag="set_access"):
-    """When the rules were made that the shard goes by now."""
+    """When the access rules were made that the shard uses now."""
 
     made_ms: int = 0
 
@@ -197,17 +197,17 @@ class DescribeAccessAnswer(Answer, frozen=True, kw_only=True, tag="describe_acce
 
 
 class CheckAccessAnswer(Answer, frozen=True, kw_only=True, tag="check_access"):
-    """Of each action whether one may, in the order asked."""
+    """For each action whether the client may perform it, in the order requested."""
 
     allowed: tuple[bool, ...] = ()
 
 
 class ErrorAnswer(Answer, frozen=True, kw_only=True, tag="error"):
-    """No more than an error: to a record that is no request yet said who asks, or where an answer is too large."""
+    """An error without other data: for an invalid record that names a mailbox, or if a response is too large."""
 
 
 class RebalanceNotice(Answer, frozen=True, kw_only=True, tag="rebalance_notice"):
-    """Unasked: a rebalance began, rejoin now. A hint only; the heartbeat's REBALANCE_IN_PROGRESS is the truth."""
+    """Sent without a request: a rebalance began, rejoin now. A hint: only the heartbeat's response is binding."""
 
     group_id: str
     generation_id: int
@@ -237,7 +237,7 @@ AnyAnswer = (
 
 
 class Reply(Struct, frozen=True):
-    """An answer on its way to the inbox that asked."""
+    """A response to send to the mailbox of the request."""
 
     to: str
     answer: AnyAnswer
