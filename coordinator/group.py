@@ -363,7 +363,7 @@ class Group(Struct, array_like=True, kw_only=True):
         return self.protocol_type in READABLE
 
     def subscribes(self, topic: str) -> bool:
-        """Return whether the members may be reading a topic. Unreadable subscriptions of consumers may name any topic."""
+        """Return whether the members may be reading a topic. Unreadable subscriptions of consumers may name any."""
         if self.subscribed_topics is None:
             return self.is_of_consumers
         return topic in self.subscribed_topics
