@@ -1,4 +1,4 @@
-"""Runs chaos as the package says, tells what it does, and prints what came of it. Exits 1 if not all is well."""
+"""Runs chaos as the package describes, reports each fault, and prints the results. Exits 1 if a promise was broken."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The faults: what is done to whom, and drawing them at random, so that each kind comes in each round of them."""
+"""The faults of a chaos run, in random order; each kind occurs once in each round."""
 
 import heapq
 import random
@@ -11,16 +11,16 @@ from itertools import count
 from tests.chaos.world import World
 
 PAUSE_SESSIONS = 1.5
-"""How long a pause is, in sessions: others have taken over by then."""
+"""The length of a pause, in session timeouts: other members have the partitions by then."""
 
 BETWEEN_S = (2.0, 6.0)
 
 
 class Chaos:
-    """Does one fault after the other, and undoes each when its time has come.
+    """Causes one fault after another, and ends each one in time.
 
     Args:
-        tell: Told what is done.
+        tell: Called with a sentence for each fault.
     """
 
     def __init__(self, world: World, chance: random.Random, pause_s: float, tell: Callable[[str], None]) -> None:
@@ -30,7 +30,7 @@ class Chaos:
         self._busy: set[str] = set()
         self.done: Counter[str] = Counter()
         self.faults: dict[str, tuple[str, Callable[[], None]]] = {
-            # what is done                 to what         how
+            # fault                        process         function
             "member killed":         ("member",      self._kill_member),
             "member paused":         ("member",      self._pause_member),
             "member restarted":      ("member",      self._restart_member),
@@ -43,7 +43,7 @@ class Chaos:
         }  # fmt: skip
 
     def run(self, seconds: float) -> None:
-        """Go on for so long; whatever is paused then is left so."""
+        """Cause faults for `seconds`; processes that are paused at the end stay paused."""
         until_s = time.monotonic() + seconds
         next_s, left = time.monotonic(), self._round()
         while (now_s := time.monotonic()) < until_s:
@@ -61,7 +61,7 @@ class Chaos:
             time.sleep(0.05)
 
     def _round(self) -> list[str]:
-        """Draw an order of all faults."""
+        """Return all faults in random order."""
         names = list(self.faults)
         self._chance.shuffle(names)
         return names
@@ -70,7 +70,7 @@ class Chaos:
         return what in self._busy or (what == "coordinator" and not self._world.is_up)
 
     def _supervise(self) -> None:
-        """Start a coordinator that has ended by itself, as one does whose broker is away for too long."""
+        """Start a coordinator that has ended by itself, as it does if its broker is down for too long."""
         if "coordinator" not in self._busy and self._world.service.process.poll() is not None:
             self._tell("the coordinator has ended by itself")
             self.done["coordinator ended by itself"] += 1

@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, at one address however often it is started."""
+"""A gateway in a process of its own, at the same address after each restart."""
 
 import os
 import random
@@ -18,8 +18,8 @@ class GatewayProcess:
     """`coordinator gateway`, to be killed and started again.
 
     Args:
-        folder: Where it keeps its log and its ready files.
-        number: Tells it from others there.
+        folder: The folder of its log and its ready files.
+        number: The number of this gateway in the folder.
     """
 
     def __init__(self, folder: Path, number: int) -> None:
@@ -65,7 +65,7 @@ class GatewayProcess:
 
 
 def _free_ports() -> int:
-    """Find a port that is free, as is the one on which the broker is served."""
+    """Return a free port such that the port of the broker behind it is free as well."""
     return next(port for port in random.sample(PORTS, len(PORTS)) if _is_free(port) and _is_free(port + 1 + BROKER))
 
 

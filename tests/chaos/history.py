@@ -1,4 +1,4 @@
-"""What members write down: a JSON line for all that happens, written at once, so that kill -9 takes nothing back."""
+"""The notes of members: a JSON line for each event, written at once, so that kill -9 loses none."""
 
 import json
 import time
@@ -11,10 +11,10 @@ class Note(NamedTuple):
     """One line.
 
     Args:
-        at_s: When, by the machine's monotonic clock, which all processes share.
+        at_s: The time of the machine's monotonic clock, which all processes share, in seconds.
         what: `assigned`, `revoked` or `lost`, with partitions; `read`, with a partition, its first and its last offset;
-            `acknowledged`, with offsets by partition; `refused`, with why.
-        generation: The member's generation then.
+            `acknowledged`, with offsets by partition; `refused`, with the reason.
+        generation: The member's generation at that time.
     """
 
     at_s: float
@@ -25,7 +25,7 @@ class Note(NamedTuple):
 
 
 class History:
-    """One process's notes, being written."""
+    """The notes of one process, open for writing."""
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("ab", buffering=0)
@@ -36,6 +36,6 @@ class History:
 
 
 def read(file: Path) -> Iterator[Note]:
-    """Read whole lines; death may have cut off the last one."""
+    """Yield the whole lines; a kill may have cut off the last one."""
     lines, _, _ = file.read_bytes().rpartition(b"\n")
     return (Note(*json.loads(line)) for line in lines.split(b"\n") if line)

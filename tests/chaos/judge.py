@@ -1,4 +1,4 @@
-"""What must be true of a run, by what its members wrote down and what the coordinator published."""
+"""The promises that a run must keep, checked with its members' notes and the coordinator's records."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -11,10 +11,10 @@ from tests.chaos.history import Note, read
 
 @dataclass
 class Stint:
-    """One member's time with one partition, from the call that assigned it to the call that took it, or to its death.
+    """The time in which one member owns one partition, from its assignment to its revocation, or to the member's death.
 
     Args:
-        reach: One more than the last offset that it read; None while it has read nothing.
+        reach: One more than the last offset that it read; None if it has read nothing.
     """
 
     process: str
@@ -26,10 +26,10 @@ class Stint:
 
 
 class Run:
-    """Everything that is known of a run.
+    """All data of a run.
 
     Args:
-        commits: What the coordinator has published, in its order.
+        commits: The offset commits that the coordinator has published, in its order.
         ends: How many records each partition has.
     """
 
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def acknowledged(self) -> Iterator[tuple[str, int, int, int]]:
-        """Member id, generation, partition and offset of each commit that a member heard NONE for."""
+        """Yield member id, generation, partition and offset of each acknowledged commit."""
         for notes in self.notes.values():
             for note in notes:
                 if note.what == "acknowledged":
@@ -51,7 +51,7 @@ class Run:
         return sum((s.reach or 0) - (s.start or 0) for s in self.stints)
 
     def judge(self) -> list[str]:
-        """Say what was not as promised."""
+        """Return all broken promises."""
         return [
             *self.records_lost(),
             *self.gaps_within_stints(),
@@ -62,7 +62,7 @@ class Run:
         ]
 
     def records_lost(self) -> Iterator[str]:
-        """Every record is consumed at least once."""
+        """Check that every record is consumed at least once."""
         spans = defaultdict[int, list[tuple[int, int]]](list)
         for stint in self.stints:
             if stint.start is not None and stint.reach is not None:
@@ -75,7 +75,7 @@ class Run:
                 reach = max(reach, after)
 
     def gaps_within_stints(self) -> Iterator[str]:
-        """A member reads its partitions in order, and leaves nothing out."""
+        """Check that a member reads its partitions in order, without gaps."""
         for name, notes in self.notes.items():
             at: dict[int, int] = {}
             for note in notes:
@@ -88,14 +88,14 @@ class Run:
                     at[partition] = last + 1
 
     def commits_lost(self) -> Iterator[str]:
-        """I13: what was acknowledged is published, by the same member in the same generation."""
+        """I13: check that each acknowledged commit is published, by the same member in the same generation."""
         published = {(c.member_id, c.generation_id, c.partition, c.offset) for c in self._commits}
         for commit in self.acknowledged:
             if commit not in published:
                 yield f"{commit[2]}: {commit[3]} was acknowledged to {commit[0]}, and is not published"
 
     def commits_ahead(self) -> Iterator[str]:
-        """A commit is never above what its member had read; one that has read nothing may repeat where it began."""
+        """Check that no commit is above its member's position; without reads it may repeat the first position."""
         reach = defaultdict[tuple[str, int], int](int)
         for stint in self.stints:
             mine = stint.member_id, stint.partition
@@ -108,9 +108,9 @@ class Run:
             latest[commit.partition] = commit.offset
 
     def late_starts(self) -> Iterator[str]:
-        """I13: an owner goes on from an offset that is committed, at or behind every one acknowledged before it came.
+        """I13: check that an owner starts from a committed offset, at or behind every one acknowledged before.
 
-        A commit of an earlier generation is not taken any more once there is a new one.
+        A commit of an earlier generation is refused as soon as a new generation exists.
         """
         by_partition = defaultdict[int, list[OffsetRecord]](list)
         for published in self._commits:
@@ -129,7 +129,7 @@ class Run:
                 yield f"{stint.partition}: {stint} did not begin where {earlier[-1:]} says"
 
     def two_owners(self) -> Iterator[str]:
-        """I1: by what members were assigned. What is kept from one generation to the next is not assigned anew."""
+        """I1: check the members' assignments. A partition that a member keeps is not assigned to it again."""
         owners = Counter((s.generation, s.partition) for s in self.stints)
         for (generation, partition), count in owners.items():
             if count > 1:
@@ -146,7 +146,7 @@ def _stints(name: str, notes: list[Note]) -> Iterator[Stint]:
                 now |= new
             case "read":
                 partition, first, last = note.value
-                stint = now[partition]  # KeyError: read without being owned
+                stint = now[partition]  # KeyError: the member read it without owning it
                 stint.start = first if stint.start is None else stint.start
                 stint.reach = last + 1
             case "revoked" | "lost":

@@ -1,14 +1,14 @@
-"""kill -9 of whatever serves, one after the other, each as soon as all members have been served after the one before.
+"""kill -9 of each serving process in turn, each as soon as all members have been served after the last kill.
 
-| kind | what is killed | what starts it again |
-| --- | --- | --- |
-| driver | `coordinator run` with its Java; its executors notice and end | we do, as a supervisor |
-| executor | one of the two Java processes of a standalone cluster that run tasks | the cluster |
-| python worker | a process that runs the operator, or the daemon it was forked from | Spark, which repeats the task |
-| gateway | one of two, with all of its connections | we do, as a supervisor |
+ kind | killed process | restarted by |
+ --- | --- | --- |
+ driver | `coordinator run` with its Java; its executors notice and end | the test, as a supervisor |
+ executor | one of the two Java processes of a standalone cluster that run tasks | the cluster |
+ python worker | a process that runs the operator, or the daemon it was forked from | Spark, which repeats the task |
+ gateway | one of two, with all of its connections | the test, as a supervisor |
 
-The moment is drawn: up to a second after the members were served. Sessions last longer than any of that takes, so no
-rebalance is wanted.
+The time of a kill is random: up to a second after the members were served. Sessions last longer than any restart takes,
+so no rebalance is expected.
 """
 
 import random
@@ -25,15 +25,16 @@ from tests.system.waiting import wait_until
 
 MEMBERS = 4
 SHARES = {"gateway": 8, "python worker": 6, "executor": 4, "driver": 2}
-"""Of twenty kills. A driver takes the longest to come back."""
+"""The number of kills of each kind in twenty. A driver takes the longest to restart."""
 
 MOMENT_S = 1.0
 COMMITS = 2
-"""Acknowledged to a member that is served again: the second is asked for after the first, and so after the kill."""
+"""The commits that must be acknowledged to a member after a kill: the second one is sent after the first response, and
+so after the kill."""
 
 
 class Killer:
-    """Kills in a world, and counts."""
+    """Kills processes of a world, and counts the kills."""
 
     def __init__(self, world: World, cluster: Cluster, chance: random.Random, tell: Callable[[str], None]) -> None:
         self._world, self._cluster, self._chance, self._tell = world, cluster, chance, tell
@@ -44,12 +45,12 @@ class Killer:
         self.longest_s: dict[str, float] = {}
 
     def run(self, times: int, until_s: float) -> None:
-        """Kill so often, or until a moment of the machine's monotonic clock."""
+        """Kill `times` times, or until a time of the machine's monotonic clock."""
         while self.done.total() < times and time.monotonic() < until_s:
             self.kill_one()
 
     def kill_one(self) -> None:
-        """Kill something of a kind that is drawn, and wait until every member has been served since."""
+        """Kill a process of a random kind, and wait until every member has been served since."""
         kind = self._chance.choices([*SHARES], [*SHARES.values()])[0]
         self._world.producing.join(self._chance.uniform(0, MOMENT_S))
         began_s = time.monotonic()
@@ -76,7 +77,7 @@ class Killer:
         self._world.service.await_ready()
 
     def _kill_process(self, found: Callable[[], list[psutil.Process]]) -> None:
-        """Kill one of what is found, once there is one."""
+        """Kill one of the found processes, as soon as one is found."""
 
         def is_there() -> bool:
             self._supervise()
@@ -87,7 +88,7 @@ class Killer:
         self._chance.choice(victims).kill()
 
     def _supervise(self) -> None:
-        """Start a coordinator that has ended by itself, as one does whose task failed too often."""
+        """Start a coordinator that has ended by itself, as it does if a task failed too often."""
         if self._world.service.process.poll() is not None:
             self._tell(f"the coordinator has ended by itself: {self._world.service.log[-300:]}")
             self.ended_by_itself += 1
@@ -109,7 +110,7 @@ class Killer:
         return [file.name for file in self._read if self._acknowledged[file] < before[file] + COMMITS]
 
     def _look(self) -> None:
-        """Count the commits that each member has heard NONE for, by what it has written since the last look."""
+        """Count the acknowledged commits of each member, in the notes that it has written since the last look."""
         for file, place in self._read.items():
             with file.open("rb") as history:
                 history.seek(place)

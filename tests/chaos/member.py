@@ -1,9 +1,9 @@
-"""A consumer in a process of its own: reads, writes that down, commits, writes down what was acknowledged.
+"""A consumer in a process of its own: it reads, records that, commits, and records each acknowledgement.
 
     python -m tests.chaos.member FILE TOPIC '{"group_id": "g", "topic_prefix": "chaos", ...}'
 
-Without a topic prefix it is kafka-python's own consumer, which knows the coordinator that a gateway names.
-SIGTERM has it leave its group and end.
+Without a topic prefix it is kafka-python's own consumer, which uses the coordinator that a gateway names. SIGTERM makes
+it leave its group and end.
 """
 
 import json
@@ -24,10 +24,10 @@ from tests.chaos.history import History
 
 POLL_MS = 100
 STOCK_POLL_MS = 1_000
-"""kafka-python 3.0.12 hangs where a poll ends between the answers to its join and to its sync."""
+"""kafka-python 3.0.12 hangs if a poll ends between the responses to its join and to its sync."""
 
 PAUSE_S = 0.2
-"""After what has failed."""
+"""The wait after a failure, in seconds."""
 
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 
@@ -35,7 +35,7 @@ Partitions = set[TopicPartition]
 
 
 class StockConsumer(KafkaConsumer):  # type: ignore[misc]
-    """kafka-python's consumer, and what it keeps to itself of its membership."""
+    """kafka-python's consumer, with access to its private membership data."""
 
     def __init__(self, partition_assignment_strategy: list[str], **config: Any) -> None:
         strategy = [ASSIGNORS[name] for name in partition_assignment_strategy]
@@ -67,7 +67,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             self._commit()
 
     def _poll(self, leaving: threading.Event) -> dict[TopicPartition, Any]:
-        """Read on. What fails is tried again: a consumer that was closed for it would leave its group."""
+        """Poll. Retry after an error: a consumer that is closed after an error would leave its group."""
         try:
             return dict(self._consumer.poll(self._poll_ms))
         except KafkaError as error:
@@ -76,7 +76,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             return {}
 
     def _commit(self) -> None:
-        """Commit what has been read; what is refused is made up for by the next one, or by the next owner."""
+        """Commit the read offsets. The next commit, or the next owner, makes up for a refused one."""
         if not self._owes:
             return
         who = self._consumer.generation, self._consumer.member_id
@@ -121,7 +121,7 @@ def main() -> None:
                 member.work(leaving)
         except (UserError, KafkaError) as error:
             print(f"begins anew: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            leaving.wait(PAUSE_S)  # nobody is there to talk to yet
+            leaving.wait(PAUSE_S)  # no broker answers yet
 
 
 if __name__ == "__main__":

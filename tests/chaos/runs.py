@@ -1,4 +1,4 @@
-"""The three kinds of runs, each to its end and judged."""
+"""The three kinds of runs, each run to its end and judged."""
 
 import random
 import time
@@ -16,22 +16,22 @@ Tell = Callable[[str], None]
 
 SESSION_MS = 3_000
 PATIENT_MS = 10_000
-"""Sessions in which the coordinator's restarts alone are watched; it is away for longer than that."""
+"""The session timeout while only the coordinator is restarted; it is unavailable for longer than that."""
 
 LONG_MS = 30_000
-"""Sessions of members of which none may end: kafka-python finds a gateway again only after some seconds."""
+"""The session timeout of members that must not expire: kafka-python finds a gateway again only after some seconds."""
 
 
 @dataclass
 class Outcome:
-    """What a run came to: its figures, and all that was not as promised."""
+    """The result of a run: its figures, and all broken promises."""
 
     figures: dict[str, Any]
     wrong: list[str]
 
 
 def chaos(folder: Path, chance: random.Random, seconds: float, tell: Tell) -> Outcome:
-    """Do everything to everybody for so long."""
+    """Cause all kinds of faults for `seconds`."""
     strategy = chance.choice(STRATEGIES)
     with World(folder, members=3, strategy=strategy, session_timeout_ms=SESSION_MS) as world:
         world.await_settled()
@@ -41,7 +41,7 @@ def chaos(folder: Path, chance: random.Random, seconds: float, tell: Tell) -> Ou
 
 
 def restarts(folder: Path, chance: random.Random, times: int, tell: Tell) -> Outcome:
-    """Stop or kill the coordinator again and again under members that live; nobody may have to rebalance."""
+    """Stop or kill the coordinator again and again while members keep running; no group may rebalance."""
     with World(folder, members=3, strategy=chance.choice(STRATEGIES), session_timeout_ms=PATIENT_MS) as world:
         world.await_settled()
         before = len(_rebalances(world))
@@ -59,7 +59,7 @@ def restarts(folder: Path, chance: random.Random, times: int, tell: Tell) -> Out
 
 
 def kills(folder: Path, chance: random.Random, times: int, seconds: float, tell: Tell) -> Outcome:
-    """Kill drivers, executors, Python workers and gateways under members that live; nobody may have to rebalance."""
+    """Kill drivers, executors, Python workers and gateways while members keep running; no group may rebalance."""
     (folder / "spark").mkdir()
     with (
         Cluster(folder / "spark") as cluster,

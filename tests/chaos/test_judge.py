@@ -1,4 +1,4 @@
-"""The judge of chaos runs: each kind of wrong is told, by what members wrote and the coordinator published."""
+"""The judge of chaos runs reports each kind of error, from the members' notes and the coordinator's records."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def wrongs(
 
 
 def test_what_at_least_once_allows_is_not_wrong(tmp_path: Path) -> None:
-    """Two records are read twice, since they were not committed; the last line of who was killed is cut off."""
+    """Two records are read twice, because they were not committed; the last line of a killed member is cut off."""
     assert wrongs(tmp_path) == []
 
 
@@ -56,7 +56,7 @@ def test_a_record_that_was_left_out_is_told(tmp_path: Path) -> None:
 
 
 def test_an_acknowledged_commit_that_is_not_published_is_told(tmp_path: Path) -> None:
-    """I13, by the record and by where the next owner began."""
+    """I13, by the record and by the first offset of the next owner."""
     lost, _ = wrongs(tmp_path, commits=[(2, "bo", 10)])
     assert lost == "0: 4 was acknowledged to ana, and is not published"
 
@@ -81,7 +81,7 @@ def test_two_owners_in_one_generation_are_told(tmp_path: Path) -> None:
 
 
 def test_who_has_read_nothing_may_commit_where_it_began(tmp_path: Path) -> None:
-    """A commit names all that its member owns, also a partition whose records all came before it."""
+    """A commit names all partitions of its member, also one without new records."""
     bo = [("assigned", [0], 2, "bo"), ("acknowledged", {0: 10}, 2, "bo")]
     ana: list[Line] = [ANA[0], ("read", [0, 0, 9], 1, "ana"), ("acknowledged", {0: 10}, 1, "ana")]
     assert wrongs(tmp_path, ana=ana, bo=bo, commits=[(1, "ana", 10), (2, "bo", 10)]) == []

@@ -12,7 +12,7 @@ TIMES, SECONDS = 3, 60.0
 
 @pytest.mark.long
 def test_kills_of_each_kind_lose_no_commit_and_cause_no_rebalance(tmp_path: Path) -> None:
-    """I13, I21: drivers, executors, Python workers and gateways, under members that live."""
+    """I13, I21: drivers, executors, Python workers and gateways, with members that keep running."""
     seed = random.SystemRandom().randrange(2**31)
     told = [f"python -m tests.chaos --kills {TIMES} --seed {seed}"]
     outcome = kills(tmp_path, random.Random(seed), TIMES, SECONDS, told.append)

@@ -1,6 +1,6 @@
 """A broker, a coordinator, members and a producer: processes that can be killed, paused and started again.
 
-The producer alone is a thread of ours: it is what the others are judged by.
+Only the producer is a thread of this process: the judge compares the members with its records.
 """
 
 import json
@@ -38,7 +38,7 @@ STRATEGIES = ("range", "cooperative-sticky")
 
 
 class Producing(threading.Thread):
-    """Appends numbered records at a steady rate until it is told to stop."""
+    """Appends numbered records at a steady rate until it is stopped."""
 
     def __init__(self, bootstrap_servers: str, per_second: int) -> None:
         super().__init__(daemon=True)
@@ -67,12 +67,12 @@ class Producing(threading.Thread):
 
 
 class World:
-    """All of it, in one folder.
+    """All processes of a chaos run, in one folder.
 
     Args:
-        session_timeout_ms: Of the members.
-        gateways: How many there are. Where there are any, every second member is kafka-python's, through them.
-        master: What Spark runs on; its own default unless given.
+        session_timeout_ms: The session timeout of the members.
+        gateways: The number of gateways. If it is not 0, every second member is kafka-python's consumer and uses them.
+        master: Spark's master; its own default unless given.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class World:
     # -- starting ------------------------------------------------------------------------------------------------------
 
     def start_coordinator(self) -> None:
-        """Start one, on the same checkpoint as the ones before."""
+        """Start a coordinator on the same checkpoint as the earlier ones."""
         self._started += 1
         self.service: Service = start_service(
             self._folder,
@@ -145,7 +145,7 @@ class World:
         )
 
     def start_member(self) -> subprocess.Popen[bytes]:
-        """Start one under a name that no other has had."""
+        """Start a member under a name that no other member has had."""
         self._started += 1
         name = f"member-{self._started}"
         config = {
@@ -162,14 +162,14 @@ class World:
         return member
 
     def _reached_through(self, number: int) -> dict[str, object]:
-        """Say how a member reaches the coordinator: by its topics, or by gateways."""
+        """Return how a member reaches the coordinator: by its topics, or by gateways."""
         if self.gateways and number % 2:
             return {"bootstrap_servers": [gateway.address for gateway in self.gateways]}
         return {"bootstrap_servers": self.broker.bootstrap_servers, "topic_prefix": "chaos"}
 
     @property
     def is_up(self) -> bool:
-        """Whether the coordinator is there and serves."""
+        """Whether the coordinator runs and answers."""
         return self.service.process.poll() is None and self.service.ready_file.exists()
 
     @property
@@ -179,7 +179,7 @@ class World:
     # -- pausing -------------------------------------------------------------------------------------------------------
 
     def pause(self, pid: int) -> list[int]:
-        """Stop a process and all that it has started; says which."""
+        """Stop a process and its children with SIGSTOP; return their process ids."""
         family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
         for each in family:
             os.kill(each, signal.SIGSTOP)
@@ -203,7 +203,7 @@ class World:
         return sorted(self._folder.glob("*.history"))
 
     def acknowledged(self) -> int:
-        """Count the commits that members have heard NONE for."""
+        """Count the commits that members were acknowledged."""
         return sum(file.read_bytes().count(b'"acknowledged"') for file in self.histories)
 
     def await_progress(self) -> None:
@@ -240,13 +240,13 @@ class World:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _is_served(self) -> bool:
-        """Start a coordinator that has ended by itself, as a supervisor does; a broker may have been away just now."""
+        """Start a coordinator that has ended by itself, as a supervisor does; a broker may have been down just now."""
         if self.service.process.poll() is not None:
             self.start_coordinator()
         return self.is_up
 
     def _is_answered(self, ask: Callable[[], bool]) -> bool:
-        """Ask until there is an answer. `verify` tells in the end of what was never answered."""
+        """Ask until a response comes. At the end `verify` reports requests that were never answered."""
         try:
             return self._is_served() and ask()
         except NoAnswer:
@@ -256,7 +256,7 @@ class World:
         return f"{self.acknowledged()} commits; {self.service.log[-2_000:]}"
 
     def calm_down(self) -> tuple[Run, Report]:
-        """Let everything run, until all is consumed and committed; have all members leave; and read what there is."""
+        """Run without faults until all is consumed and committed, make all members leave, and read the results."""
         self.go_on(*list(self.paused))
         wait_until(self._is_served, account=lambda: self.service.log)
         while len(self.alive) < self._members:
