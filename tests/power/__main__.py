@@ -1,6 +1,6 @@
-"""Runs losses of power and turned bits as the package says, and counts what comes of them. Exits 1 if any was wrong.
+"""Runs losses of power and flipped bits as the package describes, and counts the results. Exits 1 if any was wrong.
 
-A run that was wrong leaves its disk in the folder that is printed; `--seed` repeats it on a new recording.
+A wrong run leaves its disk in the folder that is printed; `--seed` repeats it on a new recording.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from tests.power.serving import Serving, serving
 GROUPS = {"power": [kind for kind in KINDS if kind.endswith("cut")], "bits": [k for k in KINDS if k.endswith("flip")]}
 RECORDED_S = 20.0
 RUNS_PER_RECORDING = 60
-"""A recording is made anew after so many: it holds the moments of twenty seconds."""
+"""The number of runs after which a new recording is made: a recording has the moments of twenty seconds."""
 
 
 class Soak:
-    """Run after run, of each kind in turn, until the time or the number is over."""
+    """Run after run, of each kind in turn, up to a time or a number of runs."""
 
     def __init__(self, kinds: list[str], seed: int, until_s: float, runs: int) -> None:
         self._kinds, self._seed, self._until_s, self._runs = kinds, seed, until_s, runs

@@ -1,12 +1,12 @@
-"""What a disk may hold after the power went: of all that was done until then, what was synced and some of the rest.
+"""The possible contents of a disk after a loss of power: all synced changes, and some of the later ones.
 
-The kernel keeps writes in memory; they go to the disk in any order, some seconds later or when they are synced. So of
-what was written since, each file may have all, nothing, the beginning, or some blocks; a file may have its length
-without its data. Of what was named since (created, renamed, unlinked), what is lost depends on the file system:
+The kernel keeps writes in memory; they go to the disk in any order, some seconds later or when they are synced. So each
+file may have all later writes, none, the beginning, or some blocks; a file may have its length without its data. The
+loss of later changes of names (created, renamed, unlinked) depends on the file system:
 
-    ordered     a journaling one keeps the beginning of everything that was done to names, wherever it was
+    ordered     a journaling file system keeps the beginning of all changes of names, in whatever folder
     by folder   the same for each folder alone
-    free        POSIX promises nothing of what no sync of its folder followed
+    free        POSIX promises nothing about a change that no sync of its folder followed
 """
 
 import random
@@ -19,17 +19,17 @@ from typing import NamedTuple
 from tests.power.journal import Note
 
 BLOCK_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""The unit that a disk writes whole or not at all, in bytes."""
 
 LAGS_S = (0.05, 0.5, 2.0, 5.0, 30.0)
-"""After how long the kernel has written back what nobody syncs; 5 and 30 are Linux' own."""
+"""The times after which the kernel writes back unsynced data, in seconds; 5 and 30 are Linux' own."""
 
 ORDERS = ("ordered", "by folder", "free")
 DATA = ("all", "none", "beginning", "blocks", "length alone", "mixed")
 
 
 class Loss(NamedTuple):
-    """How the power is lost: see the module and its constants."""
+    """The kind of a loss of power: see the module and its constants."""
 
     lag_s: float
     order: str
@@ -37,7 +37,7 @@ class Loss(NamedTuple):
 
 
 NO_LOSS = Loss(0.0, "ordered", "all")
-"""What a killed process leaves: all of it is in the kernel's memory."""
+"""The state after a killed process: the kernel's memory has all of its writes."""
 
 
 def draw_loss(chance: random.Random) -> Loss:
@@ -46,7 +46,7 @@ def draw_loss(chance: random.Random) -> Loss:
 
 @dataclass
 class File:
-    """What was done to one file: the places of its notes, and the place of its last sync."""
+    """The changes of one file: the indexes of its notes, and the index of its last sync."""
 
     changes: list[int] = field(default_factory=list)
     synced: int = -1
@@ -54,7 +54,7 @@ class File:
 
 
 class Naming(NamedTuple):
-    """A change of names: the place of its note, and the file that it created."""
+    """A change of names: the index of its note, and the file that it created."""
 
     place: int
     file: File | None
@@ -65,10 +65,10 @@ Tree = dict[str, bytes | None]
 
 
 class Disk:
-    """All that was done, up to a moment.
+    """All changes up to a moment.
 
     Args:
-        notes: In the order in which it was done; the power is lost after the last one.
+        notes: The changes in their order; the power is lost after the last one.
     """
 
     def __init__(self, notes: Sequence[Note]) -> None:
@@ -102,7 +102,7 @@ class Disk:
             self._rename(self._names, self._namings[-1])
 
     def left(self, loss: Loss, chance: random.Random) -> Tree:
-        """Return what this loss of power may leave."""
+        """Return the files that this loss of power may leave."""
         end_ns = self._notes[-1].at_ns - int(loss.lag_s * 1e9)
         written_back = (
             bisect_right([note.at_ns for note in self._notes], end_ns) - 1 if loss != NO_LOSS else len(self._notes)
@@ -137,7 +137,7 @@ class Disk:
         ]
 
     def _rename(self, names: dict[str, File], naming: Naming) -> None:
-        """Change names as a note tells, as far as what it names is there."""
+        """Change the names as a note records, if the named files exist."""
         note = self._notes[naming.place]
         parent = _folder(note.to or note.path)
         if parent in self._made and parent not in names:
@@ -208,7 +208,7 @@ def _folder(path: str) -> str:
 
 
 def _beginning(namings: list[Naming], last: int, chance: random.Random) -> list[Naming]:
-    """Keep all up to a place, and of the later ones none, all, or the beginning."""
+    """Keep all changes up to an index, and of the later ones none, all, or the beginning."""
     safe = sum(naming.place <= last for naming in namings)
     return namings[: chance.choice((safe, len(namings), chance.randint(safe, len(namings))))]
 

@@ -1,4 +1,4 @@
-"""The recorder of what processes do to files (`journal.c`), and what it has noted."""
+"""The recorder of processes' changes of files (`journal.c`), and its journal."""
 
 import os
 import shutil
@@ -13,19 +13,19 @@ _HEADER = struct.Struct("=cQQQII")
 
 
 class NoCompiler(Exception):
-    """The recorder is C, and nothing here compiles it."""
+    """The recorder is written in C, and no C compiler was found."""
 
 
 class Note(NamedTuple):
-    """One thing that was done.
+    """One change.
 
     Args:
         what: `C`reate, `W`rite, set the `L`ength, `S`ync a file, sync a fol`D`er, `R`ename, `U`nlink, li`N`k, `M`kdir.
-        at_ns: When, by the machine's monotonic clock.
-        file: The file's inode; 0 where names alone are concerned.
-        offset: Where it was written, or the new length.
-        data: What was written.
-        path: What was created, renamed, linked, unlinked or synced.
+        at_ns: The time of the machine's monotonic clock, in nanoseconds.
+        file: The file's inode; 0 if only names change.
+        offset: The offset of a write, or the new length.
+        data: The written bytes.
+        path: The path that was created, renamed, linked, unlinked or synced.
         to: Its new name.
     """
 
@@ -54,7 +54,7 @@ def compile_recorder(folder: Path) -> Path:
 
 
 def environment(library: Path, journal: Path, folders: list[Path]) -> dict[str, str]:
-    """Return the environment under which a process, and what it starts, is recorded."""
+    """Return the environment that makes the recorder record a process and its children."""
     watched = ":".join(str(folder) for folder in folders)
     return {**os.environ, "LD_PRELOAD": str(library), "POWER_JOURNAL": str(journal), "POWER_FOLDERS": watched}
 

@@ -1,7 +1,7 @@
-"""What came of a start on a damaged disk, by what the topics hold afterwards.
+"""The verdict on a start with a damaged disk, from the contents of the topics afterwards.
 
-Whatever the disk has kept, the records of the request topic and the checkpoint's plans say what an undisturbed run
-would have written (`tests.system.replaying.undisturbed`). Where something else is there, somebody must have been told.
+Whatever the disk has kept, the records of the request topic and the checkpoint's plans determine what an undisturbed
+run would have written (`tests.system.replaying.undisturbed`). Every difference must have been reported.
 """
 
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from tests.system.replaying import Record, identity, undisturbed, written
 
 
 class Verdict(NamedTuple):
-    """How a run ended.
+    """The result of a run.
 
     Args:
-        kind: "whole", nothing is lost; "refused", with a sentence; "told", something is lost, and our own means tell;
-            "wrong", anything else.
+        kind: "whole", no data are lost; "refused", with a sentence; "told", data are lost, and the coordinator's own
+            tools report it; "wrong", any other result.
     """
 
     kind: str
@@ -25,15 +25,15 @@ class Verdict(NamedTuple):
 
 
 LOST = {Kind.MISSING, Kind.NEVER_ANSWERED, Kind.COMMIT_LOST}
-"""What `coordinator verify` finds where brokers have lost records, and nobody else has done wrong."""
+"""The findings of `coordinator verify` that only a loss of records by brokers causes."""
 
 
 def judge(settings: Settings, *, brokers_lost: bool) -> Verdict:
-    """Compare what is published with what an undisturbed run publishes.
+    """Compare the published records with those of an undisturbed run.
 
     Args:
-        brokers_lost: Whether the brokers may have lost records that they had acknowledged, as Kafka does that keeps one
-            copy and does not sync it. Readers and `coordinator verify` see gaps then.
+        brokers_lost: Whether the brokers may have lost acknowledged records, as Kafka does with one copy that is not
+            synced. Readers and `coordinator verify` see gaps then.
     """
     real = written(settings)
     try:
@@ -67,7 +67,7 @@ def _differences(real: list[Record], ideal: list[Record], settings: Settings) ->
 
 
 def _once(records: list[Record], settings: Settings) -> tuple[dict[object, Record], set[object]]:
-    """Drop repeats as readers do; return also which of them had other bytes."""
+    """Drop repeats as readers do; also return the repeats that had other bytes."""
     kept: dict[object, Record] = {}
     altered = set()
     for record in records:

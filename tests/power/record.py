@@ -1,8 +1,8 @@
-"""Runs a broker and a coordinator under load; started under the recorder, so that all they do to files is noted.
+"""Runs a broker and a coordinator under load, and under the recorder, which records all their changes of files.
 
     python -m tests.power.record FOLDER SECONDS
 
-The coordinator is stopped in good order and started again half-way, so that there are all kinds of moments.
+The coordinator is stopped in good order and started again half-way, so that the recording has all kinds of moments.
 """
 
 import sys
@@ -16,7 +16,7 @@ from tests.system.replaying import RequestLog, await_taken, claim
 
 TOPIC_PREFIX = "power"
 DISK, CHECKPOINT = "disk", "disk/state"
-"""Below a run's folder: what is there before the coordinator starts, and what its start makes."""
+"""Folders below a run's folder: one exists before the coordinator starts, and its start makes the other one."""
 
 REQUEST_PARTITIONS = 4
 SETTINGS = {
@@ -28,9 +28,9 @@ SETTINGS = {
     "broker_wait_ms": 20_000,
 }
 BROKER = {
-    "log.index.size.max.bytes": "65536",  # each is as long from the beginning
+    "log.index.size.max.bytes": "65536",  # each file has this length from the beginning
     "log.roll.ms": "8000",  # so that a partition has several segments
-    "log.initial.task.delay.ms": "86400000",  # nothing is deleted for its age while it is judged
+    "log.initial.task.delay.ms": "86400000",  # no segment expires before the judge reads it
 }
 
 
@@ -39,7 +39,7 @@ def settings_for(bootstrap_servers: str, folder: Path) -> Settings:
 
 
 def record(folder: Path, seconds: float) -> None:
-    """Let the parts run for so long, and stop them."""
+    """Run the broker and the coordinator for `seconds`, and stop them."""
     with Broker(folder / "broker", properties=BROKER) as broker:
         settings = settings_for(broker.bootstrap_servers, folder)
         claim(settings)

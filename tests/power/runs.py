@@ -1,16 +1,16 @@
-"""One run: a disk is made from a recording, a broker and the coordinator are started on it, and what comes is judged.
+"""One run: make a disk from a recording, start a broker and the coordinator on it, and judge the result.
 
-| kind | checkpoint | broker's disk |
-| --- | --- | --- |
-| nothing-cut | whole, as a killed coordinator leaves it | whole, as a killed broker leaves it |
-| checkpoint-cut | loses power | whole, as a killed broker leaves it |
-| broker-cut | whole, as a killed coordinator leaves it | loses power |
-| machine-cut | loses power | loses power, in the same way at the same moment |
-| checkpoint-flip | stopped in good order, then one bit is turned | stopped in good order |
-| broker-flip | stopped in good order | stopped or killed, then one bit is turned |
+ kind | checkpoint | broker's disk |
+ --- | --- | --- |
+ nothing-cut | whole, as a killed coordinator leaves it | whole, as a killed broker leaves it |
+ checkpoint-cut | loses power | whole, as a killed broker leaves it |
+ broker-cut | whole, as a killed coordinator leaves it | loses power |
+ machine-cut | loses power | loses power, in the same way at the same moment |
+ checkpoint-flip | stopped in good order, then one bit is flipped | stopped in good order |
+ broker-flip | stopped in good order | stopped or killed, then one bit is flipped |
 
-Broker, coordinator, requests and file systems are real; only the loss itself is worked out. The coordinators of many
-runs share one Spark session, as those of `tests.system.starting`; every run has a broker process of its own.
+Broker, coordinator, requests and file systems are real; only the loss itself is computed. The coordinators of many runs
+share one Spark session, as those of `tests.system.starting`; every run has a broker process of its own.
 """
 
 import random
@@ -35,7 +35,7 @@ from tests.power.serving import Serving, ask
 from tests.system.waiting import HANG_S
 
 CONTROL = "nothing-cut"
-"""The machinery alone, which must lose nothing."""
+"""The kind of run without a loss, which must lose no data."""
 
 KINDS = ("checkpoint-cut", "broker-cut", "machine-cut", "checkpoint-flip", "broker-flip")
 
@@ -43,20 +43,20 @@ BROKERS_LOSE = ("broker-cut", "machine-cut", "broker-flip")
 
 
 class Recording(NamedTuple):
-    """What processes did to the files below a folder."""
+    """The recorded changes of files below a folder."""
 
     folder: Path
     notes: Sequence[Note]
 
     @property
     def begin(self) -> int:
-        """The first moment of which there is something to tell: the coordinator has planned a batch."""
+        """Return the first moment at which a loss matters: the coordinator has planned a batch."""
         first = f"{self.folder}/{CHECKPOINT}/query/commits/0"
         return next(place for place, note in enumerate(self.notes) if note.to == first)
 
 
 def make_recording(folder: Path, seconds: float) -> Recording:
-    """Run the parts under load for so long, and note what they do to files.
+    """Run the broker and the coordinator under load for `seconds`, and record their changes of files.
 
     Raises:
         NoCompiler: there is no C compiler.
@@ -70,7 +70,7 @@ def make_recording(folder: Path, seconds: float) -> Recording:
 
 
 def run(recording: Recording, kind: str, chance: random.Random, folder: Path, serving: Serving) -> tuple[str, Verdict]:
-    """Do one run in an empty folder; return what was done to the disk, and what came of it."""
+    """Do one run in an empty folder; return the change of the disk, and the verdict."""
     done = prepare(recording, kind, chance, folder)
     clients_first = chance.random() < 0.5
     broker = Broker(folder / "broker", properties=BROKER)
@@ -88,7 +88,7 @@ def run(recording: Recording, kind: str, chance: random.Random, folder: Path, se
 
 
 def _serve(broker: Broker, folder: Path, serving: Serving, *, clients_first: bool) -> Verdict | None:
-    """Have the coordinator take all that clients ask; return how that ended, unless it went well."""
+    """Run the coordinator until it has handled all requests; return the verdict, unless all went well."""
     settings = settings_for(broker.bootstrap_servers, folder)
     if clients_first:
         ask(settings)
@@ -99,7 +99,7 @@ def _serve(broker: Broker, folder: Path, serving: Serving, *, clients_first: boo
 
 
 def _restore_old_plans(recording: Recording, folder: Path) -> None:
-    """Put back the plans that no start reads: all but the newest two of the recording. The judge reads them."""
+    """Restore the plans that no start reads: all but the newest two of the recording. The judge reads them."""
     tree = Disk(recording.notes).left(NO_LOSS, random.Random(0))
     plans = f"{recording.folder}/{CHECKPOINT}/query/offsets/"
     numbers = sorted(int(path.removeprefix(plans)) for path in tree if path.removeprefix(plans).isdigit())
@@ -108,7 +108,7 @@ def _restore_old_plans(recording: Recording, folder: Path) -> None:
 
 
 def _judged(broker: Broker, folder: Path, *, brokers_lost: bool) -> Verdict:
-    """Judge within a time; what cannot be read has told its reader so."""
+    """Judge within a time limit. Unreadable topics have raised an error in their reader."""
     settings = settings_for(broker.bootstrap_servers, folder)
     verdict = Verdict("wrong", f"a topic cannot be read within {HANG_S:.0f} s, and no error tells")
 
@@ -128,7 +128,7 @@ def _judged(broker: Broker, folder: Path, *, brokers_lost: bool) -> Verdict:
 
 
 def prepare(recording: Recording, kind: str, chance: random.Random, folder: Path) -> str:
-    """Make the disk of a run; return what was done to it."""
+    """Make the disk of a run; return how it was changed."""
     what, _, how = kind.partition("-")
     if how == "flip":
         return _with_a_bit_turned(recording, what, chance, folder)

@@ -1,6 +1,6 @@
-"""Starts the coordinator on one disk after another, in one Spark session, and has it take all that is asked.
+"""Starts the coordinator on one disk after another, in one Spark session, until it has handled all requests.
 
-It runs in a process of its own: settings come in as lines of JSON, and for each a line goes out that says how it ended.
+It runs in a process of its own. It reads settings as lines of JSON, and writes one line with the result for each.
 """
 
 import json
@@ -23,20 +23,20 @@ from tests.system.waiting import HANG_S
 ANSWER_S_MAX = 2 * HANG_S
 LOOK_EVERY_S = 0.1
 FIRST_ROUND = 1_000
-"""Of the conversations that are held after the loss: they go on where nobody has been."""
+"""The first round of the conversations after the loss: no earlier round has this number."""
 
 
 class Serving:
-    """The other process. `serve` starts it anew where it has died."""
+    """The other process. `serve` starts it again if it has died."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
     def serve(self, settings: Settings, *, ask_late: bool) -> Ending:
-        """Start the coordinator, let it take all there is to take, and stop it.
+        """Start the coordinator, wait until it has handled all requests, and stop it.
 
         Args:
-            ask_late: Whether requests are appended when it has started, too.
+            ask_late: Whether requests are also appended after its start.
         """
         if self._process is None:
             command = [sys.executable, "-m", "tests.power.serving"]
@@ -68,7 +68,7 @@ def serving() -> Iterator[Serving]:
 
 
 def ask(settings: Settings) -> None:
-    """Append what clients ask after the loss."""
+    """Append the requests of clients after the loss."""
     log = RequestLog(settings)
     log.round = log.silent = FIRST_ROUND
     log.append()

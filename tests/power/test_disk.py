@@ -1,4 +1,4 @@
-"""What is synced survives each loss of power; what is not may be lost in each way; a journal holds what was done."""
+"""Synced data survive each loss of power; other data may be lost in each way; a journal records all changes."""
 
 import os
 import random
@@ -35,7 +35,7 @@ SYNCED = [*CREATED, note("S", 3, file=7), note("D", 4, path=HOME)]
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("data", DATA)
 def test_what_is_synced_survives(order: str, data: str) -> None:
-    """Neither later writes to the file nor later names take it back."""
+    """Neither later writes to the file nor later names undo a sync."""
     later = [note("W", 5, file=7, offset=1_000, data=b"y" * 1_000), note("C", 6, file=8, path=f"{HOME}/b")]
     for tree in all_left([*SYNCED, *later], order, data):
         kept = tree[f"{HOME}/a"]
@@ -44,7 +44,7 @@ def test_what_is_synced_survives(order: str, data: str) -> None:
 
 
 def test_what_is_not_synced_is_lost_torn_or_there() -> None:
-    """A beginning ends at a block; where blocks are kept each on its own, holes read as zeros."""
+    """A beginning ends at a block; if single blocks survive, holes read as zeros."""
     named = [*CREATED, note("D", 3, path=HOME)]
     lengths = {len(tree[f"{HOME}/a"] or b"") for tree in all_left(named, "free", "beginning")}
     assert lengths == {0, BLOCK_BYTES}
@@ -103,7 +103,7 @@ with open(folder + "/.." + "/elsewhere", "wb") as file:
 
 
 def test_a_journal_gives_back_what_a_process_has_written(tmp_path: Path) -> None:
-    """All of it where the process was killed; and the sync is where it was."""
+    """The journal has all writes up to the kill, and the sync in its place."""
     try:
         library = compile_recorder(tmp_path)
     except NoCompiler as error:

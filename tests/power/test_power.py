@@ -1,4 +1,4 @@
-"""Losses of power and turned bits on real parts: a few of those that `make soak KIND=power` does by the hundred."""
+"""Losses of power and flipped bits with real processes: a few of the runs that `make soak KIND=power` repeats."""
 
 import random
 from collections.abc import Iterator
@@ -29,13 +29,13 @@ def coordinators() -> Iterator[Serving]:
 
 
 def test_a_kill_alone_loses_nothing(recording: Recording, coordinators: Serving, tmp_path: Path) -> None:
-    """The machinery itself: what a killed broker and coordinator leave is started again, and everything is there."""
+    """The test's own machinery: a killed broker and coordinator are restarted, and all data are there."""
     done, verdict = run(recording, CONTROL, random.Random(0), tmp_path, coordinators)
     assert verdict.kind == "whole", f"{done}: {verdict.text}"
 
 
 def test_a_plan_is_on_the_disk_before_anything_is_said_by_it(recording: Recording) -> None:
-    """F8: else a loss of power takes back the plan, and the requests are taken again under another one."""
+    """F8: otherwise a loss of power removes the plan, and another plan handles the same requests again."""
     plans_folder = f"{recording.folder}/{CHECKPOINT}/query/offsets"
     names: dict[str, int] = {}
     unsynced: set[int | str] = set()
@@ -71,6 +71,6 @@ def test_a_plan_is_on_the_disk_before_anything_is_said_by_it(recording: Recordin
 def test_what_a_loss_leaves_is_whole_refused_or_told(
     kind: str, recording: Recording, coordinators: Serving, tmp_path: Path
 ) -> None:
-    """F8: never silently wrong."""
+    """F8: never wrong without a report."""
     done, verdict = run(recording, kind, random.Random(kind), tmp_path, coordinators)
     assert verdict.kind in ("whole", "refused", "told"), f"{done}: {verdict.text}"
