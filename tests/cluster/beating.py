@@ -1,4 +1,4 @@
-"""Members that go on whatever happens to the coordinator: heartbeats and commits at a steady pace, and the answers."""
+"""Members that send heartbeats and commits at a steady rate, even to an unavailable coordinator, and the responses."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ TOPIC = "orders.placed"
 
 @dataclass
 class Asked:
-    """A request that was sent: when, and what it commits for which group."""
+    """A sent request: its time, and the group and the offset of a commit."""
 
     at_s: float
     group_id: str
@@ -27,16 +27,19 @@ class Asked:
 
 @dataclass
 class Told:
-    """What has been answered so far."""
+    """The responses so far."""
 
     answered: int = 0
     refused: list[AnyAnswer] = field(default_factory=list)
     acknowledged: dict[str, int] = field(default_factory=dict)
-    """The highest offset that was acknowledged, by group."""
+    """The highest acknowledged offset, by group."""
 
 
 class Beating(threading.Thread):
-    """Has settled members beat and commit, each every `interval_s`: a `with` block, at whose end all is answered."""
+    """Settled members that send heartbeats and commits, each every `interval_s`: a `with` block.
+
+    The block ends when all requests are answered.
+    """
 
     def __init__(self, crowd: Crowd, members: Sequence[Member], interval_s: float) -> None:
         super().__init__(name="beating", daemon=True)
@@ -68,7 +71,7 @@ class Beating(threading.Thread):
             self._take(0.05)
 
     def _send_round(self) -> None:
-        """A heartbeat of each member, and a commit of each group's first one."""
+        """Send a heartbeat of each member, and a commit of each group's first member."""
         self._offset += 1
         for member in self._members:
             self._send(member, member.heartbeat, None)
@@ -91,7 +94,7 @@ class Beating(threading.Thread):
                 self.told.acknowledged[asked.group_id] = max(before, asked.offset)
 
     def await_answers(self, within_s: float) -> float:
-        """Wait until all that was asked before now is answered; how many seconds that took."""
+        """Wait for the responses to all earlier requests; return how many seconds that took."""
         now_s = time.monotonic()
 
         def is_answered() -> bool:

@@ -1,7 +1,7 @@
 """A standalone Spark cluster on this machine: master and workers as processes of pyspark's own classes, and a driver.
 
-What runs on it gets the project as users ship it: the wheel, as `--py-files`. Driver and executors run a Python that
-has the project's dependencies and not the project.
+The cluster gets the project as users ship it: the wheel, as `--py-files`. Driver and executors run a Python that has
+the project's dependencies and not the project.
 """
 
 import os
@@ -30,7 +30,7 @@ SPARK = Path(pyspark.__file__).parent
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""For daemons, which do next to nothing."""
+"""Options for daemons, which need little memory and time."""
 
 EXECUTOR = {"spark.executor.cores": "1", "spark.executor.memory": "512m"}
 
@@ -39,7 +39,7 @@ class Cluster:
     """A master and some workers of one core each, on free ports of this machine: a `with` block.
 
     Args:
-        folder: Where they keep logs and what their executors write.
+        folder: The folder of their logs and of their executors' files.
     """
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
@@ -67,7 +67,7 @@ class Cluster:
         psutil.wait_procs(orphans, timeout=20)
 
     def executors(self) -> list[psutil.Process]:
-        """Find the executors that run now, on all workers."""
+        """Return the running executors, on all workers."""
         found = []
         for worker in self.workers:
             if worker.exit_code is None:
@@ -75,14 +75,14 @@ class Cluster:
         return found
 
     def python_workers(self) -> list[psutil.Process]:
-        """Find the processes that run the operator, and the daemons they were forked from.
+        """Return the processes that run the operator, and the daemons that they were forked from.
 
-        They are told by where they run: a worker outlives its daemon, and is nobody's child then.
+        They are found by their working folder: a worker outlives its daemon, and has no parent of the cluster then.
         """
         return [p for p in psutil.process_iter() if _runs(p, "pyspark.daemon") and _folder(p).startswith(self._place)]
 
     def at_work(self) -> list[psutil.Process]:
-        """Find the executors that have Python workers: those that were given tasks of the operator."""
+        """Return the executors that have Python workers: those that were given tasks of the operator."""
         folders = {_folder(worker) for worker in self.python_workers()}
         return [executor for executor in self.executors() if _folder(executor) in folders]
 
@@ -118,7 +118,7 @@ class Cluster:
 
 
 def environment() -> dict[str, str]:
-    """Say what Spark's scripts find in their environment; nothing of a Spark that is installed elsewhere."""
+    """Return the environment of Spark's scripts, without variables of another Spark installation."""
     return {"SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
@@ -137,8 +137,8 @@ def submit(
 
     Args:
         code: The project, as `wheel` makes it.
-        python: What runs driver and executors.
-        arguments: More for spark-submit.
+        python: The Python of driver and executors.
+        arguments: More arguments for spark-submit.
     """
     ready_file, log_file = folder / f"ready-{number}", folder / f"log-{number}"
     set_by_variables = {
@@ -163,7 +163,7 @@ def submit(
 
 
 def wheel(folder: Path) -> Path:
-    """Build the project's wheel, and return it under the name that `--py-files` wants."""
+    """Build the project's wheel, and return it under the name that `--py-files` needs."""
     built = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--quiet", "--wheel-dir", str(folder)]
     subprocess.run(built, check=True, timeout=HANG_S)
     (made,) = folder.glob("*.whl")
@@ -171,7 +171,7 @@ def wheel(folder: Path) -> Path:
 
 
 def bare_python(folder: Path) -> Path:
-    """Make an environment that has what the project depends on, but not the project."""
+    """Make an environment that has the project's dependencies, but not the project."""
     venv.create(folder, symlinks=True)
     own = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
     (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # whose own .pth files are not read
@@ -192,13 +192,13 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _runs(process: psutil.Process, what: str) -> bool:
-    with suppress(psutil.NoSuchProcess):  # it may end as we look
+    with suppress(psutil.NoSuchProcess):  # it may end during this check
         return any(what in word for word in process.cmdline())
     return False
 
 
 def _folder(process: psutil.Process) -> str:
-    """Return where a process runs; nothing where it has ended."""
+    """Return the working folder of a process; nothing if it has ended."""
     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess, FileNotFoundError):
         return process.cwd()
     return ""

@@ -1,4 +1,4 @@
-"""The coordinator on a standalone cluster: executor, worker and driver are killed, and its groups do not notice."""
+"""The coordinator on a standalone cluster: executor, worker and driver are killed without an effect on its groups."""
 
 import json
 import time
@@ -47,7 +47,7 @@ def settings(broker: Broker, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def run(cluster: Cluster, settings: Settings, tmp_path: Path) -> Iterator[Callable[[], Service]]:
-    """Submit the coordinator, as often as asked; nobody but this has the project's code from elsewhere."""
+    """Submit the coordinator, any number of times; only these processes have the project's code from another place."""
     started: list[Service] = []
     (tmp_path / "dist").mkdir()
     code, python = wheel(tmp_path / "dist"), bare_python(tmp_path / "python")
@@ -91,7 +91,7 @@ def test_a_cluster_loses_executor_worker_and_driver_and_no_group_notices(
 
 
 def executor_killed(cluster: Cluster, beating: Beating) -> float:
-    """Kill one of two; the cluster starts another one."""
+    """Kill one of two executors; the cluster starts another one."""
     begun_s = time.monotonic()
     victim = cluster.at_work()[0]
     victim.kill()
@@ -102,7 +102,7 @@ def executor_killed(cluster: Cluster, beating: Beating) -> float:
 
 
 def worker_killed(cluster: Cluster, beating: Beating) -> float:
-    """Kill one of two, and so its executor: the other one serves all shards."""
+    """Kill one of two workers, and so its executor: the other executor serves all shards."""
     begun_s = time.monotonic()
     cluster.workers[0].kill()
     beating.await_answers(HANG_S)
@@ -110,7 +110,7 @@ def worker_killed(cluster: Cluster, beating: Beating) -> float:
 
 
 def committed(crowd: Crowd, everybody: list[Member]) -> dict[str, int]:
-    """Ask for the offset of each group."""
+    """Return the committed offset of each group."""
     leaders = [member for member in everybody if member.number == 0]
     asks = [lambda r, m=m: OffsetFetch(request_id=r, reply_to=m.inbox, group_id=m.group_id) for m in leaders]
     found = {}
@@ -121,7 +121,7 @@ def committed(crowd: Crowd, everybody: list[Member]) -> dict[str, int]:
 
 
 def rebalances(settings: Settings) -> Counter[str]:
-    """Count by group the rebalances that have begun."""
+    """Count the started rebalances by group."""
     events = {
         (r.key, json.loads(r.value)["version"]): json.loads(r.value) for r in read(settings, settings.events_topic)
     }

@@ -1,4 +1,4 @@
-"""What spark-submit is told, and what the coordinator settles whatever it is told."""
+"""The options of spark-submit, and the options that the coordinator sets in any case."""
 
 import json
 import os
@@ -20,7 +20,7 @@ open(sys.argv[1], "w").write(json.dumps(dict(conf.getAll())))
 
 
 def test_what_spark_submit_is_told_wins_but_for_what_a_checkpoint_fixes(tmp_path: Path) -> None:
-    """Sites have defaults for every job of theirs; of these the number of tasks must not reach a checkpoint."""
+    """Sites have defaults for all their jobs; of these the number of tasks must not reach a checkpoint."""
     driver, found = tmp_path / "driver.py", tmp_path / "conf.json"
     driver.write_text(DRIVER)
     told = {"spark.locality.wait": "7s", "spark.sql.shuffle.partitions": "200"}
