@@ -26,8 +26,7 @@ def monotonic_ms() -> int:
 
 
 def calendar_time(at_ms: int, zone: tzinfo | None = None) -> datetime | None:
-    """Return a time as a calendar time; None if it is outside the calendar, so that the number itself is to be
-    displayed.
+    """Return a time as a calendar time; None if it is outside the calendar, so that its number is displayed.
 
     Args:
         zone: The time zone; None stands for the local one.

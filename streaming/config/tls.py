@@ -70,8 +70,7 @@ def server_context(
 
 
 def check_java_reads(keyfile: str, *, is_encrypted: bool) -> None:
-    """Check that Kafka's Java clients can read a key: they require PKCS#8 without PBES2, while OpenSSL reads other keys
-    too.
+    """Check that Kafka's Java clients can read a key. They require PKCS#8 without PBES2; OpenSSL also reads others.
 
     Raises:
         BadCertificate: The key has another form; the text names the command that converts it.

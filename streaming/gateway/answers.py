@@ -1,4 +1,4 @@
-"""The answers to the questions of one exchange, until all of them are there."""
+"""The answers to the requests of one exchange, collected until all have come."""
 
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -8,16 +8,16 @@ from coordinator.outputs import AnyAnswer, ErrorAnswer
 from streaming.gateway.limits import ONE_ANSWER_BYTES_MAX
 
 TOO_MUCH = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""Clients ask again about the groups that hear this."""
+"""The error of an answer that is too large; clients repeat the request for its group."""
 
 
 class Answers:
-    """Takes them in whatever order they come, and hands them on in the order of the questions.
+    """A collector that gets answers in any order, and passes them on in the order of their requests.
 
     Args:
-        count: How many there will be; where it is 0, they are handed on at once.
-        done: What they are handed to.
-        hold: Called with the bytes that are held from now on; below 0 for such as are held no longer.
+        count: The number of answers; with 0, `done` is called at once.
+        done: The function that gets all answers.
+        hold: Called with the number of bytes that are held in addition; below 0 for released bytes.
     """
 
     __slots__ = ("_bytes", "_done", "_hold", "_left", "_taken")
@@ -31,10 +31,11 @@ class Answers:
             done([])
 
     def take(self, index: int, answer: AnyAnswer, size: int) -> None:
-        """Take the answer to one question, which comes once.
+        """Store the answer to one request. Each request has one answer.
 
         Args:
-            size: The bytes of its record. Where all would come to more than `ONE_ANSWER_BYTES_MAX`, it is an error.
+            size: The bytes of its record. If all answers would exceed `ONE_ANSWER_BYTES_MAX`, an error replaces this
+                one.
         """
         if self._bytes + size > ONE_ANSWER_BYTES_MAX:
             answer, size = ErrorAnswer(request_id=answer.request_id, error=TOO_MUCH.name, code=TOO_MUCH.number), 0
@@ -47,6 +48,6 @@ class Answers:
             self._done(cast(Sequence[AnyAnswer], self._taken))
 
     def forget(self) -> None:
-        """Hold no bytes any more."""
+        """Release the held bytes."""
         self._hold(-self._bytes)
         self._bytes = 0

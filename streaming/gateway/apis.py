@@ -1,4 +1,4 @@
-"""Which of Kafka's APIs a client is offered, up to which version, and what the gateway does with each.
+"""Kafka's APIs that a client is offered, their highest versions, and the gateway's handling of each.
 
 The rows stand in two tables, each of which begins with the steps for another row: `exchanges` for the APIs that this
 coordinator serves, `relayed` for those that the brokers serve. Here are only the three that belong to neither.
@@ -25,32 +25,32 @@ from streaming.gateway.relayed import RELAYED, Relayed
 
 
 class Handling(Enum):
-    """What becomes of a request."""
+    """The gateway's handling of a request."""
 
     SERVED = auto()
-    """Answered by this coordinator."""
+    """This coordinator answers it."""
 
     REWRITTEN = auto()
-    """Relayed; the addresses in the answer become the gateway's own."""
+    """It is relayed, and the gateway's addresses replace those in the response."""
 
     RELAYED = auto()
-    """Passed on as it came, once `guard` has nothing against it; the answer is passed on unread."""
+    """It is relayed unchanged if `guard` allows it, and the response is passed on unread."""
 
     LOCATED = auto()
-    """FindCoordinator: a group's coordinator is here, a transaction's is found as `REWRITTEN`."""
+    """FindCoordinator: the coordinator of a group is this one; that of a transaction is found as with `REWRITTEN`."""
 
     NEGOTIATED = auto()
-    """ApiVersions: answered from this table and what the brokers offer."""
+    """ApiVersions: the response is made from this table and the brokers' versions."""
 
     AUTHENTICATED = auto()
-    """Relayed, and watched for the name of who asks."""
+    """It is relayed, and the gateway reads the client's name from it."""
 
     REFUSED = auto()
-    """Not offered, and answered with an error to who asks nonetheless."""
+    """It is not offered, and a client that sends it gets an error."""
 
 
 class Api(NamedTuple):
-    """One of Kafka's APIs: its name, the versions that are offered, what is done with it."""
+    """One of Kafka's APIs: its name, its offered versions, and its handling."""
 
     name: str
     first: int
@@ -92,32 +92,32 @@ APIS: Mapping[int, Api] = dict(
 
 
 def bytes_max(api_key: int) -> int:
-    """Return how large a request may be."""
+    """Return the maximum size of a request, in bytes."""
     if api_key == PRODUCE:
         return RELAYED_BYTES_MAX
     return SASL_BYTES_MAX if APIS[api_key].handling is Handling.AUTHENTICATED else SERVED_BYTES_MAX
 
 
 BEFORE_AUTHENTICATION = frozenset({Handling.NEGOTIATED, Handling.AUTHENTICATED})
-"""What one may ask before the brokers know who asks."""
+"""The handling of requests that a client may send before it is authenticated."""
 
 _NOT_FROM_BROKERS = frozenset({Handling.SERVED, Handling.LOCATED, Handling.NEGOTIATED})
 
 _FEATURES_LEFT_OUT = frozenset({"group.version", "share.version", "streams.version"})
 _FEATURE_MAX = {"transaction.version": 1}
-"""Version 2 of transactions wants Produce 12."""
+"""Version 2 of transactions requires Produce 12."""
 
 _FEATURES_FROM_ZERO = 4
-"""From this version on ApiVersions may tell of a feature that begins with 0."""
+"""The first version of ApiVersions that may contain a feature whose minimum is 0."""
 
 
 def offered(brokers: Any | None, version: int) -> Any:
-    """Answer an ApiVersions request.
+    """Return the response to an ApiVersions request.
 
     Args:
-        brokers: What a broker answered to ApiVersions, in its newest version; None while no broker can be asked, when
-            only what needs no broker is offered.
-        version: The request's.
+        brokers: A broker's response to ApiVersions in its newest version; None while no broker answers. In that case
+            only the APIs that need no broker are offered.
+        version: The version of the request.
     """
     if not APIS[API_VERSIONS].first <= version <= APIS[API_VERSIONS].last:
         own = _range(API_VERSIONS, APIS[API_VERSIONS].first, APIS[API_VERSIONS].last)

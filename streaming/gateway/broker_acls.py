@@ -1,7 +1,7 @@
-"""The brokers' access control lists, asked for again and again with the gateway's own rights.
+"""The brokers' access control lists, requested regularly with the gateway's own rights.
 
-They are believed for `AGE_MAX_S`: a right that is taken away at the brokers is gone here within `REFRESH_S` and what it
-takes to ask, and within `AGE_MAX_S` though no broker answers. Where none has, nobody is allowed anything.
+The lists are valid for `AGE_MAX_S`. A right that is revoked at the brokers ends here within `REFRESH_S` plus the time
+of a request, and within `AGE_MAX_S` if no broker answers. Without valid lists, every request is denied.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 REFRESH_S = 5.0
 AGE_MAX_S = 15.0
-"""How old the lists may be that a request is compared with."""
+"""The maximum age of the lists for a decision."""
 
 RESOURCES = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.TRANSACTIONAL_ID, ResourceType.GROUP)
 
@@ -35,25 +35,25 @@ NOTHING_IS_ALLOWED = AccessLists(())
 
 
 class EverythingIsAllowed(AccessLists):
-    """The lists of brokers that have no authorizer: they let anybody do anything."""
+    """The lists of brokers without an authorizer, which allow every request."""
 
     def __init__(self) -> None:
         super().__init__(())
 
     def allow(self, client: Client, operation: AclOperation, resource: ResourceType, name: str) -> bool:
-        """Return that a client may do it."""
+        """Return True: every client may do it."""
         return True
 
     def allow_some(self, client: Client, operation: AclOperation, resource: ResourceType) -> bool:
-        """Return that a client may do it."""
+        """Return True: every client may do it."""
         return True
 
 
 class BrokerAcls:
-    """The lists as they were when the brokers were last asked.
+    """The lists as of the last response of the brokers.
 
     Args:
-        settings: How the brokers are reached, as the gateway.
+        settings: The settings with the gateway's own access to the brokers.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -63,17 +63,17 @@ class BrokerAcls:
         self._trouble = ""
 
     def current(self) -> AccessLists:
-        """Return the lists; such that allow nothing where they are too old to be believed."""
+        """Return the lists; lists that allow nothing if the last ones are too old."""
         return self._lists if time.monotonic() - self._asked_s <= AGE_MAX_S else NOTHING_IS_ALLOWED
 
     async def keep(self) -> None:
-        """Ask for them again and again."""
+        """Request the lists at regular intervals."""
         while True:
             await asyncio.sleep(REFRESH_S)
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Ask for them once. What is known stays where the brokers do not tell, until it is too old."""
+        """Request the lists once. If the brokers do not return them, the old lists remain until they are too old."""
         asked_s = time.monotonic()
         try:
             self._take(AccessLists(await asyncio.to_thread(self._ask)), asked_s)

@@ -1,6 +1,6 @@
-"""Whom a client's certificate names, as Kafka's brokers would have it: `User:CN=ana,O=Acme`.
+"""The principal of a client's certificate, in the form of Kafka's brokers: `User:CN=ana,O=Acme`.
 
-Source: DefaultKafkaPrincipalBuilder, X500Principal.getName; RFC 2253, of whose attribute names Java writes these.
+Source: DefaultKafkaPrincipalBuilder, X500Principal.getName; RFC 2253, with the attribute names that Java writes.
 """
 
 import logging
@@ -22,7 +22,7 @@ _SHORT = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-"""By the names that OpenSSL gives them."""
+"""The attribute names, by their names in OpenSSL."""
 
 _SPECIAL = frozenset(',+"\\<>;=#')
 
@@ -30,9 +30,9 @@ Part = Iterable[tuple[str, str]]
 
 
 def principal_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """Say who a client is by the certificate it has shown, as the ssl module tells it; None where it says nothing.
+    """Return the principal of a client's certificate in the form of the ssl module; None without a usable subject.
 
-    A name with other attributes than these is believed to be nobody's, rather than spelt in another way than Kafka's.
+    A subject with other attributes than these has no principal, because its form would differ from Kafka's.
     """
     parts: list[Part] = list((certificate or {}).get("subject", ()))
     if not parts:

@@ -1,8 +1,8 @@
-"""The brokers behind a gateway, the topics that they have, and the addresses at which the gateway stands for them.
+"""The brokers behind a gateway, their topics, and the gateway's own address for each broker.
 
-Each broker has a port of the gateway's own: the first one plus 1 plus the broker's node id, so that all gateways of a
-cluster agree; or any free port, where the first one was left open. A broker that goes keeps its port: groups are served
-there all the same, and it may come back.
+Each broker has its own port of the gateway: the first port plus 1 plus the broker's node id, so that all gateways of a
+cluster agree; or any free port, if the first one is 0. A removed broker keeps its port: the gateway continues to serve
+groups there, and the broker may return.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 
 METADATA_WAIT_S = 10.0
 METADATA_AGE_S = 30.0
-"""Older than this it is asked for anew, beside the request that it is used for."""
+"""The age of metadata after which it is requested again, in parallel to the request that needs it."""
 
 METADATA_AGE_MIN_S = 1.0
-"""Younger than this it is believed when it says that there is no such topic."""
+"""Up to this age, metadata without a topic proves that the topic does not exist."""
 
 
 class Address(NamedTuple):
-    """Where somebody listens."""
+    """The address of a listener."""
 
     host: str
     port: int
@@ -36,11 +36,11 @@ class Address(NamedTuple):
 
 
 class Cluster:
-    """What a gateway knows of the brokers.
+    """The gateway's metadata of the brokers.
 
     Args:
-        list_topics: Asks the brokers for all there is, blocking; as `confluent_kafka.Producer.list_topics`.
-        listen: Opens the port that stands for a broker, given its node id.
+        list_topics: Requests all metadata from the brokers and blocks; as `confluent_kafka.Producer.list_topics`.
+        listen: Opens the gateway's port for a broker, given its node id.
     """
 
     def __init__(self, list_topics: Callable[..., Any], listen: Callable[[int], Awaitable[Address | None]]) -> None:
@@ -56,24 +56,24 @@ class Cluster:
 
     @property
     def alive(self) -> tuple[int, ...]:
-        """The node ids of the brokers that were there when one last said who is, in order."""
+        """The node ids of the available brokers in the last response, in order."""
         return self._alive
 
     def real(self, node_id: int | None) -> Address | None:
-        """Find where a broker really listens; any broker's for None."""
+        """Return the address at which a broker listens; any broker's for None."""
         if node_id is None:
             node_id = self._alive[time.monotonic_ns() % len(self._alive)] if self._alive else None
         return None if node_id is None else self._real.get(node_id)
 
     def ours(self, node_id: int) -> Address | None:
-        """Find the gateway's own address for a broker; None for one that it has no port for."""
+        """Return the gateway's own address for a broker; None if the gateway has no port for it."""
         return self._ours.get(node_id)
 
     async def learn(self, brokers: Iterable[tuple[int, str, int]], *, are_all: bool) -> None:
-        """Take from an answer who is there and where, before the answer goes out; open ports for newcomers.
+        """Store the brokers of a response before it is sent to the client, and open ports for new brokers.
 
         Args:
-            are_all: Whoever is not among them is away.
+            are_all: A broker that is not in the response is unavailable.
         """
         told = {node_id: Address(host, port) for node_id, host, port in brokers}
         self._real |= told
@@ -84,9 +84,9 @@ class Cluster:
             self._alive = tuple(sorted(told))
 
     def coordinator_of(self, group_id: str) -> int | None:
-        """Say which broker's port a group's members are sent to; None while no broker is known.
+        """Return the broker whose port a group's members are sent to; None while no broker is known.
 
-        Source: Kafka spreads groups over the partitions of a topic in the same way (`Utils.abs(groupId.hashCode)`).
+        Source: Kafka distributes groups over the partitions of a topic in the same way (`Utils.abs(groupId.hashCode)`).
         """
         nodes = [node_id for node_id in self._alive if node_id in self._ours]
         return nodes[java_hash(group_id) % len(nodes)] if nodes else None
@@ -94,13 +94,13 @@ class Cluster:
     # -- topics --------------------------------------------------------------------------------------------------------
 
     def partitions_of(self, topic: str) -> int | None:
-        """Say how many partitions a topic had when the brokers were last asked; None where there was no such topic."""
+        """Return the number of a topic's partitions in the last metadata; None if the topic was not in it."""
         return self._partitions.get(topic)
 
     def is_sure_of(self, wanted: Mapping[str, int]) -> bool:
-        """Tell whether what is known will do: each topic is there, and has at least as many partitions.
+        """Return whether the metadata is sufficient: it has each topic, with at least as many partitions.
 
-        Asks anew in the background where that is old.
+        Old metadata is requested again in the background.
         """
         age_s = time.monotonic() - self._asked_s
         if age_s > METADATA_AGE_S:
@@ -109,7 +109,7 @@ class Cluster:
         return is_enough or age_s < METADATA_AGE_MIN_S
 
     async def refresh(self) -> None:
-        """Ask the brokers who is there and what topics there are. Keeps what is known where none answers."""
+        """Request the brokers and topics. The old metadata remains if no broker answers."""
         await asyncio.shield(self._ask())
 
     def _ask(self) -> asyncio.Task[None]:

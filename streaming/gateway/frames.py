@@ -1,4 +1,4 @@
-"""A byte stream, cut into Kafka's frames: four bytes of length, and as many of content."""
+"""The division of a byte stream into Kafka's frames: a length of four bytes, and content of this length."""
 
 from collections.abc import Callable
 from enum import Enum, auto
@@ -11,44 +11,44 @@ Piece = bytes | bytearray | memoryview
 
 
 class BadFrame(ValueError):
-    """What came is no frame that a peer may send; the sentence says why."""
+    """The peer sent an invalid frame; the sentence says why."""
 
 
 class Wish(Enum):
-    """What the taker wants done with a frame that begins."""
+    """The treatment of a frame that begins."""
 
     MORE = auto()
-    """More of it before it can say."""
+    """More of its bytes are needed for a decision."""
 
     LATER = auto()
-    """Nothing, until `Frames.go_on` is called."""
+    """It stays in the buffer until `Frames.go_on` is called."""
 
     WHOLE = auto()
-    """To have it when all of it is there."""
+    """It is delivered when it is complete."""
 
 
 class Taker(Protocol):
-    """Who is told of frames."""
+    """The receiver of frames."""
 
     def begin(self, size: int, head: memoryview) -> "Wish | Callable[[Piece], object]":
-        """Say what to do with a frame of `size` bytes of content, of which `head` is here; or where to copy it to.
+        """Return the treatment of a frame of `size` content bytes that begins with `head`, or a function to copy it to.
 
         Raises:
-            BadFrame: nobody wants it.
+            BadFrame: The frame is refused.
         """
 
     def take(self, frame: bytes) -> None:
-        """Take a whole frame, without its length."""
+        """Handle a complete frame, without its length."""
 
     def end(self) -> None:
-        """Know that all of a frame has been copied, length and content."""
+        """Handle the end of a copied frame: its length and content have been copied."""
 
 
 class Frames:
-    """Cuts a stream; holds no more than one frame that is wanted whole, or what came while nothing was wanted.
+    """A divider of a stream. It holds at most one incomplete frame, or the bytes that came while it was on hold.
 
     Args:
-        taker: Told of each frame in turn. It may call `hold` in the midst of it.
+        taker: The receiver of the frames, in order. It may call `hold` during a call.
     """
 
     def __init__(self, taker: Taker) -> None:
@@ -61,7 +61,7 @@ class Frames:
 
     @property
     def held_bytes(self) -> int:
-        """How much is here and not taken."""
+        """The number of bytes in the buffer."""
         return len(self._buffer)
 
     @property
@@ -70,38 +70,38 @@ class Frames:
 
     @property
     def is_copying(self) -> bool:
-        """Has a frame been copied in part?"""
+        """Whether a frame has been partly copied."""
         return self._left > 0
 
     @property
     def waits_for_more(self) -> bool:
-        """Has a frame begun that is kept here until it is whole?"""
+        """Whether the buffer contains an incomplete frame."""
         return bool(self._buffer) and not self._is_held and not self._left
 
     def hold(self) -> None:
-        """Hand nothing more out."""
+        """Stop the delivery of frames."""
         self._is_held = True
 
     def go_on(self) -> None:
-        """Hand out what has come meanwhile."""
+        """Resume the delivery of frames, with those that came meanwhile."""
         if self._is_held:
             self._is_held = False
             self._cut()
 
     def feed(self, data: bytes) -> None:
-        """Take what the stream brings.
+        """Add bytes of the stream.
 
         Raises:
-            BadFrame: from the taker, or because a length is negative.
+            BadFrame: The receiver refuses a frame, or a length is negative.
         """
-        if self._left >= len(data) and not self._buffer:  # the midst of a large frame, where speed matters
+        if self._left >= len(data) and not self._buffer:  # the middle of a large frame, where speed matters
             self._pass_on(data)
             return
         self._buffer += data
         self._cut()
 
     def _cut(self) -> None:
-        if self._is_at_work:  # called from within a taker
+        if self._is_at_work:  # called by a receiver
             return
         self._is_at_work = True
         try:
@@ -111,7 +111,7 @@ class Frames:
             self._is_at_work = False
 
     def _cut_one(self) -> bool:
-        """Deal with one frame, or the rest of one; tell whether there may be more to do."""
+        """Handle one frame, or the rest of one. Return whether there may be another."""
         buffer = self._buffer
         if self._left:
             here = min(self._left, len(buffer))
@@ -153,5 +153,5 @@ class Frames:
 
 
 def with_length(frame: bytes) -> bytes:
-    """Put its length before a frame."""
+    """Return a frame with its length before it."""
     return len(frame).to_bytes(LENGTH_BYTES) + frame

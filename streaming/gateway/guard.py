@@ -1,14 +1,15 @@
-"""Whether a request may go on to a broker: never to the coordinator's topics, never with more rights than its client.
+"""The decision whether a request may go to a broker: never to the coordinator's topics or with excess rights.
 
-    client authenticates by     the brokers see     and what it may is decided by
+    client authenticates by     the brokers see     its rights are decided by
     SASL, passed through        the client          the brokers
     nothing                     nobody              the brokers
     a certificate, or nothing   the gateway         `Guard`, from the brokers' access control lists
 
-The coordinator's topics are refused in every one of these rows, by name and by id; Metadata does not tell of them. Who
-is refused something hears the error of Kafka's own for it, in the answer's own shape, or else is hung up on.
+In every row, requests for the coordinator's topics are refused, by name and by id. Metadata does not contain them. A
+refused client gets Kafka's own error for the case, in the form of the API's response; without such a form, its
+connection is closed.
 
-Bytes are relayed as they came, but for a Metadata or a DescribeCluster of which something has to be left out.
+Bytes are relayed unchanged, except a Metadata or a DescribeCluster from which something must be removed.
 """
 
 import uuid
@@ -32,27 +33,27 @@ from streaming.gateway.schemas import structure_of
 from streaming.gateway.sessions import FetchSessions, TopicIds, showing_no_session
 
 MAY_NOT_CREATE = 4
-"""From this version on a Metadata says whether topics that are not there are to be created."""
+"""From this version on, Metadata has a field that says whether to create missing topics."""
 
 Lists = Callable[[], AccessLists]
-"""Returns the brokers' access control lists as they are known now."""
+"""A function that returns the latest access control lists of the brokers."""
 
 
 class Hears(Protocol):
-    """Called with a whole answer of a broker's before it goes out."""
+    """A function that is called with a complete response of a broker before it is sent to the client."""
 
     def __call__(self, message: Any) -> None: ...
 
 
 class Judged(NamedTuple):
-    """What becomes of a request.
+    """The decision about a request.
 
     Args:
-        frame: What is relayed, without its length; None where the client is answered instead.
-        answer: The answer to a request that is refused.
-        has_answer: Whether a broker answers what is relayed.
-        reads: Called with the beginning of the broker's answer; returns whether that was enough.
-        alters: Called with the broker's answer, where it is read here.
+        frame: The frame to relay, without its length; None if the client gets an answer instead.
+        answer: The response to a refused request.
+        has_answer: Whether a broker responds to the relayed frame.
+        reads: Called with the beginning of the broker's response; returns whether that was sufficient.
+        alters: Called with the broker's response, if the gateway reads it.
     """
 
     frame: bytes | None
@@ -63,11 +64,11 @@ class Judged(NamedTuple):
 
 
 class Guard:
-    """What all connections of a gateway go by.
+    """The policy of all connections of a gateway.
 
     Args:
-        own_topics: The coordinator's, which nobody reaches.
-        lists: None where the brokers decide themselves, because they see who the client is.
+        own_topics: The coordinator's topics, to which no client has access.
+        lists: The access control lists; None if the brokers decide themselves, because they see the client.
     """
 
     def __init__(self, own_topics: Collection[str], lists: Lists | None = None) -> None:
@@ -75,15 +76,15 @@ class Guard:
         self._ids = TopicIds()
 
     def judge(self, header: Header, frame: bytes, client: Client, sessions: FetchSessions) -> Judged:
-        """Decide about a whole request.
+        """Decide about a complete request.
 
         Args:
-            frame: Without its length.
-            sessions: Those of the client's connection.
+            frame: The frame without its length.
+            sessions: The fetch sessions of the client's connection.
 
         Raises:
-            Malformed: it cannot be read.
-            BadFrame: it is refused, and cannot be answered.
+            Malformed: The request cannot be read.
+            BadFrame: The request is refused, and has no form of an error response.
         """
         match header.api_key:
             case Produce.API_KEY:
@@ -105,10 +106,11 @@ class Guard:
         return self._refuse(header.api_key, message, refused, client) if refused else Judged(frame)
 
     def judge_piece(self, produce: Produce, client: Client) -> None:
-        """Decide about the topics of a large Produce that have been read since the last piece of it.
+        """Check the topics of a large Produce that have been read since its last piece.
 
         Raises:
-            BadFrame: one is refused. The client is hung up on, and the broker has only the beginning of the request.
+            BadFrame: A topic is refused. The connection is closed, and the broker has only the beginning of the
+                request.
         """
         if refused := self._refused(RELAYED[Produce.API_KEY].needs(produce, self._ids.name), client):
             raise BadFrame(f"a large Produce of {client.principal} is refused {Refusal(refused, self._ids.name)}")
@@ -120,7 +122,7 @@ class Guard:
             raise BadFrame(f"API {api_key} is refused to {client.principal}: {refusal}")
         return Judged(None, refused_response(message, refusal))
 
-    # -- who may -------------------------------------------------------------------------------------------------------
+    # -- access --------------------------------------------------------------------------------------------------------
 
     def _refused(self, needs: Iterable[Need], client: Client) -> list[Need]:
         lists = self._lists() if self._lists else None
@@ -131,7 +133,7 @@ class Guard:
         if resource is TOPIC and (name is None or name in self._own):
             return True
         if operation is None:
-            return name == ANY  # the coordinator's are among all topics
+            return name == ANY  # all topics include the coordinator's
         if lists is None:
             return False
         if or_on_cluster and lists.allow(client, or_on_cluster, CLUSTER, CLUSTER_NAME):
@@ -154,9 +156,10 @@ class Guard:
         return self._refuse(Produce.API_KEY, produce, refused, client)
 
     def _judge_fetch(self, header: Header, frame: bytes, client: Client, sessions: FetchSessions) -> Judged:
-        """Decide about a Fetch, which names all its topics unless it goes on with a session.
+        """Decide about a Fetch, which names all its topics unless it continues a session.
 
-        A full Fetch ends the session that it shows. Where that is not of this connection, the broker is shown none.
+        A full Fetch ends the session that it contains. If that session is not one of this connection, the broker gets
+        none.
         """
         row = RELAYED[FetchRequest.API_KEY]
         message = decode(row.request, frame, header)
@@ -174,11 +177,11 @@ class Guard:
                 frame = showing_no_session(frame, header.version)
             return Judged(frame, reads=sessions.reads_session(header.version, topics) if epoch == 0 else None)
         if self._refused((Need(READ, TOPIC, each) for each in earlier or ()), client):
-            return Judged(None, no_such_session(message))  # the client then names all its topics, and hears which
+            return Judged(None, no_such_session(message))  # the client then names all its topics, and gets each error
         sessions.add(session_id, topics)
         return Judged(frame)
 
-    # -- what is narrowed ----------------------------------------------------------------------------------------------
+    # -- narrowed requests----------------------------------------------------------------------------------------------
 
     def _narrow_cluster(self, header: Header, frame: bytes) -> Judged:
         message = decode(DescribeClusterRequest, frame, header)
@@ -188,7 +191,8 @@ class Guard:
         return Judged(_framed(DescribeClusterRequest(version=header.version, **fields), header))
 
     def _narrow_metadata(self, header: Header, frame: bytes, client: Client) -> Judged:
-        """Leave out of a Metadata what its client may not see, and what it may not do: create topics, tell rights."""
+        """Remove from a Metadata the hidden topics and the forbidden flags: creation of topics and authorized
+        operations."""
         message = decode(MetadataRequest, frame, header)
         is_of_all = message.topics is None or (header.version == 0 and not message.topics)
         entries = message.topics or []
@@ -210,7 +214,7 @@ class Guard:
         return Judged(_framed(MetadataRequest(version=header.version, **fields), header), alters=alters)
 
     def _less(self, message: Any, version: int, client: Client, names: list[str]) -> dict[str, Any]:
-        """Return the fields of a Metadata that must be others, where the brokers take the client for the gateway."""
+        """Return the changed fields of a Metadata, which the brokers take for the gateway's own."""
         if not self._lists:
             return {}
         flags = ("include_topic_authorized_operations", "include_cluster_authorized_operations")
@@ -221,11 +225,11 @@ class Guard:
         return changes
 
     def _see_metadata(self, client: Client, hidden: list[str], wanted: Collection[str] | None, message: Any) -> None:
-        """Note the topics' ids from an answer, and leave out of it what the client may not see.
+        """Store the topics' ids from a response, and remove the topics that the client may not see.
 
         Args:
-            hidden: Topics that it has named, and that were not asked about.
-            wanted: The topics that were asked about, where a broker may tell of more; None for all.
+            hidden: Topics in the client's request that were not relayed.
+            wanted: The relayed topics, for a version in which a broker may return more; None for all.
         """
         for topic in message.topics:
             if topic.name and (topic_id := getattr(topic, "topic_id", None)):

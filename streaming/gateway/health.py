@@ -13,12 +13,12 @@ LOOP_WAIT_S = 2.0
 class GatewayHealth:
     """The health of a gateway.
 
-    It is ready though the coordinator is away: it serves all that is no group's, every other gateway is in the same
-    case, and clients that find none can do nothing but wait as well.
+    A gateway is ready even while the coordinator is unavailable: it relays all requests that do not concern groups,
+    every other gateway is in the same state, and clients without a gateway could only wait too.
 
     Args:
-        runs_within: Returns whether the gateway's event loop runs a callback within so many seconds.
-        silence_s: Returns for how many seconds the coordinator has not answered.
+        runs_within: Returns whether the gateway's event loop runs a callback within a number of seconds.
+        silence_s: Returns the seconds since the coordinator's last answer.
     """
 
     def __init__(

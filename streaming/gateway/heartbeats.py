@@ -1,12 +1,12 @@
-"""The answer to a member's heartbeat, held back for a while so that it can bring the news of a rebalance.
+"""The response to a member's heartbeat, which is held for a while so that it can report a rebalance.
 
-Clients hear of a rebalance by the answer to a heartbeat, and by default send one every three seconds: most of what a
-rebalance takes with Kafka is waiting for that. Here a heartbeat counts when it comes, but the answer that all is well
-is kept until nearly the next one. When a rebalance begins meanwhile, the coordinator's notice turns it into
-REBALANCE_IN_PROGRESS, which is what the heartbeat would hear if it came now.
+Clients learn about a rebalance from the response to a heartbeat, and by default send one every three seconds. With
+Kafka, a rebalance consists mostly of this wait. Here a heartbeat counts when it arrives, but a response without an
+error is held until shortly before the next heartbeat. When a rebalance begins meanwhile, the coordinator's notice
+changes the response to REBALANCE_IN_PROGRESS, the response that a heartbeat would get at that time.
 
-A held answer never delays another one: it goes out as soon as the client asks for anything else. Nor does it wait on a
-connection that carries more than a group's requests: there are clients that ask one thing at a time.
+A held response never delays another one: it is sent as soon as the client sends any other request. No response is held
+on a connection with other requests than a group's, because some clients send one request at a time.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from streaming.gateway.messages import encode
 from streaming.gateway.slots import Slot
 
 SESSIONS_PART = 3
-"""An answer is held for a third of the session at most: clients look after themselves when they hear nothing."""
+"""A response is held for a third of the session timeout at most, because clients act on their own if they get none."""
 
 OF_GROUPS = BEFORE_AUTHENTICATION | {Handling.SERVED, Handling.REWRITTEN}
 """The requests on a connection that a client keeps for its group's coordinator; librdkafka sends Metadata as well.
@@ -32,11 +32,11 @@ nothing more on it until they have the response.
 
 
 class Heartbeats:
-    """Those of one connection, of which the last may be held.
+    """The heartbeats of one connection. The response to the last one may be held.
 
     Args:
-        hold_ms_max: The longest that an answer is held; 0 for never.
-        give: Called with a held answer that is to go out.
+        hold_ms_max: The longest time that a response is held; 0 for never.
+        give: Called with a held response that must be sent.
     """
 
     def __init__(self, hold_ms_max: int, give: Callable[[Slot, bytes], None]) -> None:
@@ -51,7 +51,7 @@ class Heartbeats:
         self._is_of_groups &= handling in OF_GROUPS
 
     def joined(self, member_id: str, session_timeout_ms: int) -> None:
-        """Know that notices about a member come here, because it has joined here."""
+        """Register a member that has joined on this connection, so that notices about it come here."""
         self._session_ms[member_id] = session_timeout_ms
 
     def hold(self, slot: Slot, member_id: str, answer: bytes) -> bool:
@@ -67,7 +67,7 @@ class Heartbeats:
         return True
 
     def tell(self, notice: RebalanceNotice) -> None:
-        """Have a held answer bring the news."""
+        """Change the held response to REBALANCE_IN_PROGRESS if it belongs to the notice's member, and send it."""
         if self._held and self._held[1] == notice.member_id:
             slot, member_id, _ = self._held
             news = HeartbeatResponse(version=slot.header.version, error_code=ErrorCode.REBALANCE_IN_PROGRESS.number)
@@ -75,14 +75,14 @@ class Heartbeats:
             self.release()
 
     def release(self) -> None:
-        """Let go what is held."""
+        """Send the held response."""
         if self._held:
             slot, _, answer = self._held
             self.forget()
             self._give(slot, answer)
 
     def forget(self) -> None:
-        """Hold nothing any more."""
+        """Discard the held response."""
         if self._timer:
             self._timer.cancel()
         self._held = self._timer = None

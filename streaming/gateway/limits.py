@@ -1,7 +1,7 @@
-"""What one client, or all of them together, may take of a gateway.
+"""The limits of a gateway for one client, or for all clients together.
 
-Everything here bounds memory or the time for which a socket is kept for nobody. Who goes beyond is hung up on; the
-others do not notice.
+Each limit bounds memory, or the time for which an unused socket stays open. The gateway closes the connection of a
+client that exceeds a limit, without an effect on the others.
 """
 
 import resource
@@ -10,13 +10,13 @@ import socket
 from coordinator.limits import RECORD_BYTES_MAX
 
 SERVED_BYTES_MAX = RECORD_BYTES_MAX
-"""A request that is read here. What it becomes must fit into a record, where it is for the coordinator."""
+"""A request that the gateway reads. If it is for the coordinator, our request made from it must fit into a record."""
 
 RELAYED_BYTES_MAX = 100 * 2**20
-"""A Produce: Kafka's own `socket.request.max.bytes`. Of a large one none is kept here."""
+"""A Produce: Kafka's own `socket.request.max.bytes`. The gateway holds no part of a large one."""
 
 SASL_BYTES_MAX = 524_288
-"""A request of somebody whom nobody knows yet: Kafka's own `sasl.server.max.receive.size`."""
+"""A request before authentication: Kafka's own `sasl.server.max.receive.size`."""
 
 IN_FLIGHT_MAX = 500
 """Requests of one connection without an answer, or groups they ask about; the next ones are left in the socket.
@@ -24,38 +24,39 @@ IN_FLIGHT_MAX = 500
 Clients have five or less."""
 
 ANSWER_BYTES_PAUSE = RECORD_BYTES_MAX
-"""Bytes of answers that one connection holds for its client, from which on no more of its requests are read. They are
-answers that wait for their turn, that the client does not take, or that are part of one that is not whole."""
+"""The bytes of held responses of one connection from which on no more of its requests are read. These are responses
+that wait for their turn, that the client does not read, or parts of an incomplete one."""
 
 LARGE_IN_FLIGHT_MAX = 5
 """Requests of one connection without an answer, of those whose answer may be far larger than they are
 (`Api.has_large_response`). Each may still bring one when reading has stopped. Clients have five or less."""
 
 ONE_ANSWER_BYTES_MAX = 4 * RECORD_BYTES_MAX
-"""What the coordinator's answers to the questions of one request may come to; the groups behind it hear an error, and
-are asked about again by who wants to know."""
+"""The total bytes of the coordinator's answers for one request of a client. The groups beyond it get an error, and
+clients repeat the request for them."""
 
 ANSWER_BYTES_MAX = 64 * 2**20
-"""Bytes of answers that one connection may hold; beyond it is hung up on. Who reads is far from it: reading stops at
-`ANSWER_BYTES_PAUSE`, and `LARGE_IN_FLIGHT_MAX` answers of a record each may follow."""
+"""The bytes of responses that one connection may hold; beyond this, it is closed. A client that reads does not reach
+this limit: reading stops at `ANSWER_BYTES_PAUSE`, and `LARGE_IN_FLIGHT_MAX` responses of a record each may follow."""
 
 ANSWERS_BYTES_MAX = 256 * 2**20
-"""Bytes of answers of all connections together; beyond it, whichever holds most is hung up on."""
+"""The bytes of responses of all connections together; beyond this, the connection that holds most is closed."""
 
 PIECE_BYTES = 2**16
-"""How much is given to the system at once, and may wait in its transport: the rest of an answer stays here, counted."""
+"""The bytes that are given to the system at once, and may wait in its transport. The rest of a response stays counted
+here."""
 
 UNFINISHED_BYTES_MAX = 256 * 2**20
-"""Unfinished requests of all connections together; beyond it, whoever has taken longest over one is hung up on."""
+"""Unfinished requests of all connections together; beyond this, the connection with the oldest one is closed."""
 
 FRAME_WAIT_S = 30.0
-"""How long a request that is read here may take to arrive."""
+"""The longest time in which a request that the gateway reads may arrive."""
 
 SILENCE_S = 30.0
-"""How long a new connection may say nothing."""
+"""The longest time before the first request of a new connection."""
 
 STUCK_WAIT_S = 60.0
-"""How long a client may not take its answers."""
+"""The longest time for which a client may not read its responses."""
 
 FILES_FOR_OURSELVES = 100
 FILES_A_CONNECTION = 2
@@ -66,11 +67,11 @@ _KEEP_ALIVE = {
     socket.TCP_KEEPCNT: 3,
     socket.TCP_USER_TIMEOUT: 60_000,
 }
-"""A peer that is gone without a word is found out within a minute."""
+"""The system detects a peer that has disappeared within a minute."""
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Have the system find out when the peer is gone, and send small answers at once."""
+    """Make the system detect a peer that has disappeared, and send small responses immediately."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option, value in _KEEP_ALIVE.items():
@@ -78,7 +79,7 @@ def keep_alive(connection: socket.socket) -> None:
 
 
 def connections_max(wanted: int) -> int:
-    """Ask the system for as many files as it grants; return how many connections it will be, `wanted` at most."""
+    """Raise the limit of open files to the maximum, and return the possible number of connections, `wanted` at most."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return max(1, min(wanted, (hard - FILES_FOR_OURSELVES) // FILES_A_CONNECTION))

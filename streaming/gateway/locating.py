@@ -1,7 +1,7 @@
-"""FindCoordinator for groups: each group's coordinator is at a port of the gateway's own.
+"""FindCoordinator for groups: each group's coordinator is at one of the gateway's own ports.
 
-Where rules say who may do what, the coordinator itself is asked, so that it decides alone: for no offsets of the group,
-which takes the right to describe it. What comes back tells as well that the coordinator is there.
+If access rules apply, the coordinator decides alone: it gets a request for no offsets of the group, which requires the
+right to describe the group. Its answer also shows that the coordinator is available.
 
 Source: KafkaApis.handleFindCoordinatorRequest, KIP-699 (many keys).
 """
@@ -18,33 +18,33 @@ from coordinator.requests import OffsetFetch
 from streaming.gateway.cluster import Cluster
 
 GROUP, TRANSACTION = 0, 1
-"""Whose coordinator can be looked for."""
+"""The key types of FindCoordinator."""
 
 MANY_KEYS = 4
-"""From this version on it is asked for many at once."""
+"""From this version on, a request contains many keys."""
 
 
 def sought(message: Any) -> list[str]:
-    """Name the groups whose coordinator is looked for, each once."""
+    """Return the group ids of a request, each once."""
     return list(dict.fromkeys(message.coordinator_keys if message.version >= MANY_KEYS else [message.key]))
 
 
 def about(group_id: str, asker: Mapping[str, Any]) -> OffsetFetch:
-    """Make the request whose answer tells whether its asker may know of a group."""
+    """Return the request whose answer shows whether the client may see a group."""
     return OffsetFetch(**asker, group_id=group_id, topics=())
 
 
 def seen_by(answer: AnyAnswer) -> ErrorCode:
-    """Take what comes of its coordinator being looked for from the answer to that request."""
+    """Return the error of a FindCoordinator response from the coordinator's answer to that request."""
     refusals = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return next((error for error in refusals if error.number == answer.code), ErrorCode.NONE)
 
 
 def without_rules(message: Any, *, is_served: bool) -> ErrorCode:
-    """Say what comes of it where everybody may do everything.
+    """Return the error of a FindCoordinator response if no access rules apply.
 
     Args:
-        is_served: Whether the coordinator answers. Else it is COORDINATOR_NOT_AVAILABLE, to be tried again.
+        is_served: Whether the coordinator answers. If not, the error is COORDINATOR_NOT_AVAILABLE, which clients retry.
     """
     if message.key_type != GROUP:
         return ErrorCode.INVALID_REQUEST
@@ -52,11 +52,11 @@ def without_rules(message: Any, *, is_served: bool) -> ErrorCode:
 
 
 def located(message: Any, cluster: Cluster, errors: Mapping[str, ErrorCode]) -> ApiMessage:
-    """Answer who is looked for.
+    """Return a FindCoordinator response.
 
     Args:
-        message: A request whose keys are group ids, or of a kind that there is none for.
-        errors: By key what is said instead of an address; NONE for nothing.
+        message: A request whose keys are group ids, or of a key type without a coordinator.
+        errors: By key, the error that replaces the address; NONE for no error.
     """
     keys = message.coordinator_keys if message.version >= MANY_KEYS else [message.key]
     found = [_found(key, cluster, errors[key]) for key in keys]

@@ -1,4 +1,4 @@
-"""What a gateway counts, in Prometheus's terms. Labels are bounded: the names of APIs, never groups or clients."""
+"""The metrics of a gateway for Prometheus. Labels are bounded: the names of APIs, never groups or clients."""
 
 import time
 
@@ -8,7 +8,7 @@ _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0
 
 
 class Metrics:
-    """The counters of one gateway, in a registry of their own."""
+    """The metrics of one gateway, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -58,7 +58,7 @@ class Metrics:
         counter.inc()
 
     def answered(self, api: str, since_s: float) -> None:
-        """Count an answer to what was asked at that moment of the monotonic clock."""
+        """Count a response to a request of that time of the monotonic clock."""
         if (histogram := self._seconds_of.get(api)) is None:
             histogram = self._seconds_of[api] = self._seconds.labels(api)
         histogram.observe(time.monotonic() - since_s)

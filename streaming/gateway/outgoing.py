@@ -1,7 +1,8 @@
-"""How many bytes of answers a connection holds for its client, and all connections of a gateway together.
+"""The bytes of responses that a connection holds for its client, and the total of all connections of a gateway.
 
-Bytes count from when the coordinator's answer is here, or a broker's that is read here, until the system has taken what
-became of it. What a broker answers and is passed on unread is left in the broker's socket instead.
+Bytes count from the arrival of the coordinator's answer, or of a broker's response that the gateway reads, until the
+system has accepted the response made from it. A broker's response that is passed on unread stays in the broker's socket
+instead.
 """
 
 from collections.abc import Callable, Collection
@@ -15,18 +16,18 @@ class Holder(Protocol):
 
     @property
     def outgoing(self) -> "Outgoing":
-        """What it holds."""
+        """The bytes that the connection holds."""
 
     def refuse(self, why: str) -> None:
-        """Hang up."""
+        """Close the connection."""
 
 
 class Ledger:
-    """What all connections hold.
+    """The bytes that all connections hold.
 
     Args:
-        holders: All connections there are.
-        drop: Called for each connection that is hung up on, before that.
+        holders: All connections.
+        drop: Called for each connection before it is closed.
     """
 
     def __init__(self, holders: Collection[Holder], drop: Callable[[], object]) -> None:
@@ -34,13 +35,13 @@ class Ledger:
         self._holders, self._drop = holders, drop
 
     def add(self, holder: Holder, more_bytes: int) -> None:
-        """Count what a connection holds more, or less; hang up on it, or on whichever holds most, beyond a bound."""
+        """Update the bytes of a connection. Beyond a limit, close this connection, or the one that holds most."""
         self.held_bytes += more_bytes
         if more_bytes <= 0:
             return
         if holder.outgoing.held_bytes > ANSWER_BYTES_MAX:
             self._hang_up(holder, f"it does not take {holder.outgoing.held_bytes} bytes of answers")
-        while self.held_bytes > ANSWERS_BYTES_MAX:  # each turn ends one
+        while self.held_bytes > ANSWERS_BYTES_MAX:  # each turn closes one
             most = max(self._holders, key=lambda each: each.outgoing.held_bytes)
             self._hang_up(most, f"of all answers that are not taken, {most.outgoing.held_bytes} bytes are its own")
 
@@ -51,11 +52,11 @@ class Ledger:
 
 
 class Outgoing:
-    """What one connection holds.
+    """The bytes that one connection holds.
 
     Args:
         holder: The connection.
-        ledger: Of all connections.
+        ledger: The ledger of all connections.
     """
 
     def __init__(self, holder: Holder, ledger: Ledger) -> None:
@@ -66,21 +67,21 @@ class Outgoing:
 
     @property
     def is_much(self) -> bool:
-        """Is it so much that no more is to be asked for?"""
+        """Whether the connection holds so many bytes that no more of its requests are read."""
         return self.held_bytes >= ANSWER_BYTES_PAUSE
 
     def hold(self, more_bytes: int) -> None:
-        """Count bytes that are here from now on; below 0 for such as are here no longer."""
+        """Add held bytes; below 0 for released ones."""
         if more_bytes and not self._is_closed:
             self.held_bytes += more_bytes
             self._ledger.add(self._holder, more_bytes)
 
     def written(self, waiting_bytes: int) -> None:
-        """Count how much of what was written the system has not taken yet."""
+        """Update the number of written bytes that the system has not accepted yet."""
         self._written, before = waiting_bytes, self._written
         self.hold(waiting_bytes - before)
 
     def close(self) -> None:
-        """Count nothing any more: the connection is gone."""
+        """Release all bytes, because the connection is closed."""
         self.hold(-self.held_bytes)
         self._is_closed = True

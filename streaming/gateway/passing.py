@@ -1,4 +1,4 @@
-"""A Produce that is too large to be held, on its way to a broker."""
+"""A Produce that is too large for the gateway's memory, on its way to a broker."""
 
 from collections.abc import Callable
 
@@ -7,11 +7,11 @@ from streaming.gateway.produce import Produce
 
 
 class LargeProduce:
-    """Copies one, each piece after what is in it has been judged: a broker never has all of one that is refused.
+    """A copy of a large Produce. Each piece is checked before it is sent: a broker never gets all of a refused one.
 
     Args:
-        size: Of its content, without its length, which comes first.
-        judge: Called with what has been read of it; raises where that is refused.
+        size: The size of its content, without the length in front.
+        judge: Called with the parts that have been read; raises an error to refuse them.
         write: Sends a piece to the broker.
     """
 
@@ -25,8 +25,8 @@ class LargeProduce:
         """Copy the next piece.
 
         Raises:
-            BadFrame: it ends too early, or a topic in it is refused.
-            Malformed: it cannot be read.
+            BadFrame: The request ends too early, or a topic in it is refused.
+            Malformed: The request cannot be read.
         """
         content = memoryview(piece)[self._length_left :]
         self._length_left -= len(piece) - len(content)

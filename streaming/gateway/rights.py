@@ -1,8 +1,8 @@
-"""What the brokers' access control lists let a client do, decided as the brokers would.
+"""A client's rights from the brokers' access control lists, decided as the brokers decide.
 
-Needed where the brokers cannot see who a client is: what it asks goes out on a connection that is the gateway's own.
-What no list allows is denied, and what one list denies no other allows. The brokers' `super.users` and
-`allow.everyone.if.no.acl.found` are not among their lists, so neither of them counts here.
+The gateway needs this where the brokers cannot see the client, because its requests use a connection of the gateway. An
+operation that no list allows is denied, and a denial by one list overrides all others. The brokers' `super.users` and
+`allow.everyone.if.no.acl.found` are not part of their lists, so they have no effect here.
 
 Source: Kafka's StandardAuthorizerData (`findAclRule`, `findResult`) and AclEntry; KIP-11, KIP-290.
 """
@@ -31,15 +31,15 @@ IMPLYING = {
 """Denials imply nothing."""
 
 DECISIONS_MAX = 100_000
-"""How many decisions are remembered: beyond it all are forgotten, since names come from clients."""
+"""The maximum number of cached decisions. Beyond it the cache is cleared, because clients choose the names."""
 
 
 class Client(NamedTuple):
-    """Who asks, as the brokers' lists name it.
+    """A client, by the names in the brokers' lists.
 
     Args:
         principal: `User:CN=ana`.
-        host: The address that it comes from, without a slash.
+        host: The client's address, without a slash.
     """
 
     principal: str
@@ -47,10 +47,10 @@ class Client(NamedTuple):
 
 
 class AccessLists:
-    """The brokers' lists at one moment.
+    """The brokers' lists at one time.
 
     Args:
-        bindings: All of them, of topics, transactional ids and the cluster.
+        bindings: All bindings of topics, transactional ids and the cluster.
     """
 
     def __init__(self, bindings: Iterable[AclBinding]) -> None:
@@ -63,7 +63,7 @@ class AccessLists:
         self._decided: dict[tuple[Client, AclOperation, ResourceType, str], bool] = {}
 
     def allow(self, client: Client, operation: AclOperation, resource: ResourceType, name: str) -> bool:
-        """Return whether a client may do something to the resource of that name."""
+        """Return whether a client may perform an operation on the resource of that name."""
         question = client, operation, resource, name
         if (decided := self._decided.get(question)) is None:
             if len(self._decided) >= DECISIONS_MAX:
@@ -72,7 +72,7 @@ class AccessLists:
         return decided
 
     def allow_some(self, client: Client, operation: AclOperation, resource: ResourceType) -> bool:
-        """Return whether there is a name for which a list allows a client something, and none denies it that."""
+        """Return whether the lists allow a client an operation on at least one name, without a denial for that name."""
         names = {name for _, kind, name in self._named if kind is resource}
         return any(self.allow(client, operation, resource, name) for name in names)
 

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups and DeleteGroups: about many groups at once, so of many questions.
+"""DescribeGroups, ListGroups and DeleteGroups, which concern many groups and so make several requests of ours.
 
 Source: KafkaApis.handleDescribeGroupsRequest, handleListGroupsRequest and handleDeleteGroupsRequest;
 GroupMetadataManager.describeGroups; AclEntry.supportedOperations.
@@ -19,7 +19,7 @@ from coordinator.phases import Phase
 from streaming.gateway.exchanges.exchange import Asker, Exchange, Question, World, expected, may
 
 MISSING_GROUP = 6
-"""From this version on a DescribeGroups says that a group is not there by an error as well (KIP-1043)."""
+"""From this version on, DescribeGroups reports a missing group also with an error (KIP-1043)."""
 
 OPERATIONS = {
     Operation.READ: 3,
@@ -28,7 +28,7 @@ OPERATIONS = {
     Operation.DESCRIBE_CONFIGS: 10,
     Operation.ALTER_CONFIGS: 11,
 }
-"""What there is to be done with a group, and Kafka's numbers of that. Without rules anybody may do it all."""
+"""The operations on a group, with Kafka's numbers. Without rules every client may perform all of them."""
 
 ALLOWED = frozenset(OPERATIONS.values())
 
@@ -39,7 +39,7 @@ _MEMBER = _GROUP.DescribedGroupMember
 
 
 def describe(message: Any, asker: Asker, world: World) -> Exchange:
-    """Describe groups, each as often as it is named, but asked about once."""
+    """Describe groups: each as often as the request names it, with one request of ours for each group."""
     version, group_ids = message.version, message.groups
     asked = tuple(dict.fromkeys(group_ids))
     questions = [Question(requests.DescribeGroup(**asker.fields(), group_id=group_id)) for group_id in asked]
@@ -100,7 +100,7 @@ _LISTED = ListGroupsResponse.ListedGroup
 
 
 def list_groups(message: Any, asker: Asker, world: World) -> Exchange:
-    """List the groups of the broker that is asked, so that who asks all brokers hears of each group once."""
+    """List the groups of one broker, so that a client that asks all brokers gets each group once."""
     states, types = tuple(message.states_filter), tuple(message.types_filter)
     questions = tuple(
         Question(requests.ListGroups(**asker.fields(), states=states, types=types), shard)
@@ -126,7 +126,7 @@ def _listed(answers: Sequence[AnyAnswer], version: int, world: World) -> ApiMess
 
 
 def delete(message: Any, asker: Asker, world: World) -> Exchange:
-    """Forget groups, each once."""
+    """Delete groups, each once."""
     version, group_ids = message.version, tuple(dict.fromkeys(message.groups_names))
     questions = tuple(Question(requests.DeleteGroup(**asker.fields(), group_id=group_id)) for group_id in group_ids)
 

@@ -1,7 +1,7 @@
-"""What one request of a Kafka client becomes: questions to the coordinator, and the response that their answers make.
+"""The exchange for a request of a Kafka client: requests to the coordinator, and the response made from their answers.
 
-A function of `exchanges` turns a decoded message into an `Exchange`. It asks nobody itself: whoever holds the
-connection sends the questions, waits for the answers, and lets `respond` make the response of them.
+A function of `exchanges` converts a decoded message to an `Exchange`. It sends nothing itself: the owner of the
+connection sends the requests, waits for the answers, and calls `respond` for the response.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,41 +21,41 @@ SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class Asker(Protocol):
-    """Who asks: a client behind its connection."""
+    """A client behind its connection, which sends a request."""
 
     def fields(self) -> dict[str, Any]:
-        """Give what every request carries but its group id; the request id is a new one at each call."""
+        """Return the fields of every request except the group id. Each call returns a new request id."""
 
 
 class World(Protocol):
-    """What only a gateway knows."""
+    """The data that only a gateway has."""
 
     @property
     def shards(self) -> int:
-        """How many partitions the request topic has."""
+        """The number of partitions of the request topic."""
 
     @property
     def has_rules(self) -> bool:
-        """Tell whether rules say who may do what."""
+        """Whether access rules apply."""
 
     def partitions_of(self, topic: str) -> int | None:
-        """How many partitions a topic has; None where there is no such topic."""
+        """Return the number of a topic's partitions; None if the topic does not exist."""
 
     def coordinates(self, group_id: str) -> bool:
-        """Tell whether the broker that is asked is the one that clients are told to ask about a group."""
+        """Return whether clients are sent to this broker's port for a group."""
 
 
 class Question(NamedTuple):
-    """A request of ours. `shard` is the partition it goes to, None for that of its group."""
+    """A request of ours. `shard` is the partition that it is sent to; None stands for the shard of its group."""
 
     request: Request
     shard: int | None = None
 
 
 class Exchange(NamedTuple):
-    """The questions, maybe none, and what makes the response of their answers, given in the order of the questions.
+    """A list of requests, possibly empty, and the function that makes the response from their ordered answers.
 
-    An answer need not be of the kind that was asked for: its error is the client's in any case.
+    An answer may be of another kind than its request expects. In any case the client gets its error.
     """
 
     questions: tuple[Question, ...]
@@ -63,12 +63,12 @@ class Exchange(NamedTuple):
 
 
 def no_topics(message: Any) -> dict[str, int]:
-    """Name no topics, for requests that need nothing looked up."""
+    """Return no topics, for requests that need no metadata of topics."""
     return {}
 
 
 class Served(NamedTuple):
-    """An API as it is served here.
+    """An API that this coordinator serves.
 
     Args:
         first: The oldest version served, and `last` the newest.
@@ -90,7 +90,8 @@ class Served(NamedTuple):
 
 
 def may(asker: Asker, group_id: str, actions: Iterable[tuple[Operation, Resource, str]]) -> Question:
-    """Ask what an asker may do; about names that are too long for anything, as if they ended where they must."""
+    """Return a request for the client's rights. Names that are too long for any resource are shortened to the
+    maximum."""
     return Question(
         CheckAccess(
             **asker.fields(),
@@ -101,15 +102,15 @@ def may(asker: Asker, group_id: str, actions: Iterable[tuple[Operation, Resource
 
 
 def of_one(request: Request, respond: Callable[[AnyAnswer], ApiMessage]) -> Exchange:
-    """Make an exchange of one question to a group's own shard."""
+    """Return an exchange of one request to a group's own shard."""
     return Exchange((Question(request),), lambda answers: respond(answers[0]))
 
 
 def expected(answer: AnyAnswer, kind: type[A], **fields: Any) -> A:
-    """Take an answer as the kind that was asked for; of another kind only its error counts, and it is one in any case.
+    """Return an answer as the expected kind. An answer of another kind is converted to an error of that kind.
 
     Args:
-        fields: What that kind says even of an error.
+        fields: The fields that this kind requires also in an error.
     """
     if isinstance(answer, kind):
         return answer

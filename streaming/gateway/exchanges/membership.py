@@ -21,23 +21,23 @@ from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, Lea
 from streaming.gateway.exchanges.exchange import Asker, Exchange, World, expected, of_one
 
 TWO_STEPS = 4
-"""From this version on a newcomer to JoinGroup is given its id first (KIP-394)."""
+"""From this version on, JoinGroup first gives a new member its id (KIP-394)."""
 
 NULL_PROTOCOL = 7
-"""From this version on a JoinGroup that fails names no protocol; before, the empty one."""
+"""From this version on, a failed JoinGroup has a null protocol; before, the empty string."""
 
 SKIPS_ASSIGNMENT = 9
-"""From this version on a leader can be told to keep the plan that is there (KIP-814)."""
+"""From this version on, a response can tell the leader to keep the existing assignment (KIP-814)."""
 
 NAMES_PROTOCOL = 5
-"""From this version on a SyncGroup must name its protocol and that one's type (KIP-559)."""
+"""From this version on, SyncGroup must contain its protocol and protocol type (KIP-559)."""
 
 MANY_LEAVE = 3
-"""From this version on a LeaveGroup names many members (KIP-345)."""
+"""From this version on, LeaveGroup contains many members (KIP-345)."""
 
 
 def join(message: Any, asker: Asker, world: World) -> Exchange:
-    """Ask for a place in the next generation."""
+    """Return the exchange that joins the next generation."""
     version = message.version
     request = requests.JoinGroup(
         **asker.fields(),
@@ -80,7 +80,7 @@ def _joined(answer: AnyAnswer, version: int) -> ApiMessage:
 
 
 def sync(message: Any, asker: Asker, world: World) -> Exchange:
-    """Ask for a member's part of the plan. Who must name the protocol and does not is refused here."""
+    """Return the exchange that gets a member's assignment. A request without a required protocol is refused here."""
     version = message.version
     if version >= NAMES_PROTOCOL and (message.protocol_type is None or message.protocol_name is None):
         refusal = SyncGroupResponse(version=version, error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL.number)
@@ -110,7 +110,7 @@ def _synced(answer: AnyAnswer, version: int) -> ApiMessage:
 
 
 def heartbeat(message: Any, asker: Asker, world: World) -> Exchange:
-    """Say that a member is alive."""
+    """Return the exchange that renews a member's session."""
     version = message.version
     request = requests.Heartbeat(
         **asker.fields(),
@@ -128,7 +128,7 @@ def _alive(code: int, version: int) -> ApiMessage:
 
 
 def leave(message: Any, asker: Asker, world: World) -> Exchange:
-    """Give up membership, in older versions of one member."""
+    """Return the exchange that removes members from a group; in older versions only one member."""
     version = message.version
     if version < MANY_LEAVE:
         leaving: tuple[requests.Leaving, ...] = (requests.Leaving(message.member_id),)

@@ -1,7 +1,7 @@
 """OffsetCommit, OffsetFetch and OffsetDelete.
 
-Whether there is such a topic and such a partition is looked up here: the coordinator knows only the names it is told.
-Where rules say who may do what, who may not use a topic is not told either that it is not there.
+This module checks that topics and partitions exist, because the coordinator knows only the names in its requests. If
+access rules apply, a client without the right to use a topic does not learn that the topic does not exist.
 
 Source: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest and handleOffsetDeleteRequest,
 OffsetFetchResponse.Builder, and the JSON schemas of their messages.
@@ -30,20 +30,20 @@ from streaming.gateway.exchanges.exchange import SERVER_ERROR, Asker, Exchange, 
 UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.number
 
 MISSING_GROUP = 9
-"""From this version on a commit to a group that is not there hears so; before, it is one of a wrong generation."""
+"""From this version on, a commit to a missing group has the error GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
 
 ONE_ERROR = 2
-"""From this version on an OffsetFetch that fails says so once; before, for each partition."""
+"""From this version on, a failed OffsetFetch contains its error once; before, for each partition."""
 
 MANY_GROUPS = 8
-"""From this version on an OffsetFetch asks about many groups (KIP-709)."""
+"""From this version on, OffsetFetch concerns many groups (KIP-709)."""
 
 Topics = Iterable[Any]
 Codes = Mapping[str, int]
 
 
 def topics_named(message: Any) -> dict[str, int]:
-    """Name the topics of a commit or a deletion, and how many partitions each must have for all to be there."""
+    """Return the topics of a commit or a deletion, each with the number of partitions that it must have."""
     wanted: dict[str, int] = {}
     for topic in message.topics:
         highest = max((p.partition_index for p in topic.partitions), default=0)
@@ -56,7 +56,7 @@ def _is_there(world: World, topic: str, partition: int) -> bool:
 
 
 def each_with_its_code(topics: Topics, codes: Iterator[int], topic_kind: Any, partition_kind: Any) -> list[Any]:
-    """List topics and partitions as a request lists them, each partition with the next code."""
+    """Return topics and partitions in the order of a request, each partition with the next code."""
     return [
         topic_kind(
             name=topic.name,
@@ -71,11 +71,11 @@ def each_with_its_code(topics: Topics, codes: Iterator[int], topic_kind: Any, pa
 def _codes(
     topics: Iterable[str], known: Iterable[bool], said: OffsetCommitAnswer | OffsetDeleteAnswer, secret: Codes
 ) -> Iterator[int]:
-    """Say how each partition of a request ended, of which only those that are `known` were asked about.
+    """Return the code of each partition of a request. Our request contained only the partitions that are `known`.
 
     Args:
-        topics: That of each partition.
-        secret: What is said about a topic instead of that a partition of it is not there.
+        topics: The topic of each partition.
+        secret: By topic, the code that replaces the error of a missing partition.
     """
     answered = chain((p.code for p in said.partitions), repeat(said.code or SERVER_ERROR.number))
     return (
@@ -87,7 +87,7 @@ def _codes(
 def _about_missing(
     world: World, asker: Asker, group_id: str, operation: Operation, topics: Iterable[str], known: Iterable[bool]
 ) -> tuple[tuple[str, ...], tuple[Question, ...]]:
-    """Say which topics lack a partition that was named, and what there is to ask about them."""
+    """Return the topics that lack a named partition, and the requests for the client's rights to them."""
     missing = tuple(dict.fromkeys(topic for topic, is_known in zip(topics, known, strict=True) if not is_known))
     if not missing or not world.has_rules:
         return missing, ()
@@ -96,7 +96,7 @@ def _about_missing(
 
 
 def _secret(missing: Sequence[str], answers: Sequence[AnyAnswer]) -> Codes:
-    """Read off the answer what is said about missing topics instead of that they are."""
+    """Return the codes that replace the error of a missing topic, from the answer about the client's rights."""
     if not answers:
         return {}
     said = expected(answers[0], CheckAccessAnswer)
@@ -116,7 +116,7 @@ _COMMITTED = _COMMITTED_TOPIC.OffsetCommitResponsePartition
 
 
 def commit(message: Any, asker: Asker, world: World) -> Exchange:
-    """Store offsets. Where no partition is known, or none named, the group is not asked."""
+    """Commit offsets. The group gets no request if the message names no existing partition."""
     version = message.version
     partitions = [(topic.name, partition) for topic in message.topics for partition in topic.partitions]
     named = [topic for topic, _ in partitions]
@@ -126,7 +126,7 @@ def commit(message: Any, asker: Asker, world: World) -> Exchange:
     def committed(said: OffsetCommitAnswer, rest: Sequence[AnyAnswer]) -> ApiMessage:
         codes: Iterator[int] = _codes(named, known, said, _secret(missing, rest))
         if version < MISSING_GROUP:
-            codes = map(_of_old, codes)
+            codes = map(_before_missing_group, codes)
         topics = each_with_its_code(message.topics, codes, _COMMITTED_TOPIC, _COMMITTED)
         return OffsetCommitResponse(version=version, topics=topics)
 
@@ -156,7 +156,7 @@ def _to_commit(topic: str, partition: Any, retention_ms: int) -> requests.Offset
     )
 
 
-def _of_old(code: int) -> int:
+def _before_missing_group(code: int) -> int:
     return ErrorCode.ILLEGAL_GENERATION.number if code == ErrorCode.GROUP_ID_NOT_FOUND.number else code
 
 
@@ -170,7 +170,7 @@ _FETCHED_OF_MANY = _FETCHED_TOPIC_OF_MANY.OffsetFetchResponsePartitions
 
 
 def fetch(message: Any, asker: Asker, world: World) -> Exchange:
-    """Ask for committed offsets, of each group by itself."""
+    """Fetch committed offsets, with one request of ours for each group."""
     if message.version < MANY_GROUPS:
         request = _offset_fetch(message, asker, message.require_stable)
         return of_one(request, lambda answer: _fetched_of_one(answer, message))
@@ -211,7 +211,7 @@ def _fetched_of_many(answers: Sequence[AnyAnswer], message: Any) -> ApiMessage:
 
 
 def _by_topic(asked: Topics | None, found: Sequence[FetchedOffset], topic_kind: Any, partition_kind: Any) -> list[Any]:
-    """List what was found under the topics that were asked about, or if nothing was said, under all there are."""
+    """Return the found offsets under the topics of the request; under all found topics if the request names none."""
     rest = iter(found)
     named = (
         groupby(found, key=lambda offset: offset.topic)
@@ -236,14 +236,14 @@ def _by_topic(asked: Topics | None, found: Sequence[FetchedOffset], topic_kind: 
     ]
 
 
-# -- forgetting --------------------------------------------------------------------------------------------------------
+# -- deleting ----------------------------------------------------------------------------------------------------------
 
 _DELETED_TOPIC = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _DELETED = _DELETED_TOPIC.OffsetDeleteResponsePartition
 
 
 def delete(message: Any, asker: Asker, world: World) -> Exchange:
-    """Forget offsets. The group is asked in any case: what it refuses as a whole goes before unknown partitions."""
+    """Delete offsets. The group always gets a request, because its error has precedence over missing partitions."""
     named = [(topic.name, tuple(p.partition_index for p in topic.partitions)) for topic in message.topics]
     topics = [topic for topic, partitions in named for _ in partitions]
     known = [_is_there(world, topic, p) for topic, partitions in named for p in partitions]

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit and AddOffsetsToTxn: offsets that a transaction brings are not kept here, and both say so.
+"""TxnOffsetCommit and AddOffsetsToTxn: both are refused, because offsets of transactions are not supported.
 
-UNSUPPORTED_VERSION is fatal to a transactional producer: its transaction is not committed, so nobody sees records whose
-offsets are missing.
+UNSUPPORTED_VERSION is fatal to a transactional producer. It does not commit its transaction, so no consumer reads
+records whose offsets are missing.
 """
 
 from itertools import repeat
@@ -20,13 +20,13 @@ _PARTITION = _TOPIC.TxnOffsetCommitResponsePartition
 
 
 def commit_offsets(message: Any, asker: Asker, world: World) -> Exchange:
-    """Refuse the offsets of a transaction, each of them."""
+    """Refuse each offset of a transaction."""
     topics = each_with_its_code(message.topics, repeat(REFUSED), _TOPIC, _PARTITION)
     response = TxnOffsetCommitResponse(version=message.version, topics=topics)
     return Exchange((), lambda answers: response)
 
 
 def add_offsets(message: Any, asker: Asker, world: World) -> Exchange:
-    """Refuse to make a group's offsets part of a transaction."""
+    """Refuse to add a group's offsets to a transaction."""
     response = AddOffsetsToTxnResponse(version=message.version, error_code=REFUSED)
     return Exchange((), lambda answers: response)
