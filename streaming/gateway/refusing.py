@@ -1,8 +1,8 @@
-"""How a request that is not relayed is answered, each in the shape of its own API.
+"""The responses to requests that are not relayed, each in the form of its own API.
 
-A request is refused as a whole: nothing of it reaches a broker. What is refused in it hears why. The rest of it hears
-that it was not tried: a produce, a fetch or a look at offsets by an error that clients try again after they have asked
-for metadata, which no longer has what is refused; everything else by OPERATION_NOT_ATTEMPTED.
+A request is refused as a whole: no part of it reaches a broker. The refused parts get their error. The other parts get
+an error that says that they were not tried: a Produce, a Fetch or a lookup of offsets gets one that clients retry after
+a request for metadata, which no longer contains the refused topics; all others get OPERATION_NOT_ATTEMPTED.
 
 The table of `relayed` names one of these functions for each API. A refused request of an API without one ends the
 connection.
@@ -53,7 +53,7 @@ from streaming.gateway.produce import Produce
 from streaming.gateway.rights import CLUSTER_NAME
 
 NOT_TRIED_NOW: int = NotLeaderForPartitionError.errno
-"""Retriable, and makes a client ask for metadata first."""
+"""Retriable, and makes a client request metadata first."""
 
 NOT_TRIED: int = OperationNotAttemptedError.errno
 UNKNOWN_TOPIC_ID: int = UnknownTopicIdError.errno
@@ -68,15 +68,15 @@ REFUSED: Mapping[Any, int] = {
 }
 
 FIRST_BY_ID = 13
-"""From this version on a Fetch identifies topics by their ids."""
+"""From this version on, a Fetch identifies topics by their ids."""
 
 
 class Refusal:
-    """What is refused of one request.
+    """The refused parts of one request.
 
     Args:
-        needs: What is not allowed. A topic without a name is one whose id nobody knows.
-        name_of: Returns the name of the topic that has an id.
+        needs: The rights that are missing. A topic without a name is one with an unknown id.
+        name_of: Returns the name of the topic with an id.
     """
 
     def __init__(self, needs: list[Need], name_of: NameOf) -> None:
@@ -88,25 +88,26 @@ class Refusal:
             self._refused, key=repr)[:NAMED_MAX])  # fmt: skip
 
     def topic(self, entry: Any, otherwise: int) -> int:
-        """Return the error that a topic of the request hears; `otherwise` where it is not refused."""
+        """Return the error of a topic of the request; `otherwise` if nothing about it is refused."""
         name = name_of_topic(entry, self._name_of)
         if (TOPIC, name) in self._refused:
             return UNKNOWN_TOPIC_ID if name is None else TOPIC_REFUSED
         return next((REFUSED[kind] for kind, _ in self._refused if kind is not TOPIC), otherwise)
 
     def resource(self, kind: Any, name: str) -> int:
-        """Return the error that a topic, a group or the cluster hears."""
+        """Return the error of a topic, a group or the cluster."""
         return REFUSED[kind] if (kind, name) in self._refused else NOT_TRIED
 
     @property
     def whole(self) -> int:
-        """The error of a request that has one alone. That of a topic is given where no other is refused."""
+        """The error of a request that has only one. The error of a topic is used only if no other resource is
+        refused."""
         kinds = {kind for kind, _ in self._refused}
         return REFUSED[next((kind for kind in (TRANSACTIONAL_ID, CLUSTER, GROUP) if kind in kinds), TOPIC)]
 
 
 NAMED_MAX = 5
-"""How many refused things a line of the log names."""
+"""The maximum number of refused resources in a line of the log."""
 
 
 def produce(message: Produce, refusal: Refusal) -> ApiMessage:
@@ -135,7 +136,7 @@ def fetch(message: Any, refusal: Refusal) -> ApiMessage:
 
 
 def no_such_session(message: Any) -> ApiMessage:
-    """Answer a Fetch so that the client begins a session anew, and names all its topics."""
+    """Return a response to a Fetch after which the client begins a new session, and names all its topics."""
     return FetchResponse(version=message.version, error_code=NO_SUCH_SESSION)
 
 

@@ -35,7 +35,7 @@ class Structure(NamedTuple):
     fields: tuple[Field, ...]
 
     def new(self) -> Any:
-        """Make a message without values, as kafka-python does when it reads one."""
+        """Return a message without values, as kafka-python does when it reads one."""
         message: Any = object.__new__(self.kind)
         message.tags = message.unknown_tags = None
         message._version = self.version
