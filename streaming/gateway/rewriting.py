@@ -1,6 +1,6 @@
-"""Brokers' answers that name addresses, with the gateway's own in their place.
+"""Brokers' responses that contain addresses, rewritten to the gateway's own addresses.
 
-A broker for which the gateway has no port is left out, as one that is down: its real address must not get to a client.
+A broker without a port of the gateway is removed, like an unavailable one: its real address must not reach a client.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,10 +12,10 @@ from streaming.gateway.cluster import Cluster
 from streaming.gateway.locating import MANY_KEYS
 
 BROKERS = 1
-"""DescribeCluster's kind of endpoint; the other kind are controllers, whom no client of ours has to reach."""
+"""DescribeCluster's endpoint type of brokers. The other type is controllers, which clients of a gateway never need."""
 
 SPEAKS_OF_ADDRESSES = ("listeners", "quorum.voters", "bootstrap.servers")
-"""How settings end that hold addresses."""
+"""The ends of names of settings that contain addresses."""
 
 
 class Rewrite(NamedTuple):
@@ -60,7 +60,7 @@ async def described_configs(message: Any, cluster: Cluster) -> None:
 
 
 def _move(entry: Any, node_id: int, cluster: Cluster) -> bool:
-    """Have an entry name our own address; tell whether there is one."""
+    """Replace the address of an entry by the gateway's own; return whether there is one."""
     address = cluster.ours(node_id)
     if address:
         entry.host, entry.port = address

@@ -1,4 +1,4 @@
-"""Which groups a client may know of, asked of the coordinator where rules say who may do what."""
+"""The groups that a client may see, requested from the coordinator if access rules apply."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from streaming.gateway.locating import seen_by
 async def seen(
     asked: Sequence[OffsetFetch], asking: Asking, wait_ms: int, waiting: set[str], hold: Callable[[int], None]
 ) -> dict[str, ErrorCode]:
-    """Ask about groups what any asker needs to be allowed to describe them for, and nothing is done by.
+    """Send requests without an effect that require the right to describe a group, and return each group's error.
 
     Args:
-        asked: One request a group.
-        waiting: The ids of the client's requests without an answer, these among them for as long as they have none.
-        hold: Called with the bytes of answers that are held.
+        asked: One request for each group.
+        waiting: The ids of the client's unanswered requests, which contain these ids until the answers arrive.
+        hold: Called with the number of newly held bytes of answers.
     """
     request_ids = {request.request_id for request in asked}
     heard: asyncio.Future[Sequence[AnyAnswer]] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""The gateway itself: its ports, what connections share, and the sweep that ends those which are there for nobody."""
+"""The gateway: its ports, the shared state of its connections, and the sweep that closes unused connections."""
 
 import asyncio
 import contextlib
@@ -44,20 +44,20 @@ STOP_WAIT_S = 10.0
 BACKLOG = 1_024
 
 OFFER_AGE_S = 60.0
-"""How long a broker is taken to offer the same versions: it may be upgraded."""
+"""How long a broker's versions are cached. The broker may be upgraded."""
 
 FRESH_S = 10.0
-"""A coordinator that has answered as lately as this is taken to be there."""
+"""A coordinator whose last answer is not older than this counts as available."""
 
 PORT_MAX = 65_535
 
 
 class Gateway:
-    """A gateway that runs in a thread of its own, from `start` to `stop`.
+    """A gateway that runs in its own thread, from `start` to `stop`.
 
     Args:
-        settings: Of the coordinator; `gateway_*` say where to listen and how much to bear.
-        report: Told in plain sentences what happens.
+        settings: The coordinator's settings; `gateway_*` are the gateway's addresses and limits.
+        report: A callback for plain sentences about events.
     """
 
     def __init__(self, settings: Settings, report: Callable[[str], None] = lambda _: None) -> None:
@@ -86,17 +86,17 @@ class Gateway:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address that clients are to be given."""
+        """The address for clients."""
         return str(self._bootstrap)
 
     def start(self) -> Self:
-        """Listen, and return when clients may come.
+        """Start to listen, and return when clients may connect.
 
         Raises:
-            BrokerUnreachable: no broker answers.
-            NoCoordinator: the coordinator's topics are not there.
-            PortTaken: another program listens on one of the ports.
-            PlaintextRefused: others could listen, and nobody has asked for plain text.
+            BrokerUnreachable: No broker answers.
+            NoCoordinator: The coordinator's topics do not exist.
+            PortTaken: Another program listens on one of the ports.
+            PlaintextRefused: Other machines could connect without encryption, and no setting allows that.
         """
         self._thread.start()
         try:
@@ -112,7 +112,7 @@ class Gateway:
         """Serve the gateway's health checks at this address until it stops.
 
         Raises:
-            PortTaken: another program listens there.
+            PortTaken: Another program listens on the port.
         """
         pulse = self._watched.enter_context(Pulse.of(self.settings))
         health = GatewayHealth(pulse, self.metrics.registry, self.runs_within, self.asking.silence_s)
@@ -126,7 +126,7 @@ class Gateway:
         return False
 
     def stop(self) -> None:
-        """Hang up on everybody. Members stay what they are: their sessions are the coordinator's business."""
+        """Close all connections. Members keep their membership, because the coordinator manages their sessions."""
         self._watched.close()
         if self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(STOP_WAIT_S)
@@ -180,7 +180,7 @@ class Gateway:
             await asyncio.to_thread(self.asking.close)
 
     async def _listen_for(self, node_id: int) -> Address | None:
-        """Open the port that stands for a broker; None where that cannot be."""
+        """Open the port for a broker; return None if this is impossible."""
         first = self.settings.gateway_port
         port = first + 1 + node_id if first else 0
         try:
@@ -260,7 +260,7 @@ class Gateway:
         self.metrics.accepted.inc()
         self.metrics.connections.set(len(self._connections))
         if len(self._connections) > self._connections_max:
-            next(iter(self._silent)).refuse(  # the one that has been silent longest, at worst the newcomer itself
+            next(iter(self._silent)).refuse(  # the connection that has been silent longest, or the new one
                 f"there are {self._connections_max} connections"
             )
 

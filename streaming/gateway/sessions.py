@@ -1,10 +1,10 @@
-"""Which topics a Fetch is about where it does not name them all: incremental fetches, and topics by their ids.
+"""The topics of a Fetch that does not name them all: incremental fetches, and topics by their ids.
 
-A session (KIP-227) is kept by a broker, which answers for its topics whoever shows its number. So a connection may use
-those sessions only that were given to itself, and what it has asked for in them is remembered. For a number that is not
-known here, as after a reconnect, the client is told that there is no such session, and begins a new one.
+A broker keeps a session (KIP-227), and answers any client that sends the session's number. So a connection may use only
+the sessions that were given to itself, and the gateway stores the topics requested in them. For an unknown number, for
+example after a reconnect, the client gets the error that the session does not exist, and begins a new one.
 
-A topic's id (KIP-516) is known from the answers of brokers to Metadata, from which clients have it as well.
+A topic's id (KIP-516) is known from brokers' responses to Metadata, from which clients also have it.
 """
 
 from collections.abc import Callable, Collection
@@ -15,44 +15,47 @@ from kafka.protocol.consumer import FetchRequest
 from streaming.gateway.messages import CLIENT_ID_AT, INT32, VARINT_BYTES_MAX, Reading
 
 SESSIONS_MAX = 4
-"""Sessions of one connection; beyond it the oldest is forgotten. A client has one with each broker."""
+"""The maximum number of sessions of one connection; beyond it the oldest is dropped. A client has one with each
+broker."""
 
 SESSION_TOPICS_MAX = 1_000
-"""Topics of one session that are remembered. Sessions of more are not: each fetch then names its topics."""
+"""The maximum number of stored topics of one session. Larger sessions are not stored: each fetch then names its
+topics."""
 
 TOPIC_IDS_MAX = 200_000
-"""Topics whose ids are remembered; beyond it the one that was told of first is forgotten."""
+"""The maximum number of topics with stored ids; beyond it the oldest entry is dropped."""
 
 _ANSWER = Struct(">i4xhi")
-"""The correlation id, the time to wait, the error and the session, in versions that are not flexible."""
+"""The correlation id, the throttle time, the error and the session, in versions that are not flexible."""
 
 _FLEXIBLE_ANSWER = Struct(">ix4xhi")
 FIRST_WITH_SESSIONS = 7
 _BEFORE_SESSION = 17
-"""Bytes of a Fetch before its session: the replica, the time to wait, two sizes, the isolation."""
+"""Bytes of a Fetch before its session: the replica, the maximum wait time, two sizes, the isolation level."""
 
 
 class FetchSessions:
-    """The sessions that brokers have given to one connection, and the topics asked for in each."""
+    """The sessions that brokers have given to one connection, with the requested topics of each."""
 
     def __init__(self) -> None:
         self._topics: dict[int, set[str]] = {}
 
     def topics_of(self, session_id: int) -> Collection[str] | None:
-        """Return what a session is about; None where it was not given to this connection."""
+        """Return the topics of a session; None if it was not given to this connection."""
         return self._topics.get(session_id)
 
     def add(self, session_id: int, topics: Collection[str]) -> None:
-        """Remember that more topics were asked for in a session that is known."""
+        """Add requested topics to a known session."""
         known = self._topics[session_id]
         known.update(topics)
         if len(known) > SESSION_TOPICS_MAX:
             del self._topics[session_id]
 
     def reads_session(self, version: int, topics: Collection[str]) -> Callable[[memoryview], bool] | None:
-        """Return what is to be called with the beginning of the answer to a Fetch that names all its topics.
+        """Return a function for the beginning of the response to a Fetch that names all its topics.
 
-        It returns whether that was enough of the answer, and raises a ValueError where the answer cannot be read.
+        The function returns whether the beginning was long enough, and raises a ValueError if the response cannot be
+        read.
         """
         if version < FIRST_WITH_SESSIONS or len(topics) > SESSION_TOPICS_MAX:
             return None
@@ -76,7 +79,7 @@ class FetchSessions:
 
 
 def showing_no_session(frame: bytes, version: int) -> bytes:
-    """Return a Fetch, of a version with sessions, whose session is 0: none."""
+    """Return a Fetch, of a version with sessions, with the session 0, which means none."""
     reading = Reading(frame, CLIENT_ID_AT)
     reading.text()
     if FetchRequest.flexible_version_q(version):
@@ -92,11 +95,11 @@ class TopicIds:
         self._names: dict[bytes, str] = {}
 
     def name(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with that id; None where no broker has told of it."""
+        """Return the name of the topic with that id; None if no broker's response contained it."""
         return self._names.get(topic_id)
 
     def learn(self, topic_id: bytes, name: str) -> None:
-        """Take a topic's id from an answer of a broker's."""
+        """Store a topic's id from a broker's response."""
         self._names[topic_id] = name
         if len(self._names) > TOPIC_IDS_MAX:
             del self._names[next(iter(self._names))]

@@ -12,7 +12,7 @@ from streaming.gateway.messages import Header
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One request's place in the row.
+    """One request's place in the queue.
 
     Args:
         answer: The whole response, with its length; None until it has arrived. It stays None where a broker's response
@@ -33,10 +33,10 @@ class Slot:
 
 
 class Slots:
-    """The row.
+    """The queue of requests.
 
     Args:
-        hold: Called with the bytes of answers that are held from now on; below 0 for such as are held no longer.
+        hold: Called with the number of newly held bytes of responses; below 0 for released ones.
     """
 
     def __init__(self, hold: Callable[[int], None] = lambda _: None) -> None:
@@ -48,7 +48,7 @@ class Slots:
 
     @property
     def large(self) -> int:
-        """How many have no answer yet that may be far larger than the request."""
+        """The number of unanswered requests whose response may be far larger than the request."""
         return self._large
 
     def add(self, slot: Slot) -> Slot:
@@ -57,13 +57,13 @@ class Slots:
         return slot
 
     def withdraw(self, slot: Slot) -> None:
-        """Take out the last one, which has no answer."""
+        """Remove the last request, which has no response."""
         assert self._row[-1] is slot
         self._row.pop()
         self._large -= slot.api.has_large_response
 
     def give(self, slot: Slot, answer: bytes) -> None:
-        """Hold an answer until it is its turn."""
+        """Store a response until its turn."""
         slot.answer = answer
         self._large -= slot.api.has_large_response
         self._hold(len(answer))
@@ -75,11 +75,12 @@ class Slots:
         return len(self._row) == 1 and self._row[0] is slot
 
     def pass_first(self) -> None:
-        """Take out the first one, which was answered piece by piece."""
+        """Remove the first request, whose response was passed on piece by piece."""
         self._row.popleft()
 
     def piece(self, bytes_max: int) -> bytes:
-        """Take out what is to be sent next: answers whose turn it is, or a part of a large one; nothing if empty."""
+        """Remove and return the next bytes to send: responses in order, or a part of a large one; empty if none is
+        ready."""
         pieces: list[bytes] = []
         room = bytes_max
         while room and self._row and (answer := self._row[0].answer) is not None:
