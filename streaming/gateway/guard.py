@@ -181,8 +181,7 @@ class Guard:
         sessions.add(session_id, topics)
         return Judged(frame)
 
-    # -- narrowed requests
-    # -----------------------------------------------------------------------------------------------
+    # -- narrowed requests ---------------------------------------------------------------------------------------------
 
     def _narrow_cluster(self, header: Header, frame: bytes) -> Judged:
         message = decode(DescribeClusterRequest, frame, header)
