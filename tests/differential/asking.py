@@ -1,4 +1,4 @@
-"""Makes requests of a conversation's lines, with the ids and generations that one side has handed out."""
+"""Makes the requests of a conversation's lines, with the ids and generations that one side has handed out."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +30,7 @@ from tests.differential.transcript import Asked, Member, Names
 
 HOST = "/127.0.0.1"
 UNREADABLE = {"none": b"", "broken": subscription([])[:2] + b"\x7f\xff\xff\xff"}
-"""What is no subscription: nothing at all, and one that announces more topics than it brings."""
+"""Invalid subscriptions: no bytes, and one that announces more topics than it has."""
 
 NEWEST = {
     "join": 9,
@@ -49,7 +49,7 @@ Fields = dict[str, Any]
 
 
 def ask(line: Line, names: Names, number: int, group_id: Callable[[str], str]) -> Asked:
-    """Make a line's request; `group_id` makes an id of a group's name that no other conversation has."""
+    """Make a line's request; `group_id` turns a group's name into an id that no other conversation has."""
     client, version = line.who.split("#")[0], int(line.options.get("v", NEWEST[line.verb]))
     known = names.members.get(names.newest_of(client) if "newest" in line.words else line.who)
     if line.verb == "join" and "instance" in line.options:

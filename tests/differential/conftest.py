@@ -1,4 +1,4 @@
-"""The two sides of conversations: the shared broker's own coordinator, and a query of ours behind a gateway."""
+"""The two sides of conversations: the shared broker's own coordinator, and this project's query behind a gateway."""
 
 from collections.abc import Iterator
 from concurrent.futures import wait
@@ -25,7 +25,7 @@ TOPICS = {name: {"num_partitions": 3} for name in ("t", "u")}
 
 @pytest.fixture(scope="session")
 def kafkas(broker: Broker) -> Iterator[Transcripts]:
-    """What Kafka's own coordinator says."""
+    """Return the transcripts of Kafka's own coordinator."""
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics(TOPICS, wait_for_metadata=True)
     address = coordinator_behind(broker.bootstrap_servers)
@@ -37,12 +37,12 @@ def kafkas(broker: Broker) -> Iterator[Transcripts]:
 def through_gateway(
     request: pytest.FixtureRequest, broker: Broker, kafkas: Transcripts, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Transcripts]:
-    """What a gateway's clients hear. All conversations of the run have begun."""
+    """Return the transcripts of a gateway's clients. All conversations of the run have begun."""
     asked = [item for item in request.session.items if "through_gateway" in getattr(item, "fixturenames", ())]
     conversations = [item.callspec.params["conversation"] for item in asked]  # type: ignore[attr-defined]
     theirs = [kafkas.begin(each) for each in conversations]
     with slow_query(broker, tmp_path_factory.mktemp("slow")) as settings, Gateway(settings) as gateway:
-        wait(theirs)  # whose times are short: they are not to be disturbed by fifty others
+        wait(theirs)  # its times are short: fifty others must not slow it down
         address = coordinator_behind(gateway.bootstrap_servers)
         with Transcripts(lambda: closing(ThroughGateway(address)), theirs=False, at_once=AT_ONCE) as transcripts:
             for each in sorted(conversations, key=lambda each: each.lasts_ms, reverse=True):
@@ -52,7 +52,7 @@ def through_gateway(
 
 @contextmanager
 def slow_query(broker: Broker, folder: Path) -> Iterator[Settings]:
-    """Run our query in a process of its own, under the rules of the conversations, its clock slowed down."""
+    """Run the query in a process of its own, under the rules of the conversations, with its times slowed down."""
     service = start_service(
         folder,
         bootstrap_servers=broker.bootstrap_servers,
@@ -68,10 +68,10 @@ def slow_query(broker: Broker, folder: Path) -> Iterator[Settings]:
 
 
 def coordinator_behind(bootstrap_servers: str) -> Address:
-    """Find out where groups are coordinated, once somebody is ready to."""
+    """Return the address of the groups' coordinator, as soon as it is ready."""
     host, port = bootstrap_servers.split(":")
     with closing(Connection((host, int(port)), "first")) as first:
         find = partial(first.call, FindCoordinatorRequest(key="g", key_type=0), 3)
-        wait_until(lambda: find().error_code == 0)  # the first to ask has Kafka make its topic of offsets
+        wait_until(lambda: find().error_code == 0)  # the first request makes Kafka create its topic of offsets
         wait_until(lambda: first.call(DescribeGroupsRequest(groups=["g"]), 5).groups[0].error_code == 0)
         return find().host, find().port

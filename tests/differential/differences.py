@@ -1,13 +1,13 @@
-"""Where we answer otherwise than Kafka, and mean to. Each row is shown by a conversation, on the very line."""
+"""The intended differences from Kafka. A conversation shows each of them in a line of its own."""
 
 from typing import NamedTuple
 
 
 class Difference(NamedTuple):
-    """What each side does, and why we do not follow.
+    """The behaviour of each side, and the reason for the difference.
 
     Args:
-        is_over_topics_only: Clients of a gateway find what they find with Kafka.
+        is_over_topics_only: Clients of a gateway see the same as with Kafka.
     """
 
     kafka: str
@@ -26,7 +26,7 @@ DIFFERENCES = {
         "answers FENCED_INSTANCE_ID when the same process asks again before it knows its id",
         "answers REBALANCE_IN_PROGRESS where both requests have one inbox",
         "a process that lost patience must not be told that another one has come: clients end on that",
-        is_over_topics_only=True,  # each connection has an inbox of its own
+        is_over_topics_only=True,  # each connection has a mailbox of its own
     ),
     "the sync of a member that leaves": Difference(
         "never answers it",

@@ -1,6 +1,6 @@
-"""Kafka's own assignors, in a JVM of their own that has nothing but Kafka's jars; the judges of ours.
+"""Kafka's own assignors, in a JVM that has only Kafka's jars; this project's assignors are compared with them.
 
-What they are told and what they say are the bytes of ConsumerProtocol, so those are compared as well.
+Their inputs and outputs are the bytes of ConsumerProtocol, so these bytes are compared as well.
 """
 
 import os
@@ -45,7 +45,7 @@ def java() -> Iterator["Java"]:
 
 
 class Java:
-    """Kafka's classes, with our types in and out."""
+    """Kafka's classes, with this project's types as arguments and results."""
 
     def __init__(self, gateway: JavaGateway) -> None:
         self._gateway = gateway
@@ -57,7 +57,7 @@ class Java:
         self._buffer, self._util = jvm.java.nio.ByteBuffer, jvm.java.util
 
     def plan(self, name: str, cluster: Cluster, subscribers: Sequence[Subscriber]) -> Plan:
-        """Let Kafka's assignor of that name make a plan."""
+        """Return the assignments that Kafka's assignor of that name computes."""
         group = self._util.HashMap()
         for subscriber in subscribers:
             subscription = self.subscription(write_subscription(subscriber.subscription))
@@ -68,7 +68,7 @@ class Java:
         return {s.member_id: self._share(plan.get(s.member_id)) for s in subscribers}
 
     def user_data(self, name: str, told: Sequence[TopicPartition] | None, generation_id: int) -> bytes | None:
-        """Write what a member's assignor of that name says, after it was told its part of a plan."""
+        """Return the user data of a member's assignor of that name, after the assignor was given its assignment."""
         assignor = getattr(self._consumer, CLASSES[name])()
         if told is not None:
             metadata = self._consumer.ConsumerGroupMetadata("g", generation_id, "m", self._util.Optional.empty())

@@ -1,4 +1,4 @@
-"""The language of `conversations/*.txt`: a line a request, and what everybody must hear to it.
+"""The language of `conversations/*.txt`: each line has one request, and all responses that it causes.
 
     == A plan is void once somebody else has joined
     # W6, S92
@@ -7,19 +7,20 @@
     sync c1 plan c1=0             | 27
     join c1                       | 0, c2 0 generation=2
 
-Left of the bar stands who asks what, right of it all answers that come then: `NAME CODES words`, the asker's own name
-left out. Codes are those of the whole, or else of its entries (`0/25`); words must stand in the answer, or in what the
-group looks like after it. `parked` and `silence` say that nobody hears anything. Where Kafka and we are known to
-differ, three columns tell how, by a name that `differences` explains:
+The request is left of the bar, the responses that come then are right of it: `NAME CODES words`, without the name of
+the requesting client. Codes are those of the whole response, or else of its entries (`0/25`). Words must occur in the
+response, or in the description of the group afterwards. `parked` and `silence` stand for no response. A known
+difference between Kafka and this coordinator has three columns, the last of which is a name that `differences`
+explains:
 
     join c1 | kafka: parked | ours: c1 27 | a superseded join
 
-Commands, with options as `option=value`; `v=3` asks in an older version of the request, otherwise in the newest:
+Commands, with options as `option=value`; `v=3` uses an older version of the request, otherwise the newest is used:
 
     join NAME           session= rebalance= protocols=a,b topics=t,u type= instance= id= reason= new again once
     sync NAME           plan NAME=0,1 NAME=u-0 NAME=none; generation= type= protocol= id=
     heartbeat NAME      generation= id=
-    leave NAME...       reason=; `NAME@` leaves without its instance id, `@INSTANCE` is shown out by it
+    leave NAME...       reason=; `NAME@` leaves without its instance id, `@INSTANCE` is removed by it
     commit NAME t-0=5   generation= metadata= epoch= id=
     commit outside t-0=5          as tools do: no member, no generation
     fetch t-0 t-1, fetch all      generation= id=
@@ -28,12 +29,12 @@ Commands, with options as `option=value`; `v=3` asks in an older version of the 
     wait MS             time passes until something happens, MS after the last time
     pass MS             time passes and nothing happens
 
-A name is a client and its member: `c1#2` is the second id that client c1 was given. Who is not known by that name goes
-by it as a member id, and `id=` says another one. A member says its instance id whenever it asks; `instance=` overrides
-that, and `instance=none` keeps it back. A newcomer's join is two, one for the id and one with it, unless `once`. Who
-has an id comes without it as `new`, the client's next process, or `again`, when it never heard of that id. `group=h`
-asks about another group than g, and `x*99` is a text of 99 letters. `topics=none` is no subscription at all, and
-`topics=broken` one that announces more topics than it brings.
+A name is a client and its member: `c1#2` is the second id that client c1 was given. An unknown name is used as a member
+id itself, and `id=` sets another one. A member sends its instance id with each request; `instance=` sets another one,
+and `instance=none` leaves it out. A new member joins twice, first to get an id and then with that id, unless `once`. A
+client that has an id joins without it as `new`, the client's next process, or `again`, if it never received that id.
+`group=h` names another group than g, and `x*99` is a text of 99 letters. `topics=none` is no subscription at all, and
+`topics=broken` one that announces more topics than it has.
 """
 
 import re
@@ -53,7 +54,7 @@ Options = dict[str, str]
 
 @dataclass(frozen=True)
 class Heard:
-    """An answer as a conversation expects it."""
+    """A response as a conversation expects it."""
 
     name: str
     codes: str
@@ -62,7 +63,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Line:
-    """One request, or some time that passes, and what comes of it on either side."""
+    """One request, or a wait, and the expected responses of either side."""
 
     text: str
     verb: str
@@ -74,7 +75,7 @@ class Line:
 
     @property
     def who(self) -> str:
-        """Who asks: the first one named, or else an administrator."""
+        """The client that sends the request: the first one named, or else an administrator."""
         named = self.words[0].split("@")[0] if self.words and self.verb not in ("fetch", "forget") else ""
         return named or "admin"
 
@@ -85,7 +86,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Conversation:
-    """A story with its title, the features it proves, and its lines."""
+    """A conversation: its title, the features that it proves, and its lines."""
 
     title: str
     proves: str
@@ -93,17 +94,17 @@ class Conversation:
 
     @property
     def slug(self) -> str:
-        """The title as a group id may have it."""
+        """The title as a part of a group id."""
         return re.sub(r"\W+", "-", self.title).strip("-").lower()
 
     @property
     def lasts_ms(self) -> int:
-        """How much time passes in it."""
+        """The sum of its waits, in milliseconds."""
         return sum(int(line.words[0]) for line in self.lines if line.is_time)
 
     @property
     def is_about_all(self) -> bool:
-        """Whether it asks about the group without a name, which is every conversation's."""
+        """Whether it uses the group without a name, which all conversations share."""
         return any(line.options.get("group") == "" for line in self.lines)
 
 
@@ -116,7 +117,7 @@ def read(path: Path) -> Iterator[Conversation]:
 
 
 def lines_of(texts: list[str]) -> Iterator[Line]:
-    """Read the lines of a story, each newcomer's join as two."""
+    """Read the lines of a conversation; the join of a new member becomes two lines."""
     known: set[str] = set()
     for text in texts:
         if text and not text.startswith("#"):
@@ -150,7 +151,7 @@ def parse(text: str) -> Line:
 
 
 def unfolded(value: str) -> str:
-    """Write out `x*99`."""
+    """Return a text with `x*99` written out."""
     repeated = REPEATED.fullmatch(value)
     return repeated[1] * int(repeated[2]) if repeated else value
 

@@ -1,4 +1,4 @@
-"""Our side of a conversation: a shard, and a clock that moves when it is told to."""
+"""This side of a conversation: a shard, and a clock that only `wait` moves."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,13 +31,13 @@ SECRET = b"sixteen secret bytes"
 
 
 def config_of(rules: Mapping[str, str]) -> Config:
-    """Take over those of Kafka's `rules` that are ours as well."""
+    """Return the config for those of Kafka's `rules` that this coordinator has as well."""
     named: dict[str, Any] = {name.replace(".", "_"): int(value) for name, value in rules.items()}
     return Config(**{name: value for name, value in named.items() if name in Config.__struct_fields__})
 
 
 class Ours:
-    """Our coordinator, under those of Kafka's `rules` that are ours as well."""
+    """This coordinator, with those of Kafka's `rules` that it has as well."""
 
     def __init__(self, rules: Mapping[str, str]) -> None:
         self._shard = Shard(0, 1, SECRET, replaced(config_of(rules), clock_slack_ms=0))
@@ -51,7 +51,7 @@ class Ours:
         self._fresh += self._step(asked.request)
 
     def wait(self, ms: int, *, quietly: bool = False) -> None:
-        """Let time pass; what happens happens in the last millisecond, and not before."""
+        """Move the clock. Events happen in the last millisecond, and not before."""
         until_ms = self._now_ms + ms
         assert self._shard.step([wake(until_ms - 1)], until_ms - 1) == [], "something happened too early"
         outputs = self._shard.step([wake(until_ms)], until_ms)
@@ -80,7 +80,7 @@ def _answers(outputs: list[Output]) -> list[AnyAnswer]:
 
 
 def as_of(asked: Asked, answer: AnyAnswer) -> AnyAnswer:
-    """Say what a client hears that asked in an older version: what that one has no field for is not said."""
+    """Return a response as an older version of the request has it, without the fields that this version lacks."""
     version = asked.version
     match answer:
         case JoinGroupAnswer() if version < 7:
@@ -89,7 +89,7 @@ def as_of(asked: Asked, answer: AnyAnswer) -> AnyAnswer:
             return replaced(answer, protocol_type=None, protocol_name=name, members=tuple(members))
         case SyncGroupAnswer() if version < 5:
             return replaced(answer, protocol_type=None, protocol_name=None, fencing_token=0)
-        case SyncGroupAnswer():  # Kafka's wire has no place for a token
+        case SyncGroupAnswer():  # Kafka's protocol has no field for a token
             return replaced(answer, fencing_token=0)
         case LeaveGroupAnswer() if version < 3:
             return replaced(answer, code=answer.members[0].code, members=())
@@ -111,6 +111,6 @@ def as_of(asked: Asked, answer: AnyAnswer) -> AnyAnswer:
 
 
 def _of_old(code: int) -> int:
-    """A commit to a group that is not there was one of a wrong generation, before Kafka had a word for it."""
+    """Return the older error code: a commit to an unknown group was one of a wrong generation in earlier versions."""
     missing, wrong = ErrorCode.GROUP_ID_NOT_FOUND.number, ErrorCode.ILLEGAL_GENERATION.number
     return wrong if code == missing else code

@@ -1,4 +1,4 @@
-"""Holds a conversation with one side, and sets two transcripts against each other."""
+"""Holds a conversation with one side, and compares two transcripts."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,23 +16,23 @@ from tests.differential.transcript import Asked, Names, Step, codes
 
 
 class Side(Protocol):
-    """A coordinator that can be asked."""
+    """A coordinator that answers requests."""
 
     def ask(self, asked: Asked) -> None:
         """Send a request."""
 
     def wait(self, ms: int, *, quietly: bool = False) -> None:
-        """Let time pass: until something happens, which must not be before `ms` are over, or `quietly`."""
+        """Wait for an event, which must not come before `ms` are over; if `quietly`, wait `ms` without one."""
 
     def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
-        """Collect what is answered now; `expected` is worth waiting for."""
+        """Return the responses that come now; wait for the `expected` ones."""
 
     def look(self, group_id: str) -> DescribeGroupAnswer:
         """Describe a group as it is now."""
 
 
 def hold(conversation: Conversation, side: Side, *, theirs: bool) -> list[Step]:
-    """Say all lines to one side, each when the one before has had its answers, and write down what comes."""
+    """Send all lines to one side, each after the responses to the line before, and record the responses."""
     names, steps = Names(), []
 
     def group_id(name: str) -> str:
@@ -55,11 +55,11 @@ def hold(conversation: Conversation, side: Side, *, theirs: bool) -> list[Step]:
 
 
 class Transcripts:
-    """What one side says in each conversation: held once, however often it is asked for.
+    """One side's responses in each conversation, which is held once, even if it is requested several times.
 
     Args:
-        side: Makes a side that knows nothing of other conversations.
-        at_once: How many are held at a time.
+        side: Makes a side without data of other conversations.
+        at_once: How many conversations are held at a time.
     """
 
     def __init__(self, side: Callable[[], AbstractContextManager[Side]], *, theirs: bool, at_once: int) -> None:
@@ -88,14 +88,14 @@ class Transcripts:
 
 
 def _own(answer: AnyAnswer, names: Names) -> AnyAnswer:
-    """Leave other conversations' groups out of a listing."""
+    """Remove other conversations' groups from a listing."""
     if not isinstance(answer, ListGroupsAnswer):
         return answer
     return structs.replace(answer, groups=tuple(g for g in answer.groups if g.group_id in names.groups))
 
 
 def check(conversation: Conversation, kafka: list[Step], ours: list[Step]) -> None:
-    """Fail unless both said the same, and what the conversation expects; where it expects a difference, just that."""
+    """Fail unless both sides gave the same, expected responses; an expected difference must be exactly as written."""
     for line, their_step, our_step in zip(conversation.lines, kafka, ours, strict=True):
         both = f"{conversation.title}\n\nKafka:\n{_text(kafka)}\n\nours:\n{_text(ours)}"
         if line.difference is None:

@@ -1,4 +1,4 @@
-"""Our assignors and Kafka's, given the same bytes: the same plans, but where Kafka's break what a plan is for."""
+"""The assignors of this project and Kafka's compute the same assignments of the same bytes, with few exceptions."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -35,9 +35,9 @@ def kafkas() -> Iterator[Java]:
 @pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
 @pytest.mark.parametrize(("kind", "drawing"), KINDS.items(), ids=KINDS)
 def test_plans(kafkas: Java, kind: str, drawing: dict[str, Any], alike: bool):
-    """S130 to S133: partition for partition, whatever members join, leave, claim and subscribe to.
+    """S130 to S133: partition for partition, for any members that join, leave, claim and subscribe.
 
-    Where subscriptions differ, a plan may be another one, as even, in which as much or more stays where it is.
+    If subscriptions differ, the assignments may differ too, if they are as equal and move no more partitions.
     """
     name = kind.partition(",")[0]
     equal = 0
@@ -57,7 +57,7 @@ def test_plans(kafkas: Java, kind: str, drawing: dict[str, Any], alike: bool):
 
 @pytest.mark.parametrize("seed", [2360, 9655, 9954])
 def test_what_moved_twice_goes_home(kafkas: Java, seed: int):
-    """S132: three groups in 12,000 in which Kafka moves a partition home that another one has to make room for."""
+    """S132: three groups in 12,000 in which Kafka moves a partition back to an owner that needs room for it."""
     drawn = draw(seed, "sticky", alike=False, most=8, grows=False)
     ours, theirs = (p(drawn.cluster, drawn.subscribers) for p in (Sticky().assign, partial(kafkas.plan, "sticky")))
     assert ours != theirs
@@ -65,14 +65,15 @@ def test_what_moved_twice_goes_home(kafkas: Java, seed: int):
 
 
 def worth(drawn: Drawn, plan: Plan) -> tuple[int, int]:
-    """How uneven a plan is, and then how little of it stays; less is better."""
+    """Return how unequal assignments are, and then how few partitions stay; less is better."""
     return imbalance(plan), -kept(plan, drawn.claims)
 
 
 def kafkas_plan(kafkas: Java, name: str, drawn: Drawn) -> Plan | None:
-    """Kafka's plan, or None where it gives partitions to members that do not subscribe to their topics, or breaks off.
+    """Return Kafka's assignments; None if they are invalid or Kafka fails.
 
-    Both come of its moving a partition back to an owner of an older generation whatever that one subscribes to now.
+    In both cases Kafka moves a partition back to an owner of an older generation that no longer subscribes to the
+    topic.
     """
     topics_of = {s.member_id: s.subscription.topics for s in drawn.subscribers}
     try:
@@ -83,15 +84,15 @@ def kafkas_plan(kafkas: Java, name: str, drawn: Drawn) -> Plan | None:
 
 
 def has_three_claims(drawn: Drawn) -> bool:
-    """Tell whether a partition has three claims: Kafka takes it from the newest, too, if the other two are equal."""
+    """Return whether a partition has three claims: if two are equal, Kafka revokes it from the newest as well."""
     claims = Counter(partition for claimed in drawn.claims.values() for partition in claimed)
     return any(count > 2 for count in claims.values())
 
 
 def keep_back_what_two_claim(drawn: Drawn, ours: Plan, theirs: Plan) -> None:
-    """Take from Kafka's plan what ours keeps back of partitions that two members claim, and Kafka leaves with one.
+    """Remove partitions with two claims from Kafka's assignments, if this project's assignor holds them back.
 
-    It does that where subscriptions differ, though the other one may still be reading.
+    Kafka leaves them with one member if subscriptions differ, though the other member may still be reading.
     """
     claims = Counter(partition for claimed in drawn.claims.values() for partition in claimed)
     given = flat(ours)
@@ -105,7 +106,7 @@ def keep_back_what_two_claim(drawn: Drawn, ours: Plan, theirs: Plan) -> None:
 
 @pytest.mark.parametrize("topics", ["C1 t; C2 t", "C1 t; C2 t u"], ids=["alike", "different"])
 def test_two_claims_of_one_generation(kafkas: Java, topics: str):
-    """S132, protocol.md 7.3: neither keeps it."""
+    """S132, protocol.md 7.3: neither member keeps the partition."""
     group = subscribers("sticky", topics, "C1 t-0 t-1; C2 t-1 t-2")
     assert kafkas.plan("sticky", Cluster({"t": 4}), group) == plan("C1 t-0 t-1; C2 t-2 t-3")
 
@@ -121,7 +122,7 @@ SUBSCRIPTIONS = [
 @pytest.mark.parametrize("version", range(4))
 @pytest.mark.parametrize("subscription", SUBSCRIPTIONS, ids=range(len(SUBSCRIPTIONS)))
 def test_subscription_bytes(kafkas: Java, subscription: Subscription, version: int):
-    """Protocol.md 7.6: ours are read by Kafka, which writes the same."""
+    """Protocol.md 7.6: Kafka reads this project's bytes, and writes the same."""
     theirs = kafkas.subscription(write_subscription(subscription))
     assert kafkas.subscription_bytes(theirs, version) == write_subscription(subscription, version)
     assert list(kafkas.subscription(write_subscription(subscription, version)).topics()) == sorted(subscription.topics)
@@ -137,7 +138,7 @@ def test_assignment_bytes(kafkas: Java, user_data: bytes | None, version: int):
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
 def test_user_data_bytes(kafkas: Java, name: str):
-    """Protocol.md 7.6: a member of Kafka's and one of ours tell the same of the same plan."""
+    """Protocol.md 7.6: members of both sides send the same user data about the same assignments."""
     for share, generation_id in ({"t": [0, 1]}, 1), ({}, 7):
         listed = [(topic, n) for topic, numbers in share.items() for n in numbers]
         assert kafkas.user_data(name, listed, generation_id) == ASSIGNORS[name]().user_data(share, generation_id)

@@ -1,4 +1,4 @@
-"""Conversations held with Kafka's own coordinator and with ours: both must say the same."""
+"""Conversations with Kafka's own coordinator and with this one: both must give the same responses."""
 
 import re
 from pathlib import Path
@@ -26,8 +26,8 @@ def test_kafka_says_the_same(conversation: Conversation, kafkas: Transcripts):
 # -- what the conversations add up to ----------------------------------------------------------------------------------
 
 CODES = {
-    # All that Kafka can be brought to answer to each command. Never in the classic protocol on one broker that is
-    # ready: 14, 15 and 16, and 28, 35 and 42, which belong to other requests or other protocols.
+    # All error codes that Kafka can return to each command. A single broker that is ready never returns these in the
+    # classic protocol: 14, 15 and 16, and 28, 35 and 42, which belong to other requests or other protocols.
     "join": {-1, 0, 23, 24, 25, 26, 79, 81, 82},
     "sync": {0, 22, 23, 24, 25, 27, 82},
     "heartbeat": {0, 22, 24, 25, 27, 82},

@@ -1,4 +1,4 @@
-"""The language of conversations, and the judge: what it reads, and what it must not let pass. No broker is asked."""
+"""The language of conversations, and the comparison of transcripts, without a broker."""
 
 from dataclasses import replace
 

@@ -1,7 +1,6 @@
-"""The conversations held with Kafka's own coordinator, held with ours through a gateway: no client may tell them apart.
+"""The conversations with Kafka's own coordinator, held with this one through a gateway: clients must see no difference.
 
-They are held in the same versions, over the same kind of sockets, by the same code; `differences` says what is meant to
-differ.
+They use the same versions, the same kind of sockets and the same code; `differences` lists the intended differences.
 """
 
 from streaming.gateway.apis import APIS, Handling
@@ -27,7 +26,7 @@ APIS_OF = {
 
 @every_conversation
 def test_clients_hear_the_same(conversation: Conversation, kafkas: Transcripts, through_gateway: Transcripts):
-    """S16, S56: whatever Kafka answers to a request of any version, a gateway does."""
+    """S16, S56: a gateway gives the same response as Kafka to a request of any version."""
     check(as_clients_find_it(conversation), kafkas[conversation], through_gateway[conversation])
 
 

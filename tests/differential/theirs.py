@@ -1,9 +1,10 @@
-"""Kafka's side of a conversation: its own coordinator, asked over plain sockets.
+"""Kafka's side of a conversation: its own coordinator, with requests over plain sockets.
 
-Kafka answers the requests of one connection in order, so a parked one keeps its connection busy; who goes on talking
-takes another. That a request is parked shows in nothing but silence. It is known to have been taken in by asking for
-the group three times: with one network thread and one handler (`RULES`), the first description may overtake the
-request, the second one cannot, and an answer that the request has is on its way before the third.
+Kafka answers the requests of one connection in order, so a parked request blocks its connection; a client that sends
+another request uses another connection. A parked request has no response, so silence is its only sign. The group is
+described three times to make sure that Kafka has handled a request. With one network thread and one handler (`RULES`),
+the first description may overtake the request, and the second one cannot. A response to the request is sent before the
+third description.
 """
 
 import selectors
@@ -31,14 +32,14 @@ RULES = {
     "num.network.threads": "1",
     "num.io.threads": "1",
 }
-"""What the broker is told, so that stories are short and nothing overtakes."""
+"""The broker's settings, which keep conversations short and requests in order."""
 
 LATE_S = 10.0
-"""How long after its time something may still happen that nobody is told of."""
+"""How long after its time an event may still happen that no client is told of, in seconds."""
 
 POLL_S = 0.005
 AHEAD_S = 0.02
-"""How long before the time from which on something may happen it is looked for."""
+"""How long before the earliest time of an event the wait for it begins, in seconds."""
 
 EARLY_MS = 5
 """By how much a clock of whole milliseconds may seem early."""
@@ -47,7 +48,7 @@ Address = tuple[str, int]
 
 
 class Connection:
-    """A connection of one client's, with one request at a time."""
+    """A connection of one client, with one request at a time."""
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.client_id = client_id
@@ -56,7 +57,7 @@ class Connection:
         self._response: type = object
         self._socket = socket.create_connection(address, timeout=HANG_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.call(ApiVersionsRequest(), 0)  # from here on the broker looks at this connection as at any other
+        self.call(ApiVersionsRequest(), 0)  # from now on the broker treats this connection as any other
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -65,17 +66,17 @@ class Connection:
         self._socket.close()
 
     def call(self, message: wire.Message, version: int) -> wire.Message:
-        """Send a message and wait for what comes back."""
+        """Send a message and return its response."""
         self._send(message, version)
         return self._receive()
 
     def ask(self, asked: Asked) -> None:
-        """Send a request, to be answered some day."""
+        """Send a request without a wait for the response."""
         self.asked = asked
         self._send(wire.message(asked.request, asked.version), asked.version)
 
     def answer(self) -> tuple[Asked, AnyAnswer]:
-        """Read the answer to what was asked, once there is one."""
+        """Return the response to the request that was sent, when it has come."""
         assert self.asked is not None, "nobody asked"
         asked, self.asked = self.asked, None
         return asked, wire.answer(asked.request, asked.version, self._receive())
@@ -104,7 +105,7 @@ class Theirs:
     """Kafka's coordinator."""
 
     looks = 3
-    """How often the group is asked for until all that a request has caused is known."""
+    """How often the group is described until all effects of a request are known."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -131,7 +132,7 @@ class Theirs:
             time.sleep(ms / 1000)
 
     def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
-        """Wait for the expected answers, or else for time to change the group; collect whatever else comes."""
+        """Wait for the expected responses, or else for time to change the group; return all responses that come."""
         wanted = Counter(heard.name.split("#")[0] for heard in expected if heard.name)
         heard: list[tuple[Asked, AnyAnswer]] = []
         until_s = time.monotonic() + self._waits_ms / 1000 + HANG_S
@@ -153,9 +154,9 @@ class Theirs:
             time.sleep(POLL_S)
 
     def look(self, group_id: str) -> DescribeGroupAnswer:
-        """Describe the group, in a version that finds nothing wrong with one that is not there.
+        """Describe the group, in a version that returns no error for an unknown group.
 
-        A group that prepares with nobody in it has a join deadline of now (protocol.md 3.5), which is waited for.
+        A group that prepares without members has a join deadline of now (protocol.md 3.5); its end is waited for.
         """
         request, until_s = DescribeGroup(request_id="look", reply_to="", group_id=group_id), time.monotonic() + 1
         while True:

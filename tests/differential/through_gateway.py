@@ -1,7 +1,7 @@
-"""Our side of a conversation as Kafka's own clients find it: the running query behind a gateway, over plain sockets.
+"""This side of a conversation as Kafka's own clients see it: the running query behind a gateway, over plain sockets.
 
-A batch of the query takes about as long as a session does in a conversation. So time goes slower here: what is said,
-ruled and waited for is `SLOWNESS` times as long. And as that is 20 minutes in all, many conversations are held at once.
+A batch of the query takes about as long as a session in a conversation. So all times are `SLOWNESS` times as long here.
+The conversations take 20 minutes in all, so many are held at once.
 """
 
 from collections.abc import Mapping
@@ -19,31 +19,32 @@ from tests.differential.theirs import Theirs
 from tests.differential.transcript import Asked
 
 SLOWNESS = 40
-"""With it the longest conversation takes 44 s, and a line may take some seconds where 300 ms must not be over."""
+"""The factor of all times: the longest conversation takes 44 s, and where 300 ms must not be over, a line may take
+seconds."""
 
 AT_ONCE = 50
-"""More than there are in which time passes; fewer than all, lest batches be long while theirs counts."""
+"""More than the conversations with waits; fewer than all, because batches must not be long during those waits."""
 
 RULED_MS = ("group_initial_rebalance_delay_ms", "group_min_session_timeout_ms", "group_max_session_timeout_ms")
 
 
 def settings_of(rules: Mapping[str, str]) -> dict[str, int]:
-    """Say how our query is set up to go by those of Kafka's `rules` that are ours as well."""
+    """Return the query's settings for those of Kafka's `rules` that it has as well."""
     config = config_of(rules)
     return {name: getattr(config, name) * SLOWNESS for name in RULED_MS} | {
         "group_max_size": config.group_max_size,
         "clock_slack_ms": 0,
-        "late_notice_ms": 600_000,  # a busy machine is not to be taken for an outage
+        "late_notice_ms": 600_000,  # a busy machine must not count as an outage
     }
 
 
 class ThroughGateway(Theirs):
-    """Our coordinator, asked as Kafka's is.
+    """This coordinator, with requests sent as to Kafka's.
 
-    Requests of two connections have no order until the gateway has read them. Once it has answered an onlooker who
-    asked it something after a request, that request is on its way into the log. Whoever describes the group then hears
-    of it after all that the request causes has been answered. Commits and deletions of offsets are never parked, but
-    may be held until the brokers have been asked about topics: their answers are waited for.
+    Requests of two connections have no order until the gateway has read them. After a request, a third client (the
+    onlooker) asks the gateway something. When the gateway has answered it, the request is on its way into the log. So a
+    description of the group comes after all responses that the request causes. Commits and deletions of offsets are
+    never parked, but they may wait until the brokers have answered about topics; their responses are waited for.
     """
 
     looks = 0
@@ -60,7 +61,7 @@ class ThroughGateway(Theirs):
 
     def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
         if self._looks_ahead:
-            self._onlooker.call(ApiVersionsRequest(), 0)  # the gateway needs nobody to answer that
+            self._onlooker.call(ApiVersionsRequest(), 0)  # the gateway answers that by itself
             self._described = self.look(self._group_id)
         return super().hear(expected)
 
@@ -81,7 +82,7 @@ def _slower(request: Request) -> Request:
 
 
 def as_clients_find_it(conversation: Conversation) -> Conversation:
-    """Leave out the differences that there are over our topics alone."""
+    """Remove the differences that only this project's topics show."""
     return replace(conversation, lines=tuple(map(_of_a_client, conversation.lines)))
 
 

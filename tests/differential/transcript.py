@@ -1,7 +1,7 @@
-"""What was said, in words that both sides can be compared by: ids by the names of their members, free choices settled.
+"""Responses as text that can be compared between both sides: ids become member names, and free choices are normalized.
 
-Free are the order of the leader's members, of a description's and of a listing's, the order of answers that come at
-once, and the form of an id behind its prefix (protocol.md, end of section 10).
+These are free: the order of the leader's members, of a description's and of a listing's, the order of responses that
+come at once, and the form of an id after its prefix (protocol.md, end of section 10).
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from coordinator.phases import Phase
 from coordinator.requests import JoinGroup, Request
 
 SUFFIX_CHARS = 37
-"""A dash and a UUID: what makes an id unique, behind the client's id or the instance id."""
+"""A dash and a UUID: the part that makes an id unique, after the client's id or the instance id."""
 
 UNSEEN = {"request_id", "error", "error_message"}
 UNSEEN_IN_A_DESCRIPTION = UNSEEN | {
@@ -31,7 +31,7 @@ SHORT = {"group_instance_id": "instance", "protocol_type": "type", "protocol_nam
 
 @dataclass(frozen=True)
 class Asked:
-    """A request on its way: whose, and in which version a client of that age would send it."""
+    """A request that was sent: its client, and its version."""
 
     label: str
     who: str
@@ -41,11 +41,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Step:
-    """A line of a conversation and all that came of it, on one side."""
+    """A line of a conversation and all of its responses, on one side."""
 
     line: str
     heard: tuple[tuple[str, str, str], ...]
-    """Who heard, which codes, and the whole answer."""
+    """For each response: the client, the codes, and the whole response."""
     group: str
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class Step:
 
 @dataclass
 class Member:
-    """What a client remembers of its membership."""
+    """A client's data about its membership."""
 
     member_id: str
     generation_id: int = -1
@@ -64,17 +64,17 @@ class Member:
 
 @dataclass
 class Names:
-    """One side's ids and the names under which they were first heard of."""
+    """One side's ids and the names of the members that first had them."""
 
     members: dict[str, Member] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
     processes: Counter[str] = field(default_factory=Counter)
-    """By client: how often it was started anew."""
+    """By client: how often it was started again."""
     _names: dict[str, str] = field(default_factory=dict)
 
     def learn(self, asked: Asked, answer: AnyAnswer) -> None:
-        """Take ids and generations from the answers to joins."""
+        """Store ids and generations from the responses to joins."""
         if not isinstance(answer, JoinGroupAnswer) or not isinstance(asked.request, JoinGroup):
             return
         if answer.code not in (ErrorCode.NONE.number, ErrorCode.MEMBER_ID_REQUIRED.number):
@@ -92,23 +92,23 @@ class Names:
             member.protocol_type, member.protocol_name = answer.protocol_type or "consumer", answer.protocol_name
 
     def newest_of(self, client: str) -> str:
-        """Find the latest name of a client's."""
+        """Return the latest name of a client."""
         return [name for name in self.members if name.split("#")[0] == client][-1]
 
     def name(self, member_id: str) -> str:
-        """Turn an id into a name. One that nobody has heard of shows its prefix; what is no id stays as it is."""
+        """Return the name of an id. An unknown id shows its prefix; other text stays as it is."""
         if member_id in self._names:
             return self._names[member_id]
         return f"{member_id[:-SUFFIX_CHARS]}-?" if len(member_id) > SUFFIX_CHARS else member_id
 
     def tell(self, answer: AnyAnswer) -> str:
-        """Write an answer down, ready to be compared."""
+        """Return a response as text for the comparison."""
         unseen = UNSEEN_IN_A_DESCRIPTION if isinstance(answer, DescribeGroupAnswer) else UNSEEN
         is_ordered = isinstance(answer, LeaveGroupAnswer)  # like the request
         return " ".join(self._fields(asdict(answer), unseen, is_ordered))
 
     def tell_group(self, described: DescribeGroupAnswer) -> str:
-        """Write a group down as an administrator sees it, led by its members' names."""
+        """Return a group's description as text, sorted by its members' names."""
         members = "+".join(sorted(self.name(m.member_id) for m in described.members))
         return f"{described.state.value}: members={members or 'none'} {self.tell(described)}"
 
@@ -137,7 +137,7 @@ class Names:
 
 
 def codes(answer: AnyAnswer) -> str:
-    """Say how a request ended: as a whole, or else by its entries; entries that are all alike say it once."""
+    """Return the codes of a response: of the whole, or else of its entries; equal entries are given once."""
     entries = getattr(answer, "partitions", getattr(answer, "members", ()))
     found = [str(entry.code) for entry in entries if hasattr(entry, "code")]
     if answer.code:

@@ -1,4 +1,4 @@
-"""Our requests as messages of Kafka's protocol, and Kafka's answers as ours."""
+"""This project's requests as messages of Kafka's protocol, and Kafka's responses as this project's."""
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
@@ -41,10 +41,10 @@ from coordinator.phases import Phase
 from coordinator.requests import Request
 
 MANY_GROUPS = 8
-"""From this version on an OffsetFetch asks about many groups."""
+"""The first version in which an OffsetFetch names many groups."""
 
 MANY_LEAVE = 3
-"""From this version on a LeaveGroup names many members."""
+"""The first version in which a LeaveGroup names many members."""
 
 NAMES = {code.number: code.name for code in ErrorCode}
 
@@ -53,7 +53,7 @@ Field = dict[str, Any]
 
 
 def named(code: int) -> Field:
-    """Name an error as answers and their entries do."""
+    """Return the error fields of responses and their entries."""
     return {"error": NAMES.get(code, str(code)), "code": code}
 
 
@@ -61,7 +61,7 @@ def named(code: int) -> Field:
 
 
 def message(request: Request, version: int) -> Message:
-    """Write a request as a client of that version does."""
+    """Return a request as a message of that version."""
     match request:
         case asked.JoinGroup():
             offer = JoinGroupRequest.JoinGroupRequestProtocol
@@ -121,7 +121,7 @@ def _fields(request: Request, names: str) -> Field:
 
 
 def _nested(kind: Message, part: str) -> Message:
-    """Find the type of a topic's entries; it is nested in that of the topic."""
+    """Return the type of a topic's entries; it is nested in that of the topic."""
     topic = getattr(kind, f"{kind.__name__}Topic")
     return getattr(topic, f"{kind.__name__}{part}")
 
@@ -162,7 +162,7 @@ def _fetch(request: asked.OffsetFetch, version: int) -> Message:
 
 
 def answer(request: Request, version: int, said: Message) -> AnyAnswer:
-    """Read Kafka's answer to a request."""
+    """Read Kafka's response to a request."""
     return READERS[type(request)](request, version, said)
 
 
