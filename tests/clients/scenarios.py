@@ -1,7 +1,7 @@
-"""The scenarios that every client acts, and which of them a client has no means for.
+"""The scenarios that every client plays, and those that a client cannot play.
 
-Where a session must run out it takes 6 s; else it is longer than a play ever waits, so that nothing ends a membership
-but what the scenario is about.
+A session that has to expire takes 6 s. All other sessions are longer than any wait of a play, so only the scenario
+itself ends a membership.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from tests.clients.worker import Worker
 Scenario = Callable[[Play, Kind], None]
 
 SILENCE_S = (SESSION_MS - DEFAULTS["heartbeat_ms"]) / 1000
-"""How long after its end a member is missed at the earliest: its last heartbeat may have been a little before."""
+"""The shortest time from the end of a member to its expiry, in seconds: its last heartbeat may be a little earlier."""
 
 
 def joins_alone(play: Play, kind: Kind) -> None:
-    """It owns all partitions, and reads all that is in them."""
+    """Check that it owns all partitions, and reads all of their records."""
     topic = play.topic(partitions=3, records=5)
     x = play.start(kind)
     play.until_shared(topic, x)
@@ -26,7 +26,7 @@ def joins_alone(play: Play, kind: Kind) -> None:
 
 
 def joins_a_mixed_group(play: Play, kind: Kind) -> None:
-    """It and a client of another kind share the topic, whichever of them makes the plan."""
+    """Check that it and a client of another kind share the topic, whichever of them is the leader."""
     topic = play.topic(partitions=4)
     x, y = play.start(kind), play.start(another(kind))
     play.until_shared(topic, x, y)
@@ -37,7 +37,7 @@ def joins_a_mixed_group(play: Play, kind: Kind) -> None:
 
 
 def one_leaves(play: Play, kind: Kind) -> None:
-    """The other one has everything long before a session could end."""
+    """Check that the other member owns all partitions long before a session could expire."""
     topic = play.topic(partitions=2)
     x, y = play.start(kind), play.start(kind)
     play.until_shared(topic, x, y)
@@ -48,7 +48,7 @@ def one_leaves(play: Play, kind: Kind) -> None:
 
 
 def one_is_killed(play: Play, kind: Kind) -> None:
-    """The other one has everything when the session of the one that was killed is over, and not before."""
+    """Check that the other member owns all partitions when the killed member's session has expired, and not before."""
     topic = play.topic(partitions=2)
     x, y = (play.start(kind, session_ms=SESSION_MS) for _ in range(2))
     play.until_shared(topic, x, y)
@@ -59,7 +59,7 @@ def one_is_killed(play: Play, kind: Kind) -> None:
 
 
 def resumes_from_its_commit(play: Play, kind: Kind) -> None:
-    """Who comes after reads on from what was committed: nothing that was is read twice, nothing is lost."""
+    """Check that the next owner reads from the committed offset: no committed record twice, and no record lost."""
     topic = play.topic(partitions=2, records=5)
     x = play.start(kind)
     play.until_shared(topic, x)
@@ -78,7 +78,7 @@ def resumes_from_its_commit(play: Play, kind: Kind) -> None:
 
 
 def a_static_member_restarts(play: Play, kind: Kind) -> None:
-    """It has the same partitions again, and the other member is not disturbed."""
+    """Check that it has the same partitions again, and that the other member keeps its own."""
     topic = play.topic(partitions=4)
     x, y = play.start(kind, instance="desk-1"), play.start(kind, instance="desk-2")
     play.until_shared(topic, x, y)
@@ -93,7 +93,7 @@ def a_static_member_restarts(play: Play, kind: Kind) -> None:
 
 
 def shares_out_cooperatively(play: Play, kind: Kind) -> None:
-    """When a second member comes, the first gives away what moves and reads on in what it keeps."""
+    """Check that the first member gives only the moved partitions to a second one, and keeps reading the others."""
     topic = play.topic(partitions=4, records=5)
     x = play.start(kind, assignor="cooperative-sticky")
     play.until_shared(topic, x)
@@ -108,7 +108,7 @@ def shares_out_cooperatively(play: Play, kind: Kind) -> None:
 
 
 def follows_a_pattern(play: Play, kind: Kind) -> None:
-    """It finds a topic that matches its pattern and was made after it had joined."""
+    """Check that it finds a topic that matches its pattern and was created after its join."""
     first = play.topic(partitions=1, records=2, suffix="-a")
     x = play.start(kind, pattern=f"^{play.name}-.*", metadata_ms=1_000)
     play.until(lambda: x.read[first, 0] == [0, 1])
@@ -117,7 +117,7 @@ def follows_a_pattern(play: Play, kind: Kind) -> None:
 
 
 def sleeps_through_its_session(play: Play, kind: Kind) -> None:
-    """It is expelled and the other one has everything; when it wakes, it finds back into the group."""
+    """Check that it is expelled, that the other member owns all partitions, and that it joins again when it wakes."""
     topic = play.topic(partitions=2)
     x, y = (play.start(kind, session_ms=SESSION_MS) for _ in range(2))
     play.until_shared(topic, x, y)
@@ -128,7 +128,7 @@ def sleeps_through_its_session(play: Play, kind: Kind) -> None:
 
 
 def polls_too_late(play: Play, kind: Kind) -> None:
-    """It leaves by itself when its owner does not poll, though its heartbeats go on; polling again, it comes back."""
+    """Check that it leaves if its owner does not poll, though heartbeats continue, and joins again at the next poll."""
     topic = play.topic(partitions=2)
     x, y = play.start(kind, session_ms=SESSION_MS, max_poll_ms=SESSION_MS), play.start(kind)
     play.until_shared(topic, x, y)

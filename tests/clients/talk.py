@@ -1,4 +1,4 @@
-"""How the worker programs that are written in Python talk with who started them; `go/talk` is the same for Go."""
+"""The protocol between Python worker programs and the process that starts them; `go/talk` is the same for Go."""
 
 import json
 import logging
@@ -11,20 +11,20 @@ from typing import Any, Protocol
 
 
 class TopicPartition(Protocol):
-    """What every client calls a partition of a topic."""
+    """A partition of a topic, with the attributes that every client has."""
 
     topic: str
     partition: int
 
 
 def read_config() -> dict[str, Any]:
-    """Return what the command line asks for; from then on libraries log to stderr."""
+    """Return the configuration on the command line, and make libraries log to stderr."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     return dict(json.loads(sys.argv[1]))
 
 
 def consumer_arguments(config: Mapping[str, Any], assignors: Mapping[str, type]) -> dict[str, Any]:
-    """Spell what is asked for as kafka-python names it; aiokafka has the names from there."""
+    """Return the configuration under the names of kafka-python, which aiokafka uses as well."""
     return {
         "bootstrap_servers": config["bootstrap"],
         "group_id": config["group"],
@@ -41,7 +41,7 @@ def consumer_arguments(config: Mapping[str, Any], assignors: Mapping[str, type])
 
 
 def tell(event: str, **what: object) -> None:
-    """Say what happened, at once and in one write."""
+    """Write an event, at once and in one write."""
     sys.stdout.write(json.dumps({"event": event, **what}) + "\n")
     sys.stdout.flush()
 
@@ -51,7 +51,7 @@ def pairs(partitions: Iterable[TopicPartition]) -> list[tuple[str, int]]:
 
 
 class Orders:
-    """The words on stdin. Its end ends the process: who started it is gone."""
+    """The commands on stdin. The end of stdin ends this process: the process that started it has ended."""
 
     def __init__(self) -> None:
         self.paused = False
@@ -64,7 +64,7 @@ class Orders:
         os._exit(1)
 
     def next(self) -> str:
-        """Return the next word, or "" where there is none; `pause` and `resume` show in `paused` as well."""
+        """Return the next command, or "" if there is none; `pause` and `resume` also set `paused`."""
         try:
             word = self._words.get_nowait()
         except queue.Empty:

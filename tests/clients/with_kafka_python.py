@@ -1,8 +1,9 @@
 """A worker that is kafka-python's consumer.
 
-Version 3.0.12 hangs where the leader of a group joins again because of new metadata, and its `poll` times out between
-the answers to its join and to its sync: nobody looks at that sync any more, and no heartbeat is sent. So the metadata
-is had before the first join; where a pattern makes for such a join, `poll` is given more time than that takes.
+Version 3.0.12 hangs if the leader of a group joins again because of new metadata, and its `poll` times out between the
+responses to its join and to its sync: the response to that sync is never read, and no heartbeat is sent. So the worker
+loads the metadata before the first join. If a pattern causes such a join, `poll` is given more time than the join
+takes.
 """
 
 import time

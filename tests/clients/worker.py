@@ -1,4 +1,4 @@
-"""A client at work in a process of its own, and what it has told so far."""
+"""A client in a process of its own, and its events so far."""
 
 import os
 import signal
@@ -19,9 +19,9 @@ class Worker:
     """A client of one kind. It is killed with the thread that starts it, which must outlive it.
 
     Args:
-        folder: Where the Go programs are.
-        log_file: Where what it says on stderr is kept.
-        changed: Told of each event; what it has told changes only while this is held.
+        folder: The folder of the Go programs.
+        log_file: The file for its stderr.
+        changed: Notified of each event; the events change only while this is held.
     """
 
     def __init__(self, kind: Kind, config: Config, folder: Path, log_file: Path, changed: threading.Condition) -> None:
@@ -78,14 +78,14 @@ class Worker:
         self._process.stdin.flush()
 
     def stop(self) -> None:
-        """SIGSTOP: it stands still, and is not told."""
+        """Stop the process with SIGSTOP, which it does not notice."""
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Have it end as its users end it, and wait until it has."""
+        """End it in the way that its users end it, and wait for its end."""
         if self.kind.obeys:
             self.order("close")
         else:
@@ -94,7 +94,7 @@ class Worker:
         self._listener.join()
 
     def kill(self) -> None:
-        """Kill -9, whatever it is doing; one that has ended is left as it is."""
+        """Kill it with SIGKILL; do nothing if it has ended."""
         self._process.kill()
         self._process.wait()
         self._listener.join()
