@@ -1,4 +1,4 @@
-"""Who asks: processes that are members as clients are, and others who keep no rules."""
+"""The clients of a world: processes that are members as real clients are, and strangers that follow no rules."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -45,13 +45,13 @@ TOPICS = (("t",), ("t", "u"), ("u",))
 
 @cache
 def offer(names: tuple[str, ...], topics: tuple[str, ...]) -> tuple[Protocol, ...]:
-    """Write what a consumer of some topics offers."""
+    """Return the protocols that a consumer of some topics offers."""
     return tuple(Protocol(name, subscription(topics)) for name in names)
 
 
 @cache
 def share(place: int, members: int) -> bytes:
-    """Write the part of one of some members."""
+    """Return the assignment of one of `members` members."""
     return assignment({"t": range(place, PARTITIONS, members)})
 
 
@@ -59,7 +59,7 @@ def share(place: int, members: int) -> bytes:
 
 
 class Process:
-    """A client: the real member, and an owner who polls, plans and commits."""
+    """A client: the real member, and an owner that polls, computes assignments and commits."""
 
     def __init__(self, config: MemberConfig, number: int, chance: Random, swarm: Swarm, now_ms: int) -> None:
         self.config, self.number, self.chance, self.swarm = config, number, chance, swarm
@@ -75,13 +75,13 @@ class Process:
         self.member.subscribe()
 
     def hear(self, answer: AnyAnswer, now_ms: int) -> list[Request]:
-        """Take an answer out of the inbox; give back what to send."""
+        """Handle a response from the mailbox; return the requests to send."""
         sent = self._do(self.member.receive(answer, now_ms), now_ms)
         self._look_at_the_clock(now_ms, self._poll_ms)
         return sent
 
     def turn(self, now_ms: int) -> list[Request]:
-        """Do what is due; give back what to send."""
+        """Return the requests that are due."""
         member, chance = self.member, self.chance
         sent = self._do(member.advance(now_ms), now_ms) if self._deadline_ms <= now_ms else []
         if not member.is_subscribed and self.comes_back:
@@ -98,7 +98,7 @@ class Process:
         return sent
 
     def _look_at_the_clock(self, now_ms: int, poll_ms: int) -> None:
-        """Note when there is something to do next; to poll is urgent where it has to join again."""
+        """Set the time of the next action; a poll is urgent if the process has to join again."""
         member = self.member
         if member.rejoin_needed and member.state in BETWEEN_ROUNDS and self.idle_until_ms <= now_ms:
             poll_ms = min(poll_ms, now_ms + POLLS_SOON_MS)
@@ -110,7 +110,7 @@ class Process:
         return self._do(self.member.leave("consumer closed", now_ms), now_ms)
 
     def subscribe(self, now_ms: int) -> list[Request]:
-        """Want other topics, or to be in again."""
+        """Subscribe to other topics, or join again."""
         self.topics = self.chance.choice(TOPICS)
         return self._do(self.member.subscribe(), now_ms)
 
@@ -149,7 +149,7 @@ class Process:
         return self.member.plan(generation_id, () if is_planned else parts, now_ms)
 
     def make_up(self, now_ms: int) -> list[Request]:
-        """Bring the plan that never came."""
+        """Send the assignments that were delayed."""
         owed, self._owed = self._owed, None
         return self._do(self._plan(*owed, now_ms), now_ms) if owed else []
 
@@ -158,10 +158,10 @@ class Process:
 
 
 class Stranger:
-    """Asks anything in anybody's name, with ids that it has seen, and with some that it makes up.
+    """Sends any request in any client's name, with ids that it has seen, and with invented ones.
 
     Args:
-        seen: Groups as they were when somebody looked last.
+        seen: Groups as they were at the last look.
     """
 
     def __init__(self, chance: Random, group_ids: tuple[str, ...], seen: Mapping[str, Group]) -> None:
@@ -178,13 +178,13 @@ class Stranger:
         return KINDS[make](**{"group_id": group_id, **inbox, **make(self, self.seen.get(group_id))})  # type: ignore[arg-type]
 
     def no_request(self) -> Unreadable:
-        """Make a record that is none."""
+        """Make a record that is not a valid request."""
         self.count += 1
         who = (f"stranger.{self.count}", "stranger") if self.chance.random() < 0.5 else (None, None)
         return Unreadable("no JSON", *who)
 
     def anybody(self, group: Group | None) -> str:
-        """Choose a member id: of a member, of one that is gone by now, or none."""
+        """Return a member id: of a member, of a former member, or none."""
         if group and group.members and self.chance.random() < 0.7:
             member_id = self.chance.choice(list(group.members))
             self.ids = [*self.ids[-20:], member_id]
@@ -194,12 +194,12 @@ class Stranger:
         return self.chance.choice(self.ids)
 
     def instance(self, group: Group | None) -> str | None:
-        """Choose an instance id, or none."""
+        """Return an instance id, or none."""
         known = list(group.vitals.instances) if group else []
         return self.chance.choice([None, None, "i0", "i9", *known])
 
     def generation(self, group: Group | None) -> int:
-        """Choose a generation about the one that is."""
+        """Return a generation near the present one."""
         return (group.generation_id if group else 0) + self.chance.choice((0, 0, 0, -1, 1))
 
 

@@ -18,7 +18,7 @@ ByGroup = dict[str | None, list[Output]]
 
 
 def one_life(script: Script, judge: Judge) -> None:
-    """I18, I21: a shard that lives on from the first batch to the last, and is never written down, says the same."""
+    """I18, I21: check that a shard that runs through all batches without being stored gives the same outputs."""
     if not _has_right_clocks(script) and any(batch.codec for _, batch in script.batches()):
         return  # an older version does not write down how the clocks were, which shows where one is wrong
     living = judge.shard(None)
@@ -34,13 +34,13 @@ def _has_right_clocks(script: Script) -> bool:
 
 
 def _kept(shard: Shard) -> tuple[dict[str, Group | None], dict[str, Grave]]:
-    """Say what a shard knows, in whatever version its untouched groups are written."""
+    """Return a shard's data, in whatever version its unchanged groups are written."""
     groups = {group_id: shard.group(group_id) for group_id in shard.group_ids}
     return groups, codec.decode_shard(shard.to_bytes()).graves
 
 
 def cut(size: int, script: Script, judge: Judge) -> None:
-    """I17: so do batches of so many records each, where the script was cut so that this must be."""
+    """I17: check the same for batches of `size` records each, if the script allows it."""
     batches = list(script.batches())
     if not script.is_exact or not any(records for records, _ in batches):
         return
@@ -58,7 +58,7 @@ def cut(size: int, script: Script, judge: Judge) -> None:
 
 
 def each_alone(script: Script, judge: Judge) -> None:
-    """I19: and so does each group when the others ask nothing."""
+    """I19: check the same for each group when the other groups send no request."""
     if not _has_right_clocks(script):
         return  # a shard that keeps nothing forgets how its clocks were, which shows where one is wrong
     for group_id, heard in _by_group(script, _said(judge)).items():
@@ -86,10 +86,10 @@ AUDITS: dict[str, Callable[[Script, Judge], None]] = {
 
 
 def audit(script: Script, judge: Judge, names: Iterable[str] = AUDITS) -> None:
-    """Run some audits over a script that the judge has taken.
+    """Run some audits over a script that the judge has replayed.
 
     Raises:
-        Broken: by the first one that shows.
+        Broken: the first difference that an audit finds.
     """
     for name in names:
         AUDITS[name](script, judge)

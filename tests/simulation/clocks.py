@@ -10,11 +10,11 @@ AHEAD_MS_MAX = 8 * DAY_MS
 
 BACK_MS_MAX = HOUR_MS
 ASTRAY_MS_MAX = 30_000
-"""How long a clock is wrong that is not so for good."""
+"""How long a clock is wrong, unless it stays wrong."""
 
 
 class Clocks:
-    """What the clocks of a world show."""
+    """The times that the clocks of a world show."""
 
     def __init__(self, chance: Random) -> None:
         self.chance, self.were_right = chance, True
@@ -24,7 +24,7 @@ class Clocks:
         self._next_by_ms = 0
 
     def befall(self, fault: str, now_ms: int) -> None:
-        """Let a clock go wrong."""
+        """Make a clock wrong."""
         self.were_right = False
         match fault:
             case "clock jumps":
@@ -48,11 +48,11 @@ class Clocks:
         return int(BACK_MS_MAX * self.chance.random() ** 3)
 
     def calm(self) -> None:
-        """Let no clock jump any more; one that has jumped for good stays there."""
+        """Stop all further jumps; a clock that has jumped for good stays wrong."""
         self._driver_until_ms = self._log_until_ms = self._next_by_ms = 0
 
     def driver_ms(self, now_ms: int) -> int:
-        """Return what the driver's clock shows."""
+        """Return the time of the driver's clock."""
         return now_ms + (self._driver_by_ms if self._driver_until_ms > now_ms else 0)
 
     def log_ms(self, at_ms: int, now_ms: int) -> int:

@@ -88,11 +88,11 @@ class Swarm:
         }
 
     def faults(self, what: str) -> list[str]:
-        """Name what goes wrong this time, in the order of the table."""
+        """Return the faults of this time, in the order of the table."""
         return [fault for fault, rate in self._rates[what] if self._random() < rate]
 
     def calm(self) -> None:
-        """Let nothing go wrong any more."""
+        """Stop all faults."""
         self._rates = {what: [] for what in HIGHEST}
 
     def __str__(self) -> str:

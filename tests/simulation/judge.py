@@ -67,14 +67,14 @@ class Judge:
         return self._digest.hexdigest()
 
     def shard(self, state: bytes | None) -> Shard:
-        """Take up what was stored."""
+        """Load the stored state."""
         return Shard(0, self.partitions, SECRET, self.config, state, self._rosters)
 
     def take(self, records: Sequence[Received], batch: Batch) -> list[Output]:
-        """Take one batch, and give back all that leaves: what killed attempts had out as well.
+        """Run one batch, and return all of its outputs, those of killed attempts included.
 
         Raises:
-            Broken: at the first promise that is.
+            Broken: at the first broken promise.
         """
         if batch.damaged is not None and self.state is not None:
             self._refuse(damaged(self.state, batch.damaged))
@@ -145,10 +145,10 @@ class Judge:
 
 
 def replayed(script: Script) -> Judge:
-    """Take a script through a new judge.
+    """Replay a script with a new judge.
 
     Raises:
-        Broken: at the first promise that is.
+        Broken: at the first broken promise.
     """
     judge = Judge(script.config, script.written_ms, script.partitions)
     for records, batch in script.batches():

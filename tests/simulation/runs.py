@@ -53,7 +53,7 @@ def _without_collections() -> Iterator[None]:
 
 @_without_collections()
 def live(name: str, steps: int = STEPS_A_WORLD) -> Outcome:
-    """Let one world live, and audit its script in one way that its seed draws."""
+    """Run one world, and audit its script in one way that its seed selects."""
     began_s, world = process_time(), World(name, steps)
     faults = str(world.swarm)
     try:
@@ -67,7 +67,7 @@ def live(name: str, steps: int = STEPS_A_WORLD) -> Outcome:
 
 
 def lives(seed: int | str, jobs: int = 1) -> Iterator[Outcome]:
-    """Let one world after another live, for ever. Their order and what they do does not depend on `jobs`."""
+    """Run one world after another, without end. Their order and their behaviour do not depend on `jobs`."""
     names = (f"{seed}/{n}" for n in count())
     if jobs == 1:
         yield from map(live, names)
@@ -106,9 +106,9 @@ class Tally:
 
 
 def trace_of(outcome: Outcome, patience_s: float = 60.0) -> str:
-    """Write down what broke a promise, as short as it will get.
+    """Return the trace of a broken promise, as short as possible.
 
-    What only a living world can tell, such as that a group never comes to rest, is written as it is.
+    A failure that only a running world shows, such as a group that never comes to rest, is written as it is.
     """
     assert outcome.broken is not None, f"{outcome.name} broke nothing"
     assert outcome.script is not None, "a world that breaks a promise leaves its script"

@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 
 
 def broken_by(script: Script) -> Broken | None:
-    """Take a script to court: what does it break?"""
+    """Replay a script, and return the promise that it breaks, if any."""
     try:
         audit(script, replayed(script))
     except Broken as broken:
@@ -25,10 +25,10 @@ def broken_by(script: Script) -> Broken | None:
 
 
 def shrunk(script: Script, promise: str, patience_s: float = PATIENCE_S) -> Script:
-    """Leave out of a script what it takes not to break `promise`; then let nothing else go wrong in its batches.
+    """Remove the parts of a script that are not needed to break `promise`; then remove faults of its batches.
 
     Args:
-        patience_s: When to be content with what is left.
+        patience_s: The time limit, in seconds.
     """
     until = monotonic() + patience_s
 
@@ -47,7 +47,7 @@ def shrunk(script: Script, promise: str, patience_s: float = PATIENCE_S) -> Scri
 
 
 def _up_to_the_break(happenings: list[Happening], breaks: Callable[[Sequence[Happening]], bool]) -> list[Happening]:
-    """Leave out what comes after it."""
+    """Remove the happenings after the break."""
     low, high = 0, len(happenings)
     while low < high:
         middle = (low + high) // 2
@@ -59,7 +59,7 @@ def _up_to_the_break(happenings: list[Happening], breaks: Callable[[Sequence[Hap
 
 
 def minimal(items: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Leave out all that can be left out, chunk by chunk, with ever smaller chunks, so that it still `holds`.
+    """Remove items, chunk by chunk, with ever smaller chunks, as long as the rest still `holds`.
 
     Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (ddmin), 2002.
     """

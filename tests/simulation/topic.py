@@ -18,7 +18,7 @@ Key = tuple[str | int, ...]
 
 
 class GroupsTopic:
-    """What was written to it, by key, and who is about to write again."""
+    """The records that were written to it, by key, and the paused writers."""
 
     def __init__(self) -> None:
         self._watch = Repeats()
@@ -28,7 +28,7 @@ class GroupsTopic:
         self._numbers = count(1)
 
     def write(self, outputs: Iterable[Output], now_ms: int) -> list[Published]:
-        """Take what a batch writes, and return it."""
+        """Store the records of a batch, and return them."""
         written = [output for output in outputs if isinstance(output, Published)]
         for output in written:
             self._newest[output.key] = output
@@ -36,23 +36,23 @@ class GroupsTopic:
         return written
 
     def pause(self, written: list[Published], until_ms: int) -> None:
-        """Have a batch written once more at that time."""
+        """Schedule a second write of a batch at that time."""
         self._paused.append((until_ms, written))
 
     def go_on(self, now_ms: int) -> None:
-        """Let those write whose pause is over."""
+        """Write the batches of writers whose pause has ended."""
         for pause in [pause for pause in self._paused if pause[0] <= now_ms]:
             self._paused.remove(pause)
             for output in pause[1]:
                 self._append(output, now_ms)
 
     def overdue(self, now_ms: int) -> Iterator[RepublishGroup]:
-        """Yield what the watch asks for."""
+        """Yield the requests of the coordinator's watch."""
         for _, request in self._watch.overdue(now_ms):
             yield msgspec.structs.replace(request, request_id=f"republish-{next(self._numbers)}")
 
     def wrong(self) -> str | None:
-        """Name a key whose last record is not the newest one, once everybody has written."""
+        """Return a key whose last record is not the newest one, after all writers have written."""
         if self._paused:
             return "a writer is paused"
         for key, newest in self._newest.items():

@@ -113,10 +113,10 @@ class World:
         return self.judge.requests + self.heard
 
     def run(self) -> None:
-        """Live until everybody is at rest.
+        """Run until all groups are at rest.
 
         Raises:
-            Broken: at the first promise that is.
+            Broken: at the first broken promise.
         """
         while self.done < self.steps:
             self._turn(int(self.chance.expovariate(1 / self.pace_ms)))
@@ -145,7 +145,7 @@ class World:
                     self._send(request)
 
     def _next_ms(self) -> int:
-        """Say when something happens next."""
+        """Return the time of the next event."""
         next_ms = min((process.due_ms for process in self.processes), default=NEVER_MS)
         for queue in (self._to_log, self._to_inbox):
             if queue:
@@ -153,7 +153,7 @@ class World:
         return min(next_ms, self._alarm_ms(), self.now_ms + IDLE_MS)
 
     def _alarm_ms(self) -> int:
-        """Say when the engine is to call a shard without requests."""
+        """Return the time at which the engine calls a shard without requests."""
         if self.judge.deferred:
             return self.now_ms
         deadline_ms = self.judge.next_deadline_ms
@@ -178,7 +178,7 @@ class World:
             heapq.heappush(self._to_log, (at_ms, self._sent, request))
 
     def _append(self) -> None:
-        """Let the log take what has arrived, at its own time."""
+        """Append the requests that have arrived to the log, at the log's own time."""
         while self._to_log and self._to_log[0][0] <= self.now_ms:
             at_ms, _, request = heapq.heappop(self._to_log)
             self._write(at_ms, request)
@@ -191,7 +191,7 @@ class World:
         self._offset += 1
 
     def _wake(self) -> None:
-        """Let the coordinator's alarm append the record that asks nothing, with what the driver's clock shows."""
+        """Append a wake record, with the time of the driver's clock."""
         if self._away_until_ms <= self.now_ms:
             self._write(self.now_ms, Wake(self.clocks.driver_ms(self.now_ms)))
 
@@ -311,7 +311,7 @@ class World:
         self._inboxes.setdefault(config.reply_to, []).append(process)
 
     def _move(self, process: Process) -> None:
-        """Let a process ask from another inbox from now on; it reads the one before as well."""
+        """Change a process's mailbox; it reads the earlier one as well."""
         if process.inbox == process.config.reply_to:
             process.inbox = f"{process.config.reply_to}, moved by {process.number}"
             self._inboxes[process.inbox] = [process]
@@ -324,7 +324,7 @@ class World:
     # -- calm ----------------------------------------------------------------------------------------------------------
 
     def _calm(self) -> None:
-        """From now on nothing goes wrong: what is on its way arrives, and of each name there is one process."""
+        """Stop all faults: requests on their way arrive, and each name has one process."""
         self.swarm.calm()
         self.clocks.calm()
         self._away_until_ms = self._slow_until_ms = 0

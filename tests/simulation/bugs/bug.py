@@ -13,11 +13,11 @@ class Bug(Struct, frozen=True):
     """One bug.
 
     Args:
-        name: What a member, an operator or a reader sees of it.
-        function: Where it is put.
-        before: A piece of that function's text, which it holds once.
-        after: What stands there with the bug.
-        found_by: The checker or audit that raises, at the first of the worlds that the test lets live.
+        name: Its effect on a member, an operator or a reader.
+        function: The function that is changed.
+        before: A piece of that function's text, which occurs once.
+        after: The text with the bug.
+        found_by: The checker or audit that raises, at the first of the worlds that the test runs.
     """
 
     name: str
@@ -27,10 +27,10 @@ class Bug(Struct, frozen=True):
     found_by: str
 
     def plant(self, patch: pytest.MonkeyPatch) -> None:
-        """Put the bug in, wherever the function is known already: its code is replaced, not its name.
+        """Put the bug in: replace the function's code, so that every reference to the function has it.
 
         Raises:
-            LookupError: the core says something else by now.
+            LookupError: the core's text has changed.
         """
         function = self.function.fget if isinstance(self.function, property) else self.function
         patch.setattr(function, "__code__", _code(function, self.before, self.after))

@@ -13,12 +13,12 @@ from tests.simulation.runs import live
 
 
 class Found(Struct, frozen=True):
-    """What became of a hunt.
+    """The result of a hunt.
 
     Args:
-        by: The checker or audit that raised; None where the worlds kept every promise.
-        steps: How many there were until then, over all worlds.
-        world: The last world that lived.
+        by: The checker or audit that raised; None if the worlds kept every promise.
+        steps: The number of steps until then, over all worlds.
+        world: The last world that ran.
     """
 
     bug: str
@@ -29,7 +29,7 @@ class Found(Struct, frozen=True):
 
 
 def hunt(name: str, seed: str, steps_max: int) -> Found:
-    """Let one world after another live with a bug, until one breaks a promise or there were enough steps."""
+    """Run one world after another with a bug, until one breaks a promise or `steps_max` is reached."""
     steps = 0
     with pytest.MonkeyPatch.context() as patch:
         BUGS[name].plant(patch)
@@ -51,6 +51,6 @@ def hunts(names: Iterable[str], seed: str, steps_max: int, jobs: int) -> Iterato
 
 
 def table(found: Iterable[Found]) -> str:
-    """Write what was found as a table in Markdown."""
+    """Return the results as a table in Markdown."""
     rows = [f"| {f.bug} | {f.by or '**nobody**'} | {f.steps:,} | {f.world} |" for f in found]
     return "\n".join(["| bug | found by | steps until found | world |", "| --- | --- | ---: | --- |", *rows])
