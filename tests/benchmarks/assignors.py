@@ -1,7 +1,8 @@
-"""What a plan costs the leader: 1,000 members share 10,000 partitions; and a small group, beside kafka-python's sticky.
+"""The leader's time for assignments: 1,000 members and 10,000 partitions; and a small group, beside kafka-python's
+sticky.
 
-Each group makes three plans: the first one, one after a member left and one after another joined. Members come with
-what the first plan gave them. The plan alone is timed, not the bytes that it is made of and becomes.
+Each group has three assignments: the first one, one after a member left and one after another joined. Members own the
+partitions of the first one. Only the computation is timed, not its conversion from and to bytes.
 """
 
 import argparse
@@ -36,7 +37,7 @@ Solve = Callable[[TopicsOf, Plan], tuple[Plan, float]]
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Take each plan a few times, and keep its best time."""
+    """Time each computation a few times, and keep its best time."""
     say(f"{MEMBERS} members share {TOPICS * PARTITIONS} partitions, without Spark and Kafka.")
     cluster = Cluster({f"topic-{i:03}": PARTITIONS for i in range(TOPICS)})
     figures: dict[str, float] = {}

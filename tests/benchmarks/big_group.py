@@ -70,7 +70,7 @@ def _stormed() -> Figures:
 
 
 def _storm(asker: Crowd, size: int) -> float:
-    """Have so many members join a group of theirs at once; say how many seconds it takes until all are synced."""
+    """Make `size` members join a new group at once; return the seconds until all are synced."""
     everybody = _members(size)
     began_s = time.monotonic()
     asker.settle(everybody)
@@ -91,7 +91,7 @@ def _members(size: int) -> list[Member]:
 
 
 def _core_us(size: int) -> Mapping[str, float]:
-    """Say what each part costs for each member, in microseconds, as the best of several rounds."""
+    """Return the time of each part for each member, in microseconds, as the best of several rounds."""
     rounds = [_Core(size).parts_s() for _ in range(ROUNDS)]
     return {part: 1e6 * min(parts_s[part] for parts_s in rounds) / size for part in rounds[0]}
 
@@ -106,7 +106,7 @@ class _Core:
         self._offset = self._now_ms = 0
 
     def parts_s(self) -> Mapping[str, float]:
-        """Go from the first join to Stable, and from there to what all do at once next; seconds for each part."""
+        """Run from the first join to Stable, and the later parts; return the seconds of each part."""
         parts_s = {}
         parts_s["join"], _ = self._step([m.join_group(str(i)) for i, m in enumerate(self._everybody)])
         answers: list[AnyAnswer] = []
@@ -127,7 +127,7 @@ class _Core:
         return parts_s
 
     def _step(self, requests: Sequence[Request] = (), passed_ms: int = 0) -> tuple[float, list[AnyAnswer]]:
-        """Take the shard through a batch, and return the seconds it took and what was answered to requests."""
+        """Run one batch of the shard; return its seconds and the responses."""
         self._now_ms += passed_ms
         log = [Received(self._offset + i, self._now_ms, request) for i, request in enumerate(requests)]
         self._offset += len(log)

@@ -76,7 +76,7 @@ def _broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
 def _loaded(
     run: Run, settings: Settings, options: argparse.Namespace, roles: Mapping[str, int], log_file: Path
 ) -> tuple[dict[str, float], list[int]]:
-    """Have the load run; return its figures with the use of the cores, and how long batches took while it counted."""
+    """Run the load; return its figures with the use of the cores, and the batches' times meanwhile."""
     wanted = load_as_asked(settings, options)
     with loading(run, wanted) as (load_pid, pipe), Usage({**roles, LOAD: load_pid}, weighed=LOAD) as usage:
         found, batches_ms = follow(pipe, usage, log_file)

@@ -35,7 +35,7 @@ UNKNOWN_MEMBER_ID = 25
 
 
 def run(load: Load, pipe: Connection) -> None:
-    """Set groups up and have them beat; send over the pipe `str`s as progress, and a `dict` of figures at last."""
+    """Set up groups and send their heartbeats; send `str`s as progress and a `dict` of figures over the pipe."""
     everybody = members(load.groups, load.members)
     _settle(everybody, load, pipe.send)
     crowd = Crowd(load.bootstrap_servers, everybody)
@@ -81,7 +81,7 @@ class Shared:
         self.errors = 0
 
     def send(self) -> int:
-        """Send a heartbeat for each that was answered, and tell how many."""
+        """Send a heartbeat for each answered one, and return how many."""
         sent, self._due = self._due, 0
         end = self._next + sent
         if sent:
@@ -90,7 +90,7 @@ class Shared:
         return sent
 
     def take(self) -> int:
-        """Take the answers that have come in, and tell how many."""
+        """Read the responses that have come, and return how many."""
         data = self._cut + self._wire.receive_ready()
         answered = len(data) // len(ANSWER)
         whole, self._cut = data[: answered * len(ANSWER)], data[answered * len(ANSWER) :]
@@ -113,7 +113,7 @@ def _who(member: Member) -> dict[str, Any]:
 
 
 def _settle(everybody: Sequence[Member], load: Load, tell: Callable[[str], None]) -> None:
-    """Have all members join and sync, as many groups at a time as there are connections for."""
+    """Make all members join and sync, as many groups at a time as the connections allow."""
     tell(f"{len(everybody)} members join {load.groups} groups.")
     at_a_time = min(len(everybody), JOINING // load.members * load.members)
     wires = [Wire(load.bootstrap_servers) for _ in range(at_a_time)]

@@ -39,7 +39,7 @@ GOOD = msgspec.json.encode(HeartbeatAnswer(request_id="?")).partition(b"?")[2]
 
 
 def run(load: Load, pipe: Connection) -> None:
-    """Set groups up and have them beat; send over the pipe `str`s as progress, and a `dict` of figures at last."""
+    """Set up groups and send their heartbeats; send `str`s as progress and a `dict` of figures over the pipe."""
     settled = Settled(load, pipe.send)
     crowd = Crowd(load, settled.by_shard(), settled.reply_ends())
     settled.close()
@@ -58,7 +58,7 @@ class Settled(Swarm):
         return shards
 
     def reply_ends(self) -> list[int]:
-        """Tell where each partition of the replies ends."""
+        """Return the end offset of each partition of the replies."""
         topic = self._load.replies_topic
         partitions = (TopicPartition(topic, number) for number in range(self._load.reply_partitions))
         return [self._consumer.get_watermark_offsets(partition)[1] for partition in partitions]
@@ -94,7 +94,7 @@ class Crowd:
             self._next = next(self._turns)
 
     def take(self) -> int:
-        """Take the replies that there are; and see that the broker took what was sent."""
+        """Read the responses that have come, and check that the broker accepted the requests."""
         for sent in self._unacknowledged:
             (topic,) = self._requests.answer(self._produce[sent]).responses
             assert not topic.partition_responses[0].error_code, f"Kafka: heartbeats were not taken: {topic}"
@@ -126,7 +126,7 @@ class Crowd:
 
 
 def _batches(shards: Sequence[Sequence[Member]]) -> Iterator[tuple[int, Sequence[Member]]]:
-    """Deal members out: shard after shard a batch of it, until all have been."""
+    """Yield the members in batches, shard after shard."""
     mixed = [random.Random(1).sample(some, len(some)) for some in shards]
     rounds = -(-max(map(len, mixed)) // BATCH)
     return ((shard, some[i::rounds]) for i in range(rounds) for shard, some in enumerate(mixed) if some[i::rounds])

@@ -35,11 +35,11 @@ class Crowd(Protocol):
         """Send a heartbeat for each that was answered, all at first."""
 
     def take(self) -> int:
-        """Take the answers that have come in, without waiting for more, and tell how many there were."""
+        """Read the responses that have come, without waiting for more, and return how many."""
 
 
 def run(crowd: Crowd, members: int, warm_up_s: float, seconds: float, tell: Callable[[str], None]) -> dict[str, float]:
-    """Have the crowd beat, and return how it fared in the seconds after the warm-up."""
+    """Send the crowd's heartbeats, and return the figures of the seconds after the warm-up."""
     gc.collect()
     gc.freeze()  # a collection among all these members would hold the loop up
     tell(f"As many heartbeats as are answered, for {warm_up_s:.0f} + {seconds:.0f} s.")
@@ -82,5 +82,5 @@ def _drain(crowd: Crowd) -> None:
 
 
 def _per_s(turns: "np.ndarray") -> float:
-    """Tell how many answers came a second between the first turn and the last."""
+    """Return the responses per second between the first turn and the last."""
     return float(turns[1:, 1].sum() / (turns[-1, 0] - turns[0, 0]))

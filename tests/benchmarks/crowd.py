@@ -84,7 +84,7 @@ class Crowd:
             yield decode_answer(message.value() or b"")
 
     def settle(self, members: Sequence[Member], session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
-        """Have members join and sync, and return when their groups are Stable."""
+        """Make members join and sync, and return when their groups are Stable."""
 
         def join(member: Member, request_id: str) -> Request:
             request = member.join_group(request_id)
@@ -99,7 +99,7 @@ class Crowd:
 
 
 def see_that_all_is_well(answers: Sequence[AnyAnswer]) -> None:
-    """See that no answer has an error."""
+    """Check that no response has an error."""
     if refused := [answer for answer in answers if answer.code]:
         raise BenchFailed(f"{len(refused)} of {len(answers)} requests were refused, the first one so: {refused[0]}")
 
@@ -113,7 +113,7 @@ class Batch(NamedTuple):
 
 @contextmanager
 def batches(log_file: Path) -> Iterator[list[Batch]]:
-    """Give a list that holds, after the `with` block, the batches that ended in it and shortly after."""
+    """Yield a list that holds, after the `with` block, the batches that ended in it and shortly after."""
     found: list[Batch] = []
     begin = log_file.stat().st_size
     yield found

@@ -304,13 +304,13 @@ MEANINGS: Mapping[str, Meaning] = {
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Pick the smallest value that at least `percent` of 100 values do not exceed."""
+    """Return the smallest value that at least `percent` of 100 values do not exceed."""
     assert ordered, "no values, no percentile"
     return ordered[max(0, -int(-len(ordered) * percent // 100) - 1)]
 
 
 def merge(figures: Figures, file: Path = LATEST) -> None:
-    """Put figures into the file, beside what other benchmarks left there."""
+    """Write figures into the file, beside those of other benchmarks."""
     unknown = figures.keys() - MEANINGS.keys()
     assert not unknown, f"figures without a meaning: {sorted(unknown)}"
     known = json.loads(file.read_text()) if file.exists() else {}

@@ -89,7 +89,7 @@ def _heartbeats(gateway: str, kafka: str, process_id: int, options: argparse.Nam
 
 
 def _rebalances(servers: Mapping[str, str], options: argparse.Namespace) -> Figures:
-    """Have a fourth member join and leave, in a group of each coordinator's and each strategy."""
+    """Time a fourth member's join and leave, in a group of each coordinator and each strategy."""
     times: dict[str, list[float]] = defaultdict(list)
     pauses = random.Random(3)
     with ExitStack() as stack:

@@ -120,7 +120,7 @@ def _framed(message: Any) -> bytes:
 
 
 async def run(load: Load, begin: Callable[[], None], end: Callable[[], None]) -> Answered:
-    """Have all members join, beat at their ease, and then rush; `begin` and `end` are called around the rush."""
+    """Make all members join, send heartbeats at the interval, then the rush; call `begin` and `end` around it."""
     members = await asyncio.gather(*(Member.join(load.servers, number) for number in range(load.connections)))
     await _at_ease(members, load)
     ease_ms = sorted(1_000 * took_s for member in members for took_s in member.took_s)

@@ -48,7 +48,7 @@ def _figures(speeds: Speeds) -> Figures:
 
 
 def _produce(servers: str) -> float:
-    """Send all records; tell the speed, MB/s."""
+    """Send all records; return the speed, MB/s."""
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -70,7 +70,7 @@ def _produce(servers: str) -> float:
 
 
 def _fetch(servers: str) -> float:
-    """Read as many records as were sent at once; tell the speed, MB/s."""
+    """Read as many records as were sent at once; return the speed, MB/s."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     count, began_s, until_s = 0, 0.0, time.monotonic() + WAIT_S

@@ -18,7 +18,7 @@ from tests.benchmarks.usage import Usage
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Run broker, coordinator and load, and see how the coordinator does."""
+    """Run broker, coordinator and load, and return the coordinator's figures."""
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-coordinator-", ignore_cleanup_errors=True) as name,

@@ -71,7 +71,7 @@ class _Heart:
             time.sleep(TURN_S)
 
     def see_that_all_were_answered(self) -> None:
-        """Wait for what is on its way, and count what never comes among the errors."""
+        """Wait for outstanding responses, and count missing ones among the errors."""
         until_s = time.monotonic() + ANSWER_WAIT_S
         while self._awaited and time.monotonic() < until_s:
             self._take()
@@ -85,7 +85,7 @@ class _Heart:
 
 
 def _used(roles: dict[str, int], log_file: Path, live: Callable[[float], None]) -> dict[str, float]:
-    """Let the coordinator settle, then see what it uses while we `live` for so many seconds."""
+    """Let the coordinator settle, then return its use of the machine while `live` runs."""
     say(f"Settling for {SETTLE_S:.0f} s, then measuring for {SECONDS:.0f} s.")
     live(SETTLE_S)
     with Usage(roles, weighed="coordinator") as usage, crowd.batches(log_file) as batches:

@@ -58,7 +58,7 @@ class Load:
 
 
 def run(load: Load, pipe: Connection) -> None:
-    """Set groups up and send heartbeats; tell over the pipe how far it is, and at last the figures.
+    """Set up groups and send heartbeats; send the progress, and at last the figures, over the pipe.
 
     Sends: `str` progress, `BEGIN` and `END` around the part that counts, and a `dict` of figures when all is over.
     """
@@ -96,7 +96,7 @@ class Swarm:
     # -- setting up ----------------------------------------------------------------------------------------------------
 
     def settle(self) -> float:
-        """Have all members join and sync, and return when all groups are Stable; tells how many seconds it took."""
+        """Make all members join and sync; return the seconds until all groups are Stable."""
         started_s = time.monotonic()
         self._tell(f"{len(self._members)} members join {self._load.groups} groups.")
         for member, answer in self._ask_all([m.join_group(f"{i:012}") for i, m in enumerate(self._members)]):
@@ -152,7 +152,7 @@ class Swarm:
     def _send_all(
         self, values: list[tuple[bytes, bytes]], order: list[int], start_s: float, warm_up: int, replies: "Replies"
     ) -> int:
-        """Send each heartbeat when it is due, and tell how many replies were awaited when the warm-up was over."""
+        """Send each heartbeat when it is due; return how many responses were outstanding after the warm-up."""
         sent, awaited = 0, None
         while sent < replies.total:
             now_s = time.monotonic()
@@ -221,7 +221,7 @@ class Replies:
         self.repeated += len(numbers) - len(fresh)
 
     def figures(self, due_s: "np.ndarray", first: int) -> dict[str, float]:
-        """Say how the heartbeats from number `first` on fared, which were due at `due_s`."""
+        """Return the figures of the heartbeats from number `first` on, which were due at `due_s`."""
         arrived_s = self._arrived_s[first:]
         answered = arrived_s > 0
         latencies_ms = np.sort(1000 * (arrived_s - due_s)[answered]).tolist()

@@ -20,7 +20,7 @@ _BATCH = re.compile(r" duration_ms=(\d+) requests=[1-9]")
 
 
 def load_on(settings: Settings, **how: int) -> Load:
-    """Say what to send to the coordinator of these settings; `how` are the other fields of `Load`."""
+    """Return the load for the coordinator of these settings; `how` are the other fields of `Load`."""
     return Load(
         bootstrap_servers=settings.bootstrap_servers,
         requests_topic=settings.requests_topic,
@@ -32,7 +32,7 @@ def load_on(settings: Settings, **how: int) -> Load:
 
 
 def load_as_asked(settings: Settings, options: argparse.Namespace) -> Load:
-    """Say what the flags say."""
+    """Return the load that the flags describe."""
     return load_on(
         settings,
         groups=options.groups,

@@ -53,13 +53,13 @@ class Member:
         )
 
     def take(self, answer: JoinGroupAnswer) -> None:
-        """Learn one's id, generation and, as the leader, whom to plan for."""
+        """Store the member's id, its generation and, for the leader, the members of the group."""
         assert not answer.code, f"{self.client_id} was refused: {answer.error}"
         self.member_id, self.generation_id = answer.member_id, answer.generation_id
         self.leads = tuple(m.member_id for m in answer.members)
 
     def sync_group(self, request_id: str) -> Request:
-        """Ask for one's part of the plan; the leader brings a plan of one partition for each member."""
+        """Request the member's assignment; the leader sends an assignment of one partition for each member."""
         plan = tuple(Assignment(member_id, _assignment(i)) for i, member_id in enumerate(self.leads))
         return SyncGroup(
             **self._asked(request_id), generation_id=self.generation_id, member_id=self.member_id, assignments=plan

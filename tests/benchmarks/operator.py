@@ -43,7 +43,7 @@ class _Log:
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Take the parts of a batch one by one, several times over, and keep each one's best time."""
+    """Time the parts of a batch one by one, several times, and keep each one's best time."""
     groups = max(1, options.groups // SHARDS)
     say(f"One shard of {groups} groups x {options.members} members, without Spark and Kafka.")
     everybody, state, now_ms = _stable(groups, options.members)
@@ -78,7 +78,7 @@ def _stable(groups: int, each: int) -> tuple[list[Member], bytes, int]:
 
 
 def _batch(values: list[bytes], state: bytes, now_ms: int, rosters: Rosters) -> list[float]:
-    """Do what the operator does with a batch of heartbeats, and time each part, in seconds."""
+    """Run the operator's work for a batch of heartbeats, and return the seconds of each part."""
     decoded, decode_s = _timed(lambda: [Received(i, now_ms, decode_request(v)) for i, v in enumerate(values)])
     shard, load_s = _timed(lambda: Shard(0, 1, b"x" * 32, CONFIG, state, rosters))
     outputs, step_s = _timed(lambda: shard.step(decoded, now_ms))

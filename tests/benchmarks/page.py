@@ -101,7 +101,7 @@ class _Writer:
         self._versions: dict[str, int] = {}
 
     def write(self, group_id: str, generation_id: int) -> int:
-        """Write a record; tells the time that it bears."""
+        """Write a record; return its time."""
         version = self._versions[group_id] = self._versions.get(group_id, 0) + 1
         now_ms = time.time_ns() // 1_000_000
         record = GroupRecord(

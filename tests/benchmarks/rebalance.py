@@ -62,7 +62,7 @@ def measure(options: argparse.Namespace) -> Figures:
 
 
 def _joins_and_leaves(settings: Settings, options: argparse.Namespace) -> Times:
-    """Have a fourth member join and leave, group by group; seconds by `join_` or `leave_` and the way's name."""
+    """Time a fourth member's joins and leaves, group by group; seconds by `join_` or `leave_` and the way's name."""
     ways = [OURS, KAFKA, KAFKA_COOPERATIVE] + [OURS_COOPERATIVE] * options.ours_cooperative
     times: dict[str, list[float]] = defaultdict(list)
     pauses = random.Random(1)
@@ -94,14 +94,14 @@ def _crew(settings: Settings, way: Way, members: Sequence[int], **timeouts_ms: i
 
 
 def join(crew: Crew, pause_s: float) -> float:
-    """Have the fourth member join; tells how long the group took."""
+    """Make the fourth member join; return how long the group took."""
     time.sleep(pause_s)
     began_s = crew.start(FOURTH)
     return crew.settle(FOUR) - began_s
 
 
 def leave(crew: Crew, pause_s: float) -> float:
-    """Have the fourth member leave; tells how long the group took."""
+    """Make the fourth member leave; return how long the group took."""
     time.sleep(pause_s)
     began_s = crew.close(FOURTH)
     return crew.settle(THREE) - began_s
@@ -124,7 +124,7 @@ def _deaths(settings: Settings, kills: int) -> Times:
 
 
 def _die(crew: Crew, pause_s: float) -> float:
-    """Kill the fourth member and put another one in its place; tells how long the others took until they had all."""
+    """Kill the fourth member and start another one; return how long the others took until they had all partitions."""
     time.sleep(pause_s)
     began_s = crew.kill(FOURTH)
     took_s = crew.settle(THREE) - began_s
@@ -135,7 +135,7 @@ def _die(crew: Crew, pause_s: float) -> float:
 
 
 def _figures(times: Times) -> Figures:
-    """Say how long joins and leaves take, and how ours compare to those of Kafka that do the same."""
+    """Return the times of joins and leaves, and this coordinator's times compared to Kafka's."""
     found: dict[str, float] = {"rebalance_samples": min(map(len, times.values()))}
     for name, took_s in times.items():
         found[f"{name}_p50_s"] = percentile(sorted(took_s), 50)
@@ -146,7 +146,7 @@ def _figures(times: Times) -> Figures:
 
 
 def _figures_of_deaths(times: Times) -> Figures:
-    """Say how long deaths go unmended, and how much of that is more than the session that the dead one was promised."""
+    """Return the times from a death to the end of its rebalance, and how much they exceed the session timeout."""
     found: dict[str, float] = {"killed_samples": min(map(len, times.values()))}
     for name, took_s in times.items():
         found[f"killed_{name}_p50_s"] = percentile(sorted(took_s), 50)

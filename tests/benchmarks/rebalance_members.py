@@ -169,7 +169,7 @@ class Process:
         self.owned: set[int] = set()
 
     def ask(self, what: str) -> None:
-        """Have the process do something; what it tells from here on is about that."""
+        """Send a command to the process; its later messages are about that command."""
         self.moments.clear()
         self.pipe.send(what)
 
@@ -188,7 +188,7 @@ class Process:
         self.pipe.close()
 
     def dismiss(self) -> None:
-        """Have the member close, if it is there, and the process end."""
+        """Close the member, if it exists, and end the process."""
         with suppress(OSError):
             if not {READY, CLOSED} & self.moments.keys():
                 self.pipe.send(CLOSE)
@@ -237,18 +237,18 @@ class Crew:
         self._await(who, READY)
 
     def start(self, who: int) -> float:
-        """Have a member made; tells the moment just before that."""
+        """Start a member; return the time just before."""
         self._processes[who].ask(START)
         return self._await(who, STARTING)
 
     def close(self, who: int) -> float:
-        """Have a member close, and wait until it has; tells the moment just before it began to."""
+        """Close a member, and wait until it is closed; return the time just before."""
         self._processes[who].ask(CLOSE)
         self._await(who, CLOSED)
         return self._processes[who].moments[CLOSING]
 
     def kill(self, who: int) -> float:
-        """Kill a member's process; tells the moment just before. What the dead one owned is nobody's."""
+        """Kill a member's process; return the time just before. Its partitions have no owner then."""
         process = self._processes.pop(who)
         at_s = time.monotonic()
         process.kill()
@@ -272,7 +272,7 @@ class Crew:
         return changes[-1][0].at_s
 
     def shares(self) -> str:
-        """Say who owns what, by the members' own callbacks."""
+        """Return the owners of the partitions, by the members' own callbacks."""
         return ", ".join(f"{who}: {sorted(process.owned)}" for who, process in sorted(self._processes.items()))
 
     def _is_even(self, members: Collection[int]) -> bool:
@@ -280,7 +280,7 @@ class Crew:
         return counts == dict.fromkeys(members, self.group.partitions // len(members))
 
     def _check(self, told: Told, who: int) -> None:
-        """Follow a callback in who owns what."""
+        """Apply a callback to the owners of the partitions."""
         for partition in told.partitions:
             owner = self._owners.pop(partition, None)
             if owner != (None if told.what == ASSIGNED else who):
@@ -289,7 +289,7 @@ class Crew:
                 self._owners[partition] = who
 
     def _await(self, who: int, what: str) -> float:
-        """Wait until a member's process has told this; tells when it was."""
+        """Wait until a member's process has sent this message; return the message's time."""
         until_s = time.monotonic() + REST_WAIT_S
         moments = self._processes[who].moments
         while what not in moments:
@@ -299,7 +299,7 @@ class Crew:
         return moments[what]
 
     def _listen(self, wait_s: float) -> bool:
-        """Take in what the processes tell, as soon as there is something; tells whether there was within the time."""
+        """Read the processes' messages; return whether any came within the time."""
         ready = connection.wait([process.pipe for process in self._processes.values()], wait_s)
         for who, process in self._processes.items():
             if process.pipe not in ready:

@@ -30,7 +30,7 @@ REST_WAIT_S = 120.0
 
 
 def measure(settings: Settings, members: int) -> Figures:
-    """Let so many members join at once; seconds until the group is Stable with all of them, and its generations."""
+    """Make `members` members join at once; return the seconds until all are in a Stable group, and its generations."""
     say(f"{members} members join one group at once.")
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
         crowd = [_Member(transport, number) for number in range(members)]
@@ -81,7 +81,7 @@ class _Member:
 
 
 def _plan(members: Sequence[JoinedMember]) -> Iterator[Assignment]:
-    """Share the topic out as range does."""
+    """Yield the assignments that range computes."""
     for place, member_id in enumerate(sorted(member.member_id for member in members)):
         mine = range(place * PARTITIONS_EACH, (place + 1) * PARTITIONS_EACH)
         yield Assignment(member_id, write_assignment({TOPIC.decode(): mine}))
@@ -93,7 +93,7 @@ def _is_at_rest(crowd: Sequence[_Member]) -> bool:
 
 
 def _see_that_it_is_so(transport: Transport, crowd: Sequence[_Member]) -> None:
-    """Ask the coordinator itself, and see that each partition has one owner."""
+    """Check with the coordinator that each partition has one owner."""
     owned = sorted(partition for member in crowd for partition in member.owned)
     if owned != list(range(len(crowd) * PARTITIONS_EACH)):
         raise BenchFailed("the storm: partitions have no owner or two")

@@ -59,7 +59,7 @@ def measure(options: argparse.Namespace) -> Figures:
 
 
 def _took_ms(asker: Crowd, beating: Sequence[Member], log_file: Path) -> dict[str, tuple[float, float]]:
-    """Say, for each number of silent groups, how long batches take that touch one shard, and those that touch all."""
+    """Return, for each number of silent groups, the time of batches that touch one shard, and all shards."""
     asker.settle(beating)
     for _ in range(WARM_UP):
         asker.ask(beating[0].heartbeat)
@@ -79,7 +79,7 @@ def _took_ms(asker: Crowd, beating: Sequence[Member], log_file: Path) -> dict[st
 
 
 def _median_ms(asker: Crowd, turns: Sequence[Sequence[Member]], log_file: Path) -> float:
-    """Have those of each turn send a heartbeat at once, turn after turn; take the batches that had all of theirs."""
+    """Send the heartbeats of each turn at once; return the median time of batches that had all of a turn's."""
     at_once = len(turns[0])
     with crowd.batches(log_file) as batches:
         for members in islice(cycle(turns), BATCHES + 1):
@@ -107,7 +107,7 @@ def _commit(number: int, request_id: str) -> OffsetCommit:
 
 
 def _bytes_per_group(groups: int = 1_000) -> float:
-    """Say how much state one of them takes, by a shard that has no others."""
+    """Return the size of a silent group's state, from a shard that has no other groups."""
     shard = Shard(0, 1, b"x" * 32, Config())
     shard.step([Received(number, 0, _commit(number, str(number))) for number in range(groups)], 0)
     return len(shard.to_bytes()) / groups

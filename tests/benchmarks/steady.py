@@ -38,7 +38,7 @@ Sample = Mapping[str, float]
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Let groups beat for so many minutes, and look at the coordinator meanwhile."""
+    """Send heartbeats for the minutes asked for, and take samples of the coordinator meanwhile."""
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-steady-", ignore_cleanup_errors=True) as name,
@@ -129,7 +129,7 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 
 def _heap_mb(jvm: int) -> float:
-    """Collect a JVM's garbage, and say how much is left."""
+    """Collect a JVM's garbage, and return the heap that is left, in MB."""
     _told("jcmd", str(jvm), "GC.run")
     names, values = (line.split() for line in _told("jstat", "-gc", str(jvm)).splitlines())
     kilobytes = dict(zip(names, values, strict=True))

@@ -74,7 +74,7 @@ class Group:
         return _sum(costs)
 
     def until(self, phase: Phase) -> Cost:
-        """Let time pass without a request until the group is in a phase."""
+        """Advance the time without a request until the group is in a phase."""
         costs = [Cost(0, 0, 0)]
         while self.phase is not phase:
             assert len(costs) < PATIENCE_S, f"the group stays {self.phase}"
@@ -82,7 +82,7 @@ class Group:
         return _sum(costs)
 
     def idle(self, seconds: int) -> Cost:
-        """Let time pass without a request."""
+        """Advance the time without a request."""
         return _sum([self._batch([], 1_000) for _ in range(seconds)])
 
     @property
@@ -116,7 +116,7 @@ def _sum(costs: Sequence[Cost]) -> Cost:
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Let groups of two sizes do everything at once."""
+    """Measure groups of two sizes whose members all act at once."""
     found: dict[str, float] = {}
     for name, act in ACTS.items():
         say(f"{MEMBERS[-1]} members of one group at once: {name.replace('_', ' ')}.")
@@ -184,7 +184,7 @@ def _restart_static(members: int) -> Cost:
 
 
 def _restart_dynamic(members: int) -> Cost:
-    """All leave, and come back as others by two joins each, as clients of today do."""
+    """Make all members leave, and join again as new members by two joins each, as today's clients do."""
     group, ids, _ = _stable(members, is_static=False)
     left = group.during_a_second([_leaving(member_id) for member_id in ids])
     asked = group.during_a_second([_joining(f"n{n}", is_static=False, knows_id=True) for n in range(members)])

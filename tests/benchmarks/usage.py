@@ -43,19 +43,19 @@ class Usage:
         self._thread.join()
 
     def begin(self) -> None:
-        """Let the span over which processor time is counted begin."""
+        """Start the span over which processor time is counted."""
         self._sample_cpu()
         with self._lock:
             self._at_start, self._started_s = dict(self._cpu_s), time.monotonic()
             self._machine_at_start_s = _machine_busy_s()
 
     def end(self) -> None:
-        """Let that span end."""
+        """Stop that span."""
         self._sample_cpu()
         self._ended_s, self._machine_busy_s = time.monotonic(), _machine_busy_s() - self._machine_at_start_s
 
     def cpu_s(self, role: str, jvm_only: bool = False) -> float:
-        """Say how much processor time a role used between `begin` and `end`, in seconds."""
+        """Return the processor time of a role between `begin` and `end`, in seconds."""
         return sum(
             cpu_s - self._at_start.get(process, 0.0)
             for process, cpu_s in self._cpu_s.items()
@@ -63,11 +63,11 @@ class Usage:
         )
 
     def cpu_percent(self, role: str, jvm_only: bool = False) -> float:
-        """Say how much of one core that is."""
+        """Return that time as per cent of one core."""
         return 100 * self.cpu_s(role, jvm_only) / (self._ended_s - self._started_s)
 
     def others_cpu_percent(self) -> float:
-        """Say how much of one core all other processes and the kernel used: what disturbed the measurement."""
+        """Return the use of one core by all other processes and the kernel, in per cent: the disturbance."""
         machine_percent = 100 * self._machine_busy_s / (self._ended_s - self._started_s)
         return max(0.0, machine_percent - sum(self.cpu_percent(role) for role in self._roles))
 
