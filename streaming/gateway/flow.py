@@ -142,10 +142,6 @@ class Flow:
             self._transport.resume_reading()
             self._owner.take_requests()
 
-    def drop(self, why: Pause) -> None:
-        """Remove a reason to pause, but do not read again: `resume` for another reason does."""
-        self._pauses.discard(why)
-
     def bound(self) -> None:
         """Pause while too many requests, questions or bytes are in flight. One request may ask many questions."""
         is_too_much = max(len(self.slots), len(self.questions)) >= IN_FLIGHT_MAX

@@ -157,9 +157,9 @@ class Relaying:
         """
         is_needed = bool(self._shared.mechanisms) or (self._upstream is not None and self._upstream.expects_answers)
         self._upstream = None
-        self._flow.drop(Pause.BROKER)
         if is_needed or self._is_copying:
             self._flow.close()
+        self._flow.resume(Pause.BROKER)
 
     def fail(self, error: Exception) -> None:
         self._flow.fail(error)

@@ -76,12 +76,6 @@ def test_reading_goes_on_when_no_reason_to_pause_is_left(bench: FlowBench):
     assert bench.owner.calls == ["stop", "take"], "nothing was paused"
 
 
-def test_a_dropped_reason_does_not_resume_by_itself(bench: FlowBench):
-    bench.flow.pause(Pause.BROKER)
-    bench.flow.drop(Pause.BROKER)
-    assert (bench.flow.is_paused, bench.transport.is_reading) == (False, False)
-
-
 def test_nothing_is_sent_or_read_once_the_connection_is_closing(bench: FlowBench):
     bench.flow.answer(bench.slot(HEARTBEAT), b"too late")
     bench.flow.pause(Pause.WORK)

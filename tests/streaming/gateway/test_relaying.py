@@ -358,6 +358,7 @@ def test_a_client_that_waits_for_nothing_gets_another_connection_to_the_broker()
         bench.flow.pause(Pause.BROKER)
         bench.shared.upstream.connection_lost(None)
         assert (bench.owner.calls[-1] == "close", bench.flow.is_paused) == (False, False)
+        assert bench.transport.is_reading, "its next request is read at once"
         bench.relay(list_offsets("t"))
         await turn()
         assert len(bench.shared.upstreams) == 2
