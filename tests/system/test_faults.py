@@ -25,7 +25,9 @@ from tests.system.waiting import HANG_S
 
 Run = Callable[..., Service]
 
-SESSION_MS = 6_000
+SESSION_MS = 15_000
+"""Clients reach a broker that has come back within it, on a busy machine as well."""
+
 DISK_BYTES = 2**21
 
 
