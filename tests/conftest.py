@@ -1,6 +1,7 @@
 """What every test shares: one broker and one Spark session for the whole run, started when the first test asks."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -10,10 +11,20 @@ from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.query.coordinator import Coordinator
 from tests.differential.theirs import RULES
+from tests.tools import MISSING
 
 # Most starts of Spark in the tests live for seconds. Java's optimizing compiler costs such a start 7 of its 22 seconds
 # of processor time, and nothing of that is ever earned back.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write at the end of a run which programs the machine does not have, and how to install them."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    tests_without = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    for reason, tests in sorted(tests_without.items()):
+        if reason.startswith(MISSING):
+            terminalreporter.write_line(f"Tests that did not run: {tests}. {reason}")
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ be compared: COORDINATOR_STATE_STORE=rocksdb python -m tests.benchmarks.heartbea
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from streaming.embedded import Broker
 from streaming.embedded.child import Child
 from tests.benchmarks import figures
 from tests.benchmarks.figures import Figures
+from tests.tools import missing
 
 ROOT = Path(__file__).parents[2]
 START_WAIT_S = 180.0
@@ -34,6 +36,22 @@ class BenchFailed(Exception):
     """Something that is measured did not start, or did not do what it should: one sentence."""
 
 
+class NotMeasurable(Exception):
+    """The machine does not have a program that a benchmark needs: one sentence."""
+
+
+def program(name: str) -> str:
+    """Return the path of a program.
+
+    Raises:
+        NotMeasurable: The machine does not have the program.
+    """
+    found = shutil.which(name)
+    if found is None:
+        raise NotMeasurable(missing(name))
+    return found
+
+
 def say(sentence: str) -> None:
     """Report progress; results go to standard output."""
     print(f"{time.strftime('%H:%M:%S')} {sentence}", file=sys.stderr, flush=True)
@@ -44,15 +62,22 @@ def main(*benchmarks: Measure) -> None:
     options = _options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     found: dict[str, float] = {"cores": os.cpu_count() or 1}
+    reasons: list[str] = []
     try:
         for measure in benchmarks:
-            found |= {name: round(value, 3) for name, value in measure(options).items()}
+            try:
+                found |= {name: round(value, 3) for name, value in measure(options).items()}
+            except NotMeasurable as reason:
+                reasons.append(f"{measure.__module__} was not measured. {reason}")
+                continue
             figures.merge(found)
     except BenchFailed as error:
         sys.exit(f"bench: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
     figures.show(found)
+    for reason in reasons:
+        say(reason)
 
 
 def _options() -> argparse.Namespace:

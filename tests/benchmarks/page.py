@@ -5,7 +5,6 @@ A real broker, the page's own process and Chromium; the records are written as t
 
 import argparse
 import json
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -47,6 +46,7 @@ WATCH = """() => {
 
 def measure(options: argparse.Namespace) -> Figures:
     """Write records of one group, of 1,001, and have the browser note when each is shown."""
+    chromium = bench.program("chromium")
     with bench.broker() as broker, tempfile.TemporaryDirectory(prefix="bench-page-") as name:
         settings = Settings(bootstrap_servers=broker.bootstrap_servers, replication_factor=1)
         ensure(settings)
@@ -56,7 +56,7 @@ def measure(options: argparse.Namespace) -> Figures:
         writer.write(GROUP, 1)
         arguments = ("dashboard", "-b", settings.bootstrap_servers, "--port", "0")
         with bench.child("streaming", *arguments, folder=Path(name)), sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             page = browser.new_page()
             page.goto(_address(Path(name) / "ready"))
             page.get_by_placeholder("Filter").fill(GROUP)

@@ -20,6 +20,7 @@ from streaming.logs import FORMAT_VARIABLE, LogFormat
 from streaming.query.coordinator import BATCH_WAIT_S
 from tests.deploy import reading
 from tests.deploy.reading import BASE, DEPLOY, EXECUTORS, ROOT, UNITS, Started
+from tests.tools import needs
 
 STARTED = list(reading.started())
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -314,7 +315,7 @@ COMPOSE_KEYS = {
 }
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+@needs("systemd-analyze")
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     """With their drop-ins; the program that they start is the one here."""
     ours = Path(sys.executable).with_name("coordinator")

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.tools import missing
+
 SOURCE = Path(__file__).with_name("journal.c")
 _HEADER = struct.Struct("=cQQQII")
 
@@ -46,7 +48,7 @@ def compile_recorder(folder: Path) -> Path:
     """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        raise NoCompiler("No C compiler is here (cc): what the machine would lose with its power cannot be recorded.")
+        raise NoCompiler(missing("cc"))
     library = folder / "journal.so"
     flags = ("-O2", "-shared", "-fPIC", "-Wno-nonnull-compare")
     subprocess.run([compiler, *flags, "-o", library, SOURCE, "-ldl", "-lpthread"], check=True)

@@ -8,19 +8,18 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
-CHROMIUM = shutil.which("chromium")
+from tests.tools import missing, needed
+
 WITHIN_MS = 20_000
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A browser; where there is none, tests are skipped, unless `BROWSER_TESTS` is `required`."""
-    if CHROMIUM is None:
-        if os.environ.get("BROWSER_TESTS") == "required":
-            pytest.fail("There is no chromium: install it.")
-        pytest.skip("There is no chromium.")
+    """A browser. Without one the tests are skipped, or they fail if `BROWSER_TESTS` is `required`."""
+    if shutil.which("chromium") is None and os.environ.get("BROWSER_TESTS") == "required":
+        pytest.fail(missing("chromium"))
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=needed("chromium"), args=["--no-sandbox"])
         yield browser
         browser.close()
 

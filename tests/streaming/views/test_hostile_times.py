@@ -1,7 +1,6 @@
 """Numbers that no calendar has, in every field of a record that is a time or an offset: shown plainly everywhere."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -28,6 +27,7 @@ from streaming.views.metrics import GroupFigures
 from streaming.views.words import clock, to_line
 from streaming.wire.records import to_row as to_record
 from tests.streaming.views.golden_views import ENDS, HISTORY, NOON_MS, RECORDS, TOPICS, _raw
+from tests.tools import needs
 
 HOSTILE = [2**61, 2**63 - 1, -(2**63), -1, AT_MS_MAX + 1, AT_MS_MIN - 1]
 EVERY = [*HISTORY, *RECORDS]
@@ -128,7 +128,7 @@ def test_a_checkpoints_deadlines_are_written(number: int) -> None:
     assert msgspec.json.encode(contents)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node to run the page's words")
+@needs("node")
 def test_the_page_writes_times(number: int) -> None:
     words = Path(streaming.dashboard.__file__).parent / "static" / "words.js"
     program = f"""
