@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-all simulate nightly chaos soak bench cluster-test mutants pictures docs docs-tables format clean
+.PHONY: run test test-busy test-all simulate nightly chaos soak bench cluster-test mutants pictures docs docs-tables format clean
 
 run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up
@@ -18,10 +18,13 @@ test: $(READY)  ## the checks of the code, and the tests: each promise once, on 
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist worksteal $(QUICK)
-	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile $(QUICK:%=--ignore=%) --durations 25
+	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile $(QUICK:%=--ignore=%) --durations 10
+
+test-busy: $(READY)  ## `make test` beside two busy processes for each core: nothing may fail because it is slow
+	@$(BIN)/python -m tests.busy $(MAKE) test
 
 test-all: test  ## the long tests as well: more clients, more kills, more worlds
-	@$(BIN)/python -m pytest -m long --durations 25
+	@$(BIN)/python -m pytest -m long --durations 10
 
 STEPS ?= 1000000
 SEED ?= 1
