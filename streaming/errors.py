@@ -9,7 +9,7 @@
     ├── BrokerUnreachable   No broker answered in time
     ├── TopicRefused        The brokers refused to create or to show one of the coordinator's topics
     ├── TopicMismatch       A topic exists, but is not as the coordinator needs it
-    ├── RightMissing        The brokers do not let our user do with our topics what it has to
+    ├── RightMissing        Our user lacks a right that it needs on the brokers
     ├── NoCoordinator       The coordinator's topics do not exist
     ├── NoAnswer            The request is in the log, and the coordinator sent no response in time (a TimeoutError)
     ├── NotFound            The group, member or partition does not exist
@@ -75,14 +75,14 @@ from typing import Self
 
 
 class Exit(IntEnum):
-    """What a process ends with. A supervisor starts it again after `FAILED`, and not after `NEEDS_A_PERSON`."""
+    """The exit code of a process. A supervisor restarts the process after `FAILED`, and not after `NEEDS_A_PERSON`."""
 
     DONE = 0
-    FAILED = 1  # another start may go better: brokers are away, a process of Spark's has ended, a port is taken
+    FAILED = 1  # another start may succeed: brokers are unavailable, a process of Spark has ended, a port is taken
     USAGE = 2  # no such command or flag; Click's own number
-    NOT_FOUND = 3  # what was asked about is not there: a script may tell that from a failure
-    NEEDS_A_PERSON = 78  # every start would end so, or do harm; the number is EX_CONFIG of sysexits.h
-    INTERRUPTED = 130  # Ctrl-C before there was anything to stop; the shells' number
+    NOT_FOUND = 3  # the requested object does not exist: a script may distinguish this from a failure
+    NEEDS_A_PERSON = 78  # every start would end like this, or do harm; the number is EX_CONFIG of sysexits.h
+    INTERRUPTED = 130  # Ctrl-C before the process had anything to stop; the number that shells use
 
 
 class UserError(Exception):
@@ -114,7 +114,7 @@ class BrokerUnreachable(UserError):
 
     @classmethod
     def at(cls, servers: object, why: object = "") -> Self:
-        """Say so of brokers, and why where that is known."""
+        """Return the error for these brokers, with the reason if it is known."""
         return cls(
             f"No Kafka broker answers at {servers}{f' ({why})' if why else ''}:"
             f" start one there, or correct bootstrap_servers and the security settings."
@@ -132,7 +132,7 @@ class TopicMismatch(UserError):
 
 
 class RightMissing(UserError):
-    """The brokers do not let our user do with our topics what it has to."""
+    """Our user lacks a right that it needs on the brokers."""
 
     exit_code = Exit.NEEDS_A_PERSON
 
@@ -142,7 +142,7 @@ class NoCoordinator(UserError):
 
     @classmethod
     def without(cls, topic: str, servers: object) -> Self:
-        """Say so for want of one topic."""
+        """Return the error for a missing topic."""
         return cls(
             f"There is no topic {topic} at {servers}:"
             f" start the coordinator, which creates it, or correct the topic prefix."
