@@ -45,7 +45,10 @@ def group_id_fits(request: Request, needs_group_id: bool) -> ErrorCode:
 
 
 def session_timeout_is_allowed(request: JoinGroup, config: Config) -> ErrorCode:
-    """INVALID_SESSION_TIMEOUT: below `group_min_session_timeout_ms`, or above `group_max_session_timeout_ms`."""
+    """INVALID_SESSION_TIMEOUT: the session timeout is out of its range.
+
+    The range is from `group_min_session_timeout_ms` to `group_max_session_timeout_ms`.
+    """
     if config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         return ErrorCode.NONE
     return ErrorCode.INVALID_SESSION_TIMEOUT

@@ -4,12 +4,12 @@
     │ streaming.errors
     ├── JavaMissing         No Java is installed, or it is too old
     ├── JarsUnavailable     A jar cannot be fetched, or is not the one that the lock names
-    ├── PortTaken           Another program listens on the port that the broker was told to use
+    ├── PortTaken           Another program listens on the port that the process needs
     ├── BrokerFailed        The embedded broker did not start
     ├── BrokerUnreachable   No broker answered in time
     ├── TopicRefused        The brokers refused to create or to show one of the coordinator's topics
     ├── TopicMismatch       A topic exists, but is not as the coordinator needs it
-    ├── RightMissing        Our user lacks a right that it needs on the brokers
+    ├── RightMissing        The brokers deny the process a right that it needs
     ├── NoCoordinator       The coordinator's topics do not exist
     ├── NoAnswer            The request is in the log, and the coordinator sent no response in time (a TimeoutError)
     ├── NotFound            The group, member or partition does not exist
@@ -66,7 +66,7 @@
 An error that one module raises may be defined there; an error that several modules raise is defined here. Errors in the
 coordinator's responses to a consumer are raised as kafka-python's `kafka.errors`.
 
-The text of each error is one sentence that says what is wrong and what to do. The command line prints the text and
+The text of each error is one sentence that names the fault and the remedy. The command line prints the text and
 exits with the error's `exit_code`.
 """
 
@@ -86,7 +86,7 @@ class Exit(IntEnum):
 
 
 class UserError(Exception):
-    """A sentence that tells the user what is wrong and what to do."""
+    """An error whose text is a sentence for the user: the fault and the remedy."""
 
     exit_code = Exit.FAILED
 
@@ -102,7 +102,7 @@ class JarsUnavailable(UserError):
 
 
 class PortTaken(UserError):
-    """Another program listens on the port that the broker was told to use."""
+    """Another program listens on the port that the process needs."""
 
 
 class BrokerFailed(UserError):
@@ -132,7 +132,7 @@ class TopicMismatch(UserError):
 
 
 class RightMissing(UserError):
-    """Our user lacks a right that it needs on the brokers."""
+    """The brokers deny the process a right that it needs."""
 
     exit_code = Exit.NEEDS_A_PERSON
 

@@ -70,7 +70,7 @@ class _Balance:
         self._moves = _Moves()
 
     def hand_out(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give each partition to the subscriber with the fewest partitions."""
+        """Assign each partition to the subscriber with the fewest partitions."""
         for partition in partitions:
             member_id = self._loads.fewest(partition[0])
             self.holder_of[partition] = member_id

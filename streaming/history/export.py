@@ -37,7 +37,7 @@ def export(
     Args:
         folder: Created if it is missing; files of these names are replaced.
         groups: The groups whose history is written; None for all.
-        tell: Called now and then with the number of records read and the approximate total.
+        tell: Called from time to time with the number of records read and the approximate total.
 
     Raises:
         BrokerUnreachable, NoCoordinator: the topics cannot be read.

@@ -137,7 +137,7 @@ class Exchanges:
         self._requests_from_ms = max(self._requests_from_ms, from_ms)
 
     def end(self) -> Iterator[Finding]:
-        """Judge what can be judged only after every partition has been read."""
+        """Yield the findings that are certain only after all partitions have been read."""
         for asked in self._open:
             kind = _kind(asked.request)
             text = f"a {kind} request has no response, and later requests have one"

@@ -68,7 +68,7 @@ class Report(Struct):
     """All findings, up to a bound; the number of findings of each kind; and the number of records that were checked.
 
     Args:
-        corrected: Keys of which an older record stood last for a while. This is not a finding.
+        corrected: The number of keys whose last record was an older one for a while. They are no findings.
     """
 
     findings: list[Finding] = field(default_factory=list)

@@ -32,7 +32,7 @@ REMEMBERED_MS = GRAVE_MS - 3_600_000
 """The time after a group's end for which the coordinator certainly keeps the group's last generation."""
 
 WHOLE_LIVES = (Kind.MISSING, Kind.ALTERED, Kind.GENERATION_FELL)
-"""Kinds of findings that are reported at the end, since they need all lives of a group to be told apart."""
+"""Kinds of findings that are reported at the end, because the lives of a group are certain only then."""
 
 Record = AnyEvent | GroupRecord | OffsetRecord | Tombstone
 Wrong = tuple[Kind, str]
