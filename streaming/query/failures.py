@@ -31,7 +31,7 @@ CAUSES: list[tuple[str, Exit, str]] = [
     (r"data may have been lost|Some data may have been lost|failOnDataLoss", _PERSON,
      "Unhandled requests are gone from {requests}: lengthen its retention; to skip them, empty {checkpoint}."),
     (r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION|Topic .* not present in metadata", _AGAIN,
-     "A topic of the coordinator is missing ({topics}): restart it; it creates the topic, or names the next step."),
+     "A topic of the coordinator is missing ({topics}): start again; the start creates it, or names the next step."),
     (r"(Topic|Cluster|Group)AuthorizationException|(TOPIC|CLUSTER)_AUTHORIZATION_FAILED", _PERSON,
      "Kafka refuses the coordinator's user: let it read and write {requests}, and write {topics}."),
     (r"SaslAuthenticationException|SslAuthenticationException|SSLHandshakeException", _PERSON,
@@ -57,7 +57,7 @@ CAUSES: list[tuple[str, Exit, str]] = [
     (r"cannot grow beyond 2GB", _PERSON,
      "A batch has 2 GiB of requests of a shard: run `coordinator checkpoint replan`, lower max_requests_per_batch."),
     (r"Python worker exited unexpectedly|ExecutorLostFailure", _AGAIN,
-     "A process of Spark has ended unexpectedly: free some memory, and start again; the coordinator continues."),
+     "A process of Spark ended unexpectedly: check that memory is free, and start again; the coordinator continues."),
 ]  # fmt: skip
 
 
