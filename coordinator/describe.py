@@ -79,7 +79,7 @@ def describe(group: Group | None, request: DescribeGroup, context: Context) -> I
     """Reply with the group as it is now. A group that does not exist is Dead.
 
     The protocol and the subscriptions are shown only in Stable, where they are settled. Assignments are always shown:
-    while the leader's assignments are awaited, those from before the rebalance.
+    until the leader's assignments come, those from before the rebalance.
 
     Source: Kafka's ClassicGroup.describe.
     """

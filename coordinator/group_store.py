@@ -1,8 +1,8 @@
 """The groups of one shard: as bytes between steps, as objects while a step uses them.
 
-For a heartbeat, a step decodes only the vitals of its group. For any other request, it decodes the rest too. `put_away`
-encodes the groups that the step has used. The last generation and the last fencing token of a removed group are kept
-for a while, and a new group with the same id continues them.
+For a heartbeat, a step decodes only the vitals of its group. For any other request and for a deadline, it decodes the
+rest too. `put_away` encodes the groups that the step has used. The last generation and the last fencing token of a
+removed group are kept for a while, and a new group with the same id continues them.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class GroupStore:
         self.vitals: dict[str, Vitals] = {}
         """The vitals of the groups that this step has touched."""
 
-        self._groups: dict[str, Group] = {}  # those of them that another request than a heartbeat has touched
+        self._groups: dict[str, Group] = {}  # those of them that more than a heartbeat has touched
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
