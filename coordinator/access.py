@@ -52,14 +52,14 @@ class Resource(StrEnum):
 
 
 class Pattern(StrEnum):
-    """How a rule names resources: by the whole name (`*` is every name), or by the beginning of the name."""
+    """The form of a rule's name: the whole name of a resource (`*` is every name), or the beginning of names."""
 
     LITERAL = "LITERAL"
     PREFIXED = "PREFIXED"
 
 
 class Permission(StrEnum):
-    """Whether a rule allows or denies."""
+    """The effect of a rule: it allows or denies."""
 
     ALLOW = "ALLOW"
     DENY = "DENY"

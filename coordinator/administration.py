@@ -1,4 +1,4 @@
-"""What is asked about all groups of a shard, and what an operator wants of one.
+"""The list of a shard's groups, and a rebalance at an operator's request.
 
 Source: Kafka's GroupMetadataManager.listGroups and KIP-518, KIP-848 for its filters. `rebalance_group` is our own.
 """
@@ -19,14 +19,15 @@ _BLANKS = "".join(map(chr, range(0x21)))
 """The characters that Java's `String.trim` removes."""
 
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
-"""State and type names are ASCII: letters beyond it, whose tables differ from one Python to the next, match nothing."""
+"""The lower case of ASCII letters. Names of states and types are ASCII. Other letters match no name, because the tables
+of their lower case differ between versions of Python."""
 
 
 def list_groups(groups: Iterable[tuple[str, str, Phase]], request: ListGroups, context: Context) -> Iterator[Output]:
-    """Answer which groups exist. A filter that names nothing we know matches nothing.
+    """Reply with the groups that pass the request's filters. An unknown name in a filter matches no group.
 
     Args:
-        groups: Of each group its id, its protocol type ("" where it has never had a member) and its phase.
+        groups: For each group its id, its protocol type ("" if it has never had a member) and its phase.
     """
     states = {_lowered(name) for name in request.states}
     types = {_lowered(name) for name in request.types}
@@ -43,7 +44,7 @@ def _lowered(name: str) -> str:
 
 
 def rebalance(group: Group, request: RebalanceGroup, context: Context) -> Iterator[Output]:
-    """Start a rebalance, so that all members join again. The state in the reply shows whether there were any."""
+    """Start a rebalance, so that all members join again. The reply's state is Empty if the group has no members."""
     if group.phase in (Phase.COMPLETING, Phase.STABLE):
         behind = Blame("operator", "", request.client_id, request.client_host, request.reason)
         yield from prepare(group, behind, context.now_ms, context.config)

@@ -1,7 +1,7 @@
 """The coordinator's responses to a member of the current generation, by request and by phase.
 
-The checks that come before (is it a member, is it this generation) stand in the rows of `kinds`; a handler looks its
-answer up here. A group without members answers nobody from these tables: a member is unknown there.
+The rows of `kinds` have the checks that come before (membership and generation); a handler reads its response from
+these tables. They have no column for a group without members, because every member id is unknown there.
 
 Source: Kafka's GroupMetadataManager, classicGroupJoinExistingMember, classicGroupSync, classicGroupHeartbeat and
 ClassicGroup.validateOffsetCommit.
@@ -14,7 +14,7 @@ from coordinator.phases import Phase
 
 
 class Rejoin(Enum):
-    """How the coordinator handles a join of a known member."""
+    """The coordinator's action for a join of a known member."""
 
     PARK = auto()  # the join waits for the joins of the other members
     REPEAT = auto()  # the response was lost: the same response again, at once
@@ -22,7 +22,7 @@ class Rejoin(Enum):
 
 
 class Sync(Enum):
-    """How the coordinator handles a sync."""
+    """The coordinator's action for a sync."""
 
     REJOIN = auto()  # the generation has ended: REBALANCE_IN_PROGRESS
     PARK = auto()  # the sync waits for the leader's assignments

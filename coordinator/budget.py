@@ -46,7 +46,7 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the budget of the shard is used up."""
+        """True if the budget of the shard is used up."""
         return self._spent >= STEP_BYTES_MAX
 
     def is_spent_by(self, group_id: str) -> bool:
@@ -69,7 +69,7 @@ class Budget:
 
 
 class Allowance(Struct, array_like=True, frozen=True):
-    """How much of the allowance for large responses is used up, and the time of that count."""
+    """The used part of the allowance for large responses, and the time of that count."""
 
     used_bytes: int = 0
     at_ms: int = 0

@@ -61,7 +61,7 @@ class Calls:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether a leave awaits its response, or a join after which the member leaves."""
+        """True while a leave awaits its response, or a join after which the member leaves."""
         return any(isinstance(c.request, LeaveGroup) or c.leaves_because is not None for c in self._calls.values())
 
     def next_id(self) -> str:

@@ -1,8 +1,8 @@
 """The checks that a request must pass before its handler is called.
 
-The table `kinds.KINDS` says which kind of request passes which checks. Their order is part of the protocol: a request
-with an unknown member id and a wrong protocol is answered with the error of the protocol. The tables of `answers` say
-what a request that passes is answered.
+The table `kinds.KINDS` lists the checks of each kind of request. Their order is part of the protocol: a request with an
+unknown member id and a wrong protocol is answered with the error of the protocol. The tables of `answers` have the
+responses to requests that pass.
 
 Source: Kafka's GroupCoordinatorService, GroupMetadataManager.classicGroupJoin, classicGroupSync and
 classicGroupHeartbeat, ClassicGroup.validateMember, validateOffsetCommit, validateOffsetDelete and validateDeleteGroup.
@@ -38,14 +38,17 @@ GroupCheck = Callable[[Group, Any, Config], ErrorCode]
 
 
 def group_id_fits(request: Request, needs_group_id: bool) -> ErrorCode:
-    """INVALID_GROUP_ID: the group id is too long, or empty where it may not be."""
+    """INVALID_GROUP_ID: the group id is too long, or empty although the request needs one."""
     if len(request.group_id) > GROUP_ID_CHARS_MAX or (needs_group_id and not request.group_id):
         return ErrorCode.INVALID_GROUP_ID
     return ErrorCode.NONE
 
 
 def session_timeout_is_allowed(request: JoinGroup, config: Config) -> ErrorCode:
-    """INVALID_SESSION_TIMEOUT: it is below `group_min_session_timeout_ms` or above `group_max_session_timeout_ms`."""
+    """INVALID_SESSION_TIMEOUT: the session timeout is out of its range.
+
+    The range is from `group_min_session_timeout_ms` to `group_max_session_timeout_ms`.
+    """
     if config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         return ErrorCode.NONE
     return ErrorCode.INVALID_SESSION_TIMEOUT
@@ -57,7 +60,10 @@ def session_timeout_is_allowed(request: JoinGroup, config: Config) -> ErrorCode:
 def is_a_member(
     vitals: Vitals, request: SyncGroup | Heartbeat | JoinGroup | OffsetCommit | Leaving | ExpelMember
 ) -> ErrorCode:
-    """UNKNOWN_MEMBER_ID: no such member, or nobody has that instance id. FENCED_INSTANCE_ID: another member has it."""
+    """UNKNOWN_MEMBER_ID: the group has no such member, or no member has the instance id.
+
+    FENCED_INSTANCE_ID: another member has the instance id.
+    """
     if request.group_instance_id is not None:
         holder = vitals.instances.get(request.group_instance_id)
         if holder is None:
@@ -68,12 +74,15 @@ def is_a_member(
 
 
 def is_of_this_generation(vitals: Vitals, request: SyncGroup | Heartbeat | OffsetCommit) -> ErrorCode:
-    """ILLEGAL_GENERATION: it is from an older generation, or a newer one."""
+    """ILLEGAL_GENERATION: the request is from an older or a newer generation."""
     return ErrorCode.NONE if request.generation_id == vitals.generation_id else ErrorCode.ILLEGAL_GENERATION
 
 
 def names_a_member(vitals: Vitals, request: Leaving | ExpelMember) -> ErrorCode:
-    """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: as for every member, unless its id is pending or left empty."""
+    """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: as for every member.
+
+    A pending id passes. An instance id of a member passes without a member id.
+    """
     if request.member_id in vitals.pending:
         return ErrorCode.NONE
     if not request.member_id and request.group_instance_id in vitals.instances:
@@ -85,7 +94,11 @@ def names_a_member(vitals: Vitals, request: Leaving | ExpelMember) -> ErrorCode:
 
 
 def has_room(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
-    """GROUP_MAX_SIZE_REACHED: members are in; while joins are collected, the first `group_max_size` to come are."""
+    """GROUP_MAX_SIZE_REACHED: the group has `group_max_size` members, or its join round has that many joins.
+
+    A join of an Empty group passes. A join of a member passes, but in a join round only if the member has a parked join
+    already.
+    """
     member = group.members.get(request.member_id)
     if group.phase is Phase.EMPTY:
         fits = True
@@ -97,7 +110,7 @@ def has_room(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
 
 
 def has_room_for_its_metadata(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
-    """GROUP_MAX_SIZE_REACHED: the subscriptions of all members would not fit into the leader's answer."""
+    """GROUP_MAX_SIZE_REACHED: the subscriptions of all members would not fit into the leader's response."""
     holder = group.vitals.instances.get(request.group_instance_id or "", "")
     member = group.members.get(request.member_id or holder)
     before = member.protocols_bytes if member else 0
@@ -106,28 +119,28 @@ def has_room_for_its_metadata(group: Group, request: JoinGroup, config: Config) 
 
 
 def speaks_our_protocol(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
-    """INCONSISTENT_GROUP_PROTOCOL: it is of another type, or offers no protocol that all members offer."""
+    """INCONSISTENT_GROUP_PROTOCOL: the join has another type, or offers no protocol that all members offer."""
     if group.supports(request.protocol_type, request.protocols):
         return ErrorCode.NONE
     return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def is_not_pending_and_static(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
-    """UNKNOWN_SERVER_ERROR: an id that MEMBER_ID_REQUIRED handed out comes back with an instance id."""
+    """UNKNOWN_SERVER_ERROR: the join has an instance id, and a member id that MEMBER_ID_REQUIRED handed out."""
     if request.member_id in group.vitals.pending and request.group_instance_id is not None:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 
 
 def is_known_if_it_says_so(group: Group, request: JoinGroup, config: Config) -> ErrorCode:
-    """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: as for every member, unless it is a newcomer or its id is pending."""
+    """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: as for every member. A join with a pending id or without an id passes."""
     if not request.member_id or request.member_id in group.vitals.pending:
         return ErrorCode.NONE
     return is_a_member(group.vitals, request)
 
 
 def names_our_protocol(group: Group, request: SyncGroup, config: Config) -> ErrorCode:
-    """INCONSISTENT_GROUP_PROTOCOL: the protocol or its type is not this generation's; null says nothing."""
+    """INCONSISTENT_GROUP_PROTOCOL: the protocol or its type is not that of this generation; null matches any."""
     asked = (request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)
     if any(a is not None and b is not None and a != b for a, b in asked):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -135,28 +148,31 @@ def names_our_protocol(group: Group, request: SyncGroup, config: Config) -> Erro
 
 
 def syncs_are_taken(group: Group, request: SyncGroup, config: Config) -> ErrorCode:
-    """REBALANCE_IN_PROGRESS: joins are collected, so its generation is over."""
+    """REBALANCE_IN_PROGRESS: joins are being collected, so the generation of the sync has ended."""
     is_over = answers.SYNC[group.phase] is answers.Sync.REJOIN
     return ErrorCode.REBALANCE_IN_PROGRESS if is_over else ErrorCode.NONE
 
 
 def is_from_outside(group: Group, request: OffsetCommit) -> bool:
-    """Tell whether a commit is a tool's, or of a consumer that manages no group: anybody may, while nobody is in."""
+    """Return whether a commit is from outside the group: it has no generation, and the group is Empty.
+
+    Tools send such commits, and consumers that use no group management.
+    """
     return request.generation_id < 0 and group.phase is Phase.EMPTY
 
 
 def commits_are_taken(group: Group, request: OffsetCommit, config: Config) -> ErrorCode:
-    """REBALANCE_IN_PROGRESS: this generation has no plan yet."""
+    """REBALANCE_IN_PROGRESS: this generation has no assignments yet."""
     return answers.COMMIT[group.phase]
 
 
 def is_of_consumers_or_empty(group: Group, request: OffsetDelete, config: Config) -> ErrorCode:
-    """NON_EMPTY_GROUP: it has members, and what they read cannot be told."""
+    """NON_EMPTY_GROUP: the group has members, and they are no consumers, so the topics that they read are unknown."""
     return ErrorCode.NONE if group.phase is Phase.EMPTY or group.is_of_consumers else ErrorCode.NON_EMPTY_GROUP
 
 
 def is_empty(group: Group, request: DeleteGroup, config: Config) -> ErrorCode:
-    """NON_EMPTY_GROUP: it has members, or had some until now."""
+    """NON_EMPTY_GROUP: the group has members, or its last join round has not ended yet."""
     return ErrorCode.NONE if group.phase is Phase.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
@@ -167,7 +183,7 @@ OF_A_MEMBER: tuple[VitalCheck, ...] = (is_a_member, is_of_this_generation)
 
 
 def of_vitals(*checks: VitalCheck) -> tuple[GroupCheck, ...]:
-    """Return checks of a group that look at its vitals alone."""
+    """Return checks of vitals as checks of a group."""
 
     def of_group(check: VitalCheck) -> GroupCheck:
         return wraps(check)(lambda group, request, config: check(group.vitals, request))
@@ -176,7 +192,7 @@ def of_vitals(*checks: VitalCheck) -> tuple[GroupCheck, ...]:
 
 
 def unless_from_outside(*checks: GroupCheck) -> tuple[GroupCheck, ...]:
-    """Return checks of a commit that a commit from outside the group passes."""
+    """Return the checks of a commit with an exception: a commit from outside the group passes each of them."""
 
     def unless(check: GroupCheck) -> GroupCheck:
         @wraps(check)

@@ -24,17 +24,16 @@ class Config(Struct, frozen=True, kw_only=True):
     super_users: tuple[str, ...] = ()
 
     access: Literal["open", "rules"] = "open"
-    """`open`: every principal may do everything. `rules`: a principal may do what the access rules allow."""
+    """`open`: every operation is allowed to every principal. `rules`: the access rules decide."""
 
     offsets_retention_by_group_ms: dict[str, int] = {}
-    """How long the offsets of these groups are kept, by group id, in place of `offsets_retention_ms`."""
+    """The retention time of the offsets of these groups, by group id, in place of `offsets_retention_ms`."""
 
     empty_group_retention_ms: int = 10 * MINUTE_MS
-    """How long an Empty group without offsets is kept (Kafka: until its next expiry run, every 10 minutes)."""
+    """The retention time of an Empty group without offsets (Kafka: until its next expiry run, every 10 minutes)."""
 
     clock_slack_ms: int = 1_000
-    """How late a deadline fires that no request's time has passed, because earlier requests may still be on their
-    way."""
+    """The delay of a deadline that no request's time has passed, because earlier requests may still be on their way."""
 
     fencing_token_floor: int = 0
     """The lower bound of every fencing token. It is above all tokens that were given before the state was created."""

@@ -1,4 +1,4 @@
-"""When, where and under which settings a request is handled: what its handler may use beside the group."""
+"""The data that a handler may use besides the group and the request: time, place and settings."""
 
 from msgspec import Struct
 
@@ -14,8 +14,8 @@ class Context(Struct, frozen=True):
         partition: The partition of the request topic that holds the request's record.
         offset: The offset of that record.
         secret: The secret from which member ids are derived.
-        not_before_ms: The first moment after the end of a forgotten group of the same name; 0 where no such end is
-            remembered.
+        not_before_ms: The first millisecond after the end of a removed group with the same id; 0 if no such end is
+            known.
     """
 
     now_ms: int

@@ -1,4 +1,4 @@
-"""A group as others see it: the record that is published, and the answer to whoever asks."""
+"""A group's record on the groups topic, and the response to a `describe_group` request."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ from coordinator.requests import DescribeGroup
 
 
 def publish(group: Group) -> Published:
-    """Write down the group as it is, under its next version."""
+    """Make the group's record, under its next version."""
     group.published_ms, group.vitals.publish_ms = group.vitals.now_ms, NEVER_MS
     version = group.next_version()
     record = GroupRecord(
@@ -39,9 +39,9 @@ def publish(group: Group) -> Published:
 
 
 def publish_at_a_bounded_rate(group: Group, now_ms: int) -> Iterator[Output]:
-    """Publish the group now, or if its record is large and was written a moment ago, when its time has come.
+    """Publish the group now. If its record is large and was written recently, set a deadline for it instead.
 
-    Members that are replaced one after another would have it written once each.
+    Otherwise each of many members that are replaced one after another would cause a record.
     """
     wait_ms = 0
     if group.record_bytes > PUBLISH_BYTES_FREE:
@@ -54,7 +54,7 @@ def publish_at_a_bounded_rate(group: Group, now_ms: int) -> Iterator[Output]:
 
 
 def publishing(group: Group, outputs: Iterator[Output]) -> Iterator[Output]:
-    """Pass on what one request or deadline brings about, and publish the group if that moved it."""
+    """Yield the outputs of one request or deadline, and publish the group if its phase or generation has changed."""
     before = group.phase, group.generation_id
     yield from outputs
     if group.phase is not Phase.DEAD and (group.phase, group.generation_id) != before:
@@ -76,10 +76,10 @@ def _published(group: Group, member: Member) -> GroupMember:
 
 
 def describe(group: Group | None, request: DescribeGroup, context: Context) -> Iterator[Output]:
-    """Answer with the group as it is now; one that is not there is Dead.
+    """Reply with the group as it is now. A group that does not exist is Dead.
 
-    Protocol and subscriptions are shown while they are settled, in Stable; assignments always: before the plan is
-    there, the ones from before the rebalance.
+    The protocol and the subscriptions are shown only in Stable, where they are settled. Assignments are always shown:
+    until the leader's assignments come, those from before the rebalance.
 
     Source: Kafka's ClassicGroup.describe.
     """

@@ -327,7 +327,7 @@ class Group(Struct, array_like=True, kw_only=True):
 
     @property
     def everybody_joined(self) -> bool:
-        """Whether every member's join is parked, and no member id is pending."""
+        """True if every member's join is parked, and no member id is pending."""
         return self.joins_parked == len(self.members) and not self.vitals.pending
 
     @property
@@ -359,7 +359,7 @@ class Group(Struct, array_like=True, kw_only=True):
 
     @property
     def is_readable(self) -> bool:
-        """Whether the coordinator can read the bytes of subscriptions and assignments."""
+        """True if the coordinator can read the bytes of subscriptions and assignments."""
         return self.protocol_type in READABLE
 
     def subscribes(self, topic: str) -> bool:

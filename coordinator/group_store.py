@@ -1,8 +1,8 @@
 """The groups of one shard: as bytes between steps, as objects while a step uses them.
 
-A step reads the vitals of a group that a heartbeat touches, and the rest of it only where more than a heartbeat does.
-`put_away` writes what the step has used. A group that is forgotten leaves its last generation and its last fencing
-token for a while, so a group of the same name goes on from there.
+For a heartbeat, a step decodes only the vitals of its group. For any other request and for a deadline, it decodes the
+rest too. `put_away` encodes the groups that the step has used. The last generation and the last fencing token of a
+removed group are kept for a while, and a new group with the same id continues them.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class GroupStore:
 
     Args:
         stored: The groups as bytes, by group id.
-        graves: What is remembered of forgotten groups, by group id.
+        graves: The remaining data of removed groups, by group id.
         rosters: A cache for the codec.
     """
 
@@ -30,19 +30,19 @@ class GroupStore:
         self.vitals: dict[str, Vitals] = {}
         """The vitals of the groups that this step has touched."""
 
-        self._groups: dict[str, Group] = {}  # of these, the ones that more than a heartbeat touched
+        self._groups: dict[str, Group] = {}  # those of them that more than a heartbeat has touched
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def vitals_of(self, group_id: str) -> Vitals | None:
-        """Return a group's vitals, to be changed; None where the group does not exist."""
+        """Return a group's vitals, to be changed; None if the group does not exist."""
         vitals = self.vitals.get(group_id)
         if vitals is None and (stored := self.stored.get(group_id)):
             vitals = self.vitals[group_id] = codec.decode_vitals(stored.vitals, stored.rest, self._rosters)
         return vitals
 
     def open(self, group_id: str) -> Group | None:
-        """Return a group, to be changed; None where it does not exist."""
+        """Return a group, to be changed; None if it does not exist."""
         group = self._groups.get(group_id)
         if group is None and (vitals := self.vitals_of(group_id)):
             group = self._groups[group_id] = codec.decode_rest(self.stored[group_id].rest, vitals)
@@ -56,7 +56,7 @@ class GroupStore:
         return codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest, self._rosters))
 
     def listed(self) -> Iterator[tuple[str, str, Phase]]:
-        """Yield each group's id, protocol type and phase, and read no more of the group than that."""
+        """Yield each group's id, protocol type and phase. The rest of the group is not decoded."""
         for group_id, stored in self.stored.items():
             if group := self._groups.get(group_id):
                 yield group_id, group.protocol_type or "", group.phase
@@ -67,7 +67,7 @@ class GroupStore:
             yield group_id, codec.decode_protocol_type(stored.rest) if protocol_type is None else protocol_type, phase
 
     def due_by(self, horizon_ms: int) -> list[str]:
-        """Return the ids of the groups that time alone may change up to a moment."""
+        """Return the ids of the groups that time alone may change up to `horizon_ms`."""
         vitals: dict[str, Stored | Vitals] = {**self.vitals}
         return [
             group_id
@@ -77,14 +77,14 @@ class GroupStore:
 
     @property
     def next_deadline_ms(self) -> int:
-        """The earliest moment at which time alone may change something; `NEVER_MS` where it changes nothing."""
+        """The earliest time at which time alone may change a group or an entry of a removed group, else `NEVER_MS`."""
         earliest_ms = min((stored.earliest_ms for stored in self.stored.values()), default=NEVER_MS)
         return min(earliest_ms, *(grave.until_ms for grave in self.graves.values()), NEVER_MS)
 
-    # -- beginnings and ends -------------------------------------------------------------------------------------------
+    # -- creation and removal ------------------------------------------------------------------------------------------
 
     def create(self, group_id: str, at_ms: int) -> Group:
-        """Add a group. It begins after the end of a forgotten group of that name, and continues its generations."""
+        """Add a group. It begins after the end of a removed group with its id, and continues the generations."""
         at_ms = max(at_ms, self.not_before_ms(group_id))
         grave = self.graves.pop(group_id, None)
         generation_id, token = (grave.generation_id, grave.token) if grave and grave.until_ms > at_ms else (0, 0)
@@ -96,16 +96,16 @@ class GroupStore:
         return group
 
     def not_before_ms(self, group_id: str) -> int:
-        """Return the first moment after a forgotten group's end; 0 where that end is not remembered.
+        """Return the first millisecond after a removed group's end; 0 if that end is not known.
 
-        The versions of a group that is created again begin at 1. Its time is what distinguishes its records from those
-        of the group before, which may be repeated late.
+        The versions of a group that is created again begin at 1. The time distinguishes its records from those of the
+        group before, which may be repeated late.
         """
         grave = self.graves.get(group_id)
         return grave.ended_ms + 1 if grave else 0
 
     def forget(self, group: Group) -> None:
-        """Remove a group, and remember its end for a while."""
+        """Remove a group, and keep its end for a while."""
         group_id = group.group_id
         del self.stored[group_id], self.vitals[group_id], self._groups[group_id]
         now_ms, token = group.vitals.now_ms, group.token
@@ -118,14 +118,14 @@ class GroupStore:
             del self.graves[next(iter(self.graves))]
 
     def forget_ends(self, horizon_ms: int) -> None:
-        """Remove what has been remembered long enough of forgotten groups."""
+        """Remove the entries of removed groups that were kept long enough."""
         if any(grave.until_ms <= horizon_ms for grave in self.graves.values()):
             self.graves = {name: grave for name, grave in self.graves.items() if grave.until_ms > horizon_ms}
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def put_away(self) -> None:
-        """Write all groups that the step has touched."""
+        """Encode all groups that the step has touched."""
         for group_id, vitals in self.vitals.items():
             group = self._groups.get(group_id)
             rest = codec.encode_rest(group, self._rosters) if group else self.stored[group_id].rest

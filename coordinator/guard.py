@@ -1,11 +1,12 @@
-"""Rules of access: whose requests are let through, what a refused client is answered, and requests for the rules.
+"""Access rules: the requests that they admit, the responses to refused requests, and requests for the rules.
 
-The rights that a kind of request needs stand in its row of `kinds.KINDS`. They are checked before all else, and a
-refused request is not looked at further: it touches no group, and the answer is the same whether the group exists or
+The row of a kind of request in `kinds.KINDS` has the rights that the request needs. They are checked before all else. A
+refused request is not handled further: it changes no group, and the response is the same whether the group exists or
 not. Each refusal is an event.
 
-Source: KafkaApis.handleJoinGroupRequest to handleOffsetDeleteRequest. Kafka knows no request for `rebalance_group` and
-`expel_member`: they need what an administrator's LeaveGroup needs, and rules are set by who may alter the cluster.
+Source: KafkaApis.handleJoinGroupRequest to handleOffsetDeleteRequest. Kafka has no request like `rebalance_group` and
+`expel_member`: they need the right that an administrator's LeaveGroup needs. A request that sets the rules needs the
+right to alter the cluster.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -46,7 +47,8 @@ from coordinator.requests import (
 )
 
 COORDINATOR = "Coordinator:itself"
-"""The principal under which a coordinator signs its own requests; a gateway's clients are all `User:` something."""
+"""The principal with which a coordinator signs its own requests. The principals of a gateway's clients all begin with
+`User:`."""
 
 REFUSALS = {
     Resource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -55,13 +57,13 @@ REFUSALS = {
 }
 
 UNNAMED = Right(Operation.DESCRIBE, Resource.GROUP)
-"""The right that is named where a record in doubt holds a request that needs no right."""
+"""The right that a refusal names if a record is not trusted and its request needs no right."""
 
 Take = Callable[[Received], Iterable[Output]]
 
 
 class Guard:
-    """Lets requests through by a table of rules."""
+    """The decisions about requests by a table of rules."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -87,16 +89,16 @@ class Guard:
         return self._table.allows(request.principal or ANONYMOUS, request.client_host, operation, resource, name)
 
     def refuse(self, received: Received, kind: Kind | None) -> Iterator[Output]:
-        """Answer a request that is not let through."""
+        """Yield the event and the response of a request that is not admitted."""
         request = received.request
-        assert not isinstance(request, Unreadable | Wake), "a record that is no request asks nothing"
+        assert not isinstance(request, Unreadable | Wake), "only a request is refused"
         assert kind is not None, "every request has a row"
         operation, resource, _ = kind.right or UNNAMED
         yield _denied(received, request, operation, resource, [_name_of(request, resource)])
         yield kind.refuse(request, REFUSALS[resource], received.doubt)
 
     def limited(self, received: Received, kind: Kind, take: Take) -> Iterator[Output]:
-        """Handle as much of a request as its sender has the rights for, and refuse the rest.
+        """Handle the part of a request for which its sender has the rights, and refuse the rest.
 
         Args:
             take: Handles a request.
@@ -141,7 +143,7 @@ def visible_groups(guard: Guard, request: ListGroups, answer: ListGroupsAnswer) 
 
 
 def visible_offsets(guard: Guard, request: OffsetFetch, answer: OffsetFetchAnswer) -> OffsetFetchAnswer:
-    """Return a fetch's answer without the topics that the client may not describe."""
+    """Return the response to a fetch without the topics that the client may not describe."""
     seen = tuple(p for p in answer.partitions if guard.may(request, Operation.DESCRIBE, Resource.TOPIC, p.topic))
     return structs.replace(answer, partitions=seen)
 
@@ -152,9 +154,9 @@ def _guard(access: bytes, super_users: tuple[str, ...]) -> Guard:
 
 
 def guard_of(config: Config, access: bytes) -> Guard | None:
-    """Make the guard that rules ask for; None where everybody may do everything.
+    """Return the guard for encoded rules; None if every principal may do everything.
 
-    One that was made before is taken again: a memory of a pure function cannot be stale.
+    Guards are cached. A cache of a pure function cannot be stale.
     """
     return None if config.access == "open" else _guard(access, config.super_users)
 
@@ -163,10 +165,10 @@ def guard_of(config: Config, access: bytes) -> Guard | None:
 
 
 class KeptRules:
-    """The rules that a shard keeps, and the guard that goes by them.
+    """The rules that a shard keeps, and the guard for them.
 
     Args:
-        written: The rules as `to_bytes` of a shard has written them.
+        written: The encoded rules from the shard's state.
     """
 
     def __init__(self, config: Config, written: bytes) -> None:
@@ -174,16 +176,17 @@ class KeptRules:
         self.written, self.guard = written, guard_of(config, written)
 
     def replace(self, access: Access) -> None:
-        """Keep other rules from now on."""
+        """Replace the rules."""
         self.written = encode_access(access)
         self.guard = guard_of(self._config, self.written)
 
 
 def set_access(rules: KeptRules, request: SetAccess, context: Context) -> Iterator[Output]:
-    """Keep other rules from now on, unless the shard keeps later ones.
+    """Replace the rules of a shard, unless the shard has later ones.
 
     Replies with:
-        INVALID_REQUEST: the shard keeps later rules, or these are from the future.
+        INVALID_REQUEST: the shard has other rules that were made at the same time or later, or the new rules were made
+            in the future.
     """
     before, access = decode_access(rules.written), Access(request.made_ms, request.rules)
     answer = Reply(request.reply_to, SetAccessAnswer(request_id=request.request_id, made_ms=access.made_ms))
@@ -191,11 +194,11 @@ def set_access(rules: KeptRules, request: SetAccess, context: Context) -> Iterat
         yield answer
         return
     if access.made_ms <= before.made_ms:
-        why = f"rules made at {before.made_ms} are there already, and these were made at {access.made_ms}"
+        why = f"the shard already has rules made at {before.made_ms}, and these were made at {access.made_ms}"
         yield refusal(SetAccessAnswer, request, ErrorCode.INVALID_REQUEST, why)
         return
     if access.made_ms > context.now_ms + RULES_AHEAD_MS:
-        why = f"rules made at {access.made_ms} come from the future: it is {context.now_ms}"
+        why = f"the rules were made at {access.made_ms}, which is in the future: it is {context.now_ms} now"
         yield refusal(SetAccessAnswer, request, ErrorCode.INVALID_REQUEST, why)
         return
     rules.replace(access)
@@ -215,14 +218,14 @@ def set_access(rules: KeptRules, request: SetAccess, context: Context) -> Iterat
 
 
 def describe_access(rules: KeptRules, request: DescribeAccess, context: Context) -> Iterator[Output]:
-    """Answer with the rules that are kept, whether or not the shard goes by them."""
+    """Reply with the rules that the shard keeps, even if the setting `access` is `open`."""
     access = decode_access(rules.written)
     answer = DescribeAccessAnswer(request_id=request.request_id, made_ms=access.made_ms, rules=access.rules)
     yield Reply(request.reply_to, answer)
 
 
 def check_access(rules: KeptRules, request: CheckAccess, context: Context) -> Iterator[Output]:
-    """Answer which actions the client has the rights for."""
+    """Reply for each action whether the client has the right to it."""
     guard = rules.guard
     allowed = tuple(guard is None or guard.may(request, a.operation, a.resource, a.name) for a in request.actions)
     yield Reply(request.reply_to, CheckAccessAnswer(request_id=request.request_id, allowed=allowed))
@@ -258,7 +261,7 @@ def _denied(
 def _with_denied(
     output: Output, kind: Kind, topic_right: TopicRight, items: Iterable[Any], denied: Collection[str]
 ) -> Output:
-    """Put the partitions that were left out back to their places in an answer, each with the refusal."""
+    """Add the refused partitions to a response, each at its place and with the error."""
     if not isinstance(output, Reply) or not isinstance(output.answer, kind.answer):
         return output
     answer: Any = output.answer

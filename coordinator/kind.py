@@ -1,15 +1,15 @@
-"""What a row of the table `kinds.KINDS` holds: all that the shard has to know of one kind of request.
+"""A row of the table `kinds.KINDS`: all data that the shard needs for one kind of request.
 
 A request passes the following steps in this order. The first failure answers it.
 
-    1. right            where rules of access are kept: the client has the right that the request needs; topics for
-                        which it does not have `topic_right` are refused and left out of the request
-    2. group id         the group id is not too long, and not empty where `needs_group_id`
+    1. right            if access rules are in use: the client has the right that the request needs; topics for which
+                        the client does not have `topic_right` are refused and left out of the request
+    2. group id         the group id is not too long, and not empty if `needs_group_id` is true
     3. home             the group belongs to this shard, or else NOT_COORDINATOR
-    4. is_costly        the allowance for costly answers is not used up, or else COORDINATOR_LOAD_IN_PROGRESS
-    5. answers_at_once  the request needs no check
+    4. is_costly        the allowance for costly responses is not used up, or else COORDINATOR_LOAD_IN_PROGRESS
+    5. answers_at_once  the response to a request that needs no check
     6. on_its_own       checks that need no group
-    7. absent           the error where the group does not exist
+    7. absent           the error if the group does not exist
     8. of_the_group     checks that depend on the group
     9. handler          the handler answers
 
@@ -34,18 +34,18 @@ from coordinator.requests import Request
 
 
 class Subject(Enum):
-    """What a request is about, and so the first argument of its handler."""
+    """The subject of a request, which is the first argument of its handler."""
 
-    GROUP = auto()  # one group: a `Group`, or None where there is no such group
-    GROUPS = auto()  # all groups of a shard: of each one its id, its protocol type and its phase
-    RULES = auto()  # the rules of access that a shard keeps: `guard.KeptRules`
+    GROUP = auto()  # one group: a `Group`, or None if the group does not exist
+    GROUPS = auto()  # all groups of a shard: for each one its id, its protocol type and its phase
+    RULES = auto()  # the access rules of a shard: `guard.KeptRules`
 
 
 class Right(NamedTuple):
     """The right that a request needs.
 
     Args:
-        holder: A principal that has the right whatever the rules say.
+        holder: A principal that has the right without a rule.
     """
 
     operation: Operation
@@ -67,21 +67,21 @@ class TopicRight(NamedTuple):
 
 
 def never(*_: Any) -> bool:
-    """Return False: no request of the kind does so."""
+    """Return False for every request of the kind."""
     return False
 
 
 def always(*_: Any) -> bool:
-    """Return True: every request of the kind does so."""
+    """Return True for every request of the kind."""
     return True
 
 
 def _not_at_once(*_: Any) -> None:
-    """Return None: every request of the kind is checked."""
+    """Return None, so that every request of the kind is checked."""
 
 
 def _nothing(*_: Any) -> Iterable[Output]:
-    """Return no outputs: a refusal changes nothing."""
+    """Return no outputs, because a refusal changes nothing."""
     return ()
 
 
@@ -90,23 +90,23 @@ class Kind(Struct, frozen=True):
 
     Args:
         answer: The type of the answer.
-        handler: Changes the subject and yields the outputs. `(subject, request, context)`. A group is None only where
+        handler: Changes the subject and yields the outputs. `(subject, request, context)`. A group is None only if
             `absent` is None.
-        subject: What the handler's first argument is.
-        right: The right that the request needs; None where anybody may send it.
-        topic_right: The right that it needs for each topic that it names.
-        visible: Returns an answer without what the client must not see. `(guard, request, answer)`; None where all of
-            the answer may be seen.
+        subject: The handler's first argument.
+        right: The right that the request needs; None if every client may send it.
+        topic_right: The right that the request needs for each topic that it names.
+        visible: Returns the part of an answer that the client may see. `(guard, request, answer)`; None if the client
+            may see the whole answer.
         needs_group_id: Whether the group id must not be empty.
         on_its_own: Checks that need no group.
-        absent: The error where the group does not exist; None where the handler answers then, too.
+        absent: The error if the group does not exist; None if the handler answers in this case too.
         of_the_group: Checks that depend on the group.
         creates_group: Returns whether a request creates the group that it names. `(request)`
-        is_costly: Returns whether the answer repeats all that the subject holds, and so counts against the allowance
-            for costly answers. `(subject, request)`
+        is_costly: Returns whether the answer repeats all data of the subject, and so counts against the allowance for
+            costly responses. `(subject, request)`
         answers_at_once: Returns the outputs of a request that needs no check; None for all others.
             `(group, request, context)`
-        on_refusal: Yields what the failure of a check brings about in an existing group, before the answer.
+        on_refusal: Changes an existing group after the failure of a check, and yields the outputs before the answer.
             `(group, request, error, context)`
         refusal_fields: Returns the fields of a refusal's answer beside the error. `(request, error)`
     """
@@ -128,7 +128,7 @@ class Kind(Struct, frozen=True):
     refusal_fields: Callable[[Any, ErrorCode], refusals.Fields] = refusals.no_fields
 
     def error_of(self, subject: Any, request: Request, config: Config) -> ErrorCode:
-        """Return the error of the first check that fails, from `on_its_own` on; NONE where all pass."""
+        """Return the error of the first check that fails, from `on_its_own` on; NONE if all pass."""
         if (error := self.error_on_its_own(request, config)) is not ErrorCode.NONE:
             return error
         if subject is None and self.absent is not None:
@@ -139,12 +139,16 @@ class Kind(Struct, frozen=True):
         return ErrorCode.NONE
 
     def error_on_its_own(self, request: Request, config: Config) -> ErrorCode:
-        """Return the error of the first check of `on_its_own` that fails; NONE where all pass."""
+        """Return the error of the first check of `on_its_own` that fails; NONE if all pass."""
         for check in self.on_its_own:
             if (error := check(request, config)) is not ErrorCode.NONE:
                 return error
         return ErrorCode.NONE
 
     def refuse(self, request: Request, error: ErrorCode, why: str | None = None) -> Reply:
-        """Answer a request with an error, and with words for a person where the error's name does not say enough."""
+        """Return the reply that refuses a request.
+
+        Args:
+            why: A sentence for a person, if the error's name is not enough.
+        """
         return refusals.refusal(self.answer, request, error, why, **self.refusal_fields(request, error))

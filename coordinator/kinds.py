@@ -7,9 +7,9 @@ To add a kind of request, change these files in this order:
     3. kinds.py            the row, with the handler in the module of its subject (`membership`, `offsets`, ...)
 
 The shard calls a handler when all checks of the row have passed. `handler(subject, request, context)` changes the
-subject and yields the outputs, in most cases with the reply as the last one. Without a right in its row, anybody may
-send the request. A new check belongs in `checks`; its docstring begins with the error that its failure is answered
-with, and `coordinator tables checks` prints it.
+subject and yields the outputs, in most cases with the reply as the last one. Without a right in its row, every client
+may send the request. A new check belongs in `checks`; its docstring begins with the error of the response if the check
+fails, and `coordinator tables checks` prints it.
 
 The tests of the table fail while a request or an answer has no row.
 """
@@ -77,7 +77,7 @@ DESCRIBE_CLUSTER = Right(Operation.DESCRIBE, Resource.CLUSTER)
 ALTER_CLUSTER = Right(Operation.ALTER, Resource.CLUSTER)
 
 KINDS: dict[type[Struct], Kind] = {
-    # -- of members ----------------------------------------------------------------------------------------------------
+    # -- members -------------------------------------------------------------------------------------------------------
     JoinGroup: Kind(
         JoinGroupAnswer,
         membership.join,
@@ -120,7 +120,7 @@ KINDS: dict[type[Struct], Kind] = {
         right=READ_GROUP,
         needs_group_id=True,
     ),
-    # -- of offsets ----------------------------------------------------------------------------------------------------
+    # -- offsets -------------------------------------------------------------------------------------------------------
     OffsetCommit: Kind(
         OffsetCommitAnswer,
         offsets.commit,
@@ -151,7 +151,7 @@ KINDS: dict[type[Struct], Kind] = {
         absent=ErrorCode.GROUP_ID_NOT_FOUND,
         of_the_group=(checks.is_of_consumers_or_empty,),
     ),
-    # -- of administrators ---------------------------------------------------------------------------------------------
+    # -- administration ------------------------------------------------------------------------------------------------
     DescribeGroup: Kind(
         DescribeGroupAnswer,
         describe.describe,
@@ -193,7 +193,7 @@ KINDS: dict[type[Struct], Kind] = {
         republishing.republish,
         right=ALTER_CLUSTER._replace(holder=guard.COORDINATOR),
     ),
-    # -- of the rules of access ----------------------------------------------------------------------------------------
+    # -- access rules --------------------------------------------------------------------------------------------------
     SetAccess: Kind(
         SetAccessAnswer,
         guard.set_access,

@@ -1,4 +1,4 @@
-"""Leaving, being given up, being sent away.
+"""The end of a membership: a member leaves, its session expires, or an operator expels it.
 
 Source: Kafka's GroupMetadataManager, methods classicGroupLeave, expireClassicGroupMemberHeartbeat and
 removePendingMemberAndUpdateClassicGroup; KIP-345 for leaving on behalf of others, KIP-800 for the reasons.
@@ -26,11 +26,11 @@ from coordinator.requests import ExpelMember, LeaveGroup, Leaving
 
 
 def leave(group: Group | None, request: LeaveGroup, context: Context) -> Iterator[Output]:
-    """Let members go at once. However many they are, the others rebalance once.
+    """Remove the members that leave. The other members rebalance once, however many members leave.
 
     Replies with, for each entry:
-        UNKNOWN_MEMBER_ID: no such member.
-        FENCED_INSTANCE_ID: the instance id is another member's.
+        UNKNOWN_MEMBER_ID: the group has no such member.
+        FENCED_INSTANCE_ID: another member has the instance id.
     """
     left: list[LeftMember] = []
     behind: Blame | None = None
@@ -53,7 +53,7 @@ def leave(group: Group | None, request: LeaveGroup, context: Context) -> Iterato
 
 
 def _named(group: Group, entry: Leaving | ExpelMember) -> Member | None:
-    """Return the member that an entry names; None where it names an id that is pending."""
+    """Return the member that an entry names; None if the entry names a pending id."""
     if entry.member_id in group.vitals.pending:
         return None
     if not entry.member_id and entry.group_instance_id in group.vitals.instances:
@@ -62,7 +62,7 @@ def _named(group: Group, entry: Leaving | ExpelMember) -> Member | None:
 
 
 def expel(group: Group, request: ExpelMember, context: Context) -> Iterator[Output]:
-    """Remove a member because an operator says so; the others rebalance."""
+    """Remove a member at an operator's request. The other members rebalance."""
     member = _named(group, request)
     member_id = member.member_id if member else request.member_id
     if member:
@@ -76,9 +76,10 @@ def expel(group: Group, request: ExpelMember, context: Context) -> Iterator[Outp
 
 
 def session_due(group: Group, member: Member, now_ms: int, config: Config) -> Iterator[Output]:
-    """Give up a member whose session is over, unless a request of its own is parked here: then it has done its part.
+    """Drop a member whose session has expired. A member with a parked request stays: it waits for its response.
 
-    A member in its first join round has no such excuse: its join is given up after `group_new_member_join_timeout_ms`.
+    A member in its first join round does not stay: it is dropped after `group_new_member_join_timeout_ms`, although its
+    join is parked.
     """
     session = group.vitals.sessions[member.member_id]
     if not member.is_new and (member.awaiting_join or member.awaiting_sync):
@@ -93,7 +94,7 @@ def session_due(group: Group, member: Member, now_ms: int, config: Config) -> It
 
 
 def pending_due(group: Group, member_id: str, now_ms: int) -> Iterator[Output]:
-    """Give up an id that was handed out and never came back."""
+    """Remove a pending id that no join has used in time."""
     del group.vitals.pending[member_id]
     if group.phase is Phase.PREPARING and group.everybody_joined:
         yield from complete(group, now_ms)

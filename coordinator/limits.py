@@ -51,15 +51,15 @@ GRAVES_MAX = 10_000
 """Removed groups of one shard whose last generation is kept; beyond it the oldest entry is dropped."""
 
 GRAVE_MS = 24 * 3_600_000
-"""How long that entry is kept: far longer than any client waits for a response that names a generation."""
+"""The retention time of that entry: far longer than any client waits for a response that names a generation."""
 
 FENCING_TOKEN_FLOOR_MAX = 2**52
 """As microseconds since 1970 that is the year 2112. Later tokens stay below 2^53, up to which JavaScript, Lua and the
 usual JSON readers hold integers exactly."""
 
 ENDED_MS = 10 * 60_000
-"""How long the end of a group that never had a generation is kept. A new group with its id has to be later, and
-requests may wait in the log, or clocks differ, for as long as this. A flood of such groups must be dropped soon."""
+"""The retention time of the end of a group that never had a generation. A new group with its id has to be later, and
+requests may wait in the log, or clocks differ, for as long as this. Many such ends must be dropped soon."""
 
 SHORT_GRAVES_MAX = GRAVES_MAX // 2
 """Beyond this number of removed groups, only those that had a generation are kept: the others never displace them."""
@@ -74,11 +74,11 @@ RULES_MAX = 1_000
 """Access rules; every shard keeps all of them in its state, and every batch carries that state."""
 
 RULES_AHEAD_MS = 300_000
-"""How far in the future the `made_ms` of access rules may be. Later rules replace earlier ones, so rules dated next
-year could not be replaced until then."""
+"""The longest time that the `made_ms` of access rules may be in the future. Later rules replace earlier ones, so rules
+dated next year could not be replaced until then."""
 
 DECISIONS_MAX = 2**16
-"""How many access decisions are cached, some 300 bytes each."""
+"""The number of access decisions that are cached, some 300 bytes each."""
 
 ACTIONS_MAX = PARTITIONS_PER_REQUEST_MAX + 1
 """Actions that one access check may name: one on a group, and one on each topic of a commit."""
@@ -133,4 +133,4 @@ AWAY_MS_MAX = 600_000
 """The maximum delay that a shard assumes beyond the latest record of its log: the driver's clock may be wrong."""
 
 CLOCK_STANDS_STILL_MS_MAX = 60_000
-"""By how much a shard's time may grow from one batch to the next while the driver's clock is behind the log."""
+"""The longest time by which a shard's time may grow in one batch while the driver's clock is behind the log."""

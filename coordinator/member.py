@@ -96,7 +96,7 @@ class Member:
     """
 
     def __init__(self, config: MemberConfig, request_prefix: str, now_ms: int) -> None:
-        assert config.heartbeat_interval_ms < config.session_timeout_ms, "a session holds a heartbeat"
+        assert config.heartbeat_interval_ms < config.session_timeout_ms, "heartbeat_interval_ms is too high"
         self.config = config
         self.state = MemberState.UNJOINED
         self.generation_id = -1
@@ -174,7 +174,7 @@ class Member:
         return ticket, self._call(member_requests.commit(self, ticket, offsets), now_ms)
 
     def fetch(self, topics: tuple[TopicPartitions, ...] | None, now_ms: int) -> tuple[str, list[Todo]]:
-        """Request committed offsets, of all partitions where `topics` is None; `FetchEnded` carries the ticket."""
+        """Request committed offsets, of all partitions if `topics` is None; `FetchEnded` carries the ticket."""
         ticket = self._calls.next_id()
         return ticket, self._call(member_requests.fetch(self, ticket, topics), now_ms)
 
@@ -191,7 +191,7 @@ class Member:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether `Left` is still to come."""
+        """True while `Left` is still to come."""
         return self._calls.is_leaving
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class Member:
         if self._heartbeat_ms <= now_ms:
             todos += self._beat(now_ms)
         todos += self._calls.send_due(now_ms)
-        assert self.deadline_ms > now_ms, "what was due is done"
+        assert self.deadline_ms > now_ms, "an action is still due"
         return todos
 
     def _beat(self, now_ms: int) -> list[Todo]:
@@ -232,7 +232,7 @@ class Member:
         if isinstance(answer, RebalanceNotice):
             me = (self.config.group_id, self.member_id, self.generation_id)
             is_news = (answer.group_id, answer.member_id, answer.generation_id) == me
-            return self._hear_of_rebalance() if is_news else []
+            return self._note_rebalance() if is_news else []
         call = self._calls.end(answer.request_id or "")
         if call is None:
             return []
@@ -240,7 +240,7 @@ class Member:
             self._silent_ms = now_ms + self.config.session_timeout_ms
         if call.leaves_because is not None:
             member_id = answer.member_id if isinstance(answer, JoinGroupAnswer) else ""
-            return self._ask_to_let_go(member_id, call.leaves_because, now_ms) if member_id else [Left()]
+            return self._request_leave(member_id, call.leaves_because, now_ms) if member_id else [Left()]
         if answer.code != ErrorCode.NONE.number:
             return self._refused(call, answer, now_ms)
         match answer:
@@ -273,7 +273,7 @@ class Member:
     def _synced(self, answer: SyncGroupAnswer) -> list[Todo]:
         named = (answer.protocol_type, answer.protocol_name)
         if named != (self.config.protocol_type, self.protocol_name):
-            return self._stop(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the plan is for {named}")
+            return self._stop(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the assignment is for {named}")
         self.state, self.rejoin_needed = MemberState.STABLE, False
         token = answer.fencing_token or self.generation_id
         return [Assigned(self.generation_id, self.protocol_name or "", answer.assignment, token)]
@@ -318,7 +318,7 @@ class Member:
         if act is RETRY:
             self._heartbeat_ms = min(self._heartbeat_ms, now_ms + self._calls.backoff_ms(1))
             return []
-        return self._hear_of_rebalance() if act is REJOIN else self._end_membership(act, answer)
+        return self._note_rebalance() if act is REJOIN else self._end_membership(act, answer)
 
     def _commit_refused(self, call: Call, request: OffsetCommit, answer: AnyAnswer, now_ms: int) -> list[Todo]:
         """End a refused commit. A refused commit of an earlier generation does not end this generation."""
@@ -334,10 +334,10 @@ class Member:
                 rebalancing = ErrorCode.REBALANCE_IN_PROGRESS
                 return [CommitEnded(call.ticket, rebalancing.number, rebalancing.name)]
         if act is REJOIN and is_ours:
-            return self._hear_of_rebalance() + ended
+            return self._note_rebalance() + ended
         return ended
 
-    def _hear_of_rebalance(self) -> list[Todo]:
+    def _note_rebalance(self) -> list[Todo]:
         """Note that a rebalance is in progress. This has no effect during a join: `rejoin_needed` is set already."""
         return self.request_rejoin("group is already rebalancing")
 
@@ -359,9 +359,9 @@ class Member:
             self._calls.leave_after_joining(reason)
         self._forget_generation(keep_member_id=False)
         self.rejoin_needed, self._why = True, reason
-        return self._ask_to_let_go(member_id, reason, now_ms) if is_dynamic and was_in and member_id else []
+        return self._request_leave(member_id, reason, now_ms) if is_dynamic and was_in and member_id else []
 
-    def _ask_to_let_go(self, member_id: str, reason: str, now_ms: int) -> list[Todo]:
+    def _request_leave(self, member_id: str, reason: str, now_ms: int) -> list[Todo]:
         return self._call(member_requests.leave(self, self._calls.next_id(), member_id, reason), now_ms)
 
     def _end_membership(self, act: Act, answer: AnyAnswer) -> list[Todo]:

@@ -74,7 +74,7 @@ def commit(member: Membership, request_id: str, offsets: tuple[OffsetToCommit, .
 
 
 def fetch(member: Membership, request_id: str, topics: tuple[TopicPartitions, ...] | None) -> OffsetFetch:
-    """Make an offset fetch, of all partitions where `topics` is None."""
+    """Make an offset fetch, of all partitions if `topics` is None."""
     return OffsetFetch(**_common(member, request_id), topics=topics, require_stable=True)
 
 

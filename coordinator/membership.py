@@ -1,7 +1,7 @@
-"""Joining, syncing, staying alive.
+"""Joins, syncs and heartbeats.
 
-The rows of `kinds` say which checks a request passes before it comes here. The tables of `answers` say what a member of
-the current generation is answered.
+The rows of `kinds` list the checks that a request passes before it comes here. The tables of `answers` have the
+responses to a member of the current generation.
 
 Source: Kafka's GroupMetadataManager, methods classicGroupJoin, classicGroupSync, classicGroupHeartbeat and
 updateStaticMemberThenRebalanceOrCompleteJoin; KIP-62, KIP-345, KIP-394, KIP-800, KIP-814.
@@ -37,16 +37,16 @@ from coordinator.rebalance import (
 from coordinator.refusals import refusal
 from coordinator.requests import Heartbeat, JoinGroup, Protocol, SyncGroup
 
-# -- joining -----------------------------------------------------------------------------------------------------------
+# -- joins -------------------------------------------------------------------------------------------------------------
 
 
 def is_of_a_newcomer(request: JoinGroup) -> bool:
-    """Return whether a join creates its group: the join comes without a member id."""
+    """Return whether a join creates its group. A join without a member id does."""
     return not request.member_id
 
 
 def is_answered_with_all_members(group: Group, request: JoinGroup) -> bool:
-    """Return whether a join is the leader's, which is answered with all members, outside of a join round."""
+    """Return whether the response to a join lists all members: the leader joins, and no join round is in progress."""
     if group.leader_id is None:
         return False
     named = request.member_id or group.vitals.instances.get(request.group_instance_id or "")
@@ -57,10 +57,10 @@ def join(group: Group, request: JoinGroup, context: Context) -> Iterator[Output]
     """Add a member to the next generation. The reply comes when the join round ends, or at once where noted.
 
     Replies with:
-        UNKNOWN_MEMBER_ID: later, when the member is given up before its round ends.
-        FENCED_INSTANCE_ID: later, when another process comes under its instance id before that.
+        UNKNOWN_MEMBER_ID: later, if the member is dropped before its round ends.
+        FENCED_INSTANCE_ID: later, if another process joins with its instance id before that.
         MEMBER_ID_REQUIRED: at once, with the id to join with.
-        NONE: at once, where a member's earlier reply must have been lost, or a static one comes back as it was.
+        NONE: at once, if the earlier reply to the member must have been lost, or if a static member returns unchanged.
     """
     asked, now_ms, config = Parked(request.request_id, request.reply_to), context.now_ms, context.config
     if request.member_id in group.vitals.pending:
@@ -76,23 +76,24 @@ def join(group: Group, request: JoinGroup, context: Context) -> Iterator[Output]
 
 
 def is_known_by_its_id(request: JoinGroup) -> bool:
-    """Return whether a join makes its member at once, under an id that a repeat of the join finds.
+    """Return whether a join creates its member at once, under an id that a repeat of the join finds.
 
-    Not with an instance id: two processes that take turns would take their old ids again, which are fenced.
+    A join with an instance id does not. Otherwise two processes that join in turns would get their old ids again, which
+    are fenced.
     """
     return not (request.member_id or request.require_known_member_id or request.group_instance_id is not None)
 
 
 def _new_id(request: JoinGroup, context: Context) -> str:
-    """Return the member id that a newcomer is given; the same whenever a join comes again that `is_known_by_its_id`."""
-    asked, place = (request.reply_to, request.request_id), (context.partition, context.offset)
-    born_of = asked if is_known_by_its_id(request) else place
+    """Return the member id of a new member. A repeat of a join that `is_known_by_its_id` gets the same id."""
+    by_request, by_offset = (request.reply_to, request.request_id), (context.partition, context.offset)
+    derived_from = by_request if is_known_by_its_id(request) else by_offset
     name = request.client_id if request.group_instance_id is None else request.group_instance_id
-    return f"{name}-{member_suffix(context.secret, request.group_id, born_of)}"
+    return f"{name}-{member_suffix(context.secret, request.group_id, derived_from)}"
 
 
 def repeated(group: Group | None, request: JoinGroup, context: Context) -> Iterator[Output] | None:
-    """Answer a join that has been taken already; None for other joins."""
+    """Return the outputs for a join that was handled already; None for any other join."""
     asked = Parked(request.request_id, request.reply_to)
     if group is not None and (member := _made_by(group, request, asked, context)):
         return _join_again(group, member, request, asked)
@@ -100,7 +101,7 @@ def repeated(group: Group | None, request: JoinGroup, context: Context) -> Itera
 
 
 def _made_by(group: Group, request: JoinGroup, asked: Parked, context: Context) -> Member | None:
-    """Return the member that this very join has made, where the join comes again."""
+    """Return the member that this join has created already; None if it has created none."""
     if is_known_by_its_id(request):
         return group.members.get(_new_id(request, context))
     if request.member_id or request.group_instance_id is None:
@@ -110,13 +111,13 @@ def _made_by(group: Group, request: JoinGroup, asked: Parked, context: Context) 
 
 
 def _join_again(group: Group, member: Member, request: JoinGroup, asked: Parked) -> Iterator[Output]:
-    """Answer a join that has been taken already: it changes nothing, and fences nobody (KAFKA-20985)."""
+    """Answer a join that was handled already. It changes nothing, and fences no member (KAFKA-20985)."""
     if member.awaiting_join == asked:
         return
     if group.phase is Phase.PREPARING:
         yield refuse_join(asked, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
     else:
-        yield Reply(asked.reply_to, _told_to_keep(group, member, request))
+        yield Reply(asked.reply_to, _answer_without_rebalance(group, member, request))
 
 
 def turn_away(group: Group, request: JoinGroup, error: ErrorCode, context: Context) -> Iterator[Output]:
@@ -172,7 +173,7 @@ def _rejoin(
     if become is answers.Rejoin.REPEAT:
         yield Reply(asked.reply_to, joined(group, member, asked.request_id))
         return
-    asks_as_before = _asked_for(member.protocols) == _asked_for(request.protocols)
+    asks_as_before = _offered(member.protocols) == _offered(request.protocols)
     group.offer(member, request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     group.vitals.sessions[member.member_id].timeout_ms = request.session_timeout_ms
@@ -181,20 +182,23 @@ def _rejoin(
     yield from prepare_or_try_to_complete(group, blame(member, cause, request.reason), now_ms, config)
 
 
-def _asked_for(protocols: Iterable[Protocol]) -> list[tuple[str, object]]:
-    """Say what a member offers and wants; its metadata may also tell what it owns, and since which generation."""
+def _offered(protocols: Iterable[Protocol]) -> list[tuple[str, object]]:
+    """Return the assignors that a member offers, each with its topics, or its metadata if that cannot be read.
+
+    The metadata alone do not show a change of the topics: they may also contain owned partitions and a generation.
+    """
     return [(p.name, subscribed_topics(p.metadata) or p.metadata) for p in protocols]
 
 
 def _park_join(group: Group, member: Member, asked: Parked) -> Iterator[Output]:
-    """Park a join. One that the member had parked before is answered; Kafka forgets it (KAFKA-20938)."""
+    """Park a join. If the member has another join parked, answer that one; Kafka never answers it (KAFKA-20938)."""
     earlier, member.awaiting_join = member.awaiting_join, asked
     group.joins_parked += earlier is None
     if earlier and earlier != asked:
         yield refuse_join(earlier, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
 
 
-# -- joining under an instance id --------------------------------------------------------------------------------------
+# -- joins with an instance id -----------------------------------------------------------------------------------------
 
 
 def _join_static(
@@ -210,10 +214,10 @@ def _join_static(
 def _replace(
     group: Group, old: Member, request: JoinGroup, asked: Parked, now_ms: int, config: Config, member_id: str
 ) -> Iterator[Output]:
-    """Let a static member's new process take over from the old one, which is fenced from now on.
+    """Replace a static member's old process by its new process. The old process is fenced from now on.
 
-    While the group is Stable and the protocol stays the same, nobody else need know: no rebalance. The new process is
-    given a fencing token of its own, which its sync answers: the old one may be paused and not know yet.
+    While the group is Stable and the protocol stays the same, no rebalance is necessary. The new process gets a fencing
+    token of its own, in the response to its sync: the old process may be paused, and may not know that it is fenced.
     """
     leader_before, session = group.leader_id, group.vitals.sessions[old.member_id]
     new = _member(request, member_id)
@@ -232,10 +236,10 @@ def _replace(
         replaced_by_client_host=new.client_host,
         fencing_token=new.fencing_token,
     )
-    if group.phase is Phase.STABLE and (_offers_alike(old, new) or vote(group) == group.protocol_name):
+    if group.phase is Phase.STABLE and (_offers_same_names(old, new) or vote(group) == group.protocol_name):
         yield from publish_at_a_bounded_rate(group, now_ms)
-        answer = _told_to_keep(group, new, request)
-        if not request.supports_skipping_assignment:  # it must not plan anew, so it is made to believe that it follows
+        answer = _answer_without_rebalance(group, new, request)
+        if not request.supports_skipping_assignment:  # it must compute nothing, so it gets a follower's response
             answer = replace(answer, leader=leader_before, members=())
         yield Reply(asked.reply_to, answer)
         return
@@ -244,13 +248,13 @@ def _replace(
     yield from prepare_or_try_to_complete(group, cause, now_ms, config)
 
 
-def _offers_alike(old: Member, new: Member) -> bool:
-    """Return whether a vote comes out as before, without counting everybody's."""
+def _offers_same_names(old: Member, new: Member) -> bool:
+    """Return whether the vote has the same result as before, without a count of all votes."""
     return [p.name for p in old.protocols] == [p.name for p in new.protocols]
 
 
 def _fence(old: Member, asked: Parked) -> Iterator[Output]:
-    """Answer what the old process had parked. Where that is the asker itself, which lost patience, it may ask again."""
+    """Answer the parked request of the old process. If both have one mailbox, it is the same client and may rejoin."""
     parked = old.awaiting_join or old.awaiting_sync
     if parked:
         is_itself = parked.reply_to == asked.reply_to
@@ -258,22 +262,25 @@ def _fence(old: Member, asked: Parked) -> Iterator[Output]:
         yield refuse_join(parked, error, old.member_id) if old.awaiting_join else refuse_sync(parked, error)
 
 
-def _told_to_keep(group: Group, member: Member, request: JoinGroup) -> JoinGroupAnswer:
-    """Say which generation goes on as it is; a leader hears that the plan is there, if it can be told."""
+def _answer_without_rebalance(group: Group, member: Member, request: JoinGroup) -> JoinGroupAnswer:
+    """Return the response to a join that leaves the generation as it is.
+
+    It tells the leader that the assignments are known, if the leader's client supports this.
+    """
     is_leader, is_planned = member.member_id == group.leader_id, group.phase is Phase.STABLE
     skip = is_leader and is_planned and request.supports_skipping_assignment
     return replace(joined(group, member, request.request_id), skip_assignment=skip)
 
 
-# -- syncing -----------------------------------------------------------------------------------------------------------
+# -- syncs -------------------------------------------------------------------------------------------------------------
 
 
 def sync(group: Group, request: SyncGroup, context: Context) -> Iterator[Output]:
-    """Answer a member with its assignment, at once or when the leader brings it. The leader's sync brings all of them.
+    """Answer a member with its assignment, at once or after the leader's sync, which has all assignments.
 
     Replies with:
-        REBALANCE_IN_PROGRESS: later, where a rebalance begins before the assignments come.
-        FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID: later, where the member is replaced or given up before they come.
+        REBALANCE_IN_PROGRESS: later, if a rebalance begins before the assignments come.
+        FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID: later, if the member is replaced or dropped before they come.
     """
     now_ms, member = context.now_ms, group.members[request.member_id]
     if answers.SYNC[group.phase] is answers.Sync.PLAN:
@@ -293,18 +300,18 @@ def _park_sync(group: Group, member: Member, request: SyncGroup) -> Iterator[Out
         yield refuse_sync(earlier, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-# -- staying alive -----------------------------------------------------------------------------------------------------
+# -- heartbeats --------------------------------------------------------------------------------------------------------
 
 
 def heartbeat(group: Group, request: Heartbeat, context: Context) -> Iterator[Output]:
-    """Renew a member's session and tell it whether to rejoin."""
+    """Renew a member's session. The response says whether to rejoin."""
     yield _renewed(group.vitals, request, context.now_ms)
 
 
 def heartbeat_of_vitals(vitals: Vitals, request: Heartbeat, now_ms: int) -> Reply:
-    """Check and answer a heartbeat as its row of `kinds.KINDS` does, with nothing but the vitals of its group.
+    """Check and answer a heartbeat as its row of `kinds.KINDS` does, with only the vitals of its group.
 
-    This is the short path that nearly all requests take.
+    This is the short path of nearly all requests.
     """
     session = vitals.sessions.get(request.member_id)
     is_plain = request.group_instance_id is None and request.generation_id == vitals.generation_id
@@ -316,7 +323,7 @@ def heartbeat_of_vitals(vitals: Vitals, request: Heartbeat, now_ms: int) -> Repl
 
 
 def _renewed(vitals: Vitals, request: Heartbeat, now_ms: int) -> Reply:
-    """Renew a session. While joins are collected the answer is REBALANCE_IN_PROGRESS."""
+    """Renew a session. The response is REBALANCE_IN_PROGRESS while joins are collected."""
     vitals.renew(vitals.sessions[request.member_id], now_ms)
     error = answers.HEARTBEAT[vitals.phase]
     if error is ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""Committed offsets: storing, fetching, and forgetting them.
+"""Committed offsets: commits, fetches, expiry and deletion.
 
 Source: Kafka's OffsetMetadataManager, OffsetExpirationConditionImpl and GroupCoordinatorService.deleteGroups.
 """
@@ -30,7 +30,7 @@ from coordinator.outputs import (
 from coordinator.phases import Cause, Phase
 from coordinator.requests import DeleteGroup, OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit
 
-# -- committing --------------------------------------------------------------------------------------------------------
+# -- commits -----------------------------------------------------------------------------------------------------------
 
 
 def is_from_no_member(request: OffsetCommit) -> bool:
@@ -39,18 +39,21 @@ def is_from_no_member(request: OffsetCommit) -> bool:
 
 
 def commit_nothing(group: Group | None, request: OffsetCommit, context: Context) -> Iterable[Output] | None:
-    """Answer a commit of no offset with NONE, whatever else it says, as Kafka's brokers do; None for other commits."""
+    """Return a reply with NONE to a commit without offsets, as Kafka's brokers do; return None for other commits.
+
+    The other fields of the commit make no difference.
+    """
     if request.offsets:
         return None
     return (Reply(request.reply_to, OffsetCommitAnswer(request_id=request.request_id)),)
 
 
 def commit(group: Group, request: OffsetCommit, context: Context) -> Iterator[Output]:
-    """Store the offsets of a member of this generation, or of anybody while the group has no members.
+    """Store the offsets of a member of this generation, or of any client if the group has no members.
 
     Replies with, for one partition:
         OFFSET_METADATA_TOO_LARGE: its metadata is longer than `offset_metadata_max_bytes`.
-        INVALID_COMMIT_OFFSET_SIZE: the group keeps as many offsets as it may, and none for this partition.
+        INVALID_COMMIT_OFFSET_SIZE: the group has the maximum number of offsets, and none for this partition.
     """
     now_ms, config = context.now_ms, context.config
     if session := group.vitals.sessions.get(request.member_id):
@@ -79,7 +82,7 @@ def _store(group: Group, request: OffsetCommit, asked: OffsetToCommit, now_ms: i
 def publish_offset(
     group: Group, topic: str, partition: int, offset: Offset, generation_id: int = -1, member_id: str = ""
 ) -> Published:
-    """Write down a committed offset, under the group's next version."""
+    """Make the record of a committed offset, under the group's next version."""
     version = group.next_version()
     record = OffsetRecord(
         group_id=group.group_id,
@@ -116,16 +119,16 @@ def _utf16_length(text: str) -> int:
     return len(text) + sum(c > "\uffff" for c in text)
 
 
-# -- fetching ----------------------------------------------------------------------------------------------------------
+# -- fetches -----------------------------------------------------------------------------------------------------------
 
 
 def is_for_all_partitions(group: Group, request: OffsetFetch) -> bool:
-    """Return whether a fetch asks for all offsets that the group holds."""
+    """Return whether a fetch requests all offsets of the group."""
     return request.topics is None
 
 
 def fetch(group: Group | None, request: OffsetFetch, context: Context) -> Iterator[Output]:
-    """Answer with committed offsets: -1 for a partition without one, and in a group that does not exist."""
+    """Reply with committed offsets: -1 for a partition without one, also if the group does not exist."""
     if request.topics is None:
         found = [_fetched(t, p, o) for t, p, o in group.all_offsets()] if group else []
     else:
@@ -140,14 +143,15 @@ def _fetched(topic: str, partition: int, offset: Offset | None) -> FetchedOffset
     return FetchedOffset(topic, partition, offset.offset, offset.leader_epoch, offset.metadata)
 
 
-# -- forgetting --------------------------------------------------------------------------------------------------------
+# -- expiry ------------------------------------------------------------------------------------------------------------
 
 
 def expiry_ms(group: Group, topic: str, offset: Offset, config: Config) -> int:
-    """Say when a committed offset is forgotten, as things stand.
+    """Return the time at which a committed offset expires, if the group does not change until then.
 
-    The promised time counts from the commit for groups without members of their own, from when the group emptied for
-    others, and from the commit again for topics that a Stable group of consumers has stopped reading.
+    In an Empty group that never had a member, the retention time counts from the commit. In any other Empty group, it
+    counts from the time at which the group became Empty. In a Stable group of consumers, it counts from the commit for
+    topics that no member subscribes to.
     """
     if group.phase is Phase.EMPTY:
         base_ms = group.since_ms if group.protocol_type else offset.commit_timestamp_ms
@@ -161,25 +165,25 @@ def expiry_ms(group: Group, topic: str, offset: Offset, config: Config) -> int:
 
 
 def next_expiry_ms(group: Group, config: Config) -> int:
-    """Say when an offset is forgotten next; for an Empty group without offsets, when the group is."""
+    """Return the time at which the next offset expires; for an Empty group without offsets, the time for the group."""
     if not group.offsets and group.phase is Phase.EMPTY:
         return group.since_ms + config.empty_group_retention_ms
     return min((expiry_ms(group, t, o, config) for t, _, o in group.all_offsets()), default=NEVER_MS)
 
 
 def offsets_due(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
-    """Forget the offsets whose time is over, and an Empty group that has none left."""
+    """Delete the expired offsets. Delete an Empty group if its last offset expires, or after its retention time."""
     expired = [(t, p) for t, p, o in group.all_offsets() if expiry_ms(group, t, o, config) <= now_ms]
     yield from _drop(group, expired, now_ms)
     if expired:
         yield event(OffsetsExpired, group, now_ms, partitions=tuple(expired))
-    if group.phase is Phase.EMPTY and not group.offsets and (expired or _nobody_for_long(group, now_ms, config)):
+    if group.phase is Phase.EMPTY and not group.offsets and (expired or _is_empty_for_long(group, now_ms, config)):
         yield from _forget(group, "no member and no offset left", now_ms)
     else:
         group.vitals.offsets_ms = group.vitals.noting(next_expiry_ms(group, config))
 
 
-def _nobody_for_long(group: Group, now_ms: int, config: Config) -> bool:
+def _is_empty_for_long(group: Group, now_ms: int, config: Config) -> bool:
     return now_ms >= group.since_ms + config.empty_group_retention_ms
 
 
@@ -196,14 +200,14 @@ def _forget(group: Group, why: str, now_ms: int) -> Iterator[Output]:
     yield Published(group.group_id, ("group", group.group_id), None, group.next_version(), now_ms)
 
 
-# -- forgetting on request ---------------------------------------------------------------------------------------------
+# -- deletion on request -----------------------------------------------------------------------------------------------
 
 
 def delete(group: Group, request: OffsetDelete, context: Context) -> Iterator[Output]:
-    """Forget offsets. In a group with members, only offsets of unsubscribed topics may be deleted.
+    """Delete offsets. In a group with members, only offsets of unsubscribed topics may be deleted.
 
     Replies with, for one partition:
-        GROUP_SUBSCRIBED_TO_TOPIC: a member reads the topic, or what the members read cannot be told.
+        GROUP_SUBSCRIBED_TO_TOPIC: a member subscribes to the topic, or the members' subscriptions cannot be read.
     """
     now_ms = context.now_ms
     gone, ended = [], []
@@ -220,7 +224,7 @@ def delete(group: Group, request: OffsetDelete, context: Context) -> Iterator[Ou
 
 
 def delete_group(group: Group, request: DeleteGroup, context: Context) -> Iterator[Output]:
-    """Forget a group without members, and its offsets."""
+    """Delete a group without members, and its offsets."""
     now_ms = context.now_ms
     yield from _drop(group, [(topic, partition) for topic, partition, _ in group.all_offsets()], now_ms)
     yield from _forget(group, "deleted on request", now_ms)

@@ -26,11 +26,11 @@ class Phase(Enum):
 class Cause(Enum):
     """The causes of a phase change."""
 
-    MEMBERS_CHANGED = "somebody joins, leaves, expires or changes its subscription"
-    JOINS_COMPLETE = "every member has joined, or the time for it is over"
-    NOBODY_LEFT = "the joins are over and there is no member"
-    LEADER_SYNCED = "the leader brings the plan"
-    FORGOTTEN = "it is deleted, or has no member and no offset that is kept"
+    MEMBERS_CHANGED = "a member joins, leaves, expires or changes its subscription"
+    JOINS_COMPLETE = "every member has joined, or the join deadline has passed"
+    NOBODY_LEFT = "the join round ends without a member"
+    LEADER_SYNCED = "the leader sends the assignments"
+    FORGOTTEN = "the group is deleted, or has no member and no offset"
 
 
 MOVES: dict[tuple[Phase, Cause], Phase] = {

@@ -1,4 +1,4 @@
-"""How a member handles an error in a response, by request: the client's half of the protocol's tables.
+"""A member's actions after an error in a response, by request: the client's half of the protocol's tables.
 
 Source: the response handlers of Kafka's AbstractCoordinator and ConsumerCoordinator; KIP-345, KIP-394, KIP-447.
 """
@@ -10,7 +10,7 @@ from coordinator.requests import Heartbeat, JoinGroup, OffsetCommit, OffsetFetch
 
 
 class Act(Enum):
-    """How a member handles an error."""
+    """A member's action after an error."""
 
     RETRY = auto()  # send the same request again, after a backoff
     REJOIN = auto()  # join again at once, with the same member id
@@ -45,9 +45,9 @@ _COLUMNS: tuple[type, ...] = (JoinGroup, SyncGroup, Heartbeat, OffsetCommit, Off
 ON_ERROR: dict[tuple[type, int], Act] = {
     (asked, error.number): act for error, acts in _TABLE.items() for asked, act in zip(_COLUMNS, acts, strict=True)
 }
-"""How to handle an error number in the response to a request of this type."""
+"""The action after an error number in the response to a request of this type."""
 
 
 def action(asked: type, code: int) -> Act:
-    """Return how to handle an error. An error that is not in the table ends the membership."""
+    """Return the action after an error. An error that is not in the table ends the membership."""
     return ON_ERROR.get((asked, code), TELL if asked in (OffsetCommit, OffsetFetch) else STOP)

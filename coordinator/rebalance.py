@@ -1,7 +1,7 @@
 """A rebalance: collect joins, start a generation, send the assignments.
 
-    prepare ── every join in, or time over ──> complete ── leader's sync ──> install
-                                                  └─ syncs overdue ──> drop_unsynced ──> prepare
+    prepare ── all joins, or the deadline ──> complete ── leader's sync ──> install
+                                                 └─ syncs overdue ──> syncs_due ──> prepare
 
 Functions change the group that they are given and yield the outputs; their caller reads all outputs before it
 continues.
@@ -40,7 +40,7 @@ from coordinator.phases import Cause, Phase
 
 
 class Blame(Struct, frozen=True):
-    """Why a rebalance starts: `cause` as the events name it, and the member that caused it with its own reason."""
+    """The cause of a rebalance, as the events name it, and the member that caused it with its own reason."""
 
     cause: str
     member_id: str = ""
@@ -95,7 +95,7 @@ def prepare(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterato
 
 
 def prepare_or_try_to_complete(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterator[Output]:
-    """Start a rebalance. If one collects joins already, complete it when no join is missing."""
+    """Start a rebalance. If the group collects joins already, end the join round if no join is missing."""
     if group.phase is Phase.PREPARING:
         yield from try_to_complete(group, now_ms)
     else:
@@ -213,7 +213,7 @@ def _subscribed(group: Group) -> tuple[str, ...] | None:
 def install(group: Group, plan: Mapping[str, bytes], now_ms: int, config: Config) -> Iterator[Output]:
     """Install the leader's assignments, and answer the parked syncs. Later syncs are answered as they come.
 
-    A member without an assignment in them owns nothing; ids that are no members are ignored. All members are given one
+    A member without an entry gets an empty assignment. Entries for unknown member ids are ignored. All members get one
     fencing token, which is above that of every earlier generation.
     """
     token = group.next_token(now_ms, config.fencing_token_floor)
@@ -225,7 +225,7 @@ def install(group: Group, plan: Mapping[str, bytes], now_ms: int, config: Config
     group.move(Cause.LEADER_SYNCED, now_ms)
     group.look_at_offsets(now_ms)
     ended, group.round = group.round, None
-    assert ended is not None, "a plan ends a round"
+    assert ended is not None, "the assignments end a round"
     members = tuple(group.members)
     yield event(
         RebalanceCompleted,

@@ -1,4 +1,4 @@
-"""Refusals: answers with an error, and otherwise empty.
+"""Refusals: responses with an error and without other data.
 
 Source: Kafka's response shapes on error, AbstractRequest.getErrorResponse of each API.
 """
@@ -14,7 +14,7 @@ from coordinator.requests import DescribeGroup, JoinGroup, OffsetCommit, OffsetF
 Fields = dict[str, Any]
 
 FORGETS_THE_ID = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR)
-"""Errors after which a join's reply does not repeat the member id."""
+"""Errors with which the response to a join does not repeat the member id."""
 
 
 def refusal(
@@ -24,7 +24,7 @@ def refusal(
 
     Args:
         answer: The type of the answer.
-        why: Words for a person, where the error's name does not say enough.
+        why: A sentence for a person, if the error's name is not enough.
         fields: The other fields of the answer.
     """
     message = UNSET if why is None else why
@@ -50,7 +50,7 @@ def every_commit(request: OffsetCommit, error: ErrorCode) -> Fields:
 
 
 def every_offset(request: OffsetFetch, error: ErrorCode) -> Fields:
-    """Return the error for each partition of a fetch; nothing where all partitions were asked for."""
+    """Return the error for each partition of a fetch; no entries if the fetch requested all partitions."""
     return {
         "partitions": tuple(
             FetchedOffset(t.topic, p, error=error.name, code=error.number)
@@ -61,7 +61,7 @@ def every_offset(request: OffsetFetch, error: ErrorCode) -> Fields:
 
 
 def member_id(request: JoinGroup, error: ErrorCode) -> Fields:
-    """Return the member id of a join, but for errors that end it."""
+    """Return the member id of a join; an empty one for the errors in `FORGETS_THE_ID`."""
     return {"member_id": "" if error in FORGETS_THE_ID else request.member_id}
 
 

@@ -1,8 +1,8 @@
-"""Writing records of the groups topic again, where an older one has come to stand last for its key.
+"""New records on the groups topic, for keys whose last record is an older one.
 
-A writer that was paused in mid-batch may go on when later batches are written. Its records repeat what it wrote before,
-byte for byte, and on a compacted topic the last record of a key is the one that stays. So the coordinator asks itself
-for `RepublishGroup`: what it holds is written once more, under new versions, behind the repeats.
+A writer that was paused in the middle of a batch may continue after later batches are written. Its records repeat
+earlier records byte for byte, and compaction keeps the last record of a key. So the coordinator sends itself a
+`RepublishGroup` request: it writes the present values once more, under new versions, after the repeats.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,13 @@ from coordinator.requests import RepublishGroup
 
 
 def republish(group: Group | None, request: RepublishGroup, context: Context) -> Iterator[Output]:
-    """Write the named records of a group as they should be: a tombstone where the coordinator holds nothing.
+    """Write the named records of a group with their present values: a tombstone if the coordinator has no value.
 
-    A large group that was published a moment ago is written when its time has come, as after any other change of it. A
-    record of an offset does not say any more who committed it: the coordinator does not keep that.
+    The record of a large group that was published recently is written at a deadline, as after any other change. The
+    record of an offset no longer contains the member that committed it, because the coordinator does not store it.
 
-    The tombstones of a group that does not exist have no version, as nobody counts. Their time is later than all that
-    was published under the group's name before it was forgotten, and no later than a group of that name that is founded
-    anew.
+    The tombstones of a group that does not exist have no version, because no group counts it. Their time is later than
+    all records of a removed group with the same id, and not later than a new group with that id.
     """
     written = 0
     for output in _published(group, request, context.not_before_ms or context.now_ms):

@@ -250,7 +250,7 @@ class Action(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CheckAccess(Asked, frozen=True, kw_only=True, tag="check_access"):
-    """Ask whether the client itself may perform some actions. Any shard can answer."""
+    """Request an access check of the client itself for some actions. Any shard can answer."""
 
     group_id: str = ""
     actions: Annotated[tuple[Action, ...], Meta(max_length=limits.ACTIONS_MAX)]

@@ -1,11 +1,12 @@
-"""One shard: all groups of one partition of the request topic. `Shard.step` is the one way in.
+"""One shard: all groups of one partition of the request topic. `Shard.step` is its entry point.
 
-Each group lives through its own requests and deadlines, in the order of their times, as if it were alone:
-    1. a request's time is its record's; a group's time never goes back
-    2. what is due by then fires first
-    3. after the requests, what is due by the time up to which the log was read, less a slack, fires too
-So the same log gives the same outputs however it is cut into batches. `clock` says within which bounds a time is
-believed. A step whose outputs use up its `budget` leaves requests to the next one, as if the log were cut there.
+Each group handles its own requests and deadlines in the order of their times, independently of the other groups:
+    1. the time of a request is the time of its record; a group's time never goes back
+    2. deadlines up to that time fire before the request
+    3. after the requests, deadlines up to the time to which the log was read, minus a slack, fire too
+So the same log gives the same outputs, however it is divided into batches. `clock` derives the times and keeps them
+within bounds. A step whose outputs use up its `budget` defers requests to the next step, as if the log had ended before
+them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,21 +33,21 @@ from coordinator.outputs import ClockAhead, ErrorAnswer, Output, Rejected, Reply
 from coordinator.phases import Phase
 from coordinator.requests import Heartbeat, Received, Unreadable, Wake
 
-TOO_MUCH_ASKED = "so much was asked of late that more has to wait; ask again in some seconds"
+TOO_MUCH_ASKED = "recent requests have used up the allowance for large responses; retry in some seconds"
 
 
 class Shard:
     """The groups of one partition of the request topic.
 
     Args:
-        partition: Which one.
-        partitions: How many the topic has.
-        secret: What member ids are derived under, 16 to 64 bytes; the same for the life of the state.
-        state: What `to_bytes` gave earlier.
+        partition: The number of the partition.
+        partitions: The number of partitions of the topic.
+        secret: The secret from which member ids are derived, 16 to 64 bytes; the same for the life of the state.
+        state: The bytes that `to_bytes` returned earlier.
         rosters: A cache that outlives the shard; without one the shard makes its own.
 
     Raises:
-        CorruptState: `state` is not to be trusted.
+        CorruptState: `state` cannot be trusted.
     """
 
     def __init__(
@@ -64,20 +65,20 @@ class Shard:
         self._rules = KeptRules(config, kept.access)
         self._clock, self._allowance = kept.clock, kept.allowance
         self.deferred: list[Received] = []
-        """Requests that the latest step has left to the next one, whose log must begin with them."""
+        """The requests that the latest step has deferred. The log of the next step must begin with them."""
 
         self._times = Times(0, 0, 0, 0, 0)
         self._budget = Budget()
         self._waiting = set[str]()  # groups with requests that this step has deferred
 
     def step(self, log: Sequence[Received], now_ms: int) -> list[Output]:
-        """Take the shard through one batch.
+        """Handle one batch.
 
         Args:
-            log: Requests in the order of their offsets, which begin with those that the step before has `deferred`.
+            log: Requests in the order of their offsets. The requests that the step before has `deferred` come first.
             now_ms: The time for which the batch was planned, Unix milliseconds.
         """
-        if not self._clock.read_ms and self._groups.stored:  # as older code has left it
+        if not self._clock.read_ms and self._groups.stored:  # a state of older code
             read_ms = max(map(codec.decode_now_ms, self._groups.stored.values()))
             self._clock = replace(self._clock, read_ms=read_ms)
         self._clock, self._times = clock.tell(self._clock, log, now_ms, self._config.clock_slack_ms)
@@ -110,7 +111,7 @@ class Shard:
             if rules.guard is not None and not rules.guard.admits(received, kind := KINDS.get(type(request))):
                 outputs.extend(self._charged(received, rules.guard.refuse(received, kind)))
                 continue
-            # Nearly all requests are heartbeats of a group in which nothing is due: they need its vitals and no more.
+            # Nearly all requests are heartbeats of a group in which no deadline is due: they need only its vitals.
             if type(request) is Heartbeat and request.group_id:
                 vitals = touched.get(request.group_id) or groups.vitals_of(request.group_id)
                 if vitals is not None:
@@ -128,9 +129,9 @@ class Shard:
 
     @property
     def due_in_ms(self) -> int | None:
-        """How long after the latest step time alone may change a group: never more than it takes, sometimes less.
+        """The time from the latest step to the next change by time alone, in milliseconds; sometimes less than that.
 
-        Requests that were deferred are due at once. None where the shard waits for nothing.
+        Deferred requests are due at once. None if the shard waits for nothing.
         """
         if self.deferred:
             return 0
@@ -139,13 +140,13 @@ class Shard:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When time alone may change a group next: never later than it does, sometimes earlier."""
+        """The next time at which time alone may change a group: never later than the change, sometimes earlier."""
         deadline_ms = self._groups.next_deadline_ms
         return deadline_ms if deadline_ms < NEVER_MS else None
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing is kept of any group, nor any rule."""
+        """True if the shard keeps no group, no removed group and no rule."""
         return not (self._groups.stored or self._groups.graves or self._rules.written)
 
     @property
@@ -154,35 +155,35 @@ class Shard:
 
     @property
     def members(self) -> int:
-        """How many members all groups have together."""
+        """The number of members of all groups together."""
         return sum(stored.members for stored in self._groups.stored.values())
 
     def group(self, group_id: str) -> Group | None:
-        """Return one group, as a copy: for tests and tools."""
+        """Return a copy of one group, for tests and tools."""
         return self._groups.copy_of(group_id)
 
     def to_bytes(self) -> bytes:
-        """Write the shard, to be read by `Shard(..., state=)`."""
+        """Return the shard as bytes, for the argument `state` of another `Shard`."""
         groups = self._groups
         return codec.encode_shard(Kept(groups.stored, groups.graves, self._rules.written, self._clock, self._allowance))
 
     # -- the bounds of a step ------------------------------------------------------------------------------------------
 
     def _charged(self, received: Received, outputs: Iterable[Output]) -> list[Output]:
-        """Count what a request brings about against the budget of the step."""
+        """Count the outputs of a request against the budget of the step, and return them."""
         brought = list(outputs)
         self._budget.spend(_group_of(received), brought, received.size_bytes)
         return brought
 
     def _must_wait(self, received: Received) -> bool:
-        """Return whether a request is left to the next step, because its group or the shard has put out enough."""
+        """Return whether to defer a request, because the budget of its group or of the shard is used up."""
         if isinstance(received.request, Wake):
             return False
         group_id = _group_of(received)
         return group_id in self._waiting or self._budget.is_spent_by(group_id)
 
     def _defer(self, received: Received) -> Iterator[Output]:
-        """Leave a request to the next step; where too many are left already, refuse it."""
+        """Defer a request to the next step; refuse the request if too many are deferred already."""
         request = received.request
         self._waiting.add(_group_of(received))
         if self._budget.defers(received.size_bytes):
@@ -190,7 +191,7 @@ class Shard:
         elif isinstance(request, Unreadable):
             yield self._reject(received, request)
         else:
-            assert not isinstance(request, Wake), "a wake record asks nothing"
+            assert not isinstance(request, Wake), "a wake record is no request"
             error, why = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard has too many requests to answer"
             yield KINDS[type(request)].refuse(request, error, why)
 
@@ -210,9 +211,9 @@ class Shard:
     # -- one request ---------------------------------------------------------------------------------------------------
 
     def _take(self, received: Received) -> Iterable[Output]:
-        """Handle a request as far as its sender has the rights for."""
+        """Handle the part of a request for which its sender has the rights."""
         request = received.request
-        assert not isinstance(request, Wake), "a wake record asks nothing"
+        assert not isinstance(request, Wake), "a wake record is no request"
         if isinstance(request, Unreadable):
             return [self._reject(received, request)]
         kind, guard = KINDS[type(request)], self._rules.guard
@@ -229,7 +230,7 @@ class Shard:
         yield from _BY_SUBJECT[kind.subject](self, kind, received)
 
     def _take_for_group(self, kind: Kind, received: Received) -> Iterator[Output]:
-        """Handle a request to one group, after what is due in the group by then."""
+        """Handle a request to one group, after the group's deadlines up to the time of the request."""
         request: Any = received.request
         group_id, now_ms = request.group_id, self._times.now_ms
         if group_id in self._groups.stored:
@@ -257,10 +258,10 @@ class Shard:
             group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
         if group.phase is Phase.DEAD:
             self._groups.forget(group)
-        yield from self._advance(group_id, at_ms, noticed_ms=at_ms)  # what the request itself made due
+        yield from self._advance(group_id, at_ms, noticed_ms=at_ms)  # deadlines that the request itself has set
 
     def _take_for_groups(self, kind: Kind, received: Received) -> Iterator[Output]:
-        """Handle a request to all groups, after what is due in them by then."""
+        """Handle a request to all groups, after their deadlines up to the time of the request."""
         request: Any = received.request
         at_ms = received.at_ms
         if kind.is_costly(self._groups, request) and self._allowance.left_at(at_ms) <= 0:
@@ -275,7 +276,7 @@ class Shard:
         yield from brought
 
     def _take_for_rules(self, kind: Kind, received: Received) -> Iterator[Output]:
-        """Handle a request to the rules of access."""
+        """Handle a request to the access rules."""
         yield from self._handle(kind, self._rules, received, received.at_ms)
 
     def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
@@ -313,10 +314,10 @@ class Shard:
 
     def _note_lateness(self, vitals: Vitals, now_ms: int) -> None:
         if now_ms - vitals.now_ms > self._config.late_notice_ms or vitals.back_ms > now_ms:
-            vitals.back_ms = now_ms  # of an absence that begins, or of a clock that went astray
+            vitals.back_ms = now_ms  # the coordinator was unavailable, or a clock was wrong
 
     def _pass_time(self) -> Iterator[Output]:
-        """Fire what is due in groups whose requests are all handled, as far as the budget goes."""
+        """Fire the deadlines of groups whose requests are all handled, until the budget is used up."""
         horizon_ms = self._times.horizon_ms
         for group_id in self._groups.due_by(horizon_ms):
             if self._budget.is_spent:

@@ -1,1 +1,1 @@
-"""Everything that touches the world: Spark, Kafka, Java, the command line. All thinking is in `coordinator`."""
+"""The parts that use Spark, Kafka, Java and the command line. The logic of the protocol is in `coordinator`."""

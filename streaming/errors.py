@@ -4,12 +4,12 @@
     │ streaming.errors
     ├── JavaMissing         No Java is installed, or it is too old
     ├── JarsUnavailable     A jar cannot be fetched, or is not the one that the lock names
-    ├── PortTaken           Another program listens on the port that the broker was told to use
+    ├── PortTaken           Another program listens on the port that the process needs
     ├── BrokerFailed        The embedded broker did not start
     ├── BrokerUnreachable   No broker answered in time
     ├── TopicRefused        The brokers refused to create or to show one of the coordinator's topics
     ├── TopicMismatch       A topic exists, but is not as the coordinator needs it
-    ├── RightMissing        The brokers do not let our user do with our topics what it has to
+    ├── RightMissing        The brokers deny the process a right that it needs
     ├── NoCoordinator       The coordinator's topics do not exist
     ├── NoAnswer            The request is in the log, and the coordinator sent no response in time (a TimeoutError)
     ├── NotFound            The group, member or partition does not exist
@@ -66,7 +66,7 @@
 An error that one module raises may be defined there; an error that several modules raise is defined here. Errors in the
 coordinator's responses to a consumer are raised as kafka-python's `kafka.errors`.
 
-The text of each error is one sentence that says what is wrong and what to do. The command line prints the text and
+The text of each error is one sentence that names the fault and the remedy. The command line prints the text and
 exits with the error's `exit_code`.
 """
 
@@ -75,18 +75,18 @@ from typing import Self
 
 
 class Exit(IntEnum):
-    """What a process ends with. A supervisor starts it again after `FAILED`, and not after `NEEDS_A_PERSON`."""
+    """The exit code of a process. A supervisor restarts the process after `FAILED`, and not after `NEEDS_A_PERSON`."""
 
     DONE = 0
-    FAILED = 1  # another start may go better: brokers are away, a process of Spark's has ended, a port is taken
+    FAILED = 1  # another start may succeed: brokers are unavailable, a process of Spark has ended, a port is taken
     USAGE = 2  # no such command or flag; Click's own number
-    NOT_FOUND = 3  # what was asked about is not there: a script may tell that from a failure
-    NEEDS_A_PERSON = 78  # every start would end so, or do harm; the number is EX_CONFIG of sysexits.h
-    INTERRUPTED = 130  # Ctrl-C before there was anything to stop; the shells' number
+    NOT_FOUND = 3  # the requested object does not exist: a script may distinguish this from a failure
+    NEEDS_A_PERSON = 78  # every start would end like this, or do harm; the number is EX_CONFIG of sysexits.h
+    INTERRUPTED = 130  # Ctrl-C before the process had anything to stop; the number that shells use
 
 
 class UserError(Exception):
-    """A sentence that tells the user what is wrong and what to do."""
+    """An error whose text is a sentence for the user: the fault and the remedy."""
 
     exit_code = Exit.FAILED
 
@@ -102,7 +102,7 @@ class JarsUnavailable(UserError):
 
 
 class PortTaken(UserError):
-    """Another program listens on the port that the broker was told to use."""
+    """Another program listens on the port that the process needs."""
 
 
 class BrokerFailed(UserError):
@@ -114,7 +114,7 @@ class BrokerUnreachable(UserError):
 
     @classmethod
     def at(cls, servers: object, why: object = "") -> Self:
-        """Say so of brokers, and why where that is known."""
+        """Return the error for these brokers, with the reason if it is known."""
         return cls(
             f"No Kafka broker answers at {servers}{f' ({why})' if why else ''}:"
             f" start one there, or correct bootstrap_servers and the security settings."
@@ -132,7 +132,7 @@ class TopicMismatch(UserError):
 
 
 class RightMissing(UserError):
-    """The brokers do not let our user do with our topics what it has to."""
+    """The brokers deny the process a right that it needs."""
 
     exit_code = Exit.NEEDS_A_PERSON
 
@@ -142,7 +142,7 @@ class NoCoordinator(UserError):
 
     @classmethod
     def without(cls, topic: str, servers: object) -> Self:
-        """Say so for want of one topic."""
+        """Return the error for a missing topic."""
         return cls(
             f"There is no topic {topic} at {servers}:"
             f" start the coordinator, which creates it, or correct the topic prefix."

@@ -142,15 +142,15 @@ class _Exchange(BaseHTTPRequestHandler):
         subject = self.server.subject
         match self.path.partition("?")[0]:
             case "/healthz":
-                self._tell(subject.unhealthy_reasons())
+                self._send_reasons(subject.unhealthy_reasons())
             case "/readyz":
-                self._tell([*subject.unhealthy_reasons(), *subject.not_ready_reasons()])
+                self._send_reasons([*subject.unhealthy_reasons(), *subject.not_ready_reasons()])
             case "/metrics":
                 self._send(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(subject.registry))
             case _:
                 self.send_error(HTTPStatus.NOT_FOUND)
 
-    def _tell(self, wrong: Sequence[str]) -> None:
+    def _send_reasons(self, wrong: Sequence[str]) -> None:
         body = {"well": not wrong, "why": wrong, **self.server.subject.figures()}
         status = HTTPStatus.SERVICE_UNAVAILABLE if wrong else HTTPStatus.OK
         self._send(status, "application/json", json.dumps(body).encode() + b"\n")

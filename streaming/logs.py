@@ -17,7 +17,7 @@ from types import TracebackType
 FORMAT_VARIABLE = "COORDINATOR_LOG_FORMAT"
 """A variable and a flag, but not a setting, because its value is needed before the settings are loaded."""
 
-_SAID = logging.getLogger("coordinator")
+_USER_LOG = logging.getLogger("coordinator")
 """The logger of messages to the user that started the process: the progress of the start, and the last sentence."""
 
 
@@ -65,7 +65,7 @@ def set_up(log_format: LogFormat, *, is_verbose: bool) -> None:
     logging.getLogger("streaming").setLevel(logging.DEBUG if is_verbose else logging.WARNING)
     logging.getLogger("kafka").setLevel(logging.WARNING if is_verbose else logging.CRITICAL)
     if log_format is LogFormat.json:
-        _SAID.setLevel(logging.INFO)
+        _USER_LOG.setLevel(logging.INFO)
         logging.captureWarnings(True)
         sys.excepthook = _log_crash
         threading.excepthook = lambda crash: _log_crash(crash.exc_type, crash.exc_value, crash.exc_traceback)
@@ -73,17 +73,17 @@ def set_up(log_format: LogFormat, *, is_verbose: bool) -> None:
 
 def are_json() -> bool:
     """Return whether the log format is JSON."""
-    return _SAID.isEnabledFor(logging.INFO)
+    return _USER_LOG.isEnabledFor(logging.INFO)
 
 
 def tell(sentence: str) -> None:
     """Report progress on the terminal or in the log. Results go to standard output."""
-    _say(logging.INFO, sentence, fit_for_a_terminal(sentence))
+    _write(logging.INFO, sentence, fit_for_a_terminal(sentence))
 
 
 def tell_failure(error: Exception) -> None:
     """Report the failure with which a process ends, in one sentence."""
-    _say(logging.ERROR, str(error), "coordinator: " + fit_for_a_terminal(str(error)).replace("\n", "\\n"))
+    _write(logging.ERROR, str(error), "coordinator: " + fit_for_a_terminal(str(error)).replace("\n", "\\n"))
 
 
 def fit_for_a_terminal(text: str) -> str:
@@ -91,13 +91,13 @@ def fit_for_a_terminal(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
-def _say(level: int, message: str, line: str) -> None:
+def _write(level: int, message: str, line: str) -> None:
     if are_json():
-        _SAID.log(level, "%s", message)
+        _USER_LOG.log(level, "%s", message)
     else:
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _log_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
     if not isinstance(error, KeyboardInterrupt):
-        _SAID.critical("the process ends by a bug", exc_info=(kind, error or kind(), trace))
+        _USER_LOG.critical("the process ends by a bug", exc_info=(kind, error or kind(), trace))

@@ -29,7 +29,7 @@ def calendar_time(at_ms: int, zone: tzinfo | None = None) -> datetime | None:
     """Return a time as a calendar time; None if it is outside the calendar, so that its number is displayed.
 
     Args:
-        zone: The time zone; None stands for the local one.
+        zone: The time zone; None is the local one.
     """
     if not AT_MS_MIN <= at_ms <= AT_MS_MAX:
         return None

@@ -19,7 +19,7 @@ Plan = dict[str, dict[str, list[int]]]
 
 
 class RebalanceProtocol(IntEnum):
-    """How partitions change owners (KIP-429). Of those that all assignors of a member support, the highest is used."""
+    """The way in which partitions change owners (KIP-429). A member uses the highest that all its assignors support."""
 
     EAGER = 0  # revoke all partitions, then join
     COOPERATIVE = 1  # keep all partitions, join, then revoke those that are no longer assigned

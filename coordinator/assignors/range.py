@@ -84,7 +84,7 @@ class _Topic:
             del self.left[number]
 
     def hand_out(self, *, near_only: bool) -> None:
-        """Give each member, in order, as many remaining partitions as it may get, or only partitions on its rack."""
+        """Assign to each member, in order, as many remaining partitions as it may get, or only those on its rack."""
         for member_id in self.shares:
             fitting = (number for number in self.left if not near_only or self.is_near(member_id, number))
             numbers = list(islice(fitting, self.room(member_id)))
@@ -105,7 +105,7 @@ def _match_racks(topics: Iterable[_Topic]) -> None:
 
 
 def _match_together(topics: Sequence[_Topic]) -> None:
-    """Give the partitions of one number to the first member with room and with a replica of each on its rack."""
+    """Assign the partitions of one number to the first member with room and with a replica of each on its rack."""
     waiting = dict.fromkeys(topics[0].shares)
     for number in range(len(topics[0].racks)):
         found = next((m for m in waiting if all(t.room(m) and t.is_near(m, number) for t in topics)), None)

@@ -70,7 +70,7 @@ class _Balance:
         self._moves = _Moves()
 
     def hand_out(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give each partition to the subscriber with the fewest partitions."""
+        """Assign each partition to the subscriber with the fewest partitions."""
         for partition in partitions:
             member_id = self._loads.fewest(partition[0])
             self.holder_of[partition] = member_id
@@ -113,7 +113,7 @@ class _Balance:
 
 
 class _Loads:
-    """How many partitions each member holds, and which of a topic's subscribers holds the fewest.
+    """The number of partitions of each member, and the subscriber of each topic with the fewest partitions.
 
     Topics with the same subscribers share a heap of (count, member id). Its entries may be too low, never too high: a
     count that grew is corrected when its entry is at the top, a count that shrank gets another entry.

@@ -6,7 +6,7 @@ from coordinator.phases import Phase
 
 
 class GroupMember(Struct, frozen=True, kw_only=True):
-    """A member in the group record. `assigned` is the assignment decoded, where the protocol type is `consumer`.
+    """A member in the group record. `assigned` is the decoded assignment, for the types `consumer` and `resources`.
 
     `fencing_token` is the one that came with the assignment; 0 before the first one, and from older coordinators.
     """

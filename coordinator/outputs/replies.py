@@ -49,7 +49,7 @@ class SyncGroupAnswer(Answer, frozen=True, kw_only=True, tag="sync_group"):
 
 
 class HeartbeatAnswer(Answer, frozen=True, kw_only=True, tag="heartbeat"):
-    """Whether the client is still a member, and whether to rejoin."""
+    """The response to a heartbeat: the client is still a member, or must rejoin, or is no member any more."""
 
 
 class LeftMember(Struct, frozen=True):
@@ -161,7 +161,7 @@ class OffsetDeleteAnswer(Answer, frozen=True, kw_only=True, tag="offset_delete")
 
 
 class DeleteGroupAnswer(Answer, frozen=True, kw_only=True, tag="delete_group"):
-    """Whether the group was deleted."""
+    """The result of the deletion of a group."""
 
 
 class RebalanceGroupAnswer(Answer, frozen=True, kw_only=True, tag="rebalance_group"):
@@ -172,7 +172,7 @@ class RebalanceGroupAnswer(Answer, frozen=True, kw_only=True, tag="rebalance_gro
 
 
 class RepublishGroupAnswer(Answer, frozen=True, kw_only=True, tag="republish_group"):
-    """How many records were written again, tombstones included."""
+    """The number of records that were written again, tombstones included."""
 
     records: int = 0
 
@@ -184,20 +184,20 @@ class ExpelMemberAnswer(Answer, frozen=True, kw_only=True, tag="expel_member"):
 
 
 class SetAccessAnswer(Answer, frozen=True, kw_only=True, tag="set_access"):
-    """When the access rules were made that the shard uses now."""
+    """The time at which the shard's present access rules were made."""
 
     made_ms: int = 0
 
 
 class DescribeAccessAnswer(Answer, frozen=True, kw_only=True, tag="describe_access"):
-    """The rules that the shard keeps, and when they were made; 0 where it was never given any."""
+    """The rules that the shard keeps, and the time at which they were made; 0 if no rules were ever set."""
 
     made_ms: int = 0
     rules: tuple[Rule, ...] = ()
 
 
 class CheckAccessAnswer(Answer, frozen=True, kw_only=True, tag="check_access"):
-    """For each action whether the client may perform it, in the order requested."""
+    """The result for each action, in the order requested: true if the client may perform it."""
 
     allowed: tuple[bool, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Writes the history to Parquet files, one for each table, as far back as the topics go.
+"""The export of the history to Parquet files, one for each table, as far back as the topics go.
 
 A file is written beside its final name and renamed when it is complete. `groups` and `offsets` contain only records
 that are still in the compacted topic: the latest of each key, and earlier ones that are not compacted yet.
@@ -37,7 +37,7 @@ def export(
     Args:
         folder: Created if it is missing; files of these names are replaced.
         groups: The groups whose history is written; None for all.
-        tell: Called now and then with the number of records read and the approximate total.
+        tell: Called from time to time with the number of records read and the approximate total.
 
     Raises:
         BrokerUnreachable, NoCoordinator: the topics cannot be read.

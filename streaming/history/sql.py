@@ -19,7 +19,7 @@ from streaming.history.tables import AT_MS, TABLES
 
 
 def register(spark: SparkSession, settings: Settings) -> None:
-    """Register the three tables as temporary views. Each query of them reads the topics anew."""
+    """Register the three tables as temporary views. Each query of them reads the topics again."""
     topics = {"events": settings.events_topic, "groups": settings.groups_topic, "offsets": settings.groups_topic}
     for name, topic in topics.items():
         _from_topic(spark, settings, name, topic).createOrReplaceTempView(name)

@@ -65,12 +65,12 @@ class Alarm:
             self._thread.join()
 
     def _watch(self) -> None:
-        unheard_of: dict[int, int | None] = dict.fromkeys(range(self._shards), 0)
+        not_reported: dict[int, int | None] = dict.fromkeys(range(self._shards), 0)
         woken_ms: dict[int, int] = {}
         while not self._closing.is_set():
             self._tallies.changed.clear()
             now_ms = monotonic_ms()
-            due, wait_ms = overdue(unheard_of | self._tallies.due_ms, woken_ms, now_ms)
+            due, wait_ms = overdue(not_reported | self._tallies.due_ms, woken_ms, now_ms)
             self._wake(due)
             woken_ms.update(due)
             self._tallies.changed.wait(wait_ms / 1_000)
@@ -81,8 +81,7 @@ class Alarm:
         self._producer.flush(SEND_WAIT_MS / 1_000)
 
     def _wake_record(self) -> bytes:
-        """Return a wake record with the time of this machine's clock, by which shards compare that clock with the
-        brokers'."""
+        """Return a wake record with the time of this machine's clock. Shards compare this time with the brokers'."""
         now_ms = unix_ms()
         wake = Wake(now_ms)
         return encode_request(wake) if self._signing is None else self._signing.signed(wake, now_ms)
@@ -91,7 +90,7 @@ class Alarm:
         if error and error.code() in _FINAL:
             self.refusal = error.name()
         elif error:
-            log.warning("a shard that is due could not be woken and is tried again: %s", error.str())
+            log.warning("a shard that is due could not be woken, and the alarm retries: %s", error.str())
 
 
 def overdue(due_ms: Mapping[int, int | None], woken_ms: Mapping[int, int], now_ms: int) -> tuple[dict[int, int], int]:

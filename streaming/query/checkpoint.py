@@ -1,12 +1,12 @@
-"""Whose state a checkpoint is: written beside it at the first start, and compared at every later one.
+"""The identity of a checkpoint: written at the first start, and compared with the settings at every later start.
 
-    CHECKPOINT/identity.json    what this module writes: topic ids, what is fixed for the state's life, the id secret
-    CHECKPOINT/query/           Spark's own: offsets, commits, state
-    CHECKPOINT/replanned/       plans of batches that were put aside, to be planned anew
-    CHECKPOINT/replanned-state/ what such a batch had written of its state, where it was the first batch of all
+    CHECKPOINT/identity.json    written by this module: topic ids, settings that cannot change, the secret of member ids
+    CHECKPOINT/query/           Spark's own files: offsets, commits, state
+    CHECKPOINT/replanned/       plans of batches that were moved aside, so that the batches are planned anew
+    CHECKPOINT/replanned-state/ the state that such a batch had written, if it was the first batch of all
 
-State that meets another topic or another number of shards would be wrong without anybody noticing; so such a start is
-refused. The folder may be on any file system that Spark can reach.
+State that is used with another topic or another number of shards would be wrong, and nothing would show it. So such a
+start is refused. The folder may be on any file system that Spark can reach.
 """
 
 import json
@@ -23,20 +23,21 @@ from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch
 
 PLAN_VERSION = 2
-"""Which sources and which stateful operator the query is made of: Spark goes on with a checkpoint of the same only."""
+"""The version of the query's sources and stateful operator. Spark continues a checkpoint only with the same ones."""
 
 REPLANNED, REPLANNED_STATE = "replanned", "replanned-state"
-"""The folders of what was put aside; each plan is named for its batch, and by how often that was done."""
+"""The folders for files that were moved aside. A plan is named `BATCH.N` if it is the Nth plan of its batch."""
 
 TASKS = "spark.sql.shuffle.partitions"
-"""Among the settings that Spark notes with each plan, and goes on with whatever it is told."""
+"""One of the settings that Spark stores with each plan and then uses in place of the session's own settings."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What cannot change for the life of a checkpoint.
+    """The data that cannot change for the life of a checkpoint.
 
     Args:
-        fencing_token_floor: No fencing token is below it: above all that were given under the prefix before.
+        fencing_token_floor: No fencing token is below it. It is above all tokens that were given under the topic prefix
+            before.
     """
 
     secret: str
@@ -51,20 +52,20 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sealed(self) -> "Identity":
-        """The same with the checksum of all else, without which a bit of the secret could turn and nobody notice."""
+        """The identity with the checksum of all other fields, which shows any changed bit, also one of the secret."""
         return msgspec.structs.replace(self, checksum=_checksum(msgspec.structs.asdict(self)))
 
 
 def claim(
     spark: SparkSession, settings: Settings, topic_ids: dict[str, str], find_floor: Callable[[], int]
 ) -> Identity:
-    """Read whose state the checkpoint is and see that it is ours; where there is none, make it ours.
+    """Return the identity of the checkpoint, which has to fit the settings. Write it to a new checkpoint.
 
     Args:
-        find_floor: Called for a blank checkpoint alone: returns its `fencing_token_floor`.
+        find_floor: Returns the `fencing_token_floor`; called only for a new checkpoint.
 
     Raises:
-        CheckpointMismatch: one sentence that names all that differs.
+        CheckpointMismatch: The identity does not fit; the sentence names all differences.
     """
     path = _identity_file(settings.checkpoint)
     wanted = Identity(
@@ -87,7 +88,7 @@ def claim(
         return wanted
     if differences := _differences(found, wanted):
         raise CheckpointMismatch(
-            f"The checkpoint {settings.checkpoint} is of another query: {'; '.join(differences)}. "
+            f"The checkpoint {settings.checkpoint} belongs to another query: {'; '.join(differences)}. "
             "Start with the settings it was made with, or with another checkpoint folder."
         )
     _check_tasks(spark, settings, found)
@@ -95,24 +96,24 @@ def claim(
 
 
 def _check_tasks(spark: SparkSession, settings: Settings, found: Identity) -> None:
-    """Raise CheckpointMismatch where Spark's latest plan has another number of tasks than the checkpoint."""
+    """Raise CheckpointMismatch if Spark's latest plan has another number of tasks than the checkpoint."""
     plan = newest_plan(spark, settings)
     if plan is not None and plan.tasks != found.shuffle_partitions:
         raise CheckpointMismatch(
-            f"The checkpoint {settings.checkpoint} is damaged (what Spark notes of its batches is of {plan.tasks}"
+            f"The checkpoint {settings.checkpoint} is damaged (Spark's notes of its batches are for {plan.tasks}"
             f" tasks, not {found.shuffle_partitions}): restore it from a back-up, or start with an empty folder."
         )
 
 
 def query_folder(settings: Settings) -> str:
-    """Say where Spark keeps its own part of the checkpoint."""
+    """Return the folder of Spark's own part of the checkpoint."""
     return f"{settings.checkpoint}/query"
 
 
 def planned_at_ms(spark: SparkSession, settings: Settings) -> int | None:
-    """Return for which time the newest batch was planned; None where no plan is there or can be read.
+    """Return the time for which the newest batch was planned; None if no plan exists or can be read.
 
-    A plan that was put aside counts as well: its batch may have written some of its outputs.
+    A plan that was moved aside counts too: its batch may have written some of its outputs.
     """
     plans, aside = f"{query_folder(settings)}/offsets", f"{settings.checkpoint}/{REPLANNED}"
     files = [f"{plans}/{number}" for number in batches(spark, plans)[-1:]]
@@ -133,9 +134,9 @@ class Planned(NamedTuple):
     """Spark's plan of a batch.
 
     Args:
-        at_ms: Its time, Unix milliseconds.
-        tasks: Among how many it deals the shards, whatever the settings are.
-        ends: By request partition the offset behind the last record that it takes.
+        at_ms: The time of the plan, Unix milliseconds.
+        tasks: The number of tasks that get the shards, whatever the settings are.
+        ends: By request partition, the offset after the last record of the batch.
     """
 
     at_ms: int
@@ -144,25 +145,25 @@ class Planned(NamedTuple):
 
 
 def newest_plan(spark: SparkSession, settings: Settings) -> Planned | None:
-    """Read the plan of the newest batch; None where there is none, or it cannot be read."""
+    """Return the plan of the newest batch; None if no plan exists, or if it cannot be read."""
     plans = f"{query_folder(settings)}/offsets"
     planned_batches = batches(spark, plans)
     return _planned(spark, settings, f"{plans}/{planned_batches[-1]}") if planned_batches else None
 
 
 def put_aside(spark: SparkSession, settings: Settings) -> list[Planned]:
-    """Read the plans that were put aside to be planned anew, in the order of their times.
+    """Return the plans that were moved aside, in the order of their times.
 
     Raises:
-        CheckpointMismatch: one cannot be read.
+        CheckpointMismatch: A plan cannot be read.
     """
     aside = f"{settings.checkpoint}/{REPLANNED}"
     found = []
     for name in names(spark, aside):
         if name.startswith("."):
-            continue  # a checksum of Hadoop's
+            continue  # a checksum file of Hadoop
         if (plan := _planned(spark, settings, f"{aside}/{name}")) is None:
-            raise CheckpointMismatch(f"{aside}/{name} is no plan of a batch: restore it from a back-up.")
+            raise CheckpointMismatch(f"{aside}/{name} is not the plan of a batch: restore it from a back-up.")
         found.append(plan)
     return sorted(found, key=lambda plan: plan.at_ms)
 
@@ -192,10 +193,10 @@ def _differences(found: Identity, wanted: Identity) -> list[str]:
 
 
 def read_identity(spark: SparkSession, folder: str) -> Identity | None:
-    """Say whose state a checkpoint is; None where that is not written.
+    """Return the identity of a checkpoint; None if the checkpoint has none.
 
     Raises:
-        CheckpointMismatch: it cannot be read.
+        CheckpointMismatch: The identity cannot be read.
     """
     path = _identity_file(folder)
     if not exists(spark, path):
@@ -211,7 +212,7 @@ def read_identity(spark: SparkSession, folder: str) -> Identity | None:
 
 
 def _checksum(fields: Mapping[str, Any]) -> str:
-    """Return the checksum of all fields but the checksum itself, known to this version or not."""
+    """Return the checksum of all fields except the checksum itself, also of fields that this version does not know."""
     rest = {name: value for name, value in fields.items() if name != "checksum"}
     return f"{zlib.crc32(msgspec.json.encode(rest, order='sorted')):08x}"
 
@@ -220,17 +221,17 @@ def _identity_file(folder: str) -> str:
     return f"{folder}/identity.json"
 
 
-# -- files, wherever Spark can reach -----------------------------------------------------------------------------------
+# -- files on any file system that Spark can reach ---------------------------------------------------------------------
 
 
 def exists(spark: SparkSession, path: str) -> bool:
-    """Tell whether there is a file or folder."""
+    """Return whether a file or folder exists."""
     files, hadoop_path = _file_system(spark, path)
     return bool(files.exists(hadoop_path))
 
 
 def read_file(spark: SparkSession, path: str) -> bytes:
-    """Read a file whole."""
+    """Read a whole file."""
     files, hadoop_path = _file_system(spark, path)
     stream = files.open(hadoop_path)
     try:
@@ -240,7 +241,7 @@ def read_file(spark: SparkSession, path: str) -> bytes:
 
 
 def names(spark: SparkSession, folder: str) -> list[str]:
-    """Name what is in a folder; nothing where there is none."""
+    """Return the names of the files and folders in a folder; an empty list if the folder does not exist."""
     if not exists(spark, folder):
         return []
     files, hadoop_path = _file_system(spark, folder)
@@ -248,15 +249,15 @@ def names(spark: SparkSession, folder: str) -> list[str]:
 
 
 def batches(spark: SparkSession, folder: str) -> list[int]:
-    """Name the batches that a folder of Spark's has a file of, the first one first."""
+    """Return the numbers of the batches that have a file in a folder of Spark, in ascending order."""
     return sorted(int(name) for name in names(spark, folder) if name.isdigit())
 
 
 def move(spark: SparkSession, path: str, place: str) -> None:
-    """Move a file or a folder to another folder of the same file system, which is made where it is not there.
+    """Move a file or a folder to another folder of the same file system. Create that folder if it does not exist.
 
     Raises:
-        CheckpointMismatch: it cannot be moved.
+        CheckpointMismatch: The file or folder cannot be moved.
     """
     files, source = _file_system(spark, path)
     _, target = _file_system(spark, place)
@@ -272,7 +273,7 @@ def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 
 def _write(spark: SparkSession, path: str, identity: Identity) -> None:
-    """Write the file whole or not at all: beside its place first, then renamed."""
+    """Write the whole file or nothing: write it under another name first, then rename it."""
     jvm: Any = spark.sparkContext._jvm
     files, beside = _file_system(spark, f"{path}.new")
     permission = jvm.org.apache.hadoop.fs.permission.FsPermission("600")

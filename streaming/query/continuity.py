@@ -72,6 +72,6 @@ def _bounded(breaks: list[LogBroken]) -> list[LogBroken]:
     """Replace the events beyond the bound by one event."""
     if len(breaks) <= BREAKS_TOLD_MAX:
         return breaks
-    told, rest = breaks[: BREAKS_TOLD_MAX - 1], breaks[BREAKS_TOLD_MAX - 1 :]
+    single, rest = breaks[: BREAKS_TOLD_MAX - 1], breaks[BREAKS_TOLD_MAX - 1 :]
     summed = structs.replace(rest[-1], expected=rest[0].expected, breaks=len(rest))
-    return [*told, summed]
+    return [*single, summed]

@@ -130,7 +130,7 @@ def open_session(
     builder = SparkSession.builder.appName(QUERY_NAME)
     is_submitted = "SPARK_ENV_LOADED" in os.environ  # Spark's own launch scripts set this variable
     master = settings.master or ("" if is_submitted else "local[2]")
-    config = {**(_not_told(SPARK_CONFIG) if is_submitted else SPARK_CONFIG), **STATE_STORES[settings.state_store]}
+    config = {**(_not_submitted(SPARK_CONFIG) if is_submitted else SPARK_CONFIG), **STATE_STORES[settings.state_store]}
     config["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
     if master:
         builder = builder.master(master)
@@ -151,12 +151,12 @@ def open_session(
     return spark
 
 
-def _not_told(config: dict[str, str]) -> dict[str, str]:
+def _not_submitted(config: dict[str, str]) -> dict[str, str]:
     """Return the settings that spark-submit and its defaults file do not set, because a session's builder would
     override them."""
     SparkContext._ensure_initialized()
-    told = SparkConf()
-    return {name: value for name, value in config.items() if not told.contains(name)}
+    submitted = SparkConf()
+    return {name: value for name, value in config.items() if not submitted.contains(name)}
 
 
 def _driver_options(java_options: str) -> str:
@@ -200,7 +200,7 @@ def build(spark: SparkSession, settings: Settings, identity: checkpoint.Identity
     asked = requests.load().select(
         keys[F.col("partition")].alias("key"), "offset", F.unix_millis("timestamp").alias("at_ms"), "value"
     )
-    assert tuple(asked.columns) == INPUT_COLUMNS, "what the operator reads"
+    assert tuple(asked.columns) == INPUT_COLUMNS, "the operator reads other columns"
     operator = ShardOperator(
         partitions=settings.request_partitions,
         secret=bytes.fromhex(identity.secret),

@@ -1,5 +1,5 @@
-"""The cause of a failed query as one sentence with a remedy, found in Spark's report, and whether a restart can
-succeed."""
+"""The cause of a failed query as one sentence with a remedy, found in Spark's report, and an exit code that says
+whether a restart can succeed."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -29,35 +29,35 @@ CAUSES: list[tuple[str, Exit, str]] = [
     (r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY", _PERSON,
      "Another coordinator runs on the checkpoint {checkpoint}: stop one of the two."),
     (r"data may have been lost|Some data may have been lost|failOnDataLoss", _PERSON,
-     "Unhandled requests are gone from {requests}: lengthen its retention; to go on without them, empty {checkpoint}."),
+     "Unhandled requests are gone from {requests}: lengthen its retention; to skip them, empty {checkpoint}."),
     (r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION|Topic .* not present in metadata", _AGAIN,
-     "A topic of the coordinator is gone ({topics}): restart it; it makes the topic anew, or says what else to do."),
+     "A topic of the coordinator is missing ({topics}): start again; the start creates it, or names the next step."),
     (r"(Topic|Cluster|Group)AuthorizationException|(TOPIC|CLUSTER)_AUTHORIZATION_FAILED", _PERSON,
      "Kafka refuses the coordinator's user: let it read and write {requests}, and write {topics}."),
     (r"SaslAuthenticationException|SslAuthenticationException|SSLHandshakeException", _PERSON,
-     "Kafka and the coordinator do not trust each other: correct the settings that begin with sasl_ or ssl_."),
+     "Kafka and the coordinator cannot authenticate each other: correct the settings that begin with sasl_ or ssl_."),
     (r"Expiring \d+ record\(s\) for (?P<where>\S+)-\d+:", _AGAIN,
-     "No Kafka broker answers at {bootstrap_servers}, or {where} is gone: see that both are there, and start again."),
+     "No Kafka broker answers at {bootstrap_servers}, or topic {where} is missing: check both, and start again."),
     (r"TimeoutException|BrokerNotAvailable|Connection to node .* could not be established|DisconnectException", _AGAIN,
-     "No Kafka broker answers at {bootstrap_servers}: see that it runs, and start the coordinator again: it goes on."),
+     "No Kafka broker answers at {bootstrap_servers}: check that it runs, and start again; the coordinator continues."),
     (r"RecordTooLargeException|MESSAGE_TOO_LARGE", _PERSON,
      "A topic refuses records of this size ({topics}): set its max.message.bytes to {room}, and start again."),
     (r"No space left on device", _AGAIN,
-     "The disk of the checkpoint {checkpoint} is full: make room, and start again."),
+     "The disk of the checkpoint {checkpoint} is full: free some space, and start again."),
     (r"Permission denied|AccessControl|Read-only file system|[Nn]ot a directory|NotDirectory|Mkdirs failed", _PERSON,
-     "The checkpoint {checkpoint} cannot be written: give the coordinator's user the right to, and start again."),
+     "The checkpoint {checkpoint} cannot be written: give the coordinator's user this right, and start again."),
     (r"MALFORMED_LOG_FILE|Incomplete log file|MISSING_METADATA_FILE|Expected e\.g\. |assertion failed", _PERSON,
-     _damaged("what Spark notes of its batches is missing or cannot be read")),
+     _damaged("Spark's notes of its batches are missing or cannot be read")),
     (r"Unexpected (character|end-of-input)|Unrecognized token|Invalid UTF-8|Illegal (unquoted )?character", _PERSON,
-     _damaged("what Spark notes of its batches is not JSON")),
+     _damaged("Spark's notes of its batches are not JSON")),
     (r"CANNOT_WRITE_STATE_STORE", _AGAIN,
-     "The checkpoint {checkpoint} cannot be written: make room, see that its folder may be written, and start again."),
+     "The checkpoint {checkpoint} cannot be written: free some space, check the folder's rights, and start again."),
     (r"CANNOT_LOAD_STATE_STORE", _PERSON,
      _damaged("the groups' state is missing or cannot be read")),
     (r"cannot grow beyond 2GB", _PERSON,
      "A batch has 2 GiB of requests of a shard: run `coordinator checkpoint replan`, lower max_requests_per_batch."),
     (r"Python worker exited unexpectedly|ExecutorLostFailure", _AGAIN,
-     "A process of Spark's has ended in mid-work: see that there is memory to spare, and start again: it goes on."),
+     "A process of Spark ended unexpectedly: check that memory is free, and start again; the coordinator continues."),
 ]  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def find_floor(settings: Settings, report: Callable[[str], None], read_s_max: fl
         except TopicUnread as error:
             raise TokensUnread(
                 f"{settings.groups_topic} could not be read within {read_s_max:.0f} s for the highest fencing"
-                f" token: set fencing_token_floor to a number above all that stores have seen, and start again."
+                f" token: set fencing_token_floor to a number above all tokens that stores have seen, and start again."
             ) from error
     return highest + 1 if highest else 0
 

@@ -31,7 +31,7 @@ class QueryHealth:
     def unhealthy_reasons(self) -> Sequence[str]:
         wrong = []
         if (silent_s := self._coordinator.silent_s()) > QUERY_SILENT_S:
-            wrong.append(f"Spark has not said for {silent_s:.0f} s whether the query is active")
+            wrong.append(f"Spark has not reported for {silent_s:.0f} s whether the query is active")
         if (stalled_s := self._pulse.stalled_s()) > STALLED_S:
             wrong.append(f"no batch has ended for {stalled_s:.0f} s though {self._pulse.waiting} requests wait")
         return wrong
@@ -55,11 +55,11 @@ class _Figures(Collector):
     def collect(self) -> Iterable[Metric]:
         totals, latest = self._tallies.totals, self._tallies.latest
         yield CounterMetricFamily("groupcoord_batches", "Batches ended.", totals.batches)
-        yield CounterMetricFamily("groupcoord_batch_seconds", "What they took.", totals.duration_ms / 1_000)
+        yield CounterMetricFamily("groupcoord_batch_seconds", "Duration of these batches.", totals.duration_ms / 1_000)
         yield CounterMetricFamily("groupcoord_requests", "Requests handled.", totals.requests)
-        yield CounterMetricFamily("groupcoord_heartbeats", "Heartbeats among them.", totals.heartbeats)
-        yield CounterMetricFamily("groupcoord_answers", "Replies written.", totals.answered)
-        parts = CounterMetricFamily("groupcoord_batch_part_seconds", "Spark's own parts of them.", labels=["part"])
+        yield CounterMetricFamily("groupcoord_heartbeats", "Heartbeats among these requests.", totals.heartbeats)
+        yield CounterMetricFamily("groupcoord_answers", "Responses written.", totals.answered)
+        parts = CounterMetricFamily("groupcoord_batch_part_seconds", "Parts of these durations.", labels=["part"])
         for part, took_ms in totals.parts_ms.items():
             parts.add_metric([part], took_ms / 1_000)
         yield parts
@@ -68,10 +68,10 @@ class _Figures(Collector):
             yield GaugeMetricFamily("groupcoord_members", "Members of these groups.", latest.members)
             yield GaugeMetricFamily(
                 "groupcoord_oldest_request_seconds",
-                "How long the oldest request of the last batch had waited for it.",
+                "Waiting time of the oldest request of the last batch.",
                 latest.oldest_ms / 1_000,
             )
-            yield GaugeMetricFamily("groupcoord_state_bytes", "What the states take in memory.", latest.state_bytes)
+            yield GaugeMetricFamily("groupcoord_state_bytes", "Memory of the shards' states.", latest.state_bytes)
         if self._pulse.waiting is not None:
             yield GaugeMetricFamily(
                 "groupcoord_requests_waiting",

@@ -98,11 +98,11 @@ def examine(settings: Settings) -> Contents:
         CheckpointMismatch: The identity of the checkpoint cannot be read, and without it nothing else can be checked.
     """
     spark = of_folder(settings)
-    spark.streams.active  # noqa: B018  it starts what the reader of states asks for its peers
+    spark.streams.active  # noqa: B018  starts the service from which the reader of states gets its peers
     identity = checkpoint.read_identity(spark, settings.checkpoint)
     if identity is None:
         _refuse(spark, settings.checkpoint)
-    assert identity is not None, "it is refused above"
+    assert identity is not None, "_refuse has raised"
     return _Examination(spark, settings.checkpoint, identity).contents()
 
 
@@ -151,7 +151,7 @@ class _Examination:
     def _of_the_query(self) -> Iterator[str]:
         if self._identity.plan_version != checkpoint.PLAN_VERSION:
             yield (
-                f"It was made by a version whose query is another (plan {self._identity.plan_version}, here"
+                f"It was made by a version with another query (plan {self._identity.plan_version}, here"
                 f" {checkpoint.PLAN_VERSION}): start it with that version."
             )
         try:
@@ -192,9 +192,9 @@ class _Examination:
             yield f"offsets/{number} reads {', '.join(topics)}, which is not this checkpoint's topic: {RESTORE}."
         if sorted(map(int, ends)) != list(range(self._identity.request_partitions)):
             wanted = self._identity.request_partitions
-            yield f"offsets/{number} is of {len(ends)} request partitions, not {wanted}: {RESTORE}."
+            yield f"offsets/{number} is for {len(ends)} request partitions, not {wanted}: {RESTORE}."
         if plan.tasks != self._identity.shuffle_partitions:
-            yield f"offsets/{number} is of {plan.tasks} tasks, not {self._identity.shuffle_partitions}: {RESTORE}."
+            yield f"offsets/{number} is for {plan.tasks} tasks, not {self._identity.shuffle_partitions}: {RESTORE}."
         if back := [partition for partition, end in ends.items() if end < before.get(partition, 0)]:
             yield f"offsets/{number} goes back in request partition {back[0]}: {RESTORE}."
 
@@ -206,7 +206,7 @@ class _Examination:
     def _lines(self, kind: str, number: int, wanted: int) -> list[str]:
         lines = checkpoint.read_file(self._spark, f"{self._query}/{kind}/{number}").decode().splitlines()
         if len(lines) != wanted or not re.fullmatch(r"v[1-9]\d*", lines[0]):
-            raise ValueError(f"{wanted} lines are wanted, of which the first says which version")
+            raise ValueError(f"{wanted} lines are expected, and the first has to be the version")
         return lines
 
     # -- the groups' state ---------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def _shard(number: int, data: bytes, alarm_ms: int) -> KeptShard:
 def _group(group_id: str, stored: codec.Stored) -> KeptGroup:
     group = codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest))
     if (group.group_id, len(group.members), group.vitals.earliest_ms) != (group_id, stored.members, stored.earliest_ms):
-        raise CorruptState(f"the group {group_id} is not the one that it is kept as")
+        raise CorruptState(f"the data of the group {group_id} do not match its entry")
     due = min(deadlines(group))
     return KeptGroup(
         group_id=group_id,

@@ -1,7 +1,7 @@
-"""The stateful operator: one shard through one batch. Rows in, rows out; all thinking is in `coordinator`.
+"""The stateful operator handles one batch of one shard: rows in, rows out. The logic is in `coordinator`.
 
-Spark calls it with the rows of one request partition, in no promised order, and with that shard's state; also without
-rows, when the processing-time timeout says that a deadline has passed.
+Spark calls it with the rows of one request partition, in no particular order, and with that shard's state. Spark also
+calls it without rows, when the processing-time timeout shows that a deadline has passed.
 """
 
 import gc
@@ -37,27 +37,29 @@ OUTPUT_SCHEMA = (
     "topic string, partition int, keys array<binary>, values array<binary>, versions array<binary>,"
     " times array<binary>, tally string"
 )
-"""`Pack`s of records to write; and in each shard's last row no record but its `Tally` for the progress report."""
+"""`Pack`s of records to write. Each shard's last row has only the shard's `Tally` for the progress report."""
 
 OUTPUT_COLUMNS = ["topic", "partition", "keys", "values", "versions", "times", "tally"]
 
 ALARM_WAIT_MS = 3_000
-"""How long after a shard is due it is left to the alarm to wake it; less than `late_notice_ms` by default."""
+"""The time that the alarm has to wake a shard that is due, before Spark's timeout does; less than `late_notice_ms` by
+default."""
 
 _encode_rows = msgspec.msgpack.Encoder().encode
 _decode_rows = msgspec.msgpack.Decoder(list[tuple[int, int, bytes | None]]).decode
 
 STATE_SCHEMA = "shard string"
-"""What `packed` writes. To hand it to Python Spark pickles it: a slow walk over `binary`, a copy of text."""
+"""The text that `packed` returns. Spark pickles the state for Python: slowly if it is `binary`, as a copy if it is
+text."""
 
 
 class Held(NamedTuple):
-    """What the state holds.
+    """The contents of the state.
 
     Args:
-        shard: Its bytes; None where there is no group to speak of.
-        next_offset: Of the first record that was not read; None where older code did not write it down.
-        deferred: Records before that which were not handled yet, in the order of their offsets.
+        shard: The shard as bytes; None for a shard without data.
+        next_offset: The offset of the first record that was not read; None if older code did not write it.
+        deferred: Earlier records that were not handled yet, in the order of their offsets.
     """
 
     shard: bytes | None = None
@@ -67,13 +69,13 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardOperator:
-    """What `applyInPandasWithState` calls. Small and importable: Spark pickles it for each task.
+    """The function that `applyInPandasWithState` calls. Spark pickles it for each task, so it is small and importable.
 
     Args:
-        signing: What records are believed by, where rules say who may do what; None where nobody is asked.
-        synced: The folder of Spark's files that are synced before anything is said; None for no such folder.
-        replanned: Plans that were put aside, the earliest first: their times, and where they end in each shard. Their
-            requests are handled as of that time, whatever batch takes them now.
+        signing: Checks the signatures of records, if access rules are in use; else None.
+        synced: The folder of Spark's files that are synced before any output; None if none are synced.
+        replanned: The plans that were moved aside, the earliest first: their times, and their ends in each shard. Their
+            requests are handled with that time, in whichever batch they are now.
     """
 
     partitions: int
@@ -87,12 +89,12 @@ class ShardOperator:
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        """Take the shard whose number `key[0]` is, but for multiples of `partitions`, through a batch.
+        """Handle a batch of one shard, whose number is `key[0]` modulo `partitions`.
 
         Raises:
-            CorruptState: its state is not to be trusted. A client's bad record never raises.
+            CorruptState: The state cannot be trusted. A client's bad record never raises.
         """
-        _spare_the_collector()
+        _disable_garbage_collection()
         sync_before_output(self.synced)
         now_ms = state.getCurrentProcessingTimeMs()
         number = int(key[0]) % self.partitions
@@ -120,9 +122,9 @@ class ShardOperator:
         _reach("yielded", number)
 
     def _by_plan(self, number: int, log: Sequence[Received], now_ms: int) -> Iterator[tuple[int, Sequence[Received]]]:
-        """Cut the log of a batch where plans end that were put aside, and yield the time at which each part is handled.
+        """Divide the log of a batch at the ends of the plans that were moved aside. Yield each part with its time.
 
-        What such a batch had written already is so written again with equal bytes.
+        So outputs that such a batch has written already are written again with equal bytes.
         """
         start = 0
         for planned_ms, ends in self.replanned:
@@ -134,7 +136,7 @@ class ShardOperator:
             yield now_ms, log[start:]
 
     def _keep(self, shard: Shard, held: Held, state: GroupState) -> None:
-        """Write the shard down and set its timeout."""
+        """Store the shard in the state, and set its timeout."""
         if shard.is_blank and held.next_offset is None:
             state.remove()
             return
@@ -143,9 +145,9 @@ class ShardOperator:
             state.setTimeoutDuration(max(due_in_ms, 1) + (0 if held.deferred else ALARM_WAIT_MS))
 
     def _wake(self, number: int) -> Pack:
-        """Return the record by which a shard has time pass that is due and that nobody has woken.
+        """Return a wake record for a shard that is due and that the alarm has not woken.
 
-        Time passes by the log alone: a timeout without a record does not say whether the whole log was read.
+        Only the log advances a shard's time: a timeout without a record does not show whether the whole log was read.
         """
         return Pack(self.topics.requests, number, [b""], [encode_request(Wake())])
 
@@ -160,8 +162,8 @@ def _reach(point: str, shard: int) -> None:
 
 
 def packed(held: Held) -> str:
-    """Write what the state is to hold as text, apart by blanks: where the requests go on, the shard in base 64, and if
-    requests were deferred, these.
+    """Return the contents of the state as text, separated by blanks: the next offset, the shard in base 64, and the
+    deferred requests, if any.
     """
     shard = pybase64.b64encode_as_string(held.shard or b"")
     if held.next_offset is None:
@@ -172,10 +174,10 @@ def packed(held: Held) -> str:
 
 
 def unpacked(stored: str) -> Held:
-    """Read what `packed` has written, or wrote when it was the shard alone.
+    """Read the text that `packed` has written, or the text of older code, which has only the shard.
 
     Raises:
-        CorruptState: it is not to be trusted.
+        CorruptState: The text cannot be trusted.
     """
     parts = stored.split(" ")
     try:
@@ -193,11 +195,11 @@ def unpacked(stored: str) -> Held:
 
 
 @cache
-def _spare_the_collector() -> None:
-    """Once for each worker: no collection in the middle of a task, and none of what was imported.
+def _disable_garbage_collection() -> None:
+    """Disable garbage collections within tasks, and exclude imported objects from all of them, once for each worker.
 
-    Spark's worker collects after every task. All of pandas would be looked through each time, 40 ms; and within a task
-    all requests so far, again and again.
+    Spark's worker collects garbage after every task. Each collection would search all of pandas, which takes 40 ms; and
+    collections within a task would search all its requests again and again.
     """
     gc.collect()
     gc.freeze()
@@ -206,15 +208,15 @@ def _spare_the_collector() -> None:
 
 @cache
 def _rosters() -> Rosters:
-    """Return the worker's cache of rosters: it outlives the tasks, each of which is given another `ShardOperator`."""
+    """Return the worker's cache of rosters. It outlives the tasks; each task gets another `ShardOperator`."""
     return Rosters()
 
 
 def _tally(number: int, shard: Shard, log: list[Received], outputs: Iterable[Output], now_ms: int) -> Tally:
-    """Count what a shard has done with a batch.
+    """Count a shard's work in a batch.
 
     Args:
-        log: The records of the batch, those before them included that had been deferred.
+        log: The records of the batch, after the records that had been deferred to it.
     """
     deferred = len(shard.deferred)
     return Tally(
@@ -231,7 +233,7 @@ def _tally(number: int, shard: Shard, log: list[Received], outputs: Iterable[Out
 
 
 def _rows(frames: Iterable[pd.DataFrame]) -> list[Row]:
-    """Collect a shard's records in the order of the log, which Spark does not keep."""
+    """Return a shard's records in the order of the log. Spark does not keep this order."""
     rows = [
         row
         for frame in frames
@@ -242,7 +244,7 @@ def _rows(frames: Iterable[pd.DataFrame]) -> list[Row]:
 
 
 def _log(rows: Sequence[Row], signing: Signing | None, deferred: int) -> list[Received]:
-    """Read the requests; the first `deferred` of them were read by an earlier batch."""
+    """Decode the requests. An earlier batch has read the first `deferred` of them already."""
     if signing is not None:
         log = [signing.received(*row) for row in rows]
     else:

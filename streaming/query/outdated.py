@@ -59,14 +59,14 @@ def refuse_outdated(spark: SparkSession, settings: Settings) -> None:
     replaced = None if later_ms is not None or not taken else _replaced(settings, taken, after_ms)
     if later_ms is not None:
         raise CheckpointOutdated(
-            f"The checkpoint {settings.checkpoint} ends {(later_ms - planned_ms) // MINUTE_MS} min before things that"
-            f" {settings.events_topic} tells of: start with the newest one; if that is lost, see the runbook in"
+            f"The checkpoint {settings.checkpoint} ends {(later_ms - planned_ms) // MINUTE_MS} min before events on"
+            f" {settings.events_topic}: start with the newest checkpoint; if it is lost, see the runbook in"
             " docs/checkpoints.md."
         )
     if replaced is not None:
         raise CheckpointOutdated(
-            f"Requests that were handled are gone from {settings.requests_topic}, and others have their offsets (up to"
-            f" {replaced.offset} in partition {replaced.partition}), as after a broker's loss of power: see the"
+            f"Handled requests are missing from {settings.requests_topic}, and other requests have their offsets (up to"
+            f" {replaced.offset} in partition {replaced.partition}), as after a power loss of a broker: see the"
             " runbook in docs/checkpoints.md."
         )
 
@@ -90,8 +90,8 @@ def first_later(events: Iterator[Record], after_ms: int) -> int | None:
         return next((at_ms for at_ms in times_ms if at_ms is not None and at_ms > after_ms), None)
     except TopicUnread as error:
         raise BrokerUnreachable(
-            f"The brokers did not give all new events within {LOOK_S_MAX:.0f} s, so nobody can say whether this is"
-            f" the newest checkpoint: start again, or set checkpoint_may_be_outdated if you know."
+            f"The brokers did not return all new events within {LOOK_S_MAX:.0f} s, so it is unknown whether this is"
+            f" the newest checkpoint: start again, or set checkpoint_may_be_outdated if you know that it is."
         ) from error
 
 

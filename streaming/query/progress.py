@@ -115,7 +115,7 @@ class Tallies:
     def take(self, progress: dict[str, Any]) -> Batch:
         """Store the progress of a batch, given as the JSON form of Spark's `StreamingQueryProgress`."""
         row = progress["observedMetrics"].get(_METRICS, {})
-        shards = [msgspec.json.decode(told, type=Tally) for told in row.get("shards", [])]
+        shards = [msgspec.json.decode(text, type=Tally) for text in row.get("shards", [])]
         with self._lock:
             self._shards.update({s.shard: s for s in shards})
             planned_ms = monotonic_ms() - progress["durationMs"].get("triggerExecution", 0)

@@ -23,8 +23,7 @@ from msgspec import Struct, field
 
 from coordinator.guard import COORDINATOR
 from coordinator.limits import REPUBLISHED_OFFSETS_MAX
-from coordinator.requests import RepublishGroup
-from coordinator.requests import TopicPartition as Place
+from coordinator.requests import RepublishGroup, TopicPartition
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
 from streaming.kafka.clients import producer
@@ -142,7 +141,7 @@ def _request(group_id: str, keys: list[Any]) -> RepublishGroup:
         client_id="coordinator",
         principal=COORDINATOR,
         group=any(kind == "group" for kind, *_ in keys),
-        offsets=tuple(Place(key[2], key[3]) for key in keys if key[0] == "offset"),
+        offsets=tuple(TopicPartition(key[2], key[3]) for key in keys if key[0] == "offset"),
     )
 
 
@@ -174,11 +173,11 @@ class RepeatWatch:
                     for record in records:
                         self._take(record)
                     if topic.is_caught_up:  # a later record may correct a late repeat, so all records are read first
-                        self._ask(sender)
+                        self._request_overdue(sender)
                     if len(records) == RECORDS_AT_ONCE:
                         self._closing.wait(BACKLOG_PAUSE_S)
         except (BrokerUnreachable, NoCoordinator, KafkaException) as error:
-            log.warning("late repeats on the groups topic are not looked for any more: %s", error)
+            log.warning("late repeats on the groups topic are no longer corrected: %s", error)
         finally:
             sender.flush(CLOSE_WAIT_S)
 
@@ -189,21 +188,21 @@ class RepeatWatch:
             CLIENT_ID,
             partitions=lambda _: range(self._settings.request_partitions),
             on_error=lambda error: log.warning(
-                "the groups topic could not be read for late repeats, and is tried again: %s", error.str()
+                "the groups topic could not be read for late repeats; the read is retried: %s", error.str()
             ),
             options={"fetch.wait.max.ms": 1_000, "queued.max.messages.kbytes": 16_384},
         )
 
     def _take(self, record: Record) -> None:
-        told = {name: number for name, number in record.headers if name in (VERSION, AT_MS) and number.isdigit()}
-        version, at_ms = (int(told[name]) if name in told else None for name in (VERSION, AT_MS))
+        numbers = {name: number for name, number in record.headers if name in (VERSION, AT_MS) and number.isdigit()}
+        version, at_ms = (int(numbers[name]) if name in numbers else None for name in (VERSION, AT_MS))
         order = order_in(record.value, version, at_ms)
         self._repeats.take(record.partition, record.key, order, monotonic_ms())
 
-    def _ask(self, sender: Producer) -> None:
+    def _request_overdue(self, sender: Producer) -> None:
         for shard, request in self._repeats.overdue(monotonic_ms()):
             log.warning(
-                "records of a group were repeated late by another writer, and are written again: %r, %d keys",
+                "another writer has repeated records of a group late, and they are written again: %r, %d keys",
                 request.group_id, len(request.offsets) + request.group,
             )  # fmt: skip
             value = self._signer.value_of(request, unix_ms())

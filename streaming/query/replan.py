@@ -45,7 +45,7 @@ def replan(settings: Settings, *, is_dry_run: bool, is_stopped: bool) -> str:
     with alone(folder) as is_known:
         if not (is_known or is_stopped or is_dry_run):
             raise InUse(
-                f"Whether a coordinator runs on {folder} cannot be seen from here: stop it, and say so with --stopped."
+                f"It is unknown here whether a coordinator runs on {folder}: stop it, and confirm with --stopped."
             )
         number = _unfinished(spark, folder)
         place = _free_place(spark, folder, number)
@@ -66,11 +66,11 @@ def _unfinished(spark: SparkSession, folder: str) -> int:
     commits = checkpoint.batches(spark, f"{folder}/query/commits")
     ahead = [number for number in plans if number > max(commits, default=-1)]
     if not ahead:
-        raise NothingPlanned(f"Nothing is to be planned anew: each batch that {folder} has a plan of is finished.")
+        raise NothingPlanned(f"No batch has to be planned anew: every batch with a plan in {folder} is finished.")
     if len(ahead) > 1:
         raise CheckpointMismatch(
             f"{folder} has plans of {len(ahead)} batches that are not finished, from {ahead[0]} on: "
-            "`coordinator checkpoint verify` tells all that is wrong."
+            "`coordinator checkpoint verify` lists all defects."
         )
     return ahead[0]
 

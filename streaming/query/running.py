@@ -68,7 +68,7 @@ def alone(checkpoint: str) -> Iterator[bool]:
     try:
         file = (folder / MARK).open("ab")
     except OSError as error:
-        raise InUse(f"{folder / MARK} cannot be written ({error.strerror}), so nobody can say who uses it.") from error
+        raise InUse(f"{folder / MARK} cannot be written ({error.strerror}), so its use cannot be checked.") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

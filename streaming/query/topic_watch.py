@@ -42,7 +42,7 @@ class TopicWatch:
             try:
                 found = topics.mismatches(self._settings)
             except UserError as error:  # other checks report unavailable brokers, and the next check may succeed
-                log.debug("the topics could not be looked at: %s", error)
+                log.debug("the topics could not be checked: %s", error)
                 continue
             if any(mismatch.role == "requests" for mismatch in found):
                 self.refusal = topics.refusal(found)

@@ -33,7 +33,7 @@ from streaming.views.words import escape
 from streaming.wire.records import decode_answer, decode_request
 
 REQUESTS_MAX = 200_000
-"""How many requests, and how many replies, are compared: the latest ones."""
+"""The number of requests, and of replies, that are compared: the latest ones."""
 
 PARKED_MS_MAX = 3_600_000
 """Longer than the longest time that a valid request is parked."""
@@ -66,7 +66,7 @@ class Asked(NamedTuple):
 
 
 class Exchanges:
-    """Compares requests with replies. Call `replies`, then `asked` for each partition, then `end`.
+    """A comparison of requests with replies. Call `replies`, then `asked` for each partition, then `end`.
 
     Args:
         wanted: The groups to check; None for all.
@@ -137,10 +137,10 @@ class Exchanges:
         self._requests_from_ms = max(self._requests_from_ms, from_ms)
 
     def end(self) -> Iterator[Finding]:
-        """Judge what can be judged only after every partition has been read."""
+        """Yield the findings that are certain only after all partitions have been read."""
         for asked in self._open:
             kind = _kind(asked.request)
-            text = f"a {kind} request heard nothing, and later ones did"
+            text = f"a {kind} request has no response, and later requests have one"
             yield Finding(Kind.NEVER_ANSWERED, _group_id(asked.request), asked.place, text)
         for (inbox, request_id), heard in self._heard.items():
             times = self._asked[inbox, request_id]
@@ -148,9 +148,9 @@ class Exchanges:
             if heard[0].at_ms <= self._requests_from_ms + PARKED_MS_MAX:
                 continue  # the request may be older than the requests that were read
             if not times and self._wanted is None:
-                yield Finding(Kind.ANSWERS_NOBODY, None, heard[0].place, f"nobody asked {who}")
+                yield Finding(Kind.ANSWERS_NOBODY, None, heard[0].place, f"no request was found for the reply to {who}")
             elif 0 < times < len(heard):
-                text = f"{who} was asked {times} times and heard {len(heard)} different answers"
+                text = f"{who} was sent {times} times and has {len(heard)} different responses"
                 yield Finding(Kind.ANSWERED_TWICE, None, heard[-1].place, text)
 
     def _fits(self, asked: Asked, heard: list[Heard]) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ class Exchanges:
             kind, said = _kind(asked.request), str(type(each.answer).__struct_config__.tag)
             if said not in (kind, "error"):
                 yield Finding(
-                    Kind.ANSWERS_NOBODY, _group_id(asked.request), each.place, f"a {said} answer to a {kind} request"
+                    Kind.ANSWERS_NOBODY, _group_id(asked.request), each.place, f"a {said} response to a {kind} request"
                 )
 
     def _is_excused(self, asked: Asked, groups: Mapping[str, Watched]) -> bool:
@@ -230,10 +230,11 @@ class Exchanges:
             published = group.committed.get((commit.topic, commit.partition)) if group else None
             is_there = published is not None and published.at_ms >= asked.at_ms
             if not is_there and asked.at_ms <= self._newest_ms - self._settling_ms:
-                text = f"{commit.offset} was acknowledged for {escape(commit.topic)}-{commit.partition}"
-                yield Finding(
-                    Kind.COMMIT_LOST, request.group_id, asked.place, f"{text}, and neither it nor a later one is there"
+                text = (
+                    f"{commit.offset} was acknowledged for {escape(commit.topic)}-{commit.partition},"
+                    " and neither it nor a later offset is published"
                 )
+                yield Finding(Kind.COMMIT_LOST, request.group_id, asked.place, text)
 
 
 def _kind(request: Request | Unreadable) -> str:
@@ -245,6 +246,6 @@ def _group_id(request: Request | Unreadable) -> str | None:
 
 
 def _is_forgotten(group: Watched | None, topic: str, partition: int) -> bool:
-    """Return whether an offset has ever been forgotten, perhaps before it was fetched."""
+    """Return whether the last record of an offset is a tombstone or missing, perhaps since before it was fetched."""
     published = group.committed.get((topic, partition)) if group else None
     return published is None or published.offset is None

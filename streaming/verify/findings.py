@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from streaming.views.words import escape
 
 FINDINGS_MAX = 1_000
-"""How many findings are listed. One fault can break a promise a million times; further findings are only counted."""
+"""The number of findings that are listed. One fault can break a promise a million times; the rest are only counted."""
 
 
 class Kind(StrEnum):
@@ -32,18 +32,18 @@ class Kind(StrEnum):
 
 EXPLAINED = {
     # a finding of kind ...  breaks ...
-    Kind.MISSING:         "what a group publishes is numbered without a gap",
-    Kind.ALTERED:         "what is published again is the same, byte for byte",
+    Kind.MISSING:         "the versions of a group's records and events have no gap",
+    Kind.ALTERED:         "a record that is published again is the same, byte for byte",
     Kind.TWO_OWNERS:      "in one generation a partition has one owner",
-    Kind.PLANNED_TWICE:   "in one generation a partition has one owner, and a leader plans so",
+    Kind.PLANNED_TWICE:   "in one generation a partition has one owner, in the leader's assignments too",
     Kind.GENERATION_FELL: "generations only grow",
-    Kind.TOKEN_FELL:      "whoever owns something later has a higher fencing token, also after the group was forgotten",
-    Kind.ANSWERS_NOBODY:  "a reply answers a request, in its kind",
-    Kind.ANSWERED_TWICE:  "a request is answered once; a reply that is written again is the same",
-    Kind.NEVER_ANSWERED:  "every request is answered",
-    Kind.COMMIT_LOST:     "what was acknowledged is kept",
-    Kind.STANDS_OLD:      "the last record of a key is the newest one; a repeat that came late is corrected",
-    Kind.UNREADABLE:      "the coordinator alone writes its output topics, as its schemas say",
+    Kind.TOKEN_FELL:      "a later owner has a higher fencing token, also after the group was removed",
+    Kind.ANSWERS_NOBODY:  "a reply answers a request, and has its kind",
+    Kind.ANSWERED_TWICE:  "a request has one response; a reply that is written again is the same",
+    Kind.NEVER_ANSWERED:  "every request has a response",
+    Kind.COMMIT_LOST:     "an acknowledged commit is kept",
+    Kind.STANDS_OLD:      "the last record of a key is the newest one; a late repeat is corrected",
+    Kind.UNREADABLE:      "only the coordinator writes its output topics, and its records follow its schemas",
 }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ class Report(Struct):
     """All findings, up to a bound; the number of findings of each kind; and the number of records that were checked.
 
     Args:
-        corrected: Keys of which an older record stood last for a while. This is not a finding.
+        corrected: The number of keys whose last record was an older one for a while. They are no findings.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -88,16 +88,16 @@ class Report(Struct):
         return dict(msgspec.to_builtins(self))
 
     def __str__(self) -> str:
-        told = [str(finding) for finding in self.findings]
-        untold = self.counts.total() - len(told)
-        looked = (
+        listed = [str(finding) for finding in self.findings]
+        unlisted = self.counts.total() - len(listed)
+        summary = (
             f"{self.records} records of {self.groups} group{'s' * (self.groups != 1)} were read,"
-            f" {self.requests} requests and {self.commits} acknowledged commits compared with what followed"
+            f" {self.requests} requests and {self.commits} acknowledged commits were compared with later records"
         )
         if self.corrected:
-            looked += f"; {self.corrected} keys were repeated late by another writer, and have been written again since"
-        if not told:
-            return f"Nothing found: {looked}."
-        more = [f"... and {untold} more"] if untold else []
-        why = [f"{kind}: {count}, where {EXPLAINED[Kind(kind)]}" for kind, count in self.counts.items()]
-        return "\n".join([*told, *more, "", *why, f"{looked}."])
+            summary += f"; another writer repeated {self.corrected} keys late, and they have been written again since"
+        if not listed:
+            return f"Nothing found: {summary}."
+        more = [f"... and {unlisted} more"] if unlisted else []
+        why = [f"{kind}: {count}. Promise: {EXPLAINED[Kind(kind)]}." for kind, count in self.counts.items()]
+        return "\n".join([*listed, *more, "", *why, f"{summary}."])

@@ -1,8 +1,9 @@
 """The records that groups have published, one partition of both topics at a time: versions, generations, owners,
 offsets.
 
-A group that is forgotten and founded anew counts from 1 again, so each topic is read life by life. If compaction or
-retention has removed the end of a life from one topic, the other topic and the times in the records show it.
+A group that was removed and created again counts from 1 again, so the records of each topic are divided into lives. If
+compaction or retention has removed the end of a life from one topic, the other topic and the times in the records show
+it.
 """
 
 import math
@@ -25,13 +26,13 @@ from streaming.wire.records import Tombstone, decode_event, decode_group_key
 from streaming.wire.standing import Standing, order_of
 
 REPEATS_MAX = 2**17
-"""How many of a partition's latest records are kept to recognize repeats: many times the records of one batch."""
+"""The number of a partition's latest records that are kept to recognize repeats: many times the records of a batch."""
 
 REMEMBERED_MS = GRAVE_MS - 3_600_000
-"""For this long after a group's end, the coordinator certainly still knows its generation."""
+"""The time after a group's end for which the coordinator certainly keeps the group's last generation."""
 
 WHOLE_LIVES = (Kind.MISSING, Kind.ALTERED, Kind.GENERATION_FELL)
-"""Kinds of findings that are reported at the end, since they need all lives of a group to be told apart."""
+"""Kinds of findings that are reported at the end, because the lives of a group are certain only then."""
 
 Record = AnyEvent | GroupRecord | OffsetRecord | Tombstone
 Wrong = tuple[Kind, str]
@@ -72,11 +73,11 @@ class Place(Struct):
 
 
 class Watched(Struct):
-    """A group, as far as it has been read. Times and numberings are kept by life.
+    """The data of a group that were read so far. Times and versions are kept by life.
 
     Args:
-        is_blurred: Whether the group has ended while records are gone from the topics. Then it is a guess which lives
-            of the two topics belong together and which record repeats which, so numbers and generations are no longer
+        is_blurred: Whether the group has ended while records are gone from the topics. Then it is uncertain which lives
+            of the two topics belong together and which record repeats which, so versions and generations are no longer
             judged.
         late: By key, the place and the writing time of a last record that is older than a record before it.
     """
@@ -100,7 +101,7 @@ class Watched(Struct):
 
 
 class Published:
-    """Judges one partition of the groups and events topics.
+    """A judge of one partition of the groups and events topics.
 
     Args:
         wanted: The groups to check; None for all.
@@ -141,7 +142,7 @@ class Published:
                 doubtful.clear()
             return
         yield from self._resolve(group, topic)
-        yield from self._told(group, topic, read, version, record)
+        yield from self._findings(group, topic, read, version, record)
 
     def end(self, at_ms: float) -> Iterator[Finding]:
         """Judge the rest, as far as it was written by `at_ms`. Later records may be incomplete."""
@@ -165,14 +166,12 @@ class Published:
                 continue
             if group.standing.stands_wrong(key):
                 newest = group.standing.newest[key]
-                text = (
-                    f"version {order.version} stands last for {_words(key)}, and version {newest.version} came before"
-                )
+                text = f"version {order.version} is the last record of {_words(key)}, after version {newest.version}"
                 yield Finding(Kind.STANDS_OLD, group_id, where, text)
             elif self._removed[GROUPS]:
                 text = f"version {order.version} of {_words(key)} was repeated after version {group.standing.highest}"
-                told = f"{text} of the group: compaction may have taken a newer record of the key"
-                yield Finding(Kind.STANDS_OLD, group_id, where, told)
+                text = f"{text} of the group: compaction may have removed a newer record of the key"
+                yield Finding(Kind.STANDS_OLD, group_id, where, text)
 
     @property
     def _holes(self) -> Holes:
@@ -192,11 +191,11 @@ class Published:
         doubtful, place.doubtful = place.doubtful, []
         for read, record in doubtful:
             if place.ended_ms is None and (read.version or 0) > place.version:
-                yield from self._told(group, topic, read, read.version or 0, record)
+                yield from self._findings(group, topic, read, read.version or 0, record)
 
     # -- one record ----------------------------------------------------------------------------------------------------
 
-    def _told(self, group: Watched, topic: int, read: Record, version: int, record: Any) -> Iterator[Finding]:
+    def _findings(self, group: Watched, topic: int, read: Record, version: int, record: Any) -> Iterator[Finding]:
         for kind, text in self._judge(group, topic, read, version, record.timestamp):
             finding = Finding(kind, read.group_id, _where(record), text)
             if kind in WHOLE_LIVES and len(self._held) < FINDINGS_MAX:
@@ -217,11 +216,11 @@ class Published:
             elif not is_later and (self._removed[topic] or version < place.first):
                 return  # it may be a repeat of a record that is gone
             elif version == 1:
-                text = f"versions begin again at 1 after {place.version}, and nothing ended the group"
+                text = f"versions begin again at 1 after {place.version}, and no record ended the group"
                 place.begin_anew(is_remembered=True)
                 yield from () if group.is_blurred else [(Kind.ALTERED, text)]
             elif not group.is_blurred:
-                yield Kind.ALTERED, f"version {version} came again, after {place.version}, and is not what it was"
+                yield Kind.ALTERED, f"version {version} came again after {place.version}, with other contents"
                 return
         place.first = place.first if place.version else version
         place.version, place.removed = version, self._removed[topic]
@@ -300,7 +299,7 @@ def _decode(topic: int, record: Any) -> tuple[Record, int | None]:
     """Return a decoded record and its version.
 
     Raises:
-        ValueError: it is not a record of that topic.
+        ValueError: The record is not one of that topic.
     """
     read = decode_event(record.value or b"") if topic == EVENTS else decode_group(record)
     return read, read.version
@@ -332,11 +331,11 @@ def _words(key: bytes) -> str:
 
 
 def _is_written_again(latest: GroupRecord | None, read: Record) -> bool:
-    """Return whether a group's record repeats its latest one, so that nothing has begun."""
+    """Return whether a group's record repeats its latest one, so that no phase has begun."""
     if latest is None or not isinstance(read, GroupRecord):
         return False
-    told = ((each.state, each.generation_id, each.since_ms) for each in (latest, read))
-    return next(told) == next(told)
+    phases = ((each.state, each.generation_id, each.since_ms) for each in (latest, read))
+    return next(phases) == next(phases)
 
 
 def _judge_generation(place: Place, read: Record) -> Iterator[Wrong]:
@@ -347,7 +346,7 @@ def _judge_generation(place: Place, read: Record) -> Iterator[Wrong]:
     if generation_id < place.generation_id:
         yield Kind.GENERATION_FELL, f"generation {generation_id} came after {place.generation_id}"
     elif begins and generation_id == place.generation_id:
-        yield Kind.GENERATION_FELL, f"generation {generation_id} was begun twice"
+        yield Kind.GENERATION_FELL, f"generation {generation_id} began twice"
     place.generation_id = generation_id
 
 
@@ -366,7 +365,7 @@ def _judge_owners(group: Watched, record: GroupRecord) -> Iterator[Wrong]:
                 where = f"in generation {record.generation_id} {escape(topic)}-{place[1]} is"
                 if place in group.owners:
                     both = f"{brief(group.owners[place][1])}'s and {brief(who[1])}'s"
-                    yield Kind.PLANNED_TWICE, f"{where} {both}, as {brief(record.leader)} planned it"
+                    yield Kind.PLANNED_TWICE, f"{where} {both}, as the leader {brief(record.leader)} assigned it"
                 elif place in before and before[place][0] != who[0]:
                     yield Kind.TWO_OWNERS, f"{where} {brief(who[1])}'s, and was {brief(before[place][1])}'s"
                 group.owners.setdefault(place, who)

@@ -1,6 +1,6 @@
 """A group's fencing tokens over all of its lives, from its events and its group records.
 
-A group that is forgotten and founded anew counts versions from 1 again and, after a day, generations too. Tokens never
+A group that was removed and created again counts versions from 1 again and, after a day, generations too. Tokens never
 decrease. Records of older coordinators have no tokens and are not judged.
 """
 

@@ -1,7 +1,7 @@
-"""All checks over all of a coordinator's topics, as they are now.
+"""All checks of all of a coordinator's topics, as they are now.
 
-Where a topic ends is noted before the next one's end: replies before what was published with them, so that what is
-answered is published by then, but for the last moments before it.
+The end of each topic is read before the end of the next one: the end of the replies before the ends of the other output
+topics. So the records of an answered request are published by then, except those of the last moments.
 """
 
 import heapq
@@ -19,7 +19,7 @@ from streaming.verify.published import Published
 from streaming.views.version_follower import EVENTS, GROUPS
 
 SETTLING_MS = 30_000
-"""What is younger than that may not be whole: a batch writes to all topics, but not at once."""
+"""Records that are younger may be incomplete: a batch writes to all topics, but not at the same time."""
 
 
 def verify(
@@ -28,16 +28,16 @@ def verify(
     tell: Callable[[str], None] = lambda _: None,
     settling_ms: int = SETTLING_MS,
 ) -> Report:
-    """Judge what a coordinator has done by what its topics hold.
+    """Check a coordinator's promises with the records on its topics.
 
     Args:
-        groups: Whom to look at; None for everybody.
-        tell: Told in plain sentences how far it has come.
-        settling_ms: 0 where nothing is going on any more.
+        groups: The groups to check; None for all.
+        tell: A callback for plain sentences about the progress.
+        settling_ms: 0 if no process writes to the topics any more.
 
     Raises:
-        BrokerUnreachable: no broker answers.
-        NoCoordinator: the topics are not there.
+        BrokerUnreachable: No broker answers.
+        NoCoordinator: The topics do not exist.
     """
     report, progress, exchanges = Report(), Progress.in_words(tell), Exchanges(groups, settling_ms)
     with ExitStack() as opened:

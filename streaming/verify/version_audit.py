@@ -1,13 +1,13 @@
-"""One life of a group, from its founding to its end: which of its versions are on a topic, and which are missing.
+"""The versions of one life of a group, from its creation to its end: those on a topic, and those that are missing.
 
-Of what a group published some may rightly be gone: compaction takes records of the groups topic that have a successor,
-retention takes the oldest events. Neither leaves its place to others, so a hole in the offsets tells of each record
-that was taken. A version is missing where more are gone than there are holes between its neighbours; that a hole was
-another group's cannot be seen, so beside holes a loss may go unnoticed, but what is told is one.
+Some published records may be gone rightly: compaction removes records of the groups topic that have a successor, and
+retention removes the oldest events. No other record gets their offsets, so each removed record leaves a hole in the
+offsets. A version is missing if more versions are gone than holes exist between its neighbours. The audit cannot see
+which group a hole belongs to. So beside holes a loss may go unnoticed, but every reported loss is real.
 
-This is no follower of versions (`streaming.views.version_follower`). A follower may begin anywhere and sees some groups
-only, so it cannot count holes: it waits. An audit reads partitions whole and after the fact, so it need not wait, and
-time would tell it nothing.
+The audit is not a follower of versions (`streaming.views.version_follower`). A follower may begin anywhere and reads
+only some groups. So it cannot count holes, and it waits. An audit reads whole partitions afterwards, so it does not
+wait, and time would not help it.
 """
 
 import heapq
@@ -18,10 +18,10 @@ from typing import NamedTuple
 from streaming.views.version_follower import EVENTS
 
 BEYOND_MAX = 10_000
-"""How many versions beyond a missing one are kept before that one is given up."""
+"""The number of versions beyond a missing one that are kept before the missing one is reported."""
 
 CLOCKS_APART_MS = 60_000
-"""How far the times of records on two topics may differ from their order."""
+"""The longest time by which the times of records on two topics may differ from their order."""
 
 
 class Holes(NamedTuple):
@@ -43,14 +43,14 @@ class _Seen(NamedTuple):
 
 
 class VersionAudit:
-    """The versions of one life. Each topic's are to be shown in order; which topic is ahead of the other is free.
+    """The versions of one life. The records of each topic have to come in order; either topic may be ahead.
 
     Args:
         before: The group's previous life, if it had one.
     """
 
     def __init__(self, holes: Holes, before: "VersionAudit | None" = None) -> None:
-        self._settled = 0  # up to it every version is seen, rightly gone, or told
+        self._settled = 0  # every version up to it was seen, rightly removed, or reported
         self._reach = [0, 0]
         may_have_expired = holes.events_from_ms > -math.inf
         first: list[float] = [0, -math.inf if may_have_expired else 0]

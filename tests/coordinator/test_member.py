@@ -311,7 +311,7 @@ def test_a_plan_for_another_protocol_is_refused() -> None:
     """Protocol.md 6.1: what the sync names must be what the join named."""
     alone = Alone()
     answer = SyncGroupAnswer(request_id=alone.syncing().request_id, protocol_type="work", protocol_name="dice")
-    assert Failed(23, "INCONSISTENT_GROUP_PROTOCOL", "the plan is for ('work', 'dice')") in alone.hears(answer)
+    assert Failed(23, "INCONSISTENT_GROUP_PROTOCOL", "the assignment is for ('work', 'dice')") in alone.hears(answer)
 
 
 @pytest.mark.parametrize(("given", "shown"), [(1_790_000_000_000_000, 1_790_000_000_000_000), (0, 7)])

@@ -67,7 +67,7 @@ def test_what_is_told_to_restore_or_to_stop_another_is_for_a_person() -> None:
     for _, exit_code, sentence in CAUSES:
         if "damaged" in sentence or "Another coordinator" in sentence or "gone from {requests}" in sentence:
             assert exit_code is Exit.NEEDS_A_PERSON, sentence
-        if "it goes on" in sentence:
+        if "the coordinator continues" in sentence:
             assert exit_code is Exit.FAILED, sentence
 
 

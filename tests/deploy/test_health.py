@@ -244,7 +244,7 @@ def test_a_query_that_does_not_report_whether_it_is_active_is_unhealthy(monkeypa
     coordinator = Coordinator(Settings())
     subject = QueryHealth(coordinator, Pulse(Brokers(), coordinator.tallies))
     monkeypatch.setattr(coordinator, "silent_s", lambda: QUERY_SILENT_S + 1)
-    assert list(subject.unhealthy_reasons()) == ["Spark has not said for 61 s whether the query is active"]
+    assert list(subject.unhealthy_reasons()) == ["Spark has not reported for 61 s whether the query is active"]
 
 
 def test_the_querys_figures() -> None:

@@ -85,7 +85,7 @@ MORE_DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a plan that goes back": (lambda query: plan_of(query, lambda ends: ends.update({"0": 1})), "goes back in request"),
     "a plan of another topic's partitions": (
         lambda query: plan_of(query, lambda ends: ends.update({"4": 1})),
-        "is of 5 request partitions, not 4",
+        "is for 5 request partitions, not 4",
     ),
 }  # fmt: skip
 

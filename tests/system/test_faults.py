@@ -89,7 +89,7 @@ def test_an_output_topic_that_goes_ends_the_query(run_service: Run) -> None:
             admin.delete_topics([settings.groups_topic])
         asked = asker.begin(asker.joining(client_id="bo", require_known_member_id=False))
         told = last_words(service)
-        assert told.endswith(f"or {settings.groups_topic} is gone: see that both are there, and start again."), told
+        assert told.endswith(f"or topic {settings.groups_topic} is missing: check both, and start again."), told
         assert not asked.done()
     told = last_words(run_service("vanishing"), Exit.NEEDS_A_PERSON)
     assert f"topic {settings.groups_topic} is not the one it was made with" in told
@@ -137,7 +137,7 @@ def test_a_full_disk_ends_the_query_until_there_is_room(run_service: Run, small_
         asked = asker.begin(asker.joining(ana), within_s=HANG_S)
         told = last_words(service)
         assert f"{small_disk}/state" in told
-        assert "make room" in told
+        assert "free some space" in told
         ballast.unlink()
         service = run()
         service.await_ready()

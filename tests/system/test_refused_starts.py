@@ -104,7 +104,7 @@ def halve_a_state(query: Path) -> None:
 
 
 PLANS, COMMITS, STATE = "offsets", "commits", "state/0/0"
-NOTES, GROUPS = "is damaged (what Spark notes of its batches ", "is damaged (the groups' state "
+NOTES, GROUPS = "is damaged (Spark's notes of its batches ", "is damaged (the groups' state "
 
 DAMAGES: Mapping[str, tuple[Damage, str]] = {
     "a bit of a plan's version": (flip(PLANS, 1), NOTES),
@@ -162,7 +162,7 @@ def test_a_plan_of_fewer_tasks_is_refused(broker: Broker, starts: Starter, tmp_p
     log.append()
     ending = starts.start(settings)
     assert ending.is_refused, ending.told
-    assert "is damaged (what Spark notes of its batches is of 2 tasks, not 3): restore it from a back-up" in ending.told
+    assert "is damaged (Spark's notes of its batches are for 2 tasks, not 3): restore it from a back-up" in ending.told
 
 
 def test_the_same_checkpoint_without_damage_is_taken(good: Settings, starts: Starter, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_back_up_that_a_later_checkpoint_has_overtaken_is_refused(
     overtaken = good.model_copy(update={"checkpoint": str(tmp_path / "state")})
     ending = starts.start(overtaken)
     assert ending.is_refused, ending.told
-    assert re.search(r"/state ends (5\d|60) min before things that good.events tells of", ending.told), ending.told
+    assert re.search(r"/state ends (5\d|60) min before events on good.events:", ending.told), ending.told
     assert starts.start(overtaken.model_copy(update={"checkpoint_may_be_outdated": True})) == STARTED
 
 
@@ -231,7 +231,7 @@ def test_requests_in_the_place_of_lost_ones_are_not_passed_over(
     plan.write_text("\n".join([version, json.dumps(noted), *rest]))
     ending = starts.start(settings)
     assert ending.is_refused, ending.told
-    assert ending.told.startswith("Requests that were handled are gone from regrown.requests"), ending.told
+    assert ending.told.startswith("Handled requests are missing from regrown.requests"), ending.told
     assert starts.start(settings.model_copy(update={"checkpoint_may_be_outdated": True})) == STARTED
 
 

@@ -183,8 +183,8 @@ def failed_with_a_worker(run: Run, failpoints: Failpoints, number: int) -> None:
     """F3, F4: a worker dies between two shards; Spark's local mode tries no task twice, and the service ends."""
     place = failpoints.plan("SIGKILL", "stepped", "2")
     service = run()
-    told = "A process of Spark's has ended in mid-work: see that there is memory to spare, and start again: it goes on."
-    assert last_words(service) == told
+    told = "A process of Spark ended unexpectedly: check that memory is free, and start again;"
+    assert last_words(service) == f"{told} the coordinator continues."
     assert [file.name for file in place.iterdir()] == ["2"]
     assert newest(service, "commits") < number
     assert number + 1 not in state_versions(service, 0)

@@ -103,7 +103,7 @@ def test_a_checkpoint_of_another_query(run_service: Callable[..., Service]) -> N
     other = run_service("second", request_partitions=8)
     assert other.process.wait(HANG_S) == Exit.NEEDS_A_PERSON
     sentence = other.log.strip().splitlines()[-1]
-    assert sentence.startswith(f"coordinator: The checkpoint {other.checkpoint} is of another query")
+    assert sentence.startswith(f"coordinator: The checkpoint {other.checkpoint} belongs to another query")
     assert "request_partitions was 4 and is 8" in sentence
     assert "second.requests" in sentence
 

@@ -1,4 +1,4 @@
--- Whose clients begin the most rebalances, and how often they were dropped or fenced.
+-- The clients that cause the most rebalances, and how often they were dropped or fenced.
 SELECT group_id,
        client_id,
        client_host,

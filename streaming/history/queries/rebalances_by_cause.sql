@@ -1,4 +1,4 @@
--- Rebalances an hour, by what began them, the latest hour first. A second reason for one that runs begins no other.
+-- Rebalances by hour and cause, the latest hour first. A second cause during a rebalance starts no other rebalance.
 WITH turns AS (
   SELECT group_id, at, cause, event,
          lag(event) OVER (PARTITION BY group_id ORDER BY at_ms, version) AS event_before

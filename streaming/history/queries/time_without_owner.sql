@@ -1,5 +1,5 @@
--- How long each partition was nobody's, between one owner and the next: an owner's time ends when it leaves or is
--- dropped, and not first when the next plan says so. A static member is the same owner in each of its processes.
+-- The time that each partition had no owner, between one owner and the next. An owner's time ends when it leaves or is
+-- dropped, not when the next assignments come. A static member is the same owner in each of its processes.
 WITH names AS (
   SELECT DISTINCT group_id, explode(array(member_id, replaced_by)) AS name, group_instance_id
   FROM events

@@ -23,7 +23,7 @@ def test_a_later_event_is_found_behind_any_number_of_earlier_ones() -> None:
 
 def test_nothing_later_is_said_only_when_all_is_read() -> None:
     assert first_later(events([99, 100]), 100) is None
-    with pytest.raises(BrokerUnreachable, match="nobody can say whether this is the newest checkpoint"):
+    with pytest.raises(BrokerUnreachable, match="it is unknown whether this is the newest checkpoint"):
         first_later(events([99, 100], is_whole=False), 100)
 
 

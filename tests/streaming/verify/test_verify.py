@@ -292,7 +292,7 @@ def test_a_wiped_state_is_told(small: Small) -> None:
     again.now_ms += 10
     found = judge(again)
     assert {Kind.ALTERED, Kind.GENERATION_FELL} <= kinds(found)
-    assert any("nothing ended the group" in f.text for f in found)
+    assert any("no record ended the group" in f.text for f in found)
 
 
 def test_a_reply_to_nobody_is_told(small: Small) -> None:
@@ -307,7 +307,7 @@ def test_a_reply_of_another_kind_is_told(small: Small) -> None:
     small.alter("replies", -1, kind="leave_group")
     (found,) = judge(small)
     assert found.kind is Kind.ANSWERS_NOBODY
-    assert "leave_group answer to a heartbeat request" in found.text
+    assert "leave_group response to a heartbeat request" in found.text
 
 
 def test_two_different_answers_are_told_and_two_equal_ones_not(small: Small) -> None:

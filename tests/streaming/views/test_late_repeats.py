@@ -145,7 +145,7 @@ def test_watch_tells_nothing_twice(chance: random.Random) -> None:
 def test_an_older_record_that_stands_last_is_told() -> None:
     found = judge(two_commits())
     assert [(f.kind, f.group_id) for f in found] == [(Kind.STANDS_OLD, "a")]
-    assert "version 2 stands last for the offset of t-0, and version 4 came before" in found[0].text
+    assert "version 2 is the last record of the offset of t-0, after version 4" in found[0].text
 
 
 def test_one_that_was_written_again_since_is_a_note() -> None:
@@ -164,7 +164,7 @@ def test_where_compaction_took_the_newer_record_it_is_told_that_it_may_have() ->
     world.compact(len(world.topics["groups"]))
     found = [f for f in judge(world) if f.kind is Kind.STANDS_OLD]
     assert len(found) == 3, found
-    assert all("compaction may have taken a newer record" in f.text for f in found)
+    assert all("compaction may have removed a newer record" in f.text for f in found)
 
 
 def test_late_repeats_are_no_other_finding(chance: random.Random) -> None:
