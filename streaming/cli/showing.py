@@ -361,7 +361,7 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
         if who.rebalances >= FLAPPING_SHOWN:
             yield (
                 "FLAPPING",
-                f"{who.client_id} at {who.client_host}, behind {who.rebalances} rebalances of the last hour",
+                f"{who.client_id} at {who.client_host} caused {who.rebalances} rebalances of the last hour",
             )
 
 

@@ -71,7 +71,7 @@ class GroupMember(InGroup):
         config = configure_member(configs)
         if any(strategy.name == "range" for strategy in config.strategies):
             raise KafkaConfigurationError(
-                "partition_assignment_strategy: range shares out each resource by itself, so one member would get all"
+                "partition_assignment_strategy: range assigns each resource separately, so one member would get all"
             )
         self._resources = _checked(resources)
         self._listeners = {
@@ -121,7 +121,7 @@ class GroupMember(InGroup):
             timeout_s: How long to wait at most, seconds; for ever if None.
 
         Raises:
-            TimeoutError: that takes longer.
+            TimeoutError: this member owns no resource after `timeout_s`.
             KafkaError: as `poll` does.
         """
         until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
@@ -129,7 +129,7 @@ class GroupMember(InGroup):
             wait_s = min(until_s - time.monotonic(), WAIT_SLICE_S)
             if wait_s <= 0:
                 raise TimeoutError(
-                    f"Group {self._group_id} gave this member nothing within {timeout_s:g} s; it is {self.state.name}"
+                    f"Group {self._group_id} assigned this member nothing in {timeout_s:g} s; it is {self.state.name}"
                 )
             self._driver.wait(wait_s)
         return self.assignment
@@ -153,7 +153,7 @@ class GroupMember(InGroup):
         self._is_closed = True
         try:
             if not self._participant.leave(reason or "the member is leaving", timeout_s):
-                log.warning("group %s: no answer to leaving within %g s", self._group_id, timeout_s)
+                log.warning("group %s: no response to leaving within %g s", self._group_id, timeout_s)
         finally:
             self._driver.close()
             give_back(self._transport)
@@ -198,13 +198,13 @@ class GroupMember(InGroup):
 
 def _checked(resources: Iterable[str]) -> frozenset[str]:
     if isinstance(resources, str):
-        raise TypeError("resources must be a collection of names, not one text")
+        raise TypeError("resources must be a collection of names, not one string")
     names = frozenset(resources)
     if not names:
         raise ValueError("resources: at least one is needed")
     for name in names:
         if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX:
-            raise ValueError(f"resources: {name!r} is no name of 1 to {NAME_CHARS_MAX} characters")
+            raise ValueError(f"resources: {name!r} is not a name of 1 to {NAME_CHARS_MAX} characters")
     return names
 
 

@@ -36,7 +36,7 @@ from streaming.client.strategies import Told as Plan
 log = logging.getLogger(__name__)
 
 Racks = Sequence[frozenset[str]]
-"""Of one topic, partition by partition, the racks that hold a replica."""
+"""The racks with a replica of each of a topic's partitions, in order."""
 
 
 class Owner(Protocol):
@@ -201,7 +201,7 @@ class Participant:
                     self.assigned_generation = -1
             case CoordinatorSilent(session_timeout_ms):
                 log.warning(
-                    "group %s: no word from the coordinator for %d ms; going on with %d partitions",
+                    "group %s: no response from the coordinator for %d ms; continuing with %d partitions",
                     self._group_id, session_timeout_ms, len(self.owned),
                 )  # fmt: skip
             case RejoinNeeded(why):
@@ -244,7 +244,7 @@ class Participant:
             self._driver.fail_to_plan(wanted.generation_id)
             if not isinstance(error, RetriableError):
                 raise
-            log.warning("group %s: no plan could be made, to be tried again: %s", self._group_id, error)
+            log.warning("group %s: no assignments could be computed, and this is retried: %s", self._group_id, error)
 
     def _take(self, assigned: Assigned) -> None:
         strategy = self._strategies[assigned.protocol_name]

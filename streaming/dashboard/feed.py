@@ -28,7 +28,7 @@ class Feed:
     """The latest changes. It has no lock of its own.
 
     Args:
-        changes_max: How many changes are kept.
+        changes_max: The number of kept changes.
     """
 
     def __init__(self, changes_max: int = CHANGES_MAX) -> None:

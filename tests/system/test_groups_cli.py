@@ -212,7 +212,7 @@ def test_a_crash_is_explained(run: Run, topic: str, asker: Asker, consumers: Con
     what, who, advice = run("why", asker.group_id).out.splitlines()
     assert asker.group_id in what
     assert "was silent for" in who
-    assert "look at session.timeout.ms" in advice
+    assert "check session.timeout.ms" in advice
     empty = run("describe", asker.group_id)
     assert empty.code == 0
     assert f"Consumer group '{asker.group_id}' has no active members." in empty.err
