@@ -141,7 +141,7 @@ def test_text_is_utf_8():
 
 @pytest.mark.parametrize("version", [-1, 10, 2**15 - 1])
 def test_a_version_that_is_not_there(version: int):
-    with pytest.raises(Malformed, match="no such version"):
+    with pytest.raises(Malformed, match="the version does not exist"):
         decode(JoinGroupRequest, bytes(99), Header(11, version, 0, None))
 
 
