@@ -31,7 +31,7 @@ class Ambiguous(UserError):
 
 
 def confirm(question: str, *, is_agreed: bool, ask: Callable[[str], bool]) -> None:
-    """Ask for a confirmation before a change that cannot be undone.
+    """Request a confirmation before a change that cannot be undone.
 
     Args:
         is_agreed: The command line contains the confirmation.

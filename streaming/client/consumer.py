@@ -109,7 +109,7 @@ class GroupConsumer(InGroup):
             self._driver.subscribe(str(self._subscription))
 
     def unsubscribe(self) -> None:
-        """Give up all partitions and leave the group."""
+        """Release all partitions and leave the group."""
         self._check_open()
         self._leave("the consumer unsubscribed from all topics", CLOSE_WAIT_MS)
 
@@ -135,7 +135,7 @@ class GroupConsumer(InGroup):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Take part in the group, and fetch records of the owned partitions.
+        """Participate in the group, and fetch records of the owned partitions.
 
         Args:
             timeout_ms: How long to wait for records, milliseconds.

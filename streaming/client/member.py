@@ -92,10 +92,10 @@ class GroupMember(InGroup):
         """The resources that this member owns now."""
         return _names(self._participant.owned)
 
-    # -- taking part ---------------------------------------------------------------------------------------------------
+    # -- participation -------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float = 0.0) -> frozenset[str]:
-        """Take part in the group. A member that does not poll for `max_poll_interval_ms` gives up its resources.
+        """Participate in the group. A member that does not poll for `max_poll_interval_ms` gives up its resources.
 
         Args:
             timeout_s: How long to wait for an event of the group, seconds. The call returns as soon as the event is
@@ -140,7 +140,7 @@ class GroupMember(InGroup):
         self._resources = _checked(resources)
 
     def leave(self, reason: str | None = None, timeout_s: float = CLOSE_WAIT_S) -> None:
-        """Give up all resources and leave the group. The end of the `with` block does it too.
+        """Release all resources and leave the group. The end of the `with` block does it too.
 
         A static member (`group_instance_id`) does not leave: its resources stay assigned to it until its session ends.
 
@@ -190,10 +190,10 @@ class GroupMember(InGroup):
             listener(_names(change.partitions))
 
     def keep(self, owned: frozenset[TopicPartition]) -> None:
-        """Do nothing: `assignment` reads the participant."""
+        """Ignore the partitions: `assignment` reads the participant."""
 
     def hear(self, effect: Effect) -> None:
-        """Do nothing: this member commits and fetches no offsets."""
+        """Ignore the effect: this member commits and fetches no offsets."""
 
 
 def _checked(resources: Iterable[str]) -> frozenset[str]:

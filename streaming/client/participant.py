@@ -1,4 +1,4 @@
-"""Taking part in a group: the effects of the member's state machine, handled on the owner's thread.
+"""Participation in a group: the effects of the member's state machine, handled on the owner's thread.
 
 A `Participant` requests partitions, computes assignments when it leads, stores its own assignment, and reports changes
 to its owner. The owner, a `GroupConsumer` or a `GroupMember`, knows the partitions and the listeners.
@@ -156,7 +156,7 @@ class Participant:
     def _group_id(self) -> str:
         return self._driver.member.config.group_id
 
-    # -- taking part ---------------------------------------------------------------------------------------------------
+    # -- participation -------------------------------------------------------------------------------------------------
 
     def attend(self) -> None:
         """Handle the effects of the group until none is left.
@@ -212,7 +212,7 @@ class Participant:
                 self._owner.hear(effect)
 
     def _prepare(self) -> None:
-        """Give up partitions as needed, and join whatever the listener does, since the round must not wait for it."""
+        """Release partitions as needed, and join even if the listener fails, because the round must not wait for it."""
         self._round = _Round(self._owner.subscribed(), self._driver.member.generation_id)
         self._has_to_join = True
         with self._told_all(self._holding.prepare(lambda p: self._owner.is_wanted(p.topic))):
@@ -262,7 +262,7 @@ class Participant:
     # -- leaving -------------------------------------------------------------------------------------------------------
 
     def leave(self, reason: str, wait_s: float) -> bool:
-        """Give up all partitions and leave the group. Return whether the coordinator has confirmed it in time."""
+        """Release all partitions and leave the group. Return whether the coordinator has confirmed it in time."""
         is_ours = self._driver.member.state is MemberState.STABLE
         self._has_to_join = False
         try:

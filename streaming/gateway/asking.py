@@ -145,13 +145,13 @@ class Asking:
             tell: Called with each notice that comes to the mailbox.
         """
         names = (f"{self._name}.{number}" for number in self._numbers)
-        inbox = next(name for name in names if shard_of(name, self._replies) == self._mine)
-        self._inbox.open_mailbox(inbox, tell)
-        return inbox
+        mailbox = next(name for name in names if shard_of(name, self._replies) == self._mine)
+        self._inbox.open_mailbox(mailbox, tell)
+        return mailbox
 
-    def close_inbox(self, inbox: str) -> None:
+    def close_inbox(self, mailbox: str) -> None:
         """Unregister the callback for notices that come to a mailbox."""
-        self._inbox.close_mailbox(inbox)
+        self._inbox.close_mailbox(mailbox)
 
     def request_id(self) -> str:
         """Return a new request id. Nobody can guess it, not even from all other request ids."""
@@ -178,9 +178,9 @@ class Asking:
         except KafkaException as error:
             self._loop.call_soon(self._give_up, asked, error.args[0])
 
-    def forget(self, inbox: str, request_ids: Iterable[str]) -> None:
+    def forget(self, mailbox: str, request_ids: Iterable[str]) -> None:
         """Stop the delivery of answers to these requests of a mailbox."""
-        self._inbox.forget(inbox, request_ids)
+        self._inbox.forget(mailbox, request_ids)
 
     @property
     def waiting(self) -> int:
@@ -235,8 +235,8 @@ class Asking:
         self._last_answer_s = time.monotonic()
         heard, self._heard = self._heard, asyncio.Event()
         heard.set()
-        for inbox, answer, size in answers:
-            self._inbox.deliver(inbox, answer, size)
+        for mailbox, answer, size in answers:
+            self._inbox.deliver(mailbox, answer, size)
 
     def close(self) -> None:
         """Send the remaining requests, and stop. Any thread may call this."""
@@ -253,10 +253,10 @@ def _answer(message: Any, prefix: bytes) -> tuple[str, AnyAnswer, int] | None:
         if error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # librdkafka looks up the group, which is not used
             log.warning("reading replies failed and is retried: %s", error.str())
         return None
-    inbox = message.key() or b""
-    if not inbox.startswith(prefix):
+    mailbox = message.key() or b""
+    if not mailbox.startswith(prefix):
         return None
     value = message.value() or b""
     if (answer := read_answer(value)) is None:
         return None
-    return inbox.decode(errors="replace"), answer, len(value)
+    return mailbox.decode(errors="replace"), answer, len(value)

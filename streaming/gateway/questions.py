@@ -31,14 +31,14 @@ class Questions:
         on_notice: Callable[[RebalanceNotice], object],
     ) -> None:
         self._asking, self._identity, self._unanswered, self._on_notice = asking, identity, unanswered, on_notice
-        self._inbox = ""
+        self._mailbox = ""
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of every request except the group id. Each call returns a new request id."""
-        self._inbox = self._inbox or self._asking.open_inbox(self._on_notice)
+        self._mailbox = self._mailbox or self._asking.open_inbox(self._on_notice)
         return {
             "request_id": self._asking.request_id(),
-            "reply_to": self._inbox,
+            "reply_to": self._mailbox,
             "client_id": self._identity.client_id[:NAME_CHARS_MAX],
             "client_host": self._identity.host,
             "principal": self._identity.principal,
@@ -59,5 +59,5 @@ class Questions:
 
     def close(self) -> None:
         """Close the mailbox. Later answers are dropped."""
-        self._asking.close_inbox(self._inbox)
-        self._asking.forget(self._inbox, self._unanswered)
+        self._asking.close_inbox(self._mailbox)
+        self._asking.forget(self._mailbox, self._unanswered)

@@ -44,7 +44,7 @@ STOP_WAIT_S = 10.0
 BACKLOG = 1_024
 
 OFFER_AGE_S = 60.0
-"""How long a broker's versions are cached. The broker may be upgraded."""
+"""The time for which a broker's versions are cached. The broker may be upgraded."""
 
 FRESH_S = 10.0
 """A coordinator whose last answer is not older than this counts as available."""
@@ -148,7 +148,7 @@ class Gateway:
         settings = self.settings
         self._listener_context = settings.listener_context(settings.gateway_host)
         self.asking = await asyncio.to_thread(Asking, settings, self._loop)
-        self._probing_inbox = self.asking.open_inbox()
+        self._probing_mailbox = self.asking.open_inbox()
         self.cluster = Cluster(self.asking.list_topics, self._listen_for)
         self.guard = await self._guarded()
         self._bootstrap = await self._listen(settings.gateway_port, None)
@@ -243,7 +243,7 @@ class Gateway:
             return True
         if not self._is_probing:
             self._is_probing = True
-            who = {"request_id": self.asking.request_id(), "reply_to": self._probing_inbox}
+            who = {"request_id": self.asking.request_id(), "reply_to": self._probing_mailbox}
             self.asking.send(Heartbeat(**who, group_id="", generation_id=-1, member_id=""), self._probed)
         return await self.asking.heard(self.settings.gateway_hold_ms / 1_000)
 

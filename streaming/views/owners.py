@@ -137,7 +137,7 @@ class _Walk:
             self._close(place, event.at_ms, because)
 
     def _replace(self, event: MemberFenced) -> None:
-        """Give the partitions of a static member's old process to its new process."""
+        """Transfer the partitions of a static member's old process to its new process."""
         self._who[event.replaced_by] = event.replaced_by_client_id, event.replaced_by_client_host
         self._came_ms[event.replaced_by] = event.at_ms
         self._fences[event.replaced_by] = event

@@ -1,4 +1,4 @@
-"""Why a group rebalanced, in three sentences: what happened, which client caused it, and which setting to change.
+"""The explanation of a rebalance in three sentences: the event, the client that caused it, and the setting to change.
 
 A member for which all others waited counts as the cause before the member that began the rebalance. Both are named.
 

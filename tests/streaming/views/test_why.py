@@ -138,7 +138,7 @@ def test_who_never_asks_for_its_part_of_the_plan_is_named() -> None:
         started(T, "member_joined", BO), *late, started(T + 6_000, "sync_overdue"), completed(T + 6_100, 6_100)
     )
     assert (answer.cause, answer.setting, answer.member_id) == ("sync_overdue", POLL, ANA)
-    assert "leader plans" in answer.advice
+    assert "leader computes the assignments" in answer.advice
     assert "all waited 6.0 s for it and 1 member more; what began it: bo-cbcd at /10.0.0.1 joined." in answer.who
 
 
