@@ -163,7 +163,7 @@ def read_past(settings: Settings, group_id: str, now_ms: int) -> Past:
 
 
 def compaction_lag_ms(settings: Settings) -> int:
-    """Return how long compaction leaves records of the topic, in milliseconds; 0 if the brokers do not report it."""
+    """Return the topic's compaction lag in milliseconds; 0 if the brokers do not report it."""
     asker = admin(settings, "coordinator-cli")
     (asked,) = asker.describe_configs([ConfigResource(ResourceType.TOPIC, settings.groups_topic)]).values()
     try:

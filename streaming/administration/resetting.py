@@ -55,7 +55,7 @@ Committed = Mapping[Place, int]
 Scenario = Callable[[Collection[Place], Any, Log, Committed], Reset]
 
 
-# -- which partitions --------------------------------------------------------------------------------------------------
+# -- partitions --------------------------------------------------------------------------------------------------------
 
 
 def named(place: Place) -> str:
@@ -78,10 +78,10 @@ def read_topics(texts: Iterable[str], partitions_of: Callable[[set[str]], Mappin
     places: dict[Place, None] = {}
     for topic, partitions in asked:
         if topic not in known:
-            raise NotFound(f"There is no topic {escape(topic)}.")
+            raise NotFound(f"The topic {escape(topic)} does not exist.")
         for partition in known[topic] if partitions is None else partitions:
             if partition not in known[topic]:
-                raise NotFound(f"There is no partition {named((topic, partition))}.")
+                raise NotFound(f"The partition {named((topic, partition))} does not exist.")
             places[topic, partition] = None
     return list(places)
 
@@ -119,7 +119,7 @@ def read_plan(text: str, group_id: str) -> dict[Place, int]:
     return plan
 
 
-# -- where to ----------------------------------------------------------------------------------------------------------
+# -- new offsets -------------------------------------------------------------------------------------------------------
 
 
 def clip(wanted: Mapping[Place, NewOffset], log: Log) -> Reset:
@@ -145,7 +145,7 @@ def clip(wanted: Mapping[Place, NewOffset], log: Log) -> Reset:
 def _bounds(places: Collection[Place], log: Log) -> dict[Place, Bounds]:
     bounds = log.bounds(places)
     if missing := [place for place in places if place not in bounds]:
-        raise NotFound(f"There is no partition {', '.join(map(named, missing))}.")
+        raise NotFound(f"These partitions do not exist: {', '.join(map(named, missing))}.")
     return bounds
 
 

@@ -1,6 +1,6 @@
-"""The access rules on their way to the coordinator: from a file, or from the brokers' access control lists.
+"""The access rules for the coordinator, from a file or from the brokers' access control lists.
 
-Every shard is sent the whole table, and applies the latest table that it has received.
+Each shard gets the whole table, and applies the latest table that it has received.
 """
 
 import json
@@ -44,7 +44,7 @@ RESOURCES = {
 
 
 class BadRules(UserError):
-    """The text holds no valid rules."""
+    """The text contains no valid rules."""
 
     exit_code = Exit.NEEDS_A_PERSON
 
@@ -68,7 +68,7 @@ def rules_in(file: Path) -> tuple[Rule, ...]:
     except OSError as error:
         raise BadRules(f"{file} cannot be read ({error.strerror}).") from None
     except msgspec.ValidationError as error:
-        raise BadRules(f"{file} holds no rules that can be set: {_plainly(str(error))}.") from None
+        raise BadRules(f"{file} contains no valid rules: {_plainly(str(error))}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise BadRules(f"{file} is not TOML: {error}.") from None
 
@@ -107,8 +107,8 @@ def rules_of_brokers(settings: Settings) -> tuple[Rule, ...]:
         raise _refusal(settings, error.args[0]) from error
     if len(found) > RULES_MAX:
         raise BadRules(
-            f"The brokers have {len(found)} rules about groups, topics and the cluster, and {RULES_MAX} can be set:"
-            f" name resources by prefixes, or set a table of your own."
+            f"The brokers have {len(found)} rules about groups, topics and the cluster, and {RULES_MAX} can be set."
+            f" Name resources by prefixes, or set your own table."
         )
     return tuple(sorted(found, key=repr))
 
@@ -139,9 +139,9 @@ def _rule(binding: Any) -> Iterator[Rule]:
 def _refusal(settings: Settings, error: KafkaError) -> UserError:
     match error.code():
         case KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-            return RulesRefused("The brokers do not show their rules: grant Describe on the cluster to this user.")
+            return RulesRefused("The brokers do not return their rules. Grant Describe on the cluster to this user.")
         case KafkaError.SECURITY_DISABLED:
-            return RulesRefused("The brokers keep no rules: they have no authorizer. Set a table of your own.")
+            return RulesRefused("The brokers have no rules, because they have no authorizer. Set your own table.")
     return BrokerUnreachable.at(settings.bootstrap_servers, error.str())
 
 
@@ -184,10 +184,10 @@ def _why(settings: Settings, answer: AnyAnswer) -> str:
     who = settings.asking_as(settings.sasl_username)
     if answer.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED.number:
         return (
-            f"The coordinator does not let {who} see or set rules{said or ''}: sign with its access_key_file,"
-            f" and name {who} among its super_users."
+            f"The coordinator does not allow {who} to show or set rules{said or ''}. Sign with its access_key_file,"
+            f" and add {who} to its super_users."
         )
-    return f"The coordinator did not take the rules ({answer.error}{said})."
+    return f"The coordinator did not accept the rules ({answer.error}{said})."
 
 
 def keep_in_step(

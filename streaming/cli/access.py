@@ -1,4 +1,4 @@
-"""`coordinator access`: it sets and shows the access rules of groups, and copies the brokers' own rules."""
+"""`coordinator access`: set and show the access rules of groups, or copy the brokers' own rules."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,20 +11,20 @@ from streaming.logs import fit_for_a_terminal, tell
 
 app = typer.Typer(
     name="access",
-    help="Say who may do what to groups, where access = rules. Sign with access_key_file, as one of the super_users.",
+    help="Set or show access rules, for access = rules. Sign with access_key_file, as one of the super_users.",
     no_args_is_help=True,
 )
 
 
 @app.command("set")
 def set_(
-    file: Annotated[Path, typer.Argument(help="A TOML file with a table [[rules]] for each rule.")],
+    file: Annotated[Path, typer.Argument(help="A TOML file with one table [[rules]] for each rule.")],
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Have the coordinator go by the rules of a file, and by no others.
+    """Replace the coordinator's rules by the rules of a file.
 
-    A rule: principal = "User:ana", operation = "READ", resource = "GROUP", name = "orders"; if it is to be otherwise,
+    A rule: principal = "User:ana", operation = "READ", resource = "GROUP", name = "orders". Optional:
     pattern = "PREFIXED", permission = "DENY", host = "10.0.0.1".
     """
     from streaming.administration.rules import rules_in, set_rules
@@ -36,7 +36,7 @@ def set_(
 
 @app.command()
 def show(bootstrap_servers: BootstrapServers = None, topic_prefix: TopicPrefix = None) -> None:
-    """Print the rules that the coordinator has, as `set` takes them. Exits 1 where not all shards have the same."""
+    """Print the coordinator's rules in the format of `set`. Exits 1 if the shards have different rules."""
     from streaming.administration.rules import shown_rules, written
 
     shown = shown_rules(Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix))
@@ -44,7 +44,7 @@ def show(bootstrap_servers: BootstrapServers = None, topic_prefix: TopicPrefix =
     typer.echo(fit_for_a_terminal(written(latest.rules)), nl=False)
     behind = sum(access != latest for access in shown)
     if behind:
-        tell(f"{behind} of {len(shown)} shards have other rules: set them once more.")
+        tell(f"{behind} of {len(shown)} shards have other rules. Set the rules again.")
         raise typer.Exit(1)
 
 
@@ -52,12 +52,12 @@ def show(bootstrap_servers: BootstrapServers = None, topic_prefix: TopicPrefix =
 def from_brokers(
     watch: Annotated[
         float | None,
-        typer.Option(min=1, help="Look again every so many seconds, until Ctrl-C.", show_default=False),
+        typer.Option(min=1, help="Copy the rules again after this many seconds, until Ctrl-C.", show_default=False),
     ] = None,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Have the coordinator go by the brokers' own rules about groups, topics and the cluster."""
+    """Replace the coordinator's rules by the brokers' own rules for groups, topics and the cluster."""
     from streaming.administration.rules import keep_in_step, rules_of_brokers, set_rules
 
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)

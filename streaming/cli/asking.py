@@ -71,7 +71,7 @@ class Administration:
     """A client that sends administrative requests to the coordinator.
 
     Raises:
-        BrokerUnreachable, NoCoordinator: No broker answers, or no coordinator runs.
+        BrokerUnreachable, NoCoordinator: No broker answers, or the coordinator's topics do not exist.
         NoAnswer: A request was not answered within `answer_wait_s`. Each request can raise it.
     """
 
@@ -106,7 +106,7 @@ class Administration:
     def expel(self, group_id: str, member_id: str, instance_id: str | None, reason: str | None) -> str:
         """Remove a member from its group, and return the member's id."""
         answer = self._ask(ExpelMember, group_id, member_id=member_id, group_instance_id=instance_id, reason=reason)
-        refuse(answer.error, f"{escape(member_id or instance_id or '')} was not taken out of {escape(group_id)}")
+        refuse(answer.error, f"{escape(member_id or instance_id or '')} was not removed from {escape(group_id)}")
         return str(answer.member_id)
 
     def delete_offsets(self, group_id: str, places: Collection[Place]) -> tuple[str, dict[Place, str]]:

@@ -19,7 +19,7 @@ from streaming.views.words import brief, escape
 
 
 class NotConfirmed(UserError):
-    """The change needs a confirmation, and no terminal is there to ask on."""
+    """The change was not confirmed."""
 
     exit_code = Exit.USAGE
 
@@ -31,7 +31,7 @@ class Ambiguous(UserError):
 
 
 def confirm(question: str, *, is_agreed: bool, ask: Callable[[str], bool]) -> None:
-    """Ask for a confirmation before a change that cannot be undone.
+    """Request a confirmation before a change that cannot be undone.
 
     Args:
         is_agreed: The command line contains the confirmation.
@@ -42,9 +42,9 @@ def confirm(question: str, *, is_agreed: bool, ask: Callable[[str], bool]) -> No
     if is_agreed:
         return
     if not sys.stdin.isatty():
-        raise NotConfirmed(f"{question} Nobody can be asked here: say so with --yes.")
+        raise NotConfirmed(f"{question} Standard input is no terminal. Confirm with --yes.")
     if not ask(question):
-        raise NotConfirmed("Nothing was done.")
+        raise NotConfirmed("Nothing was changed.")
 
 
 # -- deleting ----------------------------------------------------------------------------------------------------------
@@ -149,13 +149,13 @@ def expel(
     """Remove a member from a group. The name is the member's id, its instance id, or its short name."""
     group = present(folded(settings, [group_id], events=False), group_id)
     who = member_id(group, name)
-    agree(f"Take {escape(who)} out of {escape(group_id)}?")
+    agree(f"Remove {escape(who)} from {escape(group_id)}?")
     with Administration(settings) as administration:
         gone = administration.expel(group_id, who, None, reason)
     if output.form is OutputFormat.json:
         output.answer({"group_id": group_id, "member_id": gone})
     else:
-        output.line(f"{escape(gone)} was taken out of {escape(group_id)}.")
+        output.line(f"{escape(gone)} was removed from {escape(group_id)}.")
 
 
 def member_id(group: GroupView, name: str) -> str:
@@ -171,7 +171,7 @@ def member_id(group: GroupView, name: str) -> str:
     ):
         if found := names.get(name):
             if len(found) > 1:
-                raise Ambiguous(f"{escape(name)} may be any of {', '.join(map(escape, sorted(found)))}: say which.")
+                raise Ambiguous(f"{escape(name)} matches {', '.join(map(escape, sorted(found)))}. Choose one.")
             return found.pop()
     return name
 

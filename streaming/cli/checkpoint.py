@@ -23,7 +23,7 @@ def inspect(settings: Settings, *, as_json: bool) -> str:
     """
     contents = examine(settings)
     if contents.findings:
-        raise CheckpointMismatch(f"{contents.findings[0]} `coordinator checkpoint verify` tells all that is wrong.")
+        raise CheckpointMismatch(f"{contents.findings[0]} `coordinator checkpoint verify` lists all defects.")
     return _json(contents) if as_json else "\n".join(_told(contents))
 
 
@@ -65,7 +65,7 @@ def _batches(contents: Contents) -> str:
 
 def _in_use(contents: Contents) -> Iterator[str]:
     if contents.in_use:
-        yield f"A coordinator runs on it: this is how it was after batch {contents.finished}."
+        yield f"A coordinator runs on it. This is its state after batch {contents.finished}."
 
 
 def _row(shard: KeptShard) -> tuple[str, ...]:

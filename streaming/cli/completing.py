@@ -1,10 +1,10 @@
-"""Group ids for a shell to complete."""
+"""The completion of group ids in a shell."""
 
 from streaming.cli.showing import folded
 from streaming.config.settings import Settings
 
 
 def complete(settings: Settings, begun: str) -> list[str]:
-    """Return the ids of the present groups that begin so, but for those with characters that a terminal obeys."""
+    """Return the ids of existing groups with this beginning, except ids with characters that control a terminal."""
     present_ids = (group.group_id for group in folded(settings, events=False).present())
     return [group_id for group_id in present_ids if group_id.startswith(begun) and group_id.isprintable()]

@@ -1,7 +1,7 @@
 """`coordinator-consumer-groups`: the flags, the columns and the messages of kafka-consumer-groups.sh.
 
-For scripts and for fingers that know them. Reading needs no coordinator, and writing no gateway. What is not copied is
-that Kafka's tool ends with 0 after most errors: this one ends as `streaming.errors.Exit` says.
+It serves scripts and users of that tool. Reading needs no coordinator, and writing needs no gateway. The exit codes
+differ: Kafka's tool exits with 0 after most errors, this one with a code of `streaming.errors.Exit`.
 
 Source: Kafka 4.3.1, ConsumerGroupCommand and ConsumerGroupCommandOptions.
 """
@@ -37,36 +37,36 @@ REPEATED: dict[str, Any] = {"action": "append"}
 FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("--list", SWITCH, "List all consumer groups."),
     ("--describe", SWITCH, "Show a group's partitions with their lag, its members or its state."),
-    ("--delete", SWITCH, "Forget groups that have no members."),
-    ("--reset-offsets", SWITCH, "Set the offsets of a group that has no members."),
-    ("--delete-offsets", SWITCH, "Forget offsets of topics."),
+    ("--delete", SWITCH, "Delete groups without members."),
+    ("--reset-offsets", SWITCH, "Reset the offsets of a group without members."),
+    ("--delete-offsets", SWITCH, "Delete committed offsets of topics."),
     ("--bootstrap-server", {"metavar": "HOST:PORT,..."}, "The Kafka brokers."),
     ("--topic-prefix", {"metavar": "PREFIX"}, "The coordinator's topics are PREFIX.groups and so on."),
     ("--command-config", {"metavar": "FILE"}, "A properties file: security.protocol, sasl.*, ssl.* with PEM files."),
     ("--group", {**REPEATED, "metavar": "GROUP"}, "The group; may be repeated."),
     ("--all-groups", SWITCH, "All groups."),
     ("--members", SWITCH, "Describe the members."),
-    ("--offsets", SWITCH, "Describe the partitions; so without any of the three."),
+    ("--offsets", SWITCH, "Describe the partitions; the default of --describe."),
     ("--state", {**OPTIONAL, "metavar": "STATES"}, "Show the state; list only groups in these states."),
-    ("--type", {**OPTIONAL, "metavar": "TYPES"}, "List groups with their type, or only those of these types."),
-    ("--verbose", SWITCH, "Describe more."),
-    ("--timeout", {"type": int, "default": 5_000, "metavar": "MS"}, "How long an answer may take, %(default)s ms."),
+    ("--type", {**OPTIONAL, "metavar": "TYPES"}, "List groups with their type, or only groups of these types."),
+    ("--verbose", SWITCH, "Describe more columns."),
+    ("--timeout", {"type": int, "default": 5_000, "metavar": "MS"}, "The maximum wait, %(default)s ms."),
     ("--topic", {**REPEATED, "metavar": "TOPIC[:0,1]"}, "The topic, or some of its partitions; may be repeated."),
-    ("--all-topics", SWITCH, "All topics that a group has committed."),
+    ("--all-topics", SWITCH, "All topics with committed offsets of the group."),
     ("--to-offset", {"type": int, "metavar": "OFFSET"}, "Reset to an offset."),
-    ("--shift-by", {"type": int, "metavar": "RECORDS"}, "Reset by so many records, up or down."),
+    ("--shift-by", {"type": int, "metavar": "RECORDS"}, "Reset by this number of records, forward or backward."),
     (
         "--to-datetime",
         {"metavar": "TIME"},
-        "Reset to the first record since YYYY-MM-DDTHH:mm:SS.sss; UTC without a zone.",
+        "Reset to the first record since YYYY-MM-DDTHH:mm:SS.sss; in UTC if it has no zone.",
     ),
-    ("--by-duration", {"metavar": "PnDTnHnMnS"}, "Reset to the first record since so long ago."),
+    ("--by-duration", {"metavar": "PnDTnHnMnS"}, "Reset to the first record since that long ago."),
     ("--to-earliest", SCENARIO, "Reset to the first record."),
-    ("--to-latest", SCENARIO, "Reset behind the last record."),
-    ("--to-current", SCENARIO, "Reset to what is committed."),
-    ("--from-file", {"metavar": "CSV"}, "Reset to what --export wrote."),
-    ("--dry-run", SWITCH, "Show what a reset comes to, and change nothing."),
-    ("--execute", SWITCH, "Make the reset."),
+    ("--to-latest", SCENARIO, "Reset to the end, after the last record."),
+    ("--to-current", SCENARIO, "Reset to the committed offsets."),
+    ("--from-file", {"metavar": "CSV"}, "Reset to the offsets that --export wrote."),
+    ("--dry-run", SWITCH, "Show the offsets of the reset, and change nothing."),
+    ("--execute", SWITCH, "Commit the offsets of the reset."),
     ("--export", SWITCH, "Print the reset as CSV."),
 )
 
@@ -99,18 +99,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:  # whoever reads has seen enough: `| head`
+    except BrokenPipeError:  # the reader has ended, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.FAILED)
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the flags; `action` and `scenario` say which of theirs was chosen."""
-    it = parser()
-    asked = it.parse_args(arguments)
+    """Parse the flags. Store the chosen action and scenario as `action` and `scenario`."""
+    flags = parser()
+    asked = flags.parse_args(arguments)
     for is_wrong, why in _RULES:
         if is_wrong(asked):
-            it.error(why)
+            flags.error(why)
     (asked.action,) = _given(asked, ACTIONS)
     asked.scenario = next(iter(_given(asked, SCENARIOS)), None)
     return asked
@@ -132,21 +132,21 @@ _RULES: tuple[tuple[Callable[[argparse.Namespace], object], str], ...] = (
     (lambda a: a.timeout <= 0, "--timeout is not above 0"),
     (
         lambda a: not (a.list or a.delete_offsets) and not (a.group or a.all_groups),
-        "Say --group or --all-groups",
+        "Give --group or --all-groups",
     ),
-    (lambda a: a.group and a.all_groups, "Say --group or --all-groups, and not both"),
+    (lambda a: a.group and a.all_groups, "Give either --group or --all-groups"),
     (
         lambda a: _given(a, (*_DESCRIBED, "verbose")) and not a.describe,
-        "--members, --offsets and --verbose go with --describe",
+        "--members, --offsets and --verbose require --describe",
     ),
-    (lambda a: a.state is not None and not (a.describe or a.list), "--state goes with --describe or --list"),
-    (lambda a: a.type is not None and not a.list, "--type goes with --list"),
+    (lambda a: a.state is not None and not (a.describe or a.list), "--state requires --describe or --list"),
+    (lambda a: a.type is not None and not a.list, "--type requires --list"),
     (
         lambda a: a.describe and len(_given(a, _DESCRIBED)) + (a.state is not None) > 1,
         "--describe takes at most one of these options: --members, --offsets, --state",
     ),
     (lambda a: a.describe and a.state, "--describe does not take a value for --state"),
-    (lambda a: a.delete and a.topic, "--delete deletes whole groups: for topics there is --delete-offsets"),
+    (lambda a: a.delete and a.topic, "--delete deletes whole groups: use --delete-offsets for topics"),
     (
         lambda a: a.delete_offsets and not (a.group and len(a.group) == 1 and a.topic),
         "--delete-offsets takes one --group, and --topic",
@@ -160,9 +160,9 @@ _RULES: tuple[tuple[Callable[[argparse.Namespace], object], str], ...] = (
         lambda a: a.reset_offsets and not a.from_file and not (a.topic or a.all_topics),
         "One of the reset scopes should be defined: --all-topics, --topic.",
     ),
-    (lambda a: a.topic and a.all_topics, "Say --topic or --all-topics, and not both"),
+    (lambda a: a.topic and a.all_topics, "Give either --topic or --all-topics"),
 )
-"""What flags do not go together, and what is said then."""
+"""The invalid combinations of flags, with their messages."""
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ class Kind(StrEnum):
 
 def export(
     groups: Annotated[list[str] | None, typer.Argument(help="Only these groups.", show_default=False)] = None,
-    to: Annotated[Kind, typer.Option(help="What the files are.")] = Kind.parquet,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A folder; made where it is not there.")] = Path(),
+    to: Annotated[Kind, typer.Option(help="The format of the files.")] = Kind.parquet,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder; created if missing.")] = Path(),
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
@@ -40,6 +40,6 @@ def _progress() -> Callable[[int, int], None]:
         nonlocal told
         if of and (tenth := 10 * read // of) > told:
             told = tenth
-            tell(f"{read} of about {of} records are read.")
+            tell(f"{read} of about {of} records have been read.")
 
     return progress

@@ -1,6 +1,6 @@
-"""`coordinator groups`: how groups are, what they have lived through, and what an operator may do about it.
+"""`coordinator groups`: commands that show groups and their history, and commands that change them.
 
-Only flags are here; what a command does is imported when it runs, so that `--help` need not wait for it.
+This module has only the flags. A command imports its function when it runs, so `--help` does not wait for the import.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ COMPLETION_WAIT_S = 2.0
 
 app = typer.Typer(
     name="groups",
-    help="Show groups and their history, reset offsets, take members out. Reading works while the coordinator is away."
-    " Exits 3 where there is no such group, member or partition.",
+    help="Show groups and their history, reset offsets, remove members. Reading works while the coordinator is"
+    " unavailable. Exits 3 if a group, member or partition does not exist.",
     no_args_is_help=True,
 )
 
 
 def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete a group id from what the topic holds; silently nothing where that takes too long."""
+    """Return the group ids that begin with this text; none if reading the topic takes too long."""
     from threading import Thread
 
     found: list[str] = []
@@ -48,7 +48,7 @@ def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 class Words(StrEnum):
-    """How sentences are written."""
+    """The formats of sentences."""
 
     text = "text"
     json = "json"
@@ -58,13 +58,13 @@ GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.",
 GroupIds = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids.", autocompletion=complete_group)]
 SomeGroupIds = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[GROUP...]", help="Ids; all groups when none is given.", autocompletion=complete_group),
+    typer.Argument(metavar="[GROUP...]", help="The groups' ids; by default all groups.", autocompletion=complete_group),
 ]
 Regex = Annotated[bool, typer.Option("--regex", "-r", help="Arguments are regular expressions that match whole ids.")]
-Form = Annotated[OutputFormat, typer.Option("--output", "-o", help="A table, one with all columns, JSON, or CSV.")]
+Form = Annotated[OutputFormat, typer.Option("--output", "-o", help="A table, a table with all columns, JSON, or CSV.")]
 Sentences = Annotated[Words, typer.Option("--output", "-o", help="Sentences, or one JSON object.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Reason = Annotated[str | None, typer.Option(help="Why; it becomes part of the history.", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for a confirmation.")]
+Reason = Annotated[str | None, typer.Option(help="The reason, which is written to the history.", show_default=False)]
 At = Annotated[str, typer.Option(metavar="TIME", help=f"When: {FORMS}.")]
 
 
@@ -76,7 +76,7 @@ def _wanted(names: list[str] | None, is_regex: bool) -> Any:
     from streaming.cli.showing import Wanted
 
     wanted = Wanted(tuple(names or ()), is_regex)
-    wanted.patterns()  # so that a wrong one is told of before anything is read
+    wanted.patterns()  # reports an invalid pattern before any topic is read
     return wanted
 
 
@@ -94,19 +94,19 @@ def _agree(*, is_agreed: bool) -> Callable[[str], None]:
     return lambda question: confirm(question, is_agreed=is_agreed, ask=lambda text: typer.confirm(text, err=True))
 
 
-# -- how they are ------------------------------------------------------------------------------------------------------
+# -- state -------------------------------------------------------------------------------------------------------------
 
 
 @app.command("list")
 def list_(
     groups: SomeGroupIds = None,
     regex: Regex = False,
-    sort: Annotated[GroupOrder, typer.Option(help="By what; most comes first.")] = GroupOrder.group,
+    sort: Annotated[GroupOrder, typer.Option(help="The sort order; the largest value comes first.")] = GroupOrder.group,
     output: Form = OutputFormat.table,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """List groups: state, generation, members, lag. All but `table` also tell of rebalances, which takes longer."""
+    """List groups: state, generation, members, lag. All formats but `table` add rebalances, which takes longer."""
     from streaming.cli.showing import list_groups
 
     settings = _settings(bootstrap_servers, topic_prefix)
@@ -121,7 +121,7 @@ def describe(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Show all of a group: what it is, who owns which partition, offsets and lag."""
+    """Show groups in detail: state, partition owners, offsets and lag."""
     from streaming.cli import showing
 
     showing.describe(_settings(bootstrap_servers, topic_prefix), _wanted(groups, regex), Output.to_stdout(output))
@@ -135,7 +135,7 @@ def members(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Show who is in a group, and what each member owns."""
+    """Show the members of groups, and the assignment of each."""
     from streaming.cli import showing
 
     showing.members(_settings(bootstrap_servers, topic_prefix), _wanted(groups, regex), Output.to_stdout(output))
@@ -149,7 +149,7 @@ def offsets(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Show how far a group is, partition by partition."""
+    """Show the committed offset and the lag of each partition."""
     from streaming.cli import showing
 
     showing.offsets(_settings(bootstrap_servers, topic_prefix), _wanted(groups, regex), Output.to_stdout(output))
@@ -159,12 +159,12 @@ def offsets(
 def watch(
     groups: SomeGroupIds = None,
     regex: Regex = False,
-    from_beginning: Annotated[bool, typer.Option(help="Start with all that the topics hold.")] = False,
-    output: Annotated[Words, typer.Option("--output", "-o", help="Lines, or a JSON object a line.")] = Words.text,
+    from_beginning: Annotated[bool, typer.Option(help="Start with the oldest records of the topics.")] = False,
+    output: Annotated[Words, typer.Option("--output", "-o", help="Text or JSON, one line per change.")] = Words.text,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Follow groups as they change: states, generations, owners, offsets and causes, a line each, until Ctrl-C."""
+    """Print each change of groups on a line: states, generations, owners, offsets and causes. Runs until Ctrl-C."""
     from streaming.views.watching import follow
 
     settings, wanted = _settings(bootstrap_servers, topic_prefix), _wanted(groups, regex)
@@ -173,20 +173,20 @@ def watch(
             typer.echo(line.in_json() if output is Words.json else str(line))
 
 
-# -- how they came to be so --------------------------------------------------------------------------------------------
+# -- history -----------------------------------------------------------------------------------------------------------
 
 
 @app.command()
 def timeline(
     group: GroupId,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="From then on.", show_default=False)] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to then.", show_default=False)] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="The last N lines only.", show_default=False)] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Begin at this time.", show_default=False)] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="End at this time.", show_default=False)] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Show only the last N lines.", show_default=False)] = None,
     output: Form = OutputFormat.table,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Tell what a group has lived through: each rebalance with its cause and duration, and all else, in order."""
+    """Show the history of a group in order: each rebalance with its cause and duration, and all other events."""
     from streaming.cli import telling
 
     settings = _settings(bootstrap_servers, topic_prefix)
@@ -197,13 +197,13 @@ def timeline(
 def why(
     group: GroupId,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The last rebalance by then, not of all.", show_default=False)
+        str | None, typer.Option(metavar="TIME", help="Explain the last rebalance up to this time.", show_default=False)
     ] = None,
     output: Sentences = Words.text,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Say in three sentences why a group rebalanced last: what happened, who was behind it, and what to change."""
+    """Explain a group's last rebalance in three sentences: the cause, the member that caused it, and advice."""
     from streaming.cli import telling
 
     telling.why(_settings(bootstrap_servers, topic_prefix), group, _at(at), _sentences(output))
@@ -212,20 +212,20 @@ def why(
 @app.command()
 def owner(
     group: GroupId,
-    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="As in orders-3.")],
+    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="The partition, such as orders-3.")],
     at: At = "now",
     output: Sentences = Words.text,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Say who owned a partition at a time: nobody or one member, with the moments before and after."""
+    """Show the owner of a partition at a time, with the begin and end of its ownership; or that it had no owner."""
     from streaming.cli import telling
 
     at_ms = None if at == "now" else _at(at)
     telling.owner(_settings(bootstrap_servers, topic_prefix), group, partition, at_ms, _sentences(output))
 
 
-# -- what to do about it -----------------------------------------------------------------------------------------------
+# -- changes -----------------------------------------------------------------------------------------------------------
 
 
 @app.command()
@@ -237,7 +237,7 @@ def delete(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Forget groups that have no members, and their offsets."""
+    """Delete groups without members, and their offsets."""
     from streaming.cli import changing
 
     settings, agree = _settings(bootstrap_servers, topic_prefix), _agree(is_agreed=yes)
@@ -247,13 +247,15 @@ def delete(
 @app.command()
 def delete_offsets(
     group: GroupId,
-    topic: Annotated[list[str], typer.Option(metavar="TOPIC[:0,1]", help="Which; may be repeated.")],
+    topic: Annotated[
+        list[str], typer.Option(metavar="TOPIC[:0,1]", help="A topic, or some of its partitions; may be repeated.")
+    ],
     yes: Yes = False,
     output: Form = OutputFormat.table,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Forget committed offsets of topics that no member subscribes to."""
+    """Delete committed offsets of topics that no member subscribes to."""
     from streaming.cli import changing
 
     settings, agree = _settings(bootstrap_servers, topic_prefix), _agree(is_agreed=yes)
@@ -268,7 +270,7 @@ def rebalance(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Have all members of a group join again, now."""
+    """Make all members of a group join again now."""
     from streaming.cli import changing
 
     changing.rebalance(_settings(bootstrap_servers, topic_prefix), group, reason, _sentences(output))
@@ -277,14 +279,14 @@ def rebalance(
 @app.command()
 def expel(
     group: GroupId,
-    member: Annotated[str, typer.Argument(help="Its id, its instance id, or its short name as in `timeline`.")],
+    member: Annotated[str, typer.Argument(help="The member's id, instance id, or short name as in `timeline`.")],
     reason: Reason = None,
     yes: Yes = False,
     output: Sentences = Words.text,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Take a member out of its group. One that runs will join again."""
+    """Remove a member from its group. A running member joins again."""
     from streaming.cli import changing
 
     settings, agree = _settings(bootstrap_servers, topic_prefix), _agree(is_agreed=yes)
@@ -295,38 +297,43 @@ def expel(
 def reset_offsets(
     group: GroupId,
     topic: Annotated[
-        list[str] | None, typer.Option(metavar="TOPIC[:0,1]", help="Which; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC[:0,1]", help="A topic, or some of its partitions; may be repeated.", show_default=False
+        ),
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To what is committed now.")] = False,
-    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.", show_default=False)] = None,
-    shift_by: Annotated[int | None, typer.Option(help="By so many records.", show_default=False)] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All committed partitions of the group.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset to the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the end, after the last record.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="Reset to the committed offsets.")] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="Reset to this offset.", show_default=False)] = None,
+    shift_by: Annotated[int | None, typer.Option(help="Reset by this number of records.", show_default=False)] = None,
     to_datetime: Annotated[
-        str | None, typer.Option(metavar="TIME", help="To the first record since then.", show_default=False)
+        str | None, typer.Option(metavar="TIME", help="Reset to the first record since this time.", show_default=False)
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option(metavar="PT1H30M", help="Likewise, so long ago.", show_default=False)
+        str | None,
+        typer.Option(metavar="PT1H30M", help="Reset to the first record since that long ago.", show_default=False),
     ] = None,
     from_file: Annotated[
-        str | None, typer.Option(metavar="CSV", help="To what --export wrote.", show_default=False)
+        str | None, typer.Option(metavar="CSV", help="Reset to the offsets that --export wrote.", show_default=False)
     ] = None,
     as_of: Annotated[
-        str | None, typer.Option(metavar="TIME", help="To what was committed then.", show_default=False)
+        str | None,
+        typer.Option(metavar="TIME", help="Reset to the offsets that were committed at this time.", show_default=False),
     ] = None,
     uncertain: Annotated[
-        bool, typer.Option("--uncertain", help="With --as-of: also where compaction may have taken what counted.")
+        bool, typer.Option("--uncertain", help="With --as-of: also use offsets that compaction has made uncertain.")
     ] = False,
     execute: Annotated[
         bool, typer.Option("--execute/--dry-run", help="Commit the offsets, or only show them.")
     ] = False,
-    export: Annotated[bool, typer.Option("--export", help="Print a plan for --from-file.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print the offsets as CSV for --from-file.")] = False,
     output: Form = OutputFormat.table,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Set committed offsets of a group without members; shows them, and changes nothing without --execute."""
+    """Reset committed offsets of a group without members. Without --execute, only show the new offsets."""
     from streaming.cli import resets
 
     given: dict[str, Any] = {
@@ -342,14 +349,14 @@ def reset_offsets(
     }
     chosen = {scenario: value for scenario, value in given.items() if value is not None}
     if len(chosen) != 1:
-        raise typer.BadParameter(f"Say one of {', '.join(f'--{scenario}' for scenario in given)}.")
+        raise typer.BadParameter(f"Give one of {', '.join(f'--{scenario}' for scenario in given)}.")
     ((scenario, value),) = chosen.items()
     if scenario != "from-file" and bool(topic) == all_topics:
-        raise typer.BadParameter("Say either --topic or --all-topics.")
+        raise typer.BadParameter("Give either --topic or --all-topics.")
     if scenario == "from-file" and (topic or all_topics):
-        raise typer.BadParameter("The file of --from-file names the partitions: leave --topic and --all-topics out.")
+        raise typer.BadParameter("The file of --from-file contains the partitions: omit --topic and --all-topics.")
     if uncertain and scenario != "as-of":
-        raise typer.BadParameter("--uncertain means something with --as-of only.")
+        raise typer.BadParameter("--uncertain requires --as-of.")
     asked = resets.Asked(scenario, value, tuple(topic) if topic else None, uncertain)
     settings = _settings(bootstrap_servers, topic_prefix)
     resets.reset_offsets(settings, group, asked, Output.to_stdout(output), execute=execute, export=export)

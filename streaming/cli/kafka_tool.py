@@ -1,6 +1,6 @@
 """The actions and the output of `coordinator-consumer-groups`, equal to kafka-consumer-groups.sh cell by cell.
 
-Also the blanks are equal: the widths of columns are those of Kafka's printf formats. Errors are printed to standard
+The blanks are equal too: the widths of columns are those of Kafka's printf formats. Errors are printed to standard
 output, as Kafka's tool does.
 """
 

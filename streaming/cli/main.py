@@ -34,8 +34,8 @@ from streaming.logs import FORMAT_VARIABLE, LogFormat, fit_for_a_terminal, set_u
 app = typer.Typer(
     name="coordinator",
     help="A Kafka group coordinator that runs as one Spark Structured Streaming query.",
-    epilog="Every setting can also be given as COORDINATOR_NAME in the environment, or in the TOML file that "
-    "COORDINATOR_CONFIG names; flags win over the environment, the environment over the file.",
+    epilog="Each setting can also be set by COORDINATOR_NAME in the environment, or in the TOML file that "
+    "COORDINATOR_CONFIG names. Flags override the environment, which overrides the file.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -59,12 +59,14 @@ def main() -> None:
 
 @app.callback()
 def common(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each batch, and failures in full.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log each batch, and errors with their tracebacks.")
+    ] = False,
     log_format: Annotated[
-        LogFormat, typer.Option(envvar=FORMAT_VARIABLE, help="Lines for a person, or a JSON object a line.")
+        LogFormat, typer.Option(envvar=FORMAT_VARIABLE, help="Log lines as text, or as one JSON object per line.")
     ] = LogFormat.text,
 ) -> None:
-    """Set logging up for every command."""
+    """Set up logging for every command."""
     set_up(log_format, is_verbose=verbose)
 
 
@@ -74,15 +76,15 @@ def up(
     port: Port = None,
     gateway_port: Annotated[
         int,
-        typer.Option(min=0, max=65535, help="The gateway's port; broker 1 is at 2 more. With 0 they are free ones."),
+        typer.Option(min=0, max=65535, help="The gateway's port; broker 1 is at this plus 2. With 0, free ports."),
     ] = 0,
     dashboard_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The page's port. With 0 it is a free one.")
+        int, typer.Option(min=0, max=65535, help="The dashboard's port. With 0, a free port.")
     ] = 0,
-    demo: Annotated[bool, typer.Option(help="Show members joining, leaving and dying.")] = True,
+    demo: Annotated[bool, typer.Option(help="Run a demo: members join, leave and fail.")] = True,
     ready_file: ReadyFile = None,
 ) -> None:
-    """Run everything on this machine: a broker, the topics, the query, a gateway, a page and a demo, until Ctrl-C."""
+    """Run a broker, the topics, the query, a gateway, a dashboard and a demo on this machine, until Ctrl-C."""
     from streaming.cli.service import run_embedded
 
     run_embedded(data, port, gateway_port, dashboard_port, demo=demo, ready_file=ready_file, tell=tell)
@@ -98,9 +100,9 @@ def run(
     health_port: HealthPort = None,
     ready_file: ReadyFile = None,
 ) -> None:
-    """Run the query against any Kafka, until Ctrl-C or SIGTERM.
+    """Run the query with any Kafka brokers, until Ctrl-C or SIGTERM.
 
-    A query that fails says why. Exits 1 where another start may go better, 78 where a person has to mend something.
+    A failed query prints the reason. Exits 1 if another start may succeed, 78 if an operator must correct something.
     """
     from streaming.cli.service import run_query
 
@@ -120,32 +122,30 @@ def gateway(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
     host: Annotated[
-        str | None, typer.Option(help="The address to listen on; 127.0.0.1 when not given.", show_default=False)
+        str | None, typer.Option(help="The address to listen on; by default 127.0.0.1.", show_default=False)
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=65535,
-            help="Clients' bootstrap port, 9192 when not given. Broker N is served at this plus 1 plus N.",
+            help="Clients' bootstrap port, by default 9192. Broker N is at this plus 1 plus N.",
             show_default=False,
         ),
     ] = None,
     advertised_host: Annotated[
-        str | None, typer.Option(help="The name that clients are told; the address when not given.", show_default=False)
+        str | None, typer.Option(help="The host name for clients; by default --host.", show_default=False)
     ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(
-            min=0, max=65535, help="Where Prometheus finds metrics; nowhere when not given.", show_default=False
-        ),
+        typer.Option(min=0, max=65535, help="The port of the Prometheus metrics; by default none.", show_default=False),
     ] = None,
     health_port: HealthPort = None,
     ready_file: ReadyFile = None,
 ) -> None:
-    """Serve unmodified Kafka clients, until Ctrl-C or SIGTERM; the query runs elsewhere.
+    """Serve unmodified Kafka clients, until Ctrl-C or SIGTERM. The query runs in another process.
 
-    Point their bootstrap.servers here: groups are this coordinator's, all else is passed on to the brokers.
+    Use its address as bootstrap.servers. This coordinator serves the group requests, the brokers all others.
     """
     from streaming.cli.service import run_gateway
 
@@ -166,19 +166,17 @@ def dashboard(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
     host: Annotated[
-        str | None, typer.Option(help="The address to listen on; 127.0.0.1 when not given.", show_default=False)
+        str | None, typer.Option(help="The address to listen on; by default 127.0.0.1.", show_default=False)
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=0, max=65535, help="The page's port, 9494 when not given. With 0 it is a free one.", show_default=False
-        ),
+        typer.Option(min=0, max=65535, help="The port, by default 9494. With 0, a free port.", show_default=False),
     ] = None,
     ready_file: ReadyFile = None,
 ) -> None:
-    """Show all groups in a browser: members, lag, who owned what when, and why it changed. Until Ctrl-C or SIGTERM.
+    """Show groups in a browser: members, lag, partition owners over time, causes. Until Ctrl-C or SIGTERM.
 
-    It reads the output topics, and writes nothing. Whoever reaches the port sees everything: it asks for no password.
+    It reads the output topics and writes nothing. It has no password: each client that reaches the port sees all data.
     """
     from streaming.cli.service import run_dashboard
 
@@ -198,7 +196,7 @@ def broker(data: Data = None, port: Port = None, ready_file: ReadyFile = None) -
 
 @app.command()
 def prepare() -> None:
-    """Fetch all jars, and make the class archive that has Spark start in half the time; a minute, once."""
+    """Download all jars, and make the class archive that halves the time of Spark's start. It takes a minute, once."""
     from streaming.cli.prepare import prepare as made
 
     typer.echo(made(tell))
@@ -210,7 +208,7 @@ def topics(
     topic_prefix: TopicPrefix = None,
     replication_factor: ReplicationFactor = None,
 ) -> None:
-    """Create the coordinator's topics where they are missing, check those that exist, and list them."""
+    """Create missing topics of the coordinator, check existing ones, and list all."""
     from streaming.kafka.topics import ensure
 
     settings = Settings.load(
@@ -223,13 +221,13 @@ def topics(
 
 @app.command()
 def acls(
-    role: Annotated[Role, typer.Argument(help="Which of our processes is to be let do its work.", show_default=False)],
-    principal: Annotated[str, typer.Option(help="Its Kafka user, as in User:coordinator.", show_default=False)],
+    role: Annotated[Role, typer.Argument(help="The process that needs the rights.", show_default=False)],
+    principal: Annotated[str, typer.Option(help="Its principal, such as User:coordinator.", show_default=False)],
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
-    create: Annotated[bool, typer.Option("--create", help="Let the coordinator make its topics as well.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Also grant the creation of the topics.")] = False,
 ) -> None:
-    """Print the kafka-acls commands that grant the least a process needs, for somebody to run who may."""
+    """Print the kafka-acls commands that grant a process the minimum of rights. An administrator runs them."""
     settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
     for command in commands(role, principal, settings, to_create=create):
         typer.echo(command)
@@ -243,11 +241,11 @@ def request(
         typer.Argument(help="Fields of the request: NAME=VALUE, values as JSON or plain text.", show_default=False),
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="The group's id.", show_default=False)] = None,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the reply.")] = 330.0,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the response.")] = 330.0,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Append one request and print the reply. Exits 1 when the reply carries an error.
+    """Append one request and print the response. Exits 1 if the response contains an error.
 
     coordinator request describe_group -g demo
 
@@ -280,10 +278,10 @@ def verify(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Check by what the topics hold that the coordinator has kept its promises. Exits 1 when it has not.
+    """Check with the records of the topics that the coordinator has kept its guarantees. Exits 1 if it has not.
 
-    Versions without a gap, repeats that are the same, generations that grow, one owner for each partition, one answer
-    to each request, acknowledged commits kept: as far back as the topics go. It reads, and writes nothing.
+    Versions without a gap, equal repeats, growing generations, one owner for each partition, one response to each
+    request, no lost acknowledged commit: as far back as the topics go. It reads the topics and writes nothing.
     """
     from streaming.verify import verify as judged
 
@@ -294,16 +292,16 @@ def verify(
         raise typer.Exit(1)
 
 
-checkpoints = typer.Typer(help="Look into a checkpoint while no coordinator runs on it, or get past a batch.")
+checkpoints = typer.Typer(help="Inspect, verify or repair a checkpoint while no coordinator runs on it.")
 app.add_typer(checkpoints, name="checkpoint")
 
-Folder = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The folder that `coordinator run` was given.")]
+Folder = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint folder of `coordinator run`.")]
 Output = Annotated[Format, typer.Option("--output", "-o", help="Sentences, or one JSON object.")]
 
 
 @checkpoints.command("inspect")
 def inspect_checkpoint(folder: Folder, output: Output = Format.text, master: Master = None) -> None:
-    """Show what it holds: of each shard groups, members, offsets, deadlines and versions. JSON has every group."""
+    """Show the groups, members, offsets, deadlines and versions of each shard. JSON contains every group."""
     from streaming.cli.checkpoint import inspect
 
     typer.echo(inspect(Settings.load(checkpoint=folder, master=master), as_json=output is Format.json))
@@ -311,7 +309,7 @@ def inspect_checkpoint(folder: Folder, output: Output = Format.text, master: Mas
 
 @checkpoints.command("verify")
 def verify_checkpoint(folder: Folder, output: Output = Format.text, master: Master = None) -> None:
-    """Check that all of it can be read: whose it is, plans without a gap, every group. Exits 1 if something cannot."""
+    """Check that all of a checkpoint can be read: identity, plans without a gap, every group. Exits 1 if not."""
     from streaming.cli.checkpoint import verify as verified
 
     told, is_wrong = verified(Settings.load(checkpoint=folder, master=master), as_json=output is Format.json)
@@ -323,13 +321,14 @@ def verify_checkpoint(folder: Folder, output: Output = Format.text, master: Mast
 @checkpoints.command("replan")
 def replan_checkpoint(
     folder: Folder,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     stopped: Annotated[
-        bool, typer.Option("--stopped", help="No coordinator runs on it: for a checkpoint that is not on this machine.")
+        bool,
+        typer.Option("--stopped", help="Confirm that no coordinator runs on it, for a checkpoint on another machine."),
     ] = False,
     master: Master = None,
 ) -> None:
-    """Put the plan of a batch aside that cannot be run, so that the next start plans it anew."""
+    """Set aside the plan of a batch that cannot run, so that the next start makes a new plan."""
     from streaming.query.replan import replan
 
     settings = Settings.load(checkpoint=folder, master=master)
@@ -347,7 +346,7 @@ class Schema(StrEnum):
 
 @app.command()
 def schema(
-    topic: Annotated[Schema | None, typer.Argument(help="One topic's; all four when not given.")] = None,
+    topic: Annotated[Schema | None, typer.Argument(help="The topic; by default all four.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
 ) -> None:
     """Print the JSON Schema of the values on a topic."""
@@ -372,9 +371,9 @@ class Table(StrEnum):
 
 @app.command()
 def tables(
-    table: Annotated[Table | None, typer.Argument(help="One of them; all four when not given.")] = None,
+    table: Annotated[Table | None, typer.Argument(help="The table; by default all four.")] = None,
 ) -> None:
-    """Print the tables that the coordinator runs by, and the state diagram, as Markdown."""
+    """Print the tables that the coordinator executes, and the state diagram, as Markdown."""
     from streaming.cli.tables import tables as written
 
     typer.echo(written(table.value if table else None))

@@ -24,7 +24,7 @@ END_WAIT_S = 300.0
 
 
 class NoArchive(UserError):
-    """The class archive could not be made; everything runs without it, but starts more slowly."""
+    """The class archive could not be made. The coordinator runs without it, but starts more slowly."""
 
 
 def prepare(report: Callable[[str], None]) -> Path:
@@ -37,7 +37,7 @@ def prepare(report: Callable[[str], None]) -> Path:
     for bundle in (CONNECTOR, BROKER):
         fetch(bundle, report=report)
     folder = archive.folder()
-    report("Starting a coordinator once, to write down which classes Java loads; this takes a minute.")
+    report("Starting a coordinator once to record the classes that Java loads. This takes a minute.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
@@ -45,11 +45,11 @@ def prepare(report: Callable[[str], None]) -> Path:
             _run_in_subprocess(made)
             if not made.exists():
                 raise NoArchive(
-                    "Java wrote no class archive: see that there is room for 200 MB, and that it is HotSpot."
+                    "Java wrote no class archive. Check that 200 MB are free, and that this Java is HotSpot."
                 )
             return archive.keep(made)
     except OSError as error:
-        raise NoArchive(f"The class archive cannot be kept in {folder}: {error.strerror}.") from error
+        raise NoArchive(f"The class archive cannot be stored in {folder}: {error.strerror}.") from error
 
 
 def _run_in_subprocess(made: Path) -> None:
@@ -58,7 +58,7 @@ def _run_in_subprocess(made: Path) -> None:
     done = subprocess.run(child, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         raise NoArchive(
-            f"No class archive could be made: {(done.stdout.strip() or 'nothing was said').splitlines()[-1]}"
+            f"No class archive could be made: {(done.stdout.strip() or 'it printed no error').splitlines()[-1]}"
         )
 
 
@@ -88,9 +88,9 @@ def _end_java() -> None:
         exit_code = java.proc.wait(END_WAIT_S)
     except subprocess.TimeoutExpired:
         java.proc.kill()
-        raise NoArchive(f"Java did not end within {END_WAIT_S:.0f} s: try again when the machine is idle.") from None
+        raise NoArchive(f"Java did not end within {END_WAIT_S:.0f} s. Try again when the machine is idle.") from None
     if exit_code:
-        raise NoArchive(f"Java ended with {exit_code} when it was to write a class archive.")
+        raise NoArchive(f"Java exited with {exit_code} while writing a class archive.")
 
 
 if __name__ == "__main__":

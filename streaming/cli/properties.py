@@ -12,7 +12,7 @@ from streaming.logs import tell
 
 
 class BadProperties(UserError):
-    """The file cannot be read, or holds a property that is not supported."""
+    """The file cannot be read, or contains a property that is not supported."""
 
     exit_code = Exit.USAGE
 
@@ -93,7 +93,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 def _parted(line: str) -> tuple[str, str]:
     found = _LINE.fullmatch(line)
-    assert found, "any line has a name, if an empty one"
+    assert found, "each line has a name, which may be empty"
     return found[1], found[2]
 
 
@@ -113,17 +113,19 @@ def to_settings(properties: Mapping[str, str]) -> dict[str, object]:
     """
     for name, better in _IN_A_FILE.items():
         if name in properties:
-            raise BadProperties(f"{name} is not understood: write it into a PEM file, and name that in {better}.")
+            raise BadProperties(
+                f"{name} is not supported. Write its value to a PEM file, and set {better} to that file."
+            )
     for store in ("truststore", "keystore"):
         if f"ssl.{store}.location" in properties and properties.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
-            raise BadProperties(f"ssl.{store}.location must be a PEM file here: set ssl.{store}.type=PEM.")
+            raise BadProperties(f"ssl.{store}.location must be a PEM file. Set ssl.{store}.type=PEM.")
     settings: dict[str, object] = {ours: properties[name] for name, ours in _NAMES.items() if name in properties}
     settings |= _logged_in(properties.get("sasl.jaas.config", ""))
     if properties.get("ssl.endpoint.identification.algorithm") == "":
         settings["ssl_check_hostname"] = False
     unknown = sorted(n for n in properties if _OF_SECURITY.match(n) and n not in _UNDERSTOOD and n not in _NAMES)
     if unknown:
-        tell(f"Not understood, and left out: {', '.join(unknown)}.")
+        tell(f"These properties are not supported and were ignored: {', '.join(unknown)}.")
     return settings
 
 

@@ -1,4 +1,4 @@
-"""One request from the command line: built from its arguments and sent, and its response as it came."""
+"""One request, built from the arguments of a command line, and its unchanged response."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 class NotARequest(UserError):
-    """The words on the command line do not make a request."""
+    """The arguments of the command line are not a request."""
 
 
 def ask(settings: Settings, what: str, fields: list[str], group: str | None, timeout_s: float) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def ask(settings: Settings, what: str, fields: list[str], group: str | None, tim
     if isinstance(request, Unreadable):
         raise NotARequest(f"{request.why}; `coordinator schema requests` shows every field.")
     if isinstance(request, Wake):
-        raise NotARequest("A wake record has no answer; `coordinator schema requests` shows what can be asked.")
+        raise NotARequest("A wake record has no response; `coordinator schema requests` shows all requests.")
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix, settings.signer()) as transport:
         if isinstance(request, ListGroups):
             answer: AnyAnswer = list_groups(transport, request, timeout_s)

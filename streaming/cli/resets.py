@@ -88,7 +88,7 @@ def reset_offsets(
     else:
         output.rows(RESET, [(group_id, place, new) for place, new in sorted(reset.offsets.items())])
     if not execute:
-        tell("Nothing was changed: with --execute these offsets are committed.")
+        tell("Nothing was changed. --execute commits these offsets.")
 
 
 def planned(settings: Settings, group_id: str, group: GroupView | None, asked: Asked, log: Log | None = None) -> Reset:
@@ -128,9 +128,9 @@ def _as_of(settings: Settings, group_id: str, asked: Asked, log: Log) -> Reset:
     places = sorted(past.places) if asked.topics is None else read_topics(asked.topics, log.partitions)
     if not asked.is_uncertain and not past.is_certain(places, at_ms, of_all=of_all):
         raise Uncertain(
-            f"What {escape(group_id)} had committed at {moment(at_ms)} is not certain, as {settings.groups_topic} has"
-            f" been compacted: it is from {moment(past.certain_from_ms(places, of_all=of_all))} on;"
-            " --uncertain takes what there is."
+            f"The committed offsets of {escape(group_id)} at {moment(at_ms)} are not certain, because"
+            f" {settings.groups_topic} has been compacted. They are certain from"
+            f" {moment(past.certain_from_ms(places, of_all=of_all))} on. --uncertain uses the remaining records."
         )
     found = {place: past.at(place, at_ms) for place in places}
     there = log.bounds(places)
@@ -142,11 +142,9 @@ def _as_of(settings: Settings, group_id: str, asked: Asked, log: Log) -> Reset:
         },
         log,
     )
-    notes = [
-        f"{named(place)} is left out: nothing was committed for it then." for place in places if found[place] is None
-    ]
+    notes = [f"{named(place)} is omitted: it had no committed offset then." for place in places if found[place] is None]
     gone = [
-        f"{named(p)} is left out: there is no such partition any more." for p in places if found[p] and p not in there
+        f"{named(p)} is omitted: the partition does not exist any more." for p in places if found[p] and p not in there
     ]
     return Reset(reset.offsets, [*notes, *gone, *reset.notes])
 

@@ -33,7 +33,7 @@ request, and almost no reference cycles. With the default of 700, garbage collec
 load."""
 
 ANYBODY_SEES = (
-    "It listens on {host} and asks nobody who they are: whoever reaches it sees all groups, members and offsets."
+    "It listens on {host} without authentication: each client that reaches it sees all groups, members and offsets."
 )
 
 
@@ -50,7 +50,7 @@ def run_query(settings: Settings, *, ready_file: Path | None, tell: Tell) -> Non
             tell(OPEN_SAID.format(topic=settings.requests_topic))
         _stop_on_signals(coordinator.ask_to_stop)
         coordinator.wait()
-        tell("Stopping after the batch that runs.")
+        tell("Stopping after the current batch.")
 
 
 def run_broker(data: Path | None, port: int | None, *, ready_file: Path | None, tell: Tell) -> None:
@@ -77,7 +77,7 @@ def run_gateway(settings: Settings, *, ready_file: Path | None, tell: Tell) -> N
         if settings.health_port is not None:
             gateway.serve_health_at(settings.health_host, settings.health_port)
         _write_ready_file(ready_file, settings, gateway)
-        tell("Ctrl-C stops. Members of groups may find another gateway, or this one again, within their sessions.")
+        tell("Ctrl-C stops. Members may reconnect here, or to another gateway, within their session timeouts.")
         while not stopping.wait(1):
             pass
 
@@ -92,7 +92,7 @@ def run_dashboard(settings: Settings, *, ready_file: Path | None, tell: Tell) ->
     with Dashboard(settings, tell) as dashboard:
         _stop_on_signals(stopping.set)
         _write_ready_file(ready_file, settings, dashboard=dashboard)
-        tell(f"The page is at {dashboard.url}. Ctrl-C stops.")
+        tell(f"The dashboard is at {dashboard.url}. Ctrl-C stops.")
         if not is_loopback(settings.dashboard_host):
             tell(ANYBODY_SEES.format(host=settings.dashboard_host))
         while not stopping.wait(1):
@@ -186,10 +186,10 @@ class _Demo:
 def _show_addresses(settings: Settings, gateway: Gateway, dashboard: Dashboard, tell: Tell) -> None:
     tell(
         f"Ready. Kafka runs at {settings.bootstrap_servers}; requests go to {settings.requests_topic}.\n"
-        f"  see it in a browser:             {dashboard.url}\n"
-        f"  have any Kafka client use it:    bootstrap.servers={gateway.bootstrap_servers}\n"
-        f"  watch it from another terminal:  coordinator watch -b {settings.bootstrap_servers}\n"
-        f"  ask it something:                coordinator request describe_group -g demo -b "
+        f"  see the groups in a browser:     {dashboard.url}\n"
+        f"  connect any Kafka client:        bootstrap.servers={gateway.bootstrap_servers}\n"
+        f"  watch in another terminal:       coordinator watch -b {settings.bootstrap_servers}\n"
+        f"  send a request:                  coordinator request describe_group -g demo -b "
         f"{settings.bootstrap_servers}\n"
         f"Ctrl-C stops."
     )

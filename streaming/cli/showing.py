@@ -1,6 +1,6 @@
-"""What the reading commands of `coordinator groups` show: the output topics, folded, and put into rows.
+"""The reading commands of `coordinator groups`: they fold the output topics into views, and write rows.
 
-Nobody is asked but the brokers, so all of it works while the coordinator is away.
+They need only the brokers. So they work while the coordinator is unavailable.
 """
 
 import re
@@ -32,21 +32,21 @@ class BadPattern(UserError):
 
 
 class Wanted(NamedTuple):
-    """The groups that a command is about: by id, or all whose whole id a regular expression matches."""
+    """The groups of a command: by id, or by a regular expression that matches the whole id."""
 
     names: tuple[str, ...] = ()
     is_regex: bool = False
 
     @property
     def ids(self) -> tuple[str, ...] | None:
-        """The ids, where they are known without reading."""
+        """The ids; None if they are unknown before the topics are read."""
         return None if self.is_regex or not self.names else self.names
 
     def of(self, views: Views) -> list[GroupView]:
-        """Find them; all there are where none is named.
+        """Return the groups; without names all existing groups.
 
         Raises:
-            NotFound: one of them is not there, or nothing matches.
+            NotFound: A named group does not exist, or no group matches.
         """
         if not self.names:
             return views.present()
@@ -58,7 +58,7 @@ class Wanted(NamedTuple):
         return [present(views, group_id) for group_id in dict.fromkeys(self.names)]
 
     def has(self, group_id: str | None) -> bool:
-        """Tell whether a group is one of them; what is of no group is of none but all."""
+        """Return whether a group is one of them. None stands for no group, which is only one of all."""
         if not self.names:
             return True
         if self.is_regex:
@@ -66,10 +66,10 @@ class Wanted(NamedTuple):
         return group_id in self.names
 
     def patterns(self) -> list[re.Pattern[str]]:
-        """Read the regular expressions, where that is what was given.
+        """Return the regular expressions; none if the names are ids.
 
         Raises:
-            BadPattern: one of them is none.
+            BadPattern: A name is not a regular expression.
         """
         return [_pattern(name) for name in self.names] if self.is_regex else []
 
@@ -79,15 +79,15 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise BadPattern(f"{escape(text)} is no regular expression: {error}.") from None
+        raise BadPattern(f"{escape(text)} is not a regular expression: {error}.") from None
 
 
 def folded(settings: Settings, group_ids: Collection[str] | None = None, *, events: bool = True) -> Views:
-    """Read what the topics hold now, of some groups or of all, with their history or without.
+    """Read the topics, and return views of some groups or of all, with or without their history.
 
     Raises:
-        BrokerUnreachable: no broker answers.
-        NoCoordinator: the topics are not there.
+        BrokerUnreachable: No broker answers.
+        NoCoordinator: The topics do not exist.
     """
     topics: tuple[TopicKind, ...] = ("groups", "events") if events else ("groups",)
     views = Views(only=None if group_ids is None else frozenset(group_ids))
@@ -96,10 +96,10 @@ def folded(settings: Settings, group_ids: Collection[str] | None = None, *, even
 
 
 def present(views: Views, group_id: str) -> GroupView:
-    """Find a group that there is.
+    """Return an existing group.
 
     Raises:
-        NotFound: there is none.
+        NotFound: The group does not exist.
     """
     group = views.groups.get(group_id)
     if group is None or not group.is_there:
@@ -108,10 +108,10 @@ def present(views: Views, group_id: str) -> GroupView:
 
 
 def remembered(views: Views, group_id: str) -> GroupView:
-    """Find a group that there is or of which there is a history.
+    """Return a group that exists or has a history.
 
     Raises:
-        NotFound: neither.
+        NotFound: The group does not exist and has no history.
     """
     group = views.groups.get(group_id)
     if group is None or not (group.is_there or group.events):
@@ -120,14 +120,14 @@ def remembered(views: Views, group_id: str) -> GroupView:
 
 
 def ends_of(settings: Settings, groups: Iterable[GroupView]) -> Ends:
-    """Ask the brokers how far the groups' partitions go; nothing where they do not tell."""
+    """Return the end offsets of the groups' partitions from the brokers; none if no broker answers."""
     wanted = places(groups)
     if not wanted:
         return {}
     try:
         return EndOffsets(settings).of(wanted)
     except BrokerUnreachable as error:
-        tell(f"No lag: {error}")
+        tell(f"The lag is unknown: {error}")
         return {}
 
 
@@ -164,7 +164,7 @@ _SORTED: dict[GroupOrder, Callable[[GroupSummary], Any]] = {
 
 
 def list_groups(settings: Settings, wanted: Wanted, order: GroupOrder, output: Output) -> None:
-    """Show a line for each group. Only what tells of rebalances takes the events, which are many."""
+    """Show a line for each group. Read the events, which are many, only for columns about rebalances."""
     needs_events = output.form is not OutputFormat.table or order is GroupOrder.rebalances
     views = folded(settings, wanted.ids, events=needs_events)
     groups, now = wanted.of(views), unix_ms()
@@ -173,7 +173,7 @@ def list_groups(settings: Settings, wanted: Wanted, order: GroupOrder, output: O
 
 
 def sorted_by(order: GroupOrder, summaries: Iterable[GroupSummary]) -> list[GroupSummary]:
-    """Sort groups, those with most first."""
+    """Return the groups in an order, the largest value first."""
     return sorted(summaries, key=_SORTED[order])
 
 
@@ -189,7 +189,7 @@ def show_groups(summaries: list[GroupSummary], output: Output) -> None:
 
 
 class PartitionLine(NamedTuple):
-    """A partition of a group; or a member that owns none, which has no row."""
+    """A partition of a group, or a member without partitions, which has no row."""
 
     group_id: str
     row: OffsetRow | None
@@ -228,17 +228,17 @@ OFFSETS = tuple(
     column._replace(is_wide=False, is_optional=True) if column.header in ("COMMITTED-AT", "METADATA") else column
     for column in PARTITIONS
 )
-"""Of `offsets`, where one looks for since when a partition has not moved."""
+"""The columns of `offsets`. They show the times of commits, to find a partition whose offset does not advance."""
 
 
 def partition_lines(group: GroupView, ends: Ends) -> list[PartitionLine]:
-    """Make a line of each partition that is owned or committed, and behind them one of each member that owns none."""
+    """Return a line for each owned or committed partition, then a line for each member without partitions."""
     lines = [PartitionLine(group.group_id, row) for row in answers.offsets(group, ends)]
     return lines + [PartitionLine(group.group_id, None, m) for m in answers.members(group) if not m.partitions]
 
 
 def assignment(assigned: dict[str, list[int]] | None) -> str | None:
-    """Write what a member owns: `orders 0-2 5, payments 1`."""
+    """Return a member's assignment as text: `orders 0-2 5, payments 1`."""
     owned = sorted((topic, each) for topic, each in (assigned or {}).items() if each)
     return ", ".join(f"{topic} {spans(each)}" for topic, each in owned) or None
 
@@ -265,7 +265,7 @@ MEMBERS = (
 
 
 def member_lines(groups: Iterable[GroupView]) -> list[MemberLine]:
-    """Make a line of each member."""
+    """Return a line for each member."""
     return [MemberLine(group.group_id, row) for group in groups for row in answers.members(group)]
 
 
@@ -277,7 +277,7 @@ _REBALANCING = {Phase.PREPARING, Phase.COMPLETING}
 
 
 def say_state(group: GroupView) -> None:
-    """Say on standard error what makes a description incomplete, as Kafka's tool does."""
+    """Print to standard error why a description is incomplete, as Kafka's tool does."""
     if group.state is Phase.EMPTY:
         tell(f"Consumer group '{escape(group.group_id)}' has no active members.")
     elif group.state in _REBALANCING:
@@ -285,7 +285,7 @@ def say_state(group: GroupView) -> None:
 
 
 def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
-    """Show groups whole: a block of what they are, and all partitions and members."""
+    """Show groups in detail: a block of facts, and all partitions and members."""
     views = folded(settings, wanted.ids)
     groups, now = wanted.of(views), unix_ms()
     ends = ends_of(settings, groups)
@@ -319,10 +319,13 @@ def _detail(settings: Settings, group: GroupView, ends: Ends, now: int) -> Group
 
 
 def _asked(settings: Settings, group: GroupView) -> DescribeGroupAnswer | None:
-    """Ask the coordinator, if it is there, for whom a rebalance waits, which no topic has."""
+    """Request from the coordinator the members that a rebalance waits for; None if it is unavailable.
+
+    No topic contains them.
+    """
     if group.state not in _REBALANCING:
         return None
-    from streaming.cli.asking import Administration  # which nothing else here needs, and takes its time
+    from streaming.cli.asking import Administration  # only this function needs this slow import
 
     try:
         with Administration(settings, AWAITED_WAIT_S) as administration:
@@ -358,7 +361,7 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
         if who.rebalances >= FLAPPING_SHOWN:
             yield (
                 "FLAPPING",
-                f"{who.client_id} at {who.client_host}, behind {who.rebalances} rebalances of the last hour",
+                f"{who.client_id} at {who.client_host} caused {who.rebalances} rebalances of the last hour",
             )
 
 
@@ -366,7 +369,7 @@ FLAPPING_SHOWN = 3
 
 
 def members(settings: Settings, wanted: Wanted, output: Output) -> None:
-    """Show who is in groups, and what each one owns."""
+    """Show the members of groups, and the assignment of each."""
     groups = wanted.of(folded(settings, wanted.ids, events=False))
     if output.form is OutputFormat.json:
         output.answer(_by_group({group.group_id: answers.members(group) for group in groups}, wanted))
@@ -377,7 +380,7 @@ def members(settings: Settings, wanted: Wanted, output: Output) -> None:
 
 
 def offsets(settings: Settings, wanted: Wanted, output: Output) -> None:
-    """Show how far groups are, partition by partition."""
+    """Show the committed offset and the lag of each partition."""
     groups = wanted.of(folded(settings, wanted.ids, events=False))
     ends = ends_of(settings, groups)
     if output.form is OutputFormat.json:
@@ -392,5 +395,5 @@ def show_offsets(groups: Iterable[GroupView], ends: Ends, output: Output) -> Non
 
 
 def _by_group(of: dict[str, Any], wanted: Wanted) -> Any:
-    """Rows do not name their group: those of several are put under their groups' ids."""
+    """Return the rows of several groups by their groups' ids, because rows do not contain them; or one group's rows."""
     return of if wanted.is_regex or len(of) != 1 else next(iter(of.values()))

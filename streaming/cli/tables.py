@@ -35,11 +35,11 @@ def moves() -> str:
 def order_of_checks() -> str:
     """Return the checks of each kind of request, in their order."""
     parts = [
-        "Every request, before its group is looked for; one whose group is another shard's then hears NOT_COORDINATOR:",
+        "Every request, before its group is looked up. A request for another shard's group then gets NOT_COORDINATOR:",
         _numbered([_check(checks.group_id_fits)]),
     ]
     for request, kind in KINDS.items():
-        absent = [("there is such a group", kind.absent.name)] if kind.absent else []
+        absent = [("the group exists", kind.absent.name)] if kind.absent else []
         rows = [*map(_check, kind.on_its_own), *absent, *map(_check, kind.of_the_group)]
         if rows:
             parts += [f"`{request.__struct_config__.tag}`, in this order:", _numbered(rows)]

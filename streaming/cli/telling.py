@@ -60,7 +60,7 @@ def timeline_lines(told: Timeline) -> list[TimelineLine]:
             lines.append(rebalance)
         elif event.event not in _TOLD_BY_THE_REBALANCE:
             lines.append(TimelineLine(event.at_ms, event.record.generation_id, event.event, event.text))
-    earlier = begun.values()  # their start is not among the events
+    earlier = begun.values()  # the events do not contain their start
     return sorted([*earlier, *lines], key=lambda line: line.at_ms)
 
 
@@ -108,7 +108,7 @@ def show_timeline(told: Timeline, limit: int | None, output: Output) -> None:
     if told.known_from_ms:
         tell(
             f"The history of {escape(told.group_id)} begins at {moment(told.known_from_ms)}:"
-            " what was before has expired."
+            " earlier events have expired."
         )
 
 
@@ -164,7 +164,7 @@ def show_owner(
     answer = answers.owner(views, group, topic, partition, at_ms, now)
     name = f"{escape(topic)}-{partition}"
     if (topic, partition) not in spans_of_owners(group):
-        raise NotFound(f"Nobody has ever owned {name} in {escape(group.group_id)}, as far as its history goes.")
+        raise NotFound(f"The history of {escape(group.group_id)} contains no owner of {name}.")
     if output.form is OutputFormat.json:
         output.answer(answer)
         return
@@ -175,9 +175,9 @@ def show_owner(
     else:
         text = "nobody"
         if at_ms > now:
-            text = "not known: that is to come"
+            text = "unknown: this time is in the future"
         elif not answer.is_known:
-            text = f"not known: the history begins at {moment(answer.known_from_ms)}"
+            text = f"unknown: the history begins at {moment(answer.known_from_ms)}"
         sides = [f"{side} {_span(s)}" for side, s in (("before:", answer.before), ("after:", answer.after)) if s]
         text = "; ".join([text, *sides])
     output.line(f"{name} at {moment(at_ms)}: {text}")

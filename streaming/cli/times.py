@@ -44,7 +44,7 @@ def read_time(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
     try:
         at_ms = reader(wanted, now_ms, zone)
     except (ValueError, OverflowError, OSError):
-        raise BadTime(f"{text!r} is no time: write {FORMS}.") from None
+        raise BadTime(f"{text!r} is not a time. Write {FORMS}.") from None
     if not 0 <= at_ms <= AT_MS_MAX:
         raise BadTime(f"{text!r} is before 1970 or after 9999.")
     return at_ms
@@ -61,7 +61,7 @@ def read_duration(text: str) -> int:
         return _span_ms(wanted)
     found = _DURATION.fullmatch(wanted)
     if found is None or not any(found.groupdict().values()):
-        raise BadTime(f"{text!r} is no duration: write it as PT1H30M, P2D or 90m.")
+        raise BadTime(f"{text!r} is not a duration. Write it as PT1H30M, P2D or 90m.")
     return int(
         timedelta(**{unit: float(number) for unit, number in found.groupdict("0").items()}) / timedelta(milliseconds=1)
     )
@@ -100,7 +100,7 @@ def instant(at_ms: int, zone: tzinfo | None = None) -> str:
 
 def _number(text: str, _: int, __: tzinfo | None) -> int:
     if 0 < (at_ms := int(text)) < NUMBER_MIN:
-        raise BadTime(f"{text} would be {moment(at_ms, UTC)}Z: write Unix milliseconds, which have 13 digits by now.")
+        raise BadTime(f"{text} would be {moment(at_ms, UTC)}Z. Write Unix milliseconds, which have 13 digits now.")
     return at_ms
 
 

@@ -87,7 +87,7 @@ class Commits:
     def close(self) -> None:
         """Settle the commits that have no response yet with a KafkaTimeoutError."""
         for commit in self._pending.values():
-            _settle(commit, KafkaTimeoutError("The consumer was closed before an answer came"))
+            _settle(commit, KafkaTimeoutError("The consumer was closed before a response came"))
 
     # -- committing ----------------------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Commits:
         ended = self._driver.ended(self._driver.commit(_requested(offsets)), wait_ms / 1000)
         self.hear_ended()
         if ended is None:
-            raise KafkaTimeoutError(f"No answer to a commit of group {self._group['group_id']} within {wait_ms} ms")
+            raise KafkaTimeoutError(f"No response to a commit of group {self._group['group_id']} within {wait_ms} ms")
         if (error := _error(ended.code, ended.error)) is not None:
             raise error
 
@@ -141,7 +141,7 @@ class Commits:
             return self._reading.positions()
         for partition in offsets:
             if self._driver.member.state is MemberState.STABLE and partition not in self._reading.owned:
-                raise CommitFailedError(f"{partition.topic} {partition.partition} is not this member's to commit")
+                raise CommitFailedError(f"This member does not own {partition.topic} {partition.partition}")
         return offsets
 
     def _end(self, ended: CommitEnded) -> None:
@@ -167,7 +167,7 @@ class Commits:
         self._place(self._fetched(ticket, wait_ms))
 
     def committed(self, partition: TopicPartition, wait_ms: float) -> OffsetAndMetadata | None:
-        """Return the group's committed offset of a partition; None where nothing is committed."""
+        """Return the group's committed offset of a partition; None if nothing is committed."""
         (found,) = self._fetched(self._driver.fetch(_by_topic([partition])), wait_ms)
         return OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch) if found.offset >= 0 else None
 
@@ -177,7 +177,7 @@ class Commits:
             if ticket == self._fetching:
                 self._fetching = None  # `fetch_if_unplaced` fetches again
             raise KafkaTimeoutError(
-                f"No answer about offsets of group {self._group['group_id']} within {wait_ms:.0f} ms"
+                f"No response about offsets of group {self._group['group_id']} within {wait_ms:.0f} ms"
             )
         return self._offsets(ended)
 
@@ -200,7 +200,7 @@ class Commits:
 def _error(code: int, error: str) -> Exception | None:
     failed: Exception | None = for_code(code)(error) if code else None
     if code in COMMIT_FAILED:
-        failed = CommitFailedError(f"the coordinator answered {error}: the partitions may be another member's by now")
+        failed = CommitFailedError(f"the coordinator answered {error}: another member may own the partitions now")
     return failed
 
 

@@ -109,7 +109,7 @@ class GroupConsumer(InGroup):
             self._driver.subscribe(str(self._subscription))
 
     def unsubscribe(self) -> None:
-        """Give up all partitions and leave the group."""
+        """Release all partitions and leave the group."""
         self._check_open()
         self._leave("the consumer unsubscribed from all topics", CLOSE_WAIT_MS)
 
@@ -135,7 +135,7 @@ class GroupConsumer(InGroup):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Take part in the group, and fetch records of the owned partitions.
+        """Participate in the group, and fetch records of the owned partitions.
 
         Args:
             timeout_ms: How long to wait for records, milliseconds.
@@ -184,7 +184,7 @@ class GroupConsumer(InGroup):
         away_ms, self._polled_ms = now_ms - self._polled_ms, now_ms
         if self._reading.owned and away_ms > NEARLY_OVERDUE * limit_ms:
             log.warning(
-                "group %s: %d ms went by between two polls, and max_poll_interval_ms is %d: handle fewer records at a"
+                "group %s: %d ms passed between two polls, and max_poll_interval_ms is %d: handle fewer records at a"
                 " time (max_poll_records), or allow more", self._group["group_id"], away_ms, limit_ms,
             )  # fmt: skip
 
@@ -309,7 +309,7 @@ class GroupConsumer(InGroup):
             metadata: Return the OffsetAndMetadata instead of the offset alone.
 
         Returns:
-            None where nothing is committed.
+            None if nothing is committed.
 
         Raises:
             KafkaTimeoutError: no response in time.
@@ -381,7 +381,7 @@ class GroupConsumer(InGroup):
     def _leave(self, reason: str, timeout_ms: int) -> None:
         try:
             if not self._participant.leave(reason, timeout_ms / 1000):
-                log.warning("group %s: no answer to leaving within %d ms", self._group["group_id"], timeout_ms)
+                log.warning("group %s: no response to leaving within %d ms", self._group["group_id"], timeout_ms)
         finally:
             self._subscription.clear()
             self._commits.hear_ended()

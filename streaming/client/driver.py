@@ -146,7 +146,7 @@ class Driver:
             try:
                 self._transport.send(todo)
             except RetriableError as error:
-                log.warning("not sent, to be tried again: %s", error)
+                log.warning("a request was not sent and is retried: %s", error)
             except KafkaError as error:  # too large, or not allowed: a retry would fail too
                 self._tell(Failed(getattr(error, "errno", None) or -1, type(error).__name__, str(error)))
 

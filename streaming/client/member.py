@@ -71,7 +71,7 @@ class GroupMember(InGroup):
         config = configure_member(configs)
         if any(strategy.name == "range" for strategy in config.strategies):
             raise KafkaConfigurationError(
-                "partition_assignment_strategy: range shares out each resource by itself, so one member would get all"
+                "partition_assignment_strategy: range assigns each resource separately, so one member would get all"
             )
         self._resources = _checked(resources)
         self._listeners = {
@@ -92,10 +92,10 @@ class GroupMember(InGroup):
         """The resources that this member owns now."""
         return _names(self._participant.owned)
 
-    # -- taking part ---------------------------------------------------------------------------------------------------
+    # -- participation -------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float = 0.0) -> frozenset[str]:
-        """Take part in the group. A member that does not poll for `max_poll_interval_ms` gives up its resources.
+        """Participate in the group. A member that does not poll for `max_poll_interval_ms` gives up its resources.
 
         Args:
             timeout_s: How long to wait for an event of the group, seconds. The call returns as soon as the event is
@@ -121,7 +121,7 @@ class GroupMember(InGroup):
             timeout_s: How long to wait at most, seconds; for ever if None.
 
         Raises:
-            TimeoutError: that takes longer.
+            TimeoutError: this member owns no resource after `timeout_s`.
             KafkaError: as `poll` does.
         """
         until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
@@ -129,7 +129,7 @@ class GroupMember(InGroup):
             wait_s = min(until_s - time.monotonic(), WAIT_SLICE_S)
             if wait_s <= 0:
                 raise TimeoutError(
-                    f"Group {self._group_id} gave this member nothing within {timeout_s:g} s; it is {self.state.name}"
+                    f"Group {self._group_id} assigned this member nothing in {timeout_s:g} s; it is {self.state.name}"
                 )
             self._driver.wait(wait_s)
         return self.assignment
@@ -140,7 +140,7 @@ class GroupMember(InGroup):
         self._resources = _checked(resources)
 
     def leave(self, reason: str | None = None, timeout_s: float = CLOSE_WAIT_S) -> None:
-        """Give up all resources and leave the group. The end of the `with` block does it too.
+        """Release all resources and leave the group. The end of the `with` block does it too.
 
         A static member (`group_instance_id`) does not leave: its resources stay assigned to it until its session ends.
 
@@ -153,7 +153,7 @@ class GroupMember(InGroup):
         self._is_closed = True
         try:
             if not self._participant.leave(reason or "the member is leaving", timeout_s):
-                log.warning("group %s: no answer to leaving within %g s", self._group_id, timeout_s)
+                log.warning("group %s: no response to leaving within %g s", self._group_id, timeout_s)
         finally:
             self._driver.close()
             give_back(self._transport)
@@ -190,21 +190,21 @@ class GroupMember(InGroup):
             listener(_names(change.partitions))
 
     def keep(self, owned: frozenset[TopicPartition]) -> None:
-        """Do nothing: `assignment` reads the participant."""
+        """Ignore the partitions: `assignment` reads the participant."""
 
     def hear(self, effect: Effect) -> None:
-        """Do nothing: this member commits and fetches no offsets."""
+        """Ignore the effect: this member commits and fetches no offsets."""
 
 
 def _checked(resources: Iterable[str]) -> frozenset[str]:
     if isinstance(resources, str):
-        raise TypeError("resources must be a collection of names, not one text")
+        raise TypeError("resources must be a collection of names, not one string")
     names = frozenset(resources)
     if not names:
         raise ValueError("resources: at least one is needed")
     for name in names:
         if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX:
-            raise ValueError(f"resources: {name!r} is no name of 1 to {NAME_CHARS_MAX} characters")
+            raise ValueError(f"resources: {name!r} is not a name of 1 to {NAME_CHARS_MAX} characters")
     return names
 
 

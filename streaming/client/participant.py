@@ -1,4 +1,4 @@
-"""Taking part in a group: the effects of the member's state machine, handled on the owner's thread.
+"""Participation in a group: the effects of the member's state machine, handled on the owner's thread.
 
 A `Participant` requests partitions, computes assignments when it leads, stores its own assignment, and reports changes
 to its owner. The owner, a `GroupConsumer` or a `GroupMember`, knows the partitions and the listeners.
@@ -36,7 +36,7 @@ from streaming.client.strategies import Told as Plan
 log = logging.getLogger(__name__)
 
 Racks = Sequence[frozenset[str]]
-"""Of one topic, partition by partition, the racks that hold a replica."""
+"""The racks with a replica of each of a topic's partitions, in order."""
 
 
 class Owner(Protocol):
@@ -156,7 +156,7 @@ class Participant:
     def _group_id(self) -> str:
         return self._driver.member.config.group_id
 
-    # -- taking part ---------------------------------------------------------------------------------------------------
+    # -- participation -------------------------------------------------------------------------------------------------
 
     def attend(self) -> None:
         """Handle the effects of the group until none is left.
@@ -201,7 +201,7 @@ class Participant:
                     self.assigned_generation = -1
             case CoordinatorSilent(session_timeout_ms):
                 log.warning(
-                    "group %s: no word from the coordinator for %d ms; going on with %d partitions",
+                    "group %s: no response from the coordinator for %d ms; continuing with %d partitions",
                     self._group_id, session_timeout_ms, len(self.owned),
                 )  # fmt: skip
             case RejoinNeeded(why):
@@ -212,7 +212,7 @@ class Participant:
                 self._owner.hear(effect)
 
     def _prepare(self) -> None:
-        """Give up partitions as needed, and join whatever the listener does, since the round must not wait for it."""
+        """Release partitions as needed, and join even if the listener fails, because the round must not wait for it."""
         self._round = _Round(self._owner.subscribed(), self._driver.member.generation_id)
         self._has_to_join = True
         with self._told_all(self._holding.prepare(lambda p: self._owner.is_wanted(p.topic))):
@@ -244,7 +244,7 @@ class Participant:
             self._driver.fail_to_plan(wanted.generation_id)
             if not isinstance(error, RetriableError):
                 raise
-            log.warning("group %s: no plan could be made, to be tried again: %s", self._group_id, error)
+            log.warning("group %s: no assignments could be computed, and this is retried: %s", self._group_id, error)
 
     def _take(self, assigned: Assigned) -> None:
         strategy = self._strategies[assigned.protocol_name]
@@ -262,7 +262,7 @@ class Participant:
     # -- leaving -------------------------------------------------------------------------------------------------------
 
     def leave(self, reason: str, wait_s: float) -> bool:
-        """Give up all partitions and leave the group. Return whether the coordinator has confirmed it in time."""
+        """Release all partitions and leave the group. Return whether the coordinator has confirmed it in time."""
         is_ours = self._driver.member.state is MemberState.STABLE
         self._has_to_join = False
         try:

@@ -57,7 +57,7 @@ def resolve(strategy: Iterable[Any]) -> tuple[Strategy, ...]:
             two assignors have one name, or they have no rebalance protocol in common.
     """
     if isinstance(strategy, str):
-        raise KafkaConfigurationError(f"{SETTING}: {strategy!r} is text; a list of assignors is needed")
+        raise KafkaConfigurationError(f"{SETTING}: {strategy!r} is a string; a list of assignors is needed")
     strategies = tuple(map(_resolve, strategy))
     names = [each.name for each in strategies]
     if not strategies:
@@ -88,7 +88,7 @@ def _resolve(each: Any) -> Strategy:
     found = _find(each) if isinstance(each, str) else each
     found = STAND_INS.get(_kind(found), found)
     if not issubclass(_kind(found), (Assignor, AbstractPartitionAssignor)):
-        raise KafkaConfigurationError(f"{SETTING}: {each!r} is no assignor")
+        raise KafkaConfigurationError(f"{SETTING}: {each!r} is not an assignor")
     try:
         assignor = found() if isinstance(found, type) else found
     except Exception as error:
@@ -106,7 +106,7 @@ def _find(name: str) -> Any:
         return ASSIGNORS[name]
     module, _, attribute = name.rpartition(".")
     if not module:
-        raise KafkaConfigurationError(f"{SETTING}: there is no assignor {name!r}; there are {', '.join(ASSIGNORS)}")
+        raise KafkaConfigurationError(f"{SETTING}: {name!r} is not an assignor of {', '.join(ASSIGNORS)}")
     try:
         return getattr(import_module(module), attribute)
     except Exception as error:

@@ -60,7 +60,7 @@ class Reading:
         self._place(self._placed & partitions)
 
     def start(self, committed: Mapping[TopicPartition, int]) -> None:
-        """Read partitions from the group's committed offsets; where that is -1, as `auto_offset_reset` sets it."""
+        """Read partitions from the group's committed offsets. If one is -1, `auto_offset_reset` sets the start."""
         new = self.unplaced & committed.keys()
         self._place(self._placed | new)
         for partition in new:
@@ -142,7 +142,7 @@ class Reading:
         return {**self._unread(self._placed), **self._positions}
 
     def _unread(self, partitions: frozenset[TopicPartition]) -> Offsets:
-        """Return where reading begins. KafkaConsumer, not the caller, knows whether an offset exists."""
+        """Return the positions at which reading begins. Only KafkaConsumer knows whether these offsets exist."""
         found = {p: self.kafka.position(p, timeout_ms=0) for p in partitions - self._positions.keys()}
         return {p: OffsetAndMetadata(at, "", -1) for p, at in found.items() if at is not None}
 

@@ -28,7 +28,7 @@ from coordinator.consumer_protocol import (
 log = logging.getLogger(__name__)
 
 PartitionsOf = Callable[[str], Collection[int] | None]
-"""Returns a topic's partitions; none for a topic that does not exist."""
+"""Returns a topic's partitions; None if the topic does not exist."""
 
 RacksOf = Callable[[str], Sequence[frozenset[str]]]
 """Returns the racks with a replica of each of a topic's partitions, in order."""
@@ -90,7 +90,7 @@ class Ours(Strategy):
     def take(self, assignment: bytes, generation_id: int) -> list[TopicPartition]:
         partitions = assigned_partitions(assignment)
         if partitions is None:
-            raise KafkaError("This member's part of the plan cannot be read")
+            raise KafkaError("This member's assignment cannot be read")
         return sorted(TopicPartition(topic, n) for topic, numbers in partitions.items() for n in numbers)
 
 
@@ -116,11 +116,11 @@ class Theirs(Strategy):
         try:
             part = ConsumerProtocolAssignment.decode(assignment)
         except Exception as error:
-            raise KafkaError("This member's part of the plan cannot be read") from error
+            raise KafkaError("This member's assignment cannot be read") from error
         try:
             self._assignor.on_assignment(part, generation_id)
         except Exception:  # only its own records fail; the assignment is valid all the same
-            log.exception("the assignor %s failed to take note of its plan", self.name)
+            log.exception("the assignor %s failed to store its assignment", self.name)
         return sorted(part.partitions())
 
 

@@ -15,7 +15,7 @@ class Subscription:
     """A consumer's subscription, empty at first, and its listener.
 
     Args:
-        watch: Knows the topics that a pattern is compared with.
+        watch: The source of the topics that a pattern is compared with.
         excludes_internal: Whether Kafka's internal topics never match a pattern.
     """
 
@@ -35,7 +35,7 @@ class Subscription:
         """Subscribe to topics by name or by a pattern, in place of the previous subscription.
 
         Raises:
-            ValueError, TypeError, re.error, IllegalStateError: as `GroupConsumer.subscribe` has them.
+            ValueError, TypeError, re.error, IllegalStateError: as `GroupConsumer.subscribe`.
         """
         if isinstance(topics, str):
             raise TypeError("Topics must be a list (or non-str sequence)")

@@ -82,11 +82,11 @@ class TopicWatch:
         """Wait until these topics have been looked up, and return the snapshot. A member must have asked about them.
 
         Raises:
-            KafkaTimeoutError: that takes longer.
+            KafkaTimeoutError: they have not been looked up after `wait_s`.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self.snapshot.knows(names), wait_s):
-                raise KafkaTimeoutError(f"The brokers did not say within {wait_s:g} s what partitions there are")
+                raise KafkaTimeoutError(f"The brokers did not return the topics' partitions within {wait_s:g} s")
             return self.snapshot
 
     def close(self) -> None:
@@ -106,10 +106,10 @@ class TopicWatch:
                 admin = admin or KafkaAdminClient(**self._kafka)
                 self._look(admin, self._wanted())
             except (KafkaError, OSError) as error:
-                log.warning("topics and partitions cannot be looked at, to be tried again: %s", error)
+                log.warning("the lookup of topics and partitions failed and is retried: %s", error)
                 self._wait(lambda: self._is_closing, AGAIN_S)
             except Exception:  # members must learn of new partitions after any error
-                log.exception("looking at topics and partitions is in trouble and goes on")
+                log.exception("the lookup of topics and partitions failed and is retried")
                 self._wait(lambda: self._is_closing, AGAIN_S)
             else:
                 wait_s = min(AGAIN_S, self._max_age_s) if self._misses_some() else self._max_age_s

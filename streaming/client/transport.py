@@ -1,8 +1,8 @@
-"""The way of requests to the coordinator and of responses back: one producer and one reader for a whole process.
+"""Requests to the coordinator and its responses: one producer and one reader for a whole process.
 
-A transport has a mailbox, a random name of its own, which hashes to one partition of the reply topic. Its one thread
-reads that partition, drops records for other mailboxes by the key alone, delivers each response to its receiver, and
-lets each correspondent check its deadlines. The reader is at the partition's end before the first request is sent, so
+A transport has a mailbox with a random name, which hashes to one partition of the reply topic. Its one thread reads
+that partition, drops records for other mailboxes by the key alone, delivers each response to its receiver, and makes
+each correspondent check its deadlines. The reader is at the partition's end before the first request is sent, so
 that no response can be missed.
 """
 
@@ -38,10 +38,10 @@ TURN_MS = 50
 """The longest time that the thread waits for responses before it checks deadlines again: the delay of a deadline."""
 
 LEADER_WAIT_MS = 15_000
-"""How long the reply partition may be without a leader. A new topic has one a moment after its creation."""
+"""The time for which the reply partition may have no leader. A new topic has one a moment after its creation."""
 
 COMMAND_WAIT_S = 30.0
-"""How long a command waits for the coordinator's response."""
+"""The time for which a command waits for the coordinator's response."""
 
 CLOSE_WAIT_S = 5.0
 TROUBLE_WAIT_S = 1.0
@@ -66,7 +66,7 @@ class Correspondent(Protocol):
         """Handle a response to one of its own requests, or a notice, which may be for another correspondent."""
 
     def advance(self) -> None:
-        """Do what is due by now. Called every `TURN_MS` or more often."""
+        """Handle the deadlines that have passed. Called every `TURN_MS` or more often."""
 
 
 class Transport:
@@ -75,7 +75,7 @@ class Transport:
     Args:
         kafka: The connection settings, as kafka-python's clients take them.
         topic_prefix: The coordinator's topics are `PREFIX.requests` and `PREFIX.replies`.
-        signer: Signs the requests, where the coordinator checks signatures.
+        signer: Signs the requests, if the coordinator checks signatures.
 
     Raises:
         BrokerUnreachable: no broker answered.
@@ -149,7 +149,7 @@ class Transport:
         reader.seek_to_end(mine)
         if reader.position(mine, timeout_ms=LEADER_WAIT_MS) is None:
             raise BrokerUnreachable(
-                f"{mine.topic} has no leader for partition {mine.partition}: see the brokers' logs."
+                f"{mine.topic} has no leader for partition {mine.partition}. See the brokers' logs."
             )
 
     # -- sending -------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Transport:
             partition: The shard, if it is not that of the request's group.
 
         Raises:
-            KafkaError: no broker has answered where to send it, or it is too large.
+            KafkaError: no broker has returned the partition's leader, or the request is too large.
         """
         told = on_error or (lambda error: log.warning("a %s request was not sent: %s", _kind(request), error))
         key = request.group_id.encode()
@@ -216,12 +216,12 @@ class Transport:
             return [answer.result(max(0.0, deadline_s - time.monotonic())) for answer in awaited.values()]
         except FutureTimeout:
             raise NoAnswer(
-                f"No answer about the group {request.group_id!r} came on {self.replies_topic} within {timeout_s:g} s:"
-                f" see that the coordinator which reads {self.requests_topic} is running."
+                f"No response about the group {request.group_id!r} came on {self.replies_topic} within {timeout_s:g} s."
+                f" Check that the coordinator that reads {self.requests_topic} is running."
             ) from None
         except KafkaError as error:
             raise BrokerUnreachable(
-                f"The brokers at {self._servers} did not take the request ({error}): see their logs."
+                f"The brokers at {self._servers} did not accept the request ({error}). See their logs."
             ) from error
         finally:
             self._answers.forget(self.inbox, awaited)
@@ -254,7 +254,7 @@ class Transport:
             try:
                 batches = self._reader.poll(timeout_ms=TURN_MS)
             except Exception:  # members must keep sending heartbeats after any error
-                log.warning("reading %s is in trouble and goes on", self.replies_topic, exc_info=True)
+                log.warning("reading %s failed and is retried", self.replies_topic, exc_info=True)
                 batches = {}
                 self._closing.wait(TROUBLE_WAIT_S)
             for record in itertools.chain.from_iterable(batches.values()):
@@ -274,7 +274,7 @@ def _guarded(call: Callable[..., None], *arguments: object) -> None:
     try:
         call(*arguments)
     except Exception:
-        log.exception("a member's own code failed on the transport's thread")
+        log.exception("a member's code failed on the transport's thread")
 
 
 def _settle(awaited: Future[AnyAnswer], answer: AnyAnswer, _size: int) -> None:

@@ -1,4 +1,4 @@
-"""Tokens that identify our own processes. They are requested with a client's id and secret, and cached until they age.
+"""Tokens that identify our own processes, requested with a client's id and secret, and cached for a part of their life.
 
 kafka-python gets its tokens from here. Kafka's Java clients and librdkafka request their own in the same way: id and
 secret go unencoded into HTTP's basic authentication.
@@ -44,7 +44,7 @@ class TokenUnavailable(UserError):
 
 
 class TokenRefused(UserError):
-    """The token endpoint refuses the client, or its response holds no token."""
+    """The token endpoint refuses the client, or its response contains no token."""
 
     exit_code = Exit.NEEDS_A_PERSON
 
@@ -87,7 +87,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         except UserError as error:
             if asked_s >= self._ends_s:
                 raise
-            log.warning("the token that is there is used on: %s", error)
+            log.warning("the present token is used further: %s", error)
             self._worn_s = min(asked_s + RETRY_WAIT_S, self._ends_s)
             return
         self._token, self._ends_s, self._worn_s = token, ends_s, asked_s + WORN_AFTER * (ends_s - asked_s)
@@ -102,7 +102,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         except (OSError, ValueError) as error:
             why = getattr(error, "reason", error)
             raise TokenUnavailable(
-                f"The token endpoint {self._url} does not answer ({why}): see that it is there, or correct"
+                f"The token endpoint {self._url} does not answer ({why}): check that it runs, or correct"
                 f" sasl_oauth_token_url and sasl_oauth_cafile."
             ) from None
         with suppress(ValueError, TypeError, KeyError):
@@ -114,8 +114,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     def _refusal(self, error: HTTPError) -> UserError:
         if error.code in _PASSING or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return TokenUnavailable(
-                f"The token endpoint {self._url} does not work (HTTP status {error.code}): see that it does, and start"
-                f" again."
+                f"The token endpoint {self._url} does not work (HTTP status {error.code}): repair it, and start again."
             )
         return TokenRefused(
             f"The token endpoint {self._url} refuses the client {self._client_id} ({_name_of(error)}): correct"
@@ -128,12 +127,12 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             claims = token.split(".")[1]
             ends_s = float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
             if ends_s <= time.time():
-                raise self._useless("a token that has expired already; do the clocks agree?")
+                raise self._useless("a token that has expired already; compare the clocks")
             return ends_s
-        raise self._useless("no JSON Web Token with an expiry, which Kafka wants")
+        raise self._useless("no JSON Web Token with an expiry, which Kafka requires")
 
     def _useless(self, what: str) -> TokenRefused:
-        return TokenRefused(f"The token endpoint {self._url} gives {what}: correct it, or sasl_oauth_token_url.")
+        return TokenRefused(f"The token endpoint {self._url} returns {what}: correct it, or sasl_oauth_token_url.")
 
 
 class _NoRedirects(HTTPRedirectHandler):

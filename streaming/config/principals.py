@@ -17,8 +17,8 @@ from streaming.config.values import File, Secret
 from streaming.wire.signing import KEY_BYTES_MIN, Signing
 
 OPEN_SAID = (
-    "Access is open: whoever can write to {topic} may do anything to any group, under any name. Set access = rules"
-    " to have rules decide."
+    "Access is open: each client that can write to {topic} may perform any operation on any group, under any name."
+    " Set access = rules to restrict access by rules."
 )
 
 Principal = Annotated[str, StringConstraints(pattern=r"^[^:]+:.", max_length=limits.ID_CHARS_MAX)]
@@ -32,15 +32,15 @@ class AccessControl(BaseSettings):
     """The settings of access to groups, and of the authentication of principals."""
 
     access: Literal["open", "rules"] = Field(
-        "open", description="Whether everybody may do everything, or what rules allow; see `coordinator access`."
+        "open", description="Whether all clients have all rights, or only those in the rules; see `coordinator access`."
     )
     super_users: tuple[Principal, ...] = Field(
-        (), description="Principals such as User:admin that no rule can keep from anything; a JSON array."
+        (), description="Principals such as User:admin with all rights; a JSON array."
     )
-    access_key: Secret | None = Field(None, description="What names are signed by; by environment or file, no flag.")
-    access_key_file: File | None = Field(None, description="A file with the key in it, instead.")
+    access_key: Secret | None = Field(None, description="The key that signs principals; by environment or file.")
+    access_key_file: File | None = Field(None, description="A file with the key, instead.")
     principal: Principal | None = Field(
-        None, description="Who our own commands ask as, where they sign; User:SASL_USERNAME if not set."
+        None, description="The principal of our own commands with a key; User:SASL_USERNAME if not set."
     )
 
     _access_keys: tuple[SecretStr, ...] = PrivateAttr(())
@@ -53,7 +53,7 @@ class AccessControl(BaseSettings):
         if self.access_key_file:
             self._access_keys = keys_in(self.access_key_file)
         if self.access == "rules" and not self._access_keys:
-            raise _wrong("access = rules needs an access_key_file, or nobody would be believed to be anybody")
+            raise _wrong("access = rules needs an access_key_file, because unsigned requests have no principal")
         return self
 
     def signing_for(self, topic: str) -> Signing | None:
@@ -75,12 +75,12 @@ def keys_in(file: str) -> tuple[SecretStr, ...]:
     try:
         text = Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError):
-        raise _wrong(f"{file} holds no key in UTF-8") from None
+        raise _wrong(f"{file} contains no key in UTF-8") from None
     return _keys(text, file)
 
 
 def _keys(text: str, where: str) -> tuple[SecretStr, ...]:
     keys = tuple(map(SecretStr, text.split()))
     if not keys or any(len(key.get_secret_value().encode()) < KEY_BYTES_MIN for key in keys):
-        raise _wrong(f"{where} must hold a key of at least {KEY_BYTES_MIN} bytes, as 'openssl rand -base64 32' makes")
+        raise _wrong(f"{where} must contain a key of {KEY_BYTES_MIN} bytes or more, as 'openssl rand -base64 32' makes")
     return keys

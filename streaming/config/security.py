@@ -63,7 +63,7 @@ _IN_THE_CLEAR = {"PLAIN": "password", "OAUTHBEARER": "token"}
 
 
 class PlaintextRefused(UserError):
-    """The gateway would serve plain text on an address that other machines reach."""
+    """The gateway would serve plain text on an address that other machines can reach."""
 
     exit_code = Exit.NEEDS_A_PERSON
 
@@ -77,29 +77,29 @@ class BrokerAccess(BaseSettings):
         "127.0.0.1:9092", pattern=_SERVERS, description="Brokers, host:port, comma-separated."
     )
     security_protocol: Protocol = Field(
-        "PLAINTEXT", description="How brokers are spoken to, by us and by clients through the gateway."
+        "PLAINTEXT", description="The protocol to the brokers, for our processes and the gateway's clients."
     )
     sasl_mechanism: Mechanism | None = None
-    sasl_username: Name | None = Field(None, description="Whom the brokers know the coordinator as.")
-    sasl_password: Secret | None = Field(None, description="By environment or file; no flag shows it to other users.")
-    sasl_password_file: File | None = Field(None, description="A file with the password in it, instead.")
-    sasl_oauth_token_url: TokenUrl | None = Field(None, description="Where OAUTHBEARER's tokens come from, https.")
+    sasl_username: Name | None = Field(None, description="The user, for all mechanisms but OAUTHBEARER.")
+    sasl_password: Secret | None = Field(None, description="The password; by environment or file.")
+    sasl_password_file: File | None = Field(None, description="A file with the password, instead.")
+    sasl_oauth_token_url: TokenUrl | None = Field(None, description="The token endpoint of OAUTHBEARER, https.")
     sasl_oauth_client_id: Name | None = Field(
-        None, pattern="^[^:]*$", description="Whom the token endpoint knows the coordinator as."
+        None, pattern="^[^:]*$", description="The client id at the token endpoint."
     )
-    sasl_oauth_client_secret: Secret | None = Field(None, description="By environment or file, as sasl_password.")
-    sasl_oauth_client_secret_file: File | None = Field(None, description="A file with that secret in it, instead.")
-    sasl_oauth_scope: Name | None = Field(None, description="What the tokens are to be for, if the endpoint asks.")
+    sasl_oauth_client_secret: Secret | None = Field(None, description="The client's secret; by environment or file.")
+    sasl_oauth_client_secret_file: File | None = Field(None, description="A file with that secret, instead.")
+    sasl_oauth_scope: Name | None = Field(None, description="The scope of the tokens, if required.")
     sasl_oauth_cafile: File | None = Field(
-        None, description="Whose certificate the token endpoint has, PEM; one the system believes if not set."
+        None, description="The certificate authority of the token endpoint, PEM; the system's if not set."
     )
-    ssl_cafile: File | None = Field(None, description="Whose certificates are believed, PEM; the system's if not set.")
-    ssl_certfile: File | None = Field(None, description="The coordinator's own certificate with its chain, PEM.")
+    ssl_cafile: File | None = Field(None, description="The brokers' authorities, PEM; the system's if not set.")
+    ssl_certfile: File | None = Field(None, description="The certificate of our processes with its chain, PEM.")
     ssl_keyfile: File | None = Field(None, description="Its key, PEM; in ssl_certfile if not set.")
-    ssl_key_password: Secret | None = Field(None, description="What that key is encrypted under.")
-    ssl_check_hostname: bool = Field(True, description="A broker's certificate must be for the name it is reached by.")
+    ssl_key_password: Secret | None = Field(None, description="The password of that key.")
+    ssl_check_hostname: bool = Field(True, description="Check that a broker's certificate is for its host name.")
     allow_plaintext_passwords: bool = Field(
-        False, description="PLAIN and OAUTHBEARER may go unencrypted (SASL_PLAINTEXT) to brokers on other machines."
+        False, description="Allow PLAIN and OAUTHBEARER without TLS (SASL_PLAINTEXT) to brokers on other machines."
     )
 
     _secrets: dict[str, SecretStr] = PrivateAttr(default_factory=dict)
@@ -128,7 +128,7 @@ class BrokerAccess(BaseSettings):
         for layer, names in _LAYERS.items():
             if layer not in protocol:
                 for name in given(self, names):
-                    yield f"{name} means nothing under security_protocol {protocol}: choose one with {layer}"
+                    yield f"{name} has no effect with security_protocol {protocol}: choose one with {layer}"
         if "SASL" in protocol:
             yield from self._contradictions_of_credentials()
         if not self.ssl_certfile:
@@ -148,10 +148,10 @@ class BrokerAccess(BaseSettings):
             yield f"sasl_mechanism {mechanism} needs one of {' and '.join(wanted.one_of)}"
         for name in given(self, _LAYERS["SASL"][1:]):
             if name not in wanted.names:
-                yield f"{name} means nothing under sasl_mechanism {mechanism}"
+                yield f"{name} has no effect with sasl_mechanism {mechanism}"
         if (what := _IN_THE_CLEAR.get(mechanism)) and not self._is_private:
             advice = "choose SASL_SSL, or SCRAM, or allow_plaintext_passwords"
-            yield f"{mechanism} would send the {what} in the clear: {advice}"
+            yield f"{mechanism} would send the {what} unencrypted: {advice}"
 
     def _keep_secret(self, name: str, file_name: str) -> None:
         if secret := getattr(self, name) or secret_in(getattr(self, file_name)):
@@ -220,19 +220,19 @@ class GatewayAccess(BaseSettings):
     """The settings of clients' connections to the gateway."""
 
     gateway_ssl_certfile: File | None = Field(
-        None, description="The gateway's certificate with its chain, PEM; clients speak TLS when it is set."
+        None, description="The gateway's certificate with its chain, PEM; with it clients use TLS."
     )
     gateway_ssl_keyfile: File | None = Field(None, description="Its key, PEM; in gateway_ssl_certfile if not set.")
-    gateway_ssl_key_password: Secret | None = Field(None, description="What that key is encrypted under.")
+    gateway_ssl_key_password: Secret | None = Field(None, description="The password of that key.")
     gateway_ssl_cafile: File | None = Field(
-        None, description="Whose certificates clients must show, PEM; they need none if not set."
+        None, description="The authorities of clients' certificates, PEM; clients need none if not set."
     )
     gateway_relay: Literal["acls", "refuse", "lend_gateway_rights"] = Field(
         "acls",
-        description="What is relayed where brokers see the gateway's certificate and not the client: what their ACLs"
-        " allow the client, nothing, or all that the gateway itself may do.",
+        description="The relayed requests if brokers see the gateway's certificate and not the client: those that their"
+        " ACLs allow the client, none, or those that the gateway itself may send.",
     )
-    gateway_allow_plaintext: bool = Field(False, description="Clients on other machines may do without TLS.")
+    gateway_allow_plaintext: bool = Field(False, description="Serve clients on other machines without TLS.")
 
     @model_validator(mode="after")
     def _check_listener(self) -> Self:
@@ -249,7 +249,7 @@ class GatewayAccess(BaseSettings):
         """Return the TLS context for the gateway's clients; None for connections without TLS.
 
         Args:
-            host: The address that the gateway is to listen on.
+            host: The address on which the gateway listens.
 
         Raises:
             PlaintextRefused: The connections would be unencrypted, other machines can reach them, and no setting allows

@@ -56,69 +56,69 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     )
     request_partitions: int = Field(16, ge=1, le=1000, description="Shards; fixed for the life of the topic.")
     reply_partitions: int = Field(16, ge=1, le=1000, description="Partitions of the reply topic.")
-    replication_factor: int = Field(3, ge=1, le=32, description="Copies of each topic that is created.")
+    replication_factor: int = Field(3, ge=1, le=32, description="Copies of each created topic.")
     broker_wait_ms: int = Field(
-        90_000, ge=3_000, le=3_600_000, description="How long the query waits for brokers that do not answer."
+        90_000, ge=3_000, le=3_600_000, description="The query's longest wait for brokers that do not answer."
     )
 
     # monitoring
-    health_host: str = Field("127.0.0.1", min_length=1, description="Where a process says how it is.")
+    health_host: str = Field("127.0.0.1", min_length=1, description="The address of the health checks.")
     health_port: int | None = Field(
-        None, ge=0, le=65_535, description="Port of /healthz, /readyz and /metrics; nowhere when not set."
+        None, ge=0, le=65_535, description="Port of /healthz, /readyz and /metrics; none if not set."
     )
 
     # the dashboard
-    dashboard_host: str = Field("127.0.0.1", min_length=1, description="Where the page listens; anybody there sees it.")
-    dashboard_port: int = Field(9494, ge=0, le=65_535, description="The page's port; with 0 any that is free.")
-    dashboard_names: str = Field("", description="Names by which a proxy on this machine asks for it, comma-separated.")
+    dashboard_host: str = Field("127.0.0.1", min_length=1, description="The address of the dashboard.")
+    dashboard_port: int = Field(9494, ge=0, le=65_535, description="The dashboard's port; with 0 a free one.")
+    dashboard_names: str = Field("", description="The dashboard's names at a proxy on this machine, comma-separated.")
     dashboard_metrics_groups_max: int = Field(
-        1_000, ge=0, le=1_000_000, description="How many groups have figures of their own at the page's /metrics."
+        1_000, ge=0, le=1_000_000, description="The number of groups with their own figures at /metrics."
     )
-    dashboard_metrics_of_partitions: bool = Field(False, description="Give figures of single partitions as well.")
+    dashboard_metrics_of_partitions: bool = Field(False, description="Add figures of single partitions.")
 
     # Spark
     master: str | None = Field(None, description="Spark master; local[2] unless spark-submit names one.")
     shuffle_partitions: int = Field(
-        2, ge=1, le=1000, description="Tasks that serve shards side by side; about the cores. Fixed for a checkpoint."
+        2, ge=1, le=1000, description="Parallel tasks that serve shards; about the cores. Fixed for a checkpoint."
     )
     checkpoint: str = Field("checkpoints/default", min_length=1, description="Folder of the query's state.")
     checkpoint_may_be_outdated: bool = Field(
-        False, description="Start though events tell of a later time: a clock was ahead, or the newest one is lost."
+        False, description="Start although events have a later time: a clock was ahead, or the newest one is lost."
     )
     checkpoint_synced: bool = Field(
-        True, description="Have a local disk hold what a batch rests on before it says anything; off for a faster one."
+        True, description="Sync a batch's plan and state to a local disk before its output; off for faster batches."
     )
     state_store: Literal["hdfs", "rocksdb"] = Field(
-        "hdfs", description="Where Spark keeps state: in memory, or in RocksDB. Fixed for a checkpoint."
+        "hdfs", description="Spark's state store: in memory, or RocksDB. Fixed for a checkpoint."
     )
     max_requests_per_batch: int = Field(
-        500_000, ge=1, description="Requests of one batch at most; what is beyond waits for the next one."
+        500_000, ge=1, description="The maximum number of requests of one batch; the others wait for the next batch."
     )
 
     # the gateway; the settings of its certificates are in `GatewayAccess`
-    gateway_host: str = Field("127.0.0.1", min_length=1, description="Where the gateway listens.")
+    gateway_host: str = Field("127.0.0.1", min_length=1, description="The address on which the gateway listens.")
     gateway_port: int = Field(
         9192,
         ge=0,
         le=65_535,
-        description="Clients' bootstrap port. Broker N is served at this plus 1 plus N; with 0 all are free ones.",
+        description="Clients' bootstrap port. Broker N is at this plus 1 plus N; with 0 all are free ports.",
     )
     gateway_advertised_host: str | None = Field(
-        None, min_length=1, description="What clients are told to connect to; gateway_host when not set."
+        None, min_length=1, description="The host to which clients connect; gateway_host if not set."
     )
     gateway_metrics_port: int | None = Field(
-        None, ge=0, le=65_535, description="The same of the gateway, at gateway_host; nowhere when not set."
+        None, ge=0, le=65_535, description="The port of the gateway's figures, at gateway_host; none if not set."
     )
-    gateway_linger_ms: Milliseconds = Field(5, description="How long a request waits for others to go with it.")
+    gateway_linger_ms: Milliseconds = Field(5, description="The wait of a request for others in the same write.")
     gateway_heartbeat_hold_ms: Milliseconds = Field(
-        2_250, description="How long the answer to a heartbeat may wait for the news of a rebalance; 0 for not at all."
+        2_250, description="The longest wait of a heartbeat's response for a rebalance; 0 for no wait."
     )
     gateway_hold_ms: Milliseconds = Field(
-        5_000, description="How long who looks for a coordinator that does not answer waits before it is told so."
+        5_000, description="The wait for an unavailable coordinator before a client gets the error."
     )
-    gateway_connections_max: int = Field(10_000, ge=1, description="Connections of clients at a time.")
+    gateway_connections_max: int = Field(10_000, ge=1, description="Open connections of clients.")
     gateway_connections_max_idle_ms: Milliseconds = Field(
-        600_000, description="A connection without a request for so long is closed."
+        600_000, description="The time after which a connection without a request is closed."
     )
 
     # groups, by the names of Kafka's broker settings
@@ -128,18 +128,18 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     group_max_size: int = Field(10_000, ge=1, le=limits.ASSIGNMENTS_MAX)
     offsets_retention_minutes: Minutes = 10_080
     offsets_retention_minutes_by_group: dict[str, Minutes] = Field(
-        {}, description="By group id, where it is otherwise; in the environment as a JSON object."
+        {}, description="Exceptions, by group id; in the environment a JSON object."
     )
     offset_metadata_max_bytes: int = Field(4_096, ge=0, le=limits.COMMIT_METADATA_CHARS_MAX)
 
     fencing_token_floor: int = Field(
-        0, ge=0, le=limits.FENCING_TOKEN_FLOOR_MAX, description="No fencing token is below it: see the runbook."
+        0, ge=0, le=limits.FENCING_TOKEN_FLOOR_MAX, description="The minimum of fencing tokens: see the runbook."
     )
 
     # time
-    clock_slack_ms: Milliseconds = Field(1_000, description="How far clocks of brokers and driver may differ.")
+    clock_slack_ms: Milliseconds = Field(1_000, description="The largest difference of brokers' and driver's clocks.")
     late_notice_ms: Milliseconds = Field(
-        5_000, description="A deadline noticed later than this is waited for once more."
+        5_000, description="A deadline that is noticed later than this is extended once."
     )
 
     @model_validator(mode="after")
@@ -177,10 +177,10 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"])
-            problem = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+            problem = "this setting does not exist" if first["type"] == "extra_forbidden" else first["msg"]
             raise BadSettings(f"{name}: {problem}." if name else f"{problem}.") from None
         except SettingsError as error:
-            raise BadSettings(f"{error}: a JSON object is wanted.") from None
+            raise BadSettings(f"{error}: a JSON object is required.") from None
         except tomllib.TOMLDecodeError as error:
             raise BadSettings(f"{file} is not TOML: {error}.") from None
 
@@ -274,4 +274,4 @@ def _refuse_unknown_variables(settings: type[Settings]) -> None:
     known |= {CONFIG_FILE_VARIABLE, FORMAT_VARIABLE, "COORDINATOR_CACHE_DIR"}
     for name in sorted(os.environ):
         if name.upper().startswith("COORDINATOR_") and name.upper() not in known:
-            raise BadSettings(f"{name}: there is no such setting.")
+            raise BadSettings(f"{name}: this setting does not exist.")

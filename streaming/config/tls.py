@@ -1,4 +1,4 @@
-"""TLS contexts from PEM files, and one sentence if the files are not usable. The oldest allowed version is TLS 1.2."""
+"""TLS contexts from PEM files, with one sentence if the files are not usable. The oldest allowed version is TLS 1.2."""
 
 import re
 import ssl
@@ -14,7 +14,7 @@ _PBES2 = bytes.fromhex("06092a864886f70d01050d")
 
 
 class BadCertificate(UserError):
-    """A file holds no certificate or key, or the two do not match."""
+    """A file contains no certificate or key, or the two do not match."""
 
 
 def client_context(
@@ -83,7 +83,7 @@ def check_java_reads(keyfile: str, *, is_encrypted: bool) -> None:
         will_do, how = _PLAIN_KEY in text, "-nocrypt"
     if not will_do:
         raise BadCertificate(
-            f"{keyfile} holds no key that Spark's Kafka clients can read: convert it by 'openssl pkcs8 -topk8 {how}'."
+            f"{keyfile} has no key that Spark's Kafka clients can read: convert it by 'openssl pkcs8 -topk8 {how}'."
         )
 
 
@@ -91,7 +91,7 @@ def _trust(context: ssl.SSLContext, cafile: str) -> None:
     try:
         context.load_verify_locations(cafile)
     except OSError:
-        raise BadCertificate(f"{cafile} holds no PEM certificate to believe in.") from None
+        raise BadCertificate(f"{cafile} contains no PEM certificate.") from None
 
 
 def _show(context: ssl.SSLContext, certfile: str, keyfile: str | None, key_password: str | None) -> None:

@@ -30,14 +30,14 @@ def _readable(file: str) -> str:
     return file
 
 
-def _sayable(text: str) -> str:
+def _printable(text: str) -> str:
     if any(unicodedata.category(char) in _FORBIDDEN_CATEGORIES for char in text):
-        raise wrong("control characters and line ends cannot be part of it")
+        raise wrong("control characters and line ends are not allowed in it")
     return text
 
 
-def _sayable_secret(secret: SecretStr) -> SecretStr:
-    _sayable(secret.get_secret_value())
+def _printable_secret(secret: SecretStr) -> SecretStr:
+    _printable(secret.get_secret_value())
     return secret
 
 
@@ -45,16 +45,16 @@ def _token_url(url: str) -> str:
     """Check that a secret may be sent to an endpoint, and that its URL may be displayed."""
     parts = urlsplit(url)
     if parts.username is not None or parts.query or parts.fragment:
-        raise wrong("write it without a user, a query and a fragment: it is shown")
+        raise wrong("it is displayed, so it must have no user, query or fragment")
     if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))):
-        raise wrong("the secret goes there: write https://HOST/PATH")
-    return _sayable(url)
+        raise wrong("it gets the secret, so it must be https://HOST/PATH")
+    return _printable(url)
 
 
 File = Annotated[str, AfterValidator(_readable)]
-Name = Annotated[str, Field(min_length=1), AfterValidator(_sayable)]
+Name = Annotated[str, Field(min_length=1), AfterValidator(_printable)]
 TokenUrl = Annotated[str, AfterValidator(_token_url)]
-Secret = Annotated[SecretStr, Field(min_length=1), AfterValidator(_sayable_secret)]
+Secret = Annotated[SecretStr, Field(min_length=1), AfterValidator(_printable_secret)]
 
 
 def is_loopback(host: str) -> bool:
@@ -70,9 +70,9 @@ def secret_in(file: str | None) -> SecretStr | None:
         return None
     with suppress(UnicodeDecodeError):
         secret = Path(file).read_text("utf-8").rstrip("\r\n")
-        if secret and _sayable(secret):
+        if secret and _printable(secret):
             return SecretStr(secret)
-    raise wrong(f"{file} holds no password in UTF-8")
+    raise wrong(f"{file} contains no password in UTF-8")
 
 
 def given(settings: BaseSettings, names: Iterable[str]) -> list[str]:

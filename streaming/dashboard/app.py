@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 STREAMS_MAX = 64
 SEND_TIMEOUT_S = 30
-"""A browser that receives nothing for so long is disconnected. It reconnects and resumes."""
+"""The time after which a browser that receives nothing is disconnected. It reconnects and resumes."""
 
 JAVASCRIPT_INTEGER_MAX = 2**53 - 1
 
@@ -91,16 +91,16 @@ class App:
             routes.append(Route("/metrics", self._metrics))
         refusals: dict[Any, Any] = {
             HTTPException: lambda request, error: _error(error.status_code, error.detail),
-            NoSuchGroup: lambda request, error: _error(404, "No such group is known."),
+            NoSuchGroup: lambda request, error: _error(404, "This group is unknown."),
             NotYet: lambda request, error: _error(503, self._not_yet()),
-            Exception: lambda request, error: _error(500, "The page has a bug; its log says which."),
+            Exception: lambda request, error: _error(500, "The dashboard has a bug. Its log has the error."),
         }
         return Guard(Starlette(routes=routes, exception_handlers=refusals), names)
 
     def _owner(self, request: Request) -> bytes:
         topic, partition = request.query_params.get("topic"), _number(request, "partition")
         if topic is None or partition is None:
-            raise HTTPException(400, "topic and partition are wanted.")
+            raise HTTPException(400, "topic and partition are required.")
         return self._live.owner(_id(request), topic, partition, _number(request, "at"))
 
     def _index(self, request: Request) -> Response:
@@ -108,7 +108,7 @@ class App:
 
     def _static(self, request: Request) -> Response:
         if (file := self._files.get(request.path_params["name"])) is None:
-            raise HTTPException(404, "There is no such file.")
+            raise HTTPException(404, "This file does not exist.")
         return _file(request, file)
 
     def _metrics(self, request: Request) -> Response:
@@ -117,7 +117,7 @@ class App:
 
     async def _stream(self, request: Request) -> Response:
         if self._streams >= STREAMS_MAX:
-            raise HTTPException(503, f"{STREAMS_MAX} browsers follow already.")
+            raise HTTPException(503, f"{STREAMS_MAX} browsers are connected already.")
         cursor = request.headers.get("last-event-id") or request.query_params.get("last")
         stream = Stream(self._live, request.query_params.get("id"), cursor)
 
@@ -159,15 +159,15 @@ def _error(status: int, text: str) -> Response:
 def _id(request: Request) -> str:
     group_id = request.query_params.get("id")
     if group_id is None:
-        raise HTTPException(400, "id is wanted: a group's.")
+        raise HTTPException(400, "id is required: a group's id.")
     return group_id
 
 
 def _number(request: Request, name: str) -> int | None:
-    """Return a parameter as a whole number from 0 on; None if it is absent."""
+    """Return a parameter as a whole number, 0 or more; None if it is absent."""
     text = request.query_params.get(name)
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= JAVASCRIPT_INTEGER_MAX):
-        raise HTTPException(400, f"{name} is to be a whole number from 0 on.")
+        raise HTTPException(400, f"{name} must be a whole number, 0 or more.")
     return int(text)

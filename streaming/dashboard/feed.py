@@ -1,7 +1,7 @@
 """The latest changes, numbered, so that a reader that was disconnected can catch up.
 
 A reader keeps the number of the last change that it received, as `EPOCH-NUMBER`. All readers share one list, so a slow
-reader delays nobody and costs nothing. If the list no longer reaches back to the reader's number, the reader must load
+reader delays no other reader and needs no memory. If the list no longer reaches back to its number, it must load
 everything again. The same holds for a number of another epoch: one of another process, or from before a gap.
 """
 
@@ -28,7 +28,7 @@ class Feed:
     """The latest changes. It has no lock of its own.
 
     Args:
-        changes_max: How many changes are kept.
+        changes_max: The number of kept changes.
     """
 
     def __init__(self, changes_max: int = CHANGES_MAX) -> None:

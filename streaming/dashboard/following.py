@@ -1,7 +1,7 @@
-"""Reads the output topics for the dashboard while it runs: their records, and the end offsets of groups' partitions.
+"""The reading of the output topics for the dashboard: their records, and the end offsets of groups' partitions.
 
-If brokers do not answer, the dashboard still shows its data, reports the outage, and reads on once they answer. It does
-the same after an error in its own code: the log has the error, and reading is retried.
+If brokers do not answer, the dashboard still shows its data and reports the outage. It continues when they answer. It
+does the same after an error in its own code: the log has the error, and reading is retried.
 """
 
 import logging
@@ -19,14 +19,14 @@ from streaming.views.reading import Reading
 log = logging.getLogger(__name__)
 
 POLL_S = 0.05
-"""How long records are gathered. librdkafka returns them when that time is over."""
+"""The time for which records are gathered. librdkafka returns them after that time."""
 
 GAPS_EVERY_S = 5.0
 AGAIN_AFTER_S = 2.0
 LEAVES_WITHIN_S = 5.0
 
 PAUSES_S = {Phase.CATCHING_UP: 0.5, Phase.LIVE: 5.0, Phase.AWAY: AGAIN_AFTER_S}
-"""How long end offsets are valid. During catching up, groups appear whose ends are still unknown."""
+"""The time for which end offsets are valid. During catching up, groups appear whose ends are still unknown."""
 
 
 class Following:
@@ -81,7 +81,7 @@ class Following:
 
     def _ask_for_ends(self) -> None:
         ends: EndOffsets | None = None
-        ours = self._settings.groups_topic, 0  # so that unavailable brokers are noticed whatever groups there are
+        ours = self._settings.groups_topic, 0  # so that unavailable brokers are noticed even without groups
         while not self._stopping.is_set():
             with self._going_on("lag"):
                 ends = ends or EndOffsets(self._settings)
@@ -99,7 +99,7 @@ class Following:
         except (BrokerUnreachable, NoCoordinator) as error:
             self._are_away(str(error))
         except Exception as error:
-            why = f"The page cannot read {what} and tries again; its log says why ({type(error).__name__})."
+            why = f"The dashboard cannot read {what} and tries again. Its log has the error ({type(error).__name__})."
             if self._live.status.why != why:
                 log.exception("%s", why)
             self._are_away(why)

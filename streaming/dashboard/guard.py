@@ -1,4 +1,4 @@
-"""Checks of each request, and headers of each answer, so that no other site can read the dashboard through a browser.
+"""Checks of each request and headers of each response, so that no other site can read the dashboard through a browser.
 
 The page loads nothing from other hosts and may not be put into a frame. If it listens on the loopback interface only, a
 request must name a loopback host. A name that a foreign name server resolves to this address is refused (DNS
@@ -65,9 +65,9 @@ class Guard:
 
     def _refused(self, scope: Scope) -> JSONResponse | None:
         if scope["method"] not in METHODS:
-            return JSONResponse({"error": "This page is only read."}, 405, {"Allow": ", ".join(METHODS)})
+            return JSONResponse({"error": "The dashboard only allows reading."}, 405, {"Allow": ", ".join(METHODS)})
         host = Headers(scope=scope).get("host", "")
         name = host[: host.index("]") + 1] if "]" in host else host.partition(":")[0]
         if self._names is not None and name.lower() not in self._names:
-            return JSONResponse({"error": "This page is not served under that name."}, 400)
+            return JSONResponse({"error": "The dashboard is not served under this host name."}, 400)
         return None

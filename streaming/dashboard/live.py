@@ -185,7 +185,7 @@ class Live:
         )
 
     def why(self, group_id: str, at_ms: int | None = None) -> bytes:
-        """Return why a group last rebalanced, or last before a moment; null without a rebalance.
+        """Return the explanation of a group's last rebalance, or the last before a moment; null without a rebalance.
 
         Raises `NotYet`, `NoSuchGroup`.
         """

@@ -28,7 +28,7 @@ ENDS_WITHIN_S = 5.0
 
 
 class WebServer:
-    """Answers browsers in a thread of its own, from `__enter__` to `__exit__`.
+    """A thread that answers browsers, from `__enter__` to `__exit__`.
 
     Args:
         host: The address to listen on.
@@ -118,4 +118,4 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise PortTaken(f"The page cannot listen on {host}:{port} ({error.strerror}): choose another port.") from error
+        raise PortTaken(f"Cannot listen on {host}:{port} ({error.strerror}). Choose another port.") from error

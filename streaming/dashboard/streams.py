@@ -60,7 +60,7 @@ class Stream:
         """Yield events until the server closes."""
         while not self._live.is_closed:
             self._rest_s = LOOKS_S
-            has_begun = self._live.has_begun  # before the status, so that a browser hears first that all is read
+            has_begun = self._live.has_begun  # before the status, so that a browser first learns that all is read
             if self._status != self._live.status:
                 self._status = self._live.status
                 yield ServerSentEvent(to_json(self._status).decode(), event="status")

@@ -43,7 +43,7 @@ STYLES: dict[type, str] = {
 
 
 class Board:
-    """Follows the demo's group in a thread of its own and prints it. The demo can wait for a state of the group.
+    """A thread that follows the demo's group and prints it. The demo can wait for a state of the group.
 
     Args:
         stop: Ends all waiting when it returns True.
@@ -61,7 +61,7 @@ class Board:
         self._thread = threading.Thread(target=self._follow, name="demo board", daemon=True)
 
     def open(self) -> None:
-        """Start to follow the group. Return when nothing that happens from now on can be missed.
+        """Start to follow the group. Return when all later records will be read.
 
         Raises:
             UserError: the topics cannot be read.

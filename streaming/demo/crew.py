@@ -11,7 +11,7 @@ from streaming.config.settings import Settings
 from streaming.embedded.child import Child
 
 GOODBYE_WAIT_S = 5.0
-"""How long a worker may take to leave before it is killed."""
+"""The time for which a stopped worker may take to leave before it is killed."""
 
 
 class Crew:

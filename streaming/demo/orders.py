@@ -19,7 +19,7 @@ GOODS = ("tea", "bread", "apples", "ink", "candles")
 
 
 class Orders:
-    """Creates the topic. In a `with` block, writes an order to each partition every quarter of a second.
+    """The demo's topic and its producer. In a `with` block, each partition gets an order every quarter of a second.
 
     Raises:
         BrokerUnreachable: no broker answers, or the brokers did not create the topic.
@@ -36,7 +36,7 @@ class Orders:
             self._producer = KafkaProducer(**arguments)
         except KafkaError as error:
             raise BrokerUnreachable(
-                f"The demo's topic {TOPIC} cannot be made at {settings.bootstrap_servers} ({error}): see the broker."
+                f"The demo's topic {TOPIC} cannot be created at {settings.bootstrap_servers} ({error}): see the broker."
             ) from error
         self._thread = threading.Thread(target=self._send, name="demo orders", daemon=True)
 

@@ -1,4 +1,4 @@
-"""The demo's steps: three members own six partitions; one leaves, one is killed, both come back; and again.
+"""The demo's steps: three members own six partitions; one leaves, one is killed, both join again; then it repeats.
 
 Each step waits until the output topics show the result of the last one.
 """
@@ -33,7 +33,7 @@ def run_demo(settings: Settings, *, out: Console, stop: Callable[[], bool]) -> N
     """Run the demo until `stop` returns True. All that it started has ended when it returns.
 
     Args:
-        out: Where the demo is shown.
+        out: The console that shows the demo.
         stop: Called several times a second.
 
     Raises:
@@ -56,7 +56,7 @@ def run_demo(settings: Settings, *, out: Console, stop: Callable[[], bool]) -> N
 
 
 def _steps(workers: Crew) -> Iterator[Step]:
-    """Yield the steps without end."""
+    """Yield the steps, forever."""
     yield f"{', '.join(NAMES)} start, each a process of its own", lambda: workers.start(*NAMES)
     while True:
         yield "bo leaves", lambda: workers.send_home("bo")

@@ -1,4 +1,4 @@
-"""One member of the demo's group, a process of its own: consumes orders and commits, until it is told to go.
+"""One member of the demo's group, as a process that consumes orders and commits until it is stopped.
 
 python -m streaming.demo.worker --bootstrap-servers HOST:PORT --name ana
 """

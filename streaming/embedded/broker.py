@@ -1,4 +1,4 @@
-"""An embedded Kafka broker: one KRaft node in a process of its own, bound to the loopback address.
+"""An embedded Kafka broker: one KRaft node in a separate process, bound to the loopback address.
 
 The broker's folder contains all its files: `data`, kept from one start to the next; `broker.log`, the broker's output;
 `server.properties` and `log4j2.properties`, written again at each start from `broker.properties` and
@@ -118,8 +118,8 @@ class Broker:
                     raise PortTaken(_port_taken(port)) from error
             except OSError as error:
                 raise BrokerFailed(
-                    f"The embedded Kafka broker cannot use its folder {self.data_dir} ({error.strerror}):"
-                    f" make room there, or choose another folder."
+                    f"The embedded Kafka broker cannot use its folder {self.data_dir} ({error.strerror})."
+                    f" Free space there, or choose another folder."
                 ) from error
         self._port = port
         self._report(f"The embedded Kafka broker listens on {self.bootstrap_servers}; its data is in {self.data_dir}.")
@@ -211,7 +211,7 @@ class Broker:
         return found[1] if found else ""
 
     def _failure(self, log_from: int) -> PortTaken | BrokerFailed:
-        """Return why a start failed, from the broker's log since `log_from`."""
+        """Return the error of a failed start, from the broker's log since `log_from`."""
         with self.log_file.open("rb") as log:
             log.seek(log_from)
             said = log.read().decode(errors="replace")
@@ -223,11 +223,11 @@ class Broker:
 
 def _telling_line(said: str) -> str:
     matches = (pattern.findall(said) for pattern in _TELLING)
-    return next((found[-1] for found in matches if found), "it said nothing")
+    return next((found[-1] for found in matches if found), "it printed nothing")
 
 
 def _port_taken(port: int) -> str:
-    return f"Port {port} is taken by another program: stop that program, or choose another port for the broker."
+    return f"Another program uses port {port}. Stop that program, or choose another port for the broker."
 
 
 def _is_free(port: int) -> bool:

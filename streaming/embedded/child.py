@@ -1,4 +1,4 @@
-"""A program that runs beside ours. Its end sets an event, and it can be made to end with our process."""
+"""A subprocess. Its end sets an event, and the kernel can kill it when our process ends."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ _WRAPPER = Path(__file__).with_name("leash.py")
 class Child:
     """A running program. `ended` is set when it has ended, for whatever reason.
 
-    One thread of its own starts it and waits for it. The kernel's death signal is tied to the thread that forked, so
+    A separate thread starts it and waits for it. The kernel's death signal is tied to the thread that forked, so
     that thread must live as long as the child. The child has its own session, since our process handles Ctrl-C at the
     terminal.
 

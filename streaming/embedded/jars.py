@@ -1,4 +1,4 @@
-"""Downloads the jars that no Python package contains, and accepts only jars that the lock names.
+"""The download of the jars that no Python package contains. Only jars in the lock are accepted.
 
 A `Bundle` is two files beside this module: `NAME.xml`, the modules to resolve, for the Apache Ivy that ships inside
 pyspark; `NAME.sha256`, the resulting jars in the format of `sha256sum`. Jars are kept in a folder of the user's cache.
@@ -74,8 +74,8 @@ def fetch(bundle: Bundle, *, cache_dir: Path | None = None, report: Report | Non
             _download(bundle, lock, missing, folder, say)
     except OSError as error:
         raise JarsUnavailable(
-            f"The jars of {bundle.purpose} cannot be kept in {folder} ({error.strerror}):"
-            f" make room there, or set {CACHE_VARIABLE} to another folder."
+            f"The jars of {bundle.purpose} cannot be stored in {folder} ({error.strerror})."
+            f" Free space there, or set {CACHE_VARIABLE} to another folder."
         ) from error
     return tuple(folder / name for name in lock)
 
@@ -105,7 +105,7 @@ def _folder(bundle: Bundle, cache_dir: Path) -> Path:
 
 def _download(bundle: Bundle, lock: Mapping[str, str], missing: list[str], folder: Path, say: Report) -> None:
     """Resolve the bundle beside its folder, check the result, and move the missing jars into the folder."""
-    say(f"Fetching the jars of {bundle.purpose} ({len(missing)} files) into {folder}; this is done once.")
+    say(f"Downloading the jars of {bundle.purpose} ({len(missing)} files) into {folder}. This is done once.")
     with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as scratch:
         _check_all(_resolve(bundle, Path(scratch), folder, say), lock, bundle)
         for name in missing:
@@ -130,7 +130,7 @@ def _check_all(jars: list[Path], lock: Mapping[str, str], bundle: Bundle) -> Non
     if found:
         raise JarsUnavailable(
             f"The downloaded jars of {bundle.purpose} were refused and deleted ({found}):"
-            f" try again, and if it happens again do not trust where they come from."
+            f" try again. If it happens again, do not trust their source."
         )
 
 
@@ -170,7 +170,7 @@ def _ivy() -> Path:
     for ivy in (jar for home in homes for jar in sorted(home.glob("jars/ivy-*.jar"))):
         return ivy
     raise JarsUnavailable(
-        "Apache Ivy was not found among pyspark's jars: install pyspark, or set SPARK_HOME to Spark's."
+        "Apache Ivy was not found among pyspark's jars: install pyspark, or set SPARK_HOME to Spark's folder."
     )
 
 
@@ -183,7 +183,7 @@ def _read(ivy: subprocess.Popen[str], say: Report) -> list[str]:
         if lines[-1].startswith("[SUCCESSFUL"):
             done += 1
             if done % REPORT_EVERY_JARS == 0:
-                say(f"{done} jars fetched.")
+                say(f"{done} jars downloaded.")
     return lines
 
 

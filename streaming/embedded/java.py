@@ -1,4 +1,4 @@
-"""Finds the Java that Spark and Kafka run on.
+"""The Java that Spark and Kafka run on.
 
 `JAVA_HOME` is used if it is set, since Spark's own scripts look there first. Otherwise the first `java` on `PATH` is
 used.
@@ -35,7 +35,7 @@ def find_java() -> Path:
 def _in_home(home: str) -> Path:
     java = shutil.which("java", path=str(Path(home) / "bin"))
     if java is None:
-        raise JavaMissing(f"JAVA_HOME is {home}, where there is no bin/java: {_ADVICE}, or unset it to use PATH.")
+        raise JavaMissing(f"JAVA_HOME is {home}, which has no bin/java: {_ADVICE}, or unset it to use PATH.")
     return Path(java)
 
 
@@ -54,5 +54,5 @@ def _release(java: Path) -> int:
         raise JavaMissing(f"{java} does not run ({error}): {_ADVICE}.") from error
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     if found is None:
-        raise JavaMissing(f"{java} does not say which version it is: {_ADVICE}.")
+        raise JavaMissing(f"{java} does not print its version: {_ADVICE}.")
     return int(found[1])

@@ -1,8 +1,8 @@
-"""Runs another program that the kernel kills when the thread that started it ends, even by kill -9.
+"""A program that runs another program. The kernel kills it when the thread that started it ends, even by kill -9.
 
     python leash.py PARENT_PID PROGRAM ARGUMENT...
 
-This is a script of its own instead of a `preexec_fn`, which may deadlock if the parent has threads.
+This is a separate script instead of a `preexec_fn`, which may deadlock if the parent has threads.
 
 Source: prctl(2), PR_SET_PDEATHSIG, which outlives execve(2).
 """

@@ -1,6 +1,6 @@
 """Kafka's own protocol on TCP ports, for clients that know nothing of this coordinator.
 
-    server            the ports, what connections share, and the sweep that closes idle ones
+    server            the ports, the shared state of connections, and the sweep that closes idle ones
     connection        one client's socket, and the parts that handle it (its docstring has the map)
     apis              the table of all APIs, made from the rows of `exchanges` and `relayed`
     asking            requests to the coordinator and its answers
@@ -13,9 +13,9 @@ To serve another API, change two files.
    to the response.
 2. `exchanges/__init__.py`: the row with the message classes, the versions and that function.
 
-To relay another API, or one whose response is rewritten, change one file: write its row in `relayed.py`, with the
-versions, what the request needs to be allowed, the response to a refused request, and how the response is rewritten. A
-form that no other API has needs its function in `needs`, `refusing` or `rewriting` as well.
+To relay another API, with its response unchanged or rewritten, change one file: write its row in `relayed.py`. The row
+has the versions, the rights that a request needs, the response to a refused request, and the rewriting of the response.
+If no other API has the same form, write a function in `needs`, `refusing` or `rewriting` as well.
 
 Nothing else has to change: `apis` takes the versions, the name and the handling from the row, `dispatching` checks
 requests by them, and `finding` offers them to clients. `tests/streaming/gateway` goes over all rows.

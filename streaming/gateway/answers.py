@@ -8,7 +8,7 @@ from coordinator.outputs import AnyAnswer, ErrorAnswer
 from streaming.gateway.limits import ONE_ANSWER_BYTES_MAX
 
 TOO_MUCH = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""The error of an answer that is too large; clients repeat the request for its group."""
+"""The error that replaces an answer that is too large. Clients repeat the request for its group."""
 
 
 class Answers:

@@ -1,11 +1,11 @@
 """Kafka's APIs that a client is offered, their highest versions, and the gateway's handling of each.
 
-The rows stand in two tables, each of which begins with the steps for another row: `exchanges` for the APIs that this
-coordinator serves, `relayed` for those that the brokers serve. Here are only the three that belong to neither.
+The rows are in two tables: `exchanges` for the APIs that this coordinator serves, `relayed` for the APIs that the
+brokers serve. Each table begins with the steps for another row. This module has the three APIs that belong to neither.
 
-What is not in `APIS` is not offered, and asking for it ends the connection, as with Kafka: everything that would reach
-the brokers' own group coordinator (the protocols of KIP-848, KIP-932 and KIP-1071), telemetry, what only brokers say to
-each other, and whatever a newer Kafka brings, until somebody has looked whether its answers name addresses.
+An API that is not in `APIS` is not offered, and a request for it ends the connection, as with Kafka. These APIs are not
+offered: the APIs of the brokers' own group coordinator (the protocols of KIP-848, KIP-932 and KIP-1071), telemetry, the
+APIs between brokers, and each API of a newer Kafka, until a developer has checked its responses for addresses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,13 +28,13 @@ class Handling(Enum):
     """The gateway's handling of a request."""
 
     SERVED = auto()
-    """This coordinator answers it."""
+    """This coordinator answers the request."""
 
     REWRITTEN = auto()
-    """It is relayed, and the gateway's addresses replace those in the response."""
+    """The request is relayed, and the gateway's addresses replace the addresses in the response."""
 
     RELAYED = auto()
-    """It is relayed unchanged if `guard` allows it, and the response is passed on unread."""
+    """The request is relayed unchanged if `guard` allows it, and the response is passed on unread."""
 
     LOCATED = auto()
     """FindCoordinator: the coordinator of a group is this one; that of a transaction is found as with `REWRITTEN`."""
@@ -43,10 +43,10 @@ class Handling(Enum):
     """ApiVersions: the response is made from this table and the brokers' versions."""
 
     AUTHENTICATED = auto()
-    """It is relayed, and the gateway reads the client's name from it."""
+    """The request is relayed, and the gateway reads the client's name from it."""
 
     REFUSED = auto()
-    """It is not offered, and a client that sends it gets an error."""
+    """The API is not offered, and a client that sends a request gets an error."""
 
 
 class Api(NamedTuple):
@@ -57,7 +57,7 @@ class Api(NamedTuple):
     last: int
     handling: Handling
     has_large_response: bool = False
-    """Whether a response may be far larger than its request, and is held here."""
+    """Whether a response may be far larger than its request, and is held in the gateway."""
 
 
 PRODUCE, SASL_AUTHENTICATE = Produce.API_KEY, SaslAuthenticateRequest.API_KEY
@@ -88,7 +88,7 @@ APIS: Mapping[int, Api] = dict(
         }.items()
     )
 )
-"""All of them by Kafka's key, in the order of the keys."""
+"""All APIs by Kafka's key, in the order of the keys."""
 
 
 def bytes_max(api_key: int) -> int:

@@ -1,10 +1,10 @@
 """Requests to the coordinator and its answers: one producer and one reader for all connections of a gateway.
 
-A gateway reads one partition of the reply topic. Each of its connections has an inbox of its own there: a name that
-begins with the gateway's and hashes to that partition, so that the coordinator tells two clients of one gateway apart
-as it tells two processes apart.
+A gateway reads one partition of the reply topic. Each of its connections has its own mailbox. The name of a mailbox
+begins with the gateway's name and hashes to that partition. So the coordinator distinguishes two clients of one gateway
+as it distinguishes two processes.
 
-librdkafka does the work in threads of its own; answers are carried to the event loop by the handful.
+librdkafka works in its own threads. The reading thread delivers lists of answers to the event loop.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ ANSWERS_AT_ONCE = 1_000
 RETRY_WAIT_S = 0.2
 
 DELIVERIES_MAX = 2
-"""How many handfuls of answers may be on their way from the reading thread to the event loop. The thread reads no
-further until one of them has been taken, so that answers wait in librdkafka's queue, which is bounded."""
+"""The maximum number of lists of answers that the event loop has not handled yet. The reading thread then waits until
+the loop has handled one. Meanwhile answers wait in librdkafka's queue, which is bounded."""
 
 SEND_WAIT_MS = 30_000
-"""How long brokers may be unreachable before a request is given up."""
+"""The time for which brokers may be unreachable before a request fails."""
 
 QUEUED_KBYTES = 65_536
 FLUSH_WAIT_S = 5.0
@@ -61,30 +61,32 @@ _READING: Options = {
 }
 
 NO_PARTITION = -1
-"""The one of the record's key."""
+"""Stands for the partition of the record's key."""
 
 TOKEN_BYTES = 16
-"""How much chance is in the name of a gateway's inboxes, and in each request id: nobody guesses 128 bits.
+"""The random bytes in the names of a gateway's mailboxes, and in each request id: nobody can guess 128 bits.
 
-Whoever knew both could ask the coordinator something, to be answered to that inbox under that id, and so have a client
-of the gateway hear an answer to what it never asked."""
+A sender that knew both could send the coordinator a request with that mailbox and that id. A client of the gateway
+would then get an answer to a request of another sender."""
 
 
 class Asking:
-    """A way to the coordinator that any number of connections share. All methods belong to the event loop.
+    """A sender of requests to the coordinator, shared by any number of connections.
+
+    The event loop calls all methods except `list_topics` and `close`.
 
     Args:
-        settings: Of the coordinator whose topics these are.
-        loop: Where answers are told.
+        settings: The settings of the coordinator.
+        loop: The event loop that gets the answers.
 
     Raises:
-        BrokerUnreachable: no broker answers.
-        NoCoordinator: the topics are not there.
+        BrokerUnreachable: No broker answers.
+        NoCoordinator: The coordinator's topics do not exist.
     """
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self._settings, self._loop = settings, loop
-        self._signer = Signer(settings.signing())  # each request says itself who asks
+        self._signer = Signer(settings.signing())  # each request contains its own principal
         self._name = secrets.token_hex(TOKEN_BYTES)
         self._numbers = itertools.count(1)
         self._inbox = Inbox()
@@ -117,49 +119,49 @@ class Asking:
     def _stand_at_the_end(self) -> None:
         here = TopicPartition(self._settings.replies_topic, self._mine)
         until_s = time.monotonic() + ANSWER_WAIT_S
-        while True:  # a topic that has just been made has its leaders a moment later
+        while True:  # a new topic gets its leaders a moment later
             try:
                 _, end = self._consumer.get_watermark_offsets(here, timeout=ANSWER_WAIT_S, cached=False)
                 break
             except KafkaException as error:
                 if time.monotonic() > until_s:
                     raise BrokerUnreachable(
-                        f"{here.topic} has no leader for partition {here.partition} ({error.args[0].str()}):"
-                        f" see the brokers' logs."
+                        f"{here.topic} has no leader for partition {here.partition} ({error.args[0].str()})."
+                        f" See the brokers' logs."
                     ) from error
                 self._closing.wait(RETRY_WAIT_S)
         self._consumer.assign([TopicPartition(here.topic, here.partition, end)])
 
     def list_topics(self, timeout: float) -> Any:
-        """Ask the brokers for all brokers and topics, blocking, as confluent-kafka's `Producer.list_topics`."""
+        """Request all brokers and topics, and wait for the response, as confluent-kafka's `Producer.list_topics`."""
         return self._producer.list_topics(timeout=timeout)
 
     # -- for connections -----------------------------------------------------------------------------------------------
 
     def open_inbox(self, tell: Callable[[RebalanceNotice], object] = lambda _: None) -> str:
-        """Make an inbox that nobody else has.
+        """Open a mailbox with a new name, and return the name.
 
         Args:
-            tell: Called with what comes there unasked.
+            tell: Called with each notice that comes to the mailbox.
         """
         names = (f"{self._name}.{number}" for number in self._numbers)
-        inbox = next(name for name in names if shard_of(name, self._replies) == self._mine)
-        self._inbox.open_mailbox(inbox, tell)
-        return inbox
+        mailbox = next(name for name in names if shard_of(name, self._replies) == self._mine)
+        self._inbox.open_mailbox(mailbox, tell)
+        return mailbox
 
-    def close_inbox(self, inbox: str) -> None:
-        """Unregister the callback for notices that come there."""
-        self._inbox.close_mailbox(inbox)
+    def close_inbox(self, mailbox: str) -> None:
+        """Unregister the callback for notices that come to a mailbox."""
+        self._inbox.close_mailbox(mailbox)
 
     def request_id(self) -> str:
-        """Make a request id that nobody can guess, not even whoever has seen all others."""
+        """Return a new request id. Nobody can guess it, not even from all other request ids."""
         return secrets.token_hex(TOKEN_BYTES)
 
     def send(self, request: Request, told: OnAnswer, shard: int | None = None) -> None:
-        """Append a request to the log and have its answer told on the event loop, where one ever comes.
+        """Append a request to the log. Call `told` with the answer on the event loop, if an answer comes.
 
-        That the brokers would not take it is an answer as well: COORDINATOR_NOT_AVAILABLE, or INVALID_REQUEST for one
-        that is too large. An answer of the gateway's own has no bytes.
+        If the brokers do not accept the request, `told` gets an error: INVALID_REQUEST for a request that is too large,
+        otherwise COORDINATOR_NOT_AVAILABLE. The size of this error is 0 bytes.
         """
         asked = request.reply_to, request.request_id
         self._inbox.expect(*asked, told)
@@ -176,30 +178,30 @@ class Asking:
         except KafkaException as error:
             self._loop.call_soon(self._give_up, asked, error.args[0])
 
-    def forget(self, inbox: str, request_ids: Iterable[str]) -> None:
-        """Stop reporting answers to these requests of an inbox."""
-        self._inbox.forget(inbox, request_ids)
+    def forget(self, mailbox: str, request_ids: Iterable[str]) -> None:
+        """Stop the delivery of answers to these requests of a mailbox."""
+        self._inbox.forget(mailbox, request_ids)
 
     @property
     def waiting(self) -> int:
-        """How many requests have no answer yet."""
+        """The number of requests without an answer."""
         return self._inbox.waiting
 
     def _give_up(self, asked: tuple[str, str], error: Any) -> None:
         if told := self._inbox.withdraw(*asked):
-            log.warning("the brokers did not take a request: %s", error.str())
+            log.warning("the brokers did not accept a request: %s", error.str())
             too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
             code = ErrorCode.INVALID_REQUEST if too_large else ErrorCode.COORDINATOR_NOT_AVAILABLE
             told(ErrorAnswer(request_id=asked[1], error=code.name, code=code.number), 0)
 
-    # -- is anybody there? ---------------------------------------------------------------------------------------------
+    # -- availability of the coordinator -------------------------------------------------------------------------------
 
     def silence_s(self) -> float:
-        """How long ago the coordinator last answered this gateway; infinite where it never has."""
+        """Return the seconds since the coordinator's last answer to this gateway; infinite before the first answer."""
         return time.monotonic() - self._last_answer_s
 
     async def heard(self, within_s: float) -> bool:
-        """Wait for the coordinator to answer anything; tell whether it has."""
+        """Wait for any answer of the coordinator. Return whether one has come within that time."""
         heard = self._heard
         try:
             await asyncio.wait_for(heard.wait(), within_s)
@@ -233,11 +235,11 @@ class Asking:
         self._last_answer_s = time.monotonic()
         heard, self._heard = self._heard, asyncio.Event()
         heard.set()
-        for inbox, answer, size in answers:
-            self._inbox.deliver(inbox, answer, size)
+        for mailbox, answer, size in answers:
+            self._inbox.deliver(mailbox, answer, size)
 
     def close(self) -> None:
-        """Send what is still to be sent, and stop. May be called from any thread."""
+        """Send the remaining requests, and stop. Any thread may call this."""
         self._producer.flush(FLUSH_WAIT_S)
         self._closing.set()
         self._reader.join(FLUSH_WAIT_S)
@@ -246,15 +248,15 @@ class Asking:
 
 
 def _answer(message: Any, prefix: bytes) -> tuple[str, AnyAnswer, int] | None:
-    """Read one record of the reply topic, if it is for this gateway: its inbox, the answer, and its bytes."""
+    """Return the mailbox, the answer and the bytes of a record; None if the record is not for this gateway."""
     if error := message.error():
-        if error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # of the group that is not used, and looked for
-            log.warning("reading replies is in trouble and goes on: %s", error.str())
+        if error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # librdkafka looks up the group, which is not used
+            log.warning("reading replies failed and is retried: %s", error.str())
         return None
-    inbox = message.key() or b""
-    if not inbox.startswith(prefix):
+    mailbox = message.key() or b""
+    if not mailbox.startswith(prefix):
         return None
     value = message.value() or b""
     if (answer := read_answer(value)) is None:
         return None
-    return inbox.decode(errors="replace"), answer, len(value)
+    return mailbox.decode(errors="replace"), answer, len(value)

@@ -1,7 +1,7 @@
-"""Who a connection's client is, and which requests it may send by now.
+"""The identity of a connection's client, and the requests that the client may send.
 
-The brokers authenticate by SASL, the gateway by certificates. `Identity` holds what is known by either way and knows no
-transport; `Authenticating` passes the frames of a SASL exchange on.
+The brokers authenticate by SASL, the gateway by certificates. `Identity` has the results of both, without a transport.
+`Authenticating` passes the frames of a SASL exchange on.
 """
 
 import time
@@ -16,13 +16,13 @@ from streaming.gateway.slots import Slot
 
 
 class Identity:
-    """Who the client is.
+    """The identity of a client.
 
     Args:
-        mechanisms: The SASL mechanisms that clients may use; none where the brokers do not authenticate by SASL.
+        mechanisms: The SASL mechanisms that clients may use; empty if the brokers do not authenticate by SASL.
 
     Attributes:
-        host: The client's address as Kafka writes it: `/127.0.0.1`; empty where it is not known.
+        host: The client's address as Kafka writes it: `/127.0.0.1`; empty if it is unknown.
         certified: The principal of the client's certificate, if it has shown one.
         client_id: The name that the client gave itself in its last request.
     """
@@ -38,7 +38,7 @@ class Identity:
 
     @property
     def principal(self) -> str | None:
-        """The principal (`User:ana`); None before it is known."""
+        """The principal (`User:ana`); None before the authentication."""
         return self._sasl.principal or self.certified
 
     @property
@@ -57,18 +57,18 @@ class Identity:
         return self._sasl.is_over
 
     def check(self, api: Api, now_s: float) -> None:
-        """Check that a request of this API may come now.
+        """Check that the client may send a request of this API now.
 
         Raises:
-            BadFrame: the client has to authenticate before it.
+            BadFrame: The client must authenticate first.
         """
         if api.handling in BEFORE_AUTHENTICATION:
             return
         is_known = not self._is_sasl_needed or self._sasl.principal is not None
         if not is_known or self._sasl.is_amid:
-            raise BadFrame(f"{api.name} before authentication")
+            raise BadFrame(f"it sent {api.name} before authentication")
         if now_s > self._until_s:
-            raise BadFrame(f"{api.name} after the session of its authentication (KIP-368)")
+            raise BadFrame(f"it sent {api.name} after its authentication expired (KIP-368)")
 
     def asked(self, frame: bytes) -> bytes | None:
         """Read a SASL request of the client.
@@ -77,7 +77,7 @@ class Identity:
             None when the request may be relayed; otherwise the response, without its length, that refuses it.
 
         Raises:
-            BadSasl: the exchange cannot be followed.
+            BadSasl: The request does not continue the exchange.
         """
         return self._sasl.asked(frame)
 
@@ -85,7 +85,7 @@ class Identity:
         """Read the broker's response to a SASL request. Its session lifetime begins now.
 
         Raises:
-            BadSasl: the response answers no request.
+            BadSasl: The response answers no request.
         """
         self._sasl.answered(frame)
         lifetime_ms = self._sasl.session_lifetime_ms or float("inf")
@@ -93,11 +93,11 @@ class Identity:
 
 
 class Authenticating:
-    """Passes a client's SASL requests on to the broker, and closes the connection when authentication has failed.
+    """A relay of a client's SASL requests to the broker. It closes the connection when authentication has failed.
 
     Args:
         forward: Sends a request to the broker.
-        clock: Returns seconds that never go back.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class BrokerAcls:
             if error.args[0].code() == KafkaError.SECURITY_DISABLED:
                 self._take(EverythingIsAllowed(), asked_s)
             else:
-                self._note(f"the brokers do not tell their access control lists: {error.args[0].str()}")
+                self._note(f"the brokers do not return their access control lists: {error.args[0].str()}")
 
     def _take(self, lists: AccessLists, asked_s: float) -> None:
         self._lists, self._asked_s, self._trouble = lists, asked_s, ""

@@ -38,7 +38,7 @@ def principal_of(certificate: Mapping[str, Any] | None) -> str | None:
     if not parts:
         return None
     if unknown := sorted({name for part in parts for name, _ in part} - set(_SHORT)):
-        log.warning("a client's certificate names it by %s, which is not understood: it is nobody", ", ".join(unknown))
+        log.warning("a client's certificate has unsupported attributes, %s: it gives no principal", ", ".join(unknown))
         return None
     name = "User:" + ",".join("+".join(f"{_SHORT[kind]}={_escaped(value)}" for kind, value in p) for p in parts[::-1])
     return name if len(name) <= ID_CHARS_MAX else None

@@ -121,7 +121,7 @@ class Cluster:
         try:
             told = await asyncio.to_thread(self._list_topics, timeout=METADATA_WAIT_S)
         except KafkaException as error:
-            log.warning("the brokers do not say what topics there are: %s", error)
+            log.warning("the brokers do not return their topics: %s", error)
             return
         self._partitions = {name: len(topic.partitions) for name, topic in told.topics.items() if not topic.error}
         self._asked_s = time.monotonic()

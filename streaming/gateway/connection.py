@@ -1,16 +1,15 @@
 """A client's connection: the events of its socket, and the parts that handle them.
 
-    dispatching       checks each request by its first bytes, and hands it to the handler of its API:
+    dispatching       checks each request by its first bytes, and passes it to the handler of its API:
       serving           the group APIs, by questions to the coordinator (`questions`, `heartbeats`)
-      relaying          what goes to one broker, over a connection of this client's own (`upstream`)
-      authenticating    SASL, which the broker judges
+      relaying          the requests to one broker, over a separate connection for this client (`upstream`)
+      authenticating    SASL, with the broker's decision
       finding           ApiVersions and FindCoordinator
     flow              sends the responses in order, and stops reading while too much is in flight
     work              the tasks that requests wait for
 
-Requests are read ahead: a request that is served goes to the coordinator at once, also behind a join that waits.
-Only this module knows asyncio's transports. Each part has the parts below it as parameters, so that it can be tested
-without a socket.
+Requests are read ahead: a served request goes to the coordinator at once, even after a join that has no response yet.
+Only this module uses asyncio's transports. Each part has the parts below it as parameters, so a test needs no socket.
 """
 
 import asyncio
@@ -43,13 +42,13 @@ class Connection(asyncio.Protocol):
     """One client's connection.
 
     Args:
-        node_id: The broker that the client takes the gateway for; None where it came by the bootstrap address.
-        clock: Returns seconds that never go back.
+        node_id: The broker that the port stands for; None for the bootstrap address.
+        clock: Returns monotonic seconds.
 
     Attributes:
-        outgoing: The bytes of responses that are held.
-        is_silent: Whether the client has sent no whole request yet.
-        frame_since_s: When the request began that has arrived in part; None where there is none.
+        outgoing: The bytes of held responses.
+        is_silent: Whether the client has sent no complete request yet.
+        frame_since_s: The time at which the incomplete request began; None without one.
     """
 
     def __init__(self, shared: Shared, node_id: int | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -134,12 +133,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def active_s(self) -> float:
-        """When the client last sent or took something."""
+        """The time at which the client last sent or read something."""
         return self._flow.active_s
 
     @property
     def stuck_since_s(self) -> float | None:
-        """Since when the client has taken no responses; None while it takes them."""
+        """The time since which the client has read no responses; None while it reads them."""
         return self._flow.stuck_since_s
 
     @property
@@ -153,23 +152,23 @@ class Connection(asyncio.Protocol):
         return not self._flow.slots and not self.held_bytes
 
     def count_written(self) -> None:
-        """Update the count of the bytes that the client has not taken."""
+        """Update the count of the bytes that the client has not read."""
         self._flow.count_written()
 
     def refuse(self, why: str) -> None:
-        """Close the connection of a client that breaks the protocol or goes beyond a bound."""
+        """Close the connection of a client that violates the protocol or exceeds a limit."""
         if not self._transport.is_closing():
             log.info("%r is refused: %s", self, why)
             self._shared.metrics.refused.inc()
             self.close()
 
     def fail(self, error: BaseException) -> None:
-        """Close the connection because of a bug of ours, or of a broker that breaks the protocol."""
-        log.error("%r ends by an error", self, exc_info=error)
+        """Close the connection because of a bug of the gateway, or of a broker that violates the protocol."""
+        log.error("%r is closed because of an error", self, exc_info=error)
         self.close()
 
     def close(self) -> None:
-        """Close the connection at once, and count it as closed from now on."""
+        """Close the connection at once, and count it as closed."""
         self._transport.abort()
         self._shared.holds(-self._counted_bytes)
         self._counted_bytes = 0

@@ -1,7 +1,7 @@
-"""The requests of one connection, each of which goes to the handler of its API.
+"""The dispatching of a connection's requests to the handlers of their APIs.
 
-A request is checked by its first bytes: whether its API and version are offered, whether the client may send it by now,
-and whether it is too large. Only then is the rest of it read.
+The first bytes of a request decide whether its API and version are offered, whether the client may send it now, and
+whether it is too large. The rest of the request is read only after that.
 """
 
 import struct
@@ -20,38 +20,38 @@ from streaming.gateway.slots import Slot
 _HEAD = struct.Struct(">hhi")
 
 TOKEN_HEADER = Header(SASL_AUTHENTICATE, 0, 0, None)
-"""Stands for the header that bare tokens lack, after a SaslHandshake of version 0."""
+"""The header for bare tokens, which have none, after a SaslHandshake of version 0."""
 
 Handler = Callable[[Slot, bytes], None]
-"""Handles a whole request, without its length."""
+"""Handles a complete request, without its length."""
 
 
 class Streaming(Protocol):
-    """Relays a Produce that is too large to be held."""
+    """A relay for a Produce that is too large for memory."""
 
     def stream(self, api: Api, header: Header, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
-        """Return the function that relays a piece of the request, or what is needed before that."""
+        """Return the function that relays a piece of the request, or the treatment of the frame before that."""
 
     def streamed(self) -> None:
         """Record that all of the request has been relayed."""
 
 
 class Observer(Protocol):
-    """What else has to be done for each request."""
+    """The receiver of the events of each request."""
 
     def request_begins(self) -> None:
-        """Do what must be done before a request."""
+        """Handle the beginning of a request."""
 
     def request_came(self, api: Api) -> None:
         """Count a request."""
 
 
 class Dispatcher:
-    """Dispatches the requests of one connection; it is the `Taker` of the client's frames.
+    """The dispatcher of one connection's requests, and the `Taker` of the client's frames.
 
     Args:
         handlers: The handler for each kind of API.
-        clock: Returns seconds that never go back.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Dispatcher:
         self._streaming, self._observer, self._clock = streaming, observer, clock
 
     def begin(self, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
-        """Decide about a request by its first bytes.
+        """Check a request by its first bytes, and return the treatment of its frame.
 
         Raises:
-            BadFrame: the client may not send it.
-            Malformed: it is a large Produce, and cannot be read.
+            BadFrame: The client may not send the request.
+            Malformed: The request is a large Produce, and cannot be read.
         """
         sends_tokens = self._identity.sends_tokens
         if not sends_tokens and len(head) < _HEAD.size:
@@ -91,7 +91,7 @@ class Dispatcher:
         return wish
 
     def take(self, frame: bytes) -> None:
-        """Hand a whole request to the handler of its API."""
+        """Pass a complete request to the handler of its API."""
         header = TOKEN_HEADER if self._identity.sends_tokens else read_header(frame)
         self._identity.client_id = header.client_id or ""
         api = APIS[header.api_key]

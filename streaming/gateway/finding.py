@@ -1,4 +1,4 @@
-"""ApiVersions and FindCoordinator, which the gateway answers itself: what a client may send, and where."""
+"""ApiVersions and FindCoordinator, which the gateway answers itself."""
 
 from typing import Any
 
@@ -18,20 +18,20 @@ from streaming.gateway.work import Work
 
 
 class Negotiating:
-    """Answers ApiVersions for one connection.
+    """The handler of ApiVersions for one connection.
 
     Args:
-        node_id: The broker that the client takes the gateway for; None where it came by the bootstrap address.
+        node_id: The broker that the port stands for; None for the bootstrap address.
     """
 
     def __init__(self, shared: Shared, node_id: int | None, flow: Flow, work: Work) -> None:
         self._shared, self._node_id, self._flow, self._work = shared, node_id, flow, work
 
     def negotiate(self, slot: Slot, frame: bytes) -> None:
-        """Handle an ApiVersions request. One of an unknown version cannot be read, and is answered as Kafka does.
+        """Handle an ApiVersions request. A request of an unknown version is not read, and answered as Kafka answers it.
 
         Raises:
-            Malformed: the request cannot be read.
+            Malformed: The request cannot be read.
         """
         if slot.header.version <= APIS[API_VERSIONS].last:
             decode(ApiVersionsRequest, frame, slot.header)
@@ -43,7 +43,7 @@ class Negotiating:
 
 
 class Finding:
-    """Answers FindCoordinator for one connection. A transaction's coordinator is a broker, so `relaying` finds it."""
+    """The handler of FindCoordinator for one connection. `relaying` finds a transaction's coordinator, a broker."""
 
     def __init__(
         self, shared: Shared, flow: Flow, work: Work, questions: Questions, world: World, relaying: Relaying
@@ -55,7 +55,7 @@ class Finding:
         """Handle a FindCoordinator request.
 
         Raises:
-            Malformed: the request cannot be read.
+            Malformed: The request cannot be read.
         """
         message = decode(FindCoordinatorRequest, frame, slot.header)
         if message.key_type == TRANSACTION:

@@ -1,10 +1,10 @@
-"""One connection's flow control: when responses go out to the client, and when its requests are read no further.
+"""The flow control of one connection: the order of responses, and the pauses in reading requests.
 
-Nothing here touches a socket, a clock or an event loop: the transport, the clock and the function that runs something
-soon are parameters. A test drives a flow with a transport that keeps what is written.
+This module uses no socket, clock or event loop: the transport, the clock and the function that schedules a call are
+parameters. A test uses a transport that stores the written bytes.
 
-Reading stops for each of the reasons in `Pause`, and goes on when none of them is left. Responses go out in pieces of
-`PIECE_BYTES`, in the order of the requests, for as long as the transport takes them.
+Reading stops for each reason in `Pause`, and continues when no reason remains. Responses are sent in pieces of
+`PIECE_BYTES`, in the order of the requests, for as long as the transport accepts them.
 """
 
 import time
@@ -26,10 +26,10 @@ class Transport(Protocol):
     """The part of `asyncio.Transport` that a flow uses."""
 
     def write(self, data: Piece, /) -> None:
-        """Send something, or keep it until the system takes it."""
+        """Send a piece, or hold it until the system accepts it."""
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes the system has not taken."""
+        """Return the number of bytes that the system has not accepted."""
 
     def pause_reading(self) -> None:
         """Stop reading."""
@@ -38,10 +38,10 @@ class Transport(Protocol):
         """Read again."""
 
     def is_closing(self) -> bool:
-        """Return whether the connection is closed, or will be when all is sent."""
+        """Return whether the connection is closed, or will be when all bytes are sent."""
 
     def close(self) -> None:
-        """Close the connection when all is sent."""
+        """Close the connection when all bytes are sent."""
 
 
 class Owner(Protocol):
@@ -54,44 +54,44 @@ class Owner(Protocol):
         """Dispatch the requests that have arrived."""
 
     def flushed(self) -> None:
-        """Do what waits for responses to go out."""
+        """Continue the work that waits until responses are sent."""
 
     def fail(self, error: BaseException) -> None:
-        """Close the connection because of a bug of ours, or of a broker that breaks the protocol."""
+        """Close the connection because of a bug of the gateway, or of a broker that violates the protocol."""
 
     def close(self) -> None:
         """Close the connection at once."""
 
 
 class Pause(Enum):
-    """Why requests are read no further."""
+    """The reasons for which no requests are read."""
 
     CLIENT = auto()
-    """The client does not take its responses."""
+    """The client does not read its responses."""
 
     BROKER = auto()
-    """The broker does not take the requests."""
+    """The broker does not read the requests."""
 
     IN_FLIGHT = auto()
     """Too many requests have no response, or too many bytes of responses are held."""
 
     WORK = auto()
-    """The last request waits for something, and requests keep their order."""
+    """The last request waits for a task, and requests keep their order."""
 
 
 class Flow:
     """The flow control of one connection.
 
     Args:
-        transport: The client's end.
-        outgoing: Counts the bytes of responses that are held.
-        soon: Runs a function soon, but not at once: `loop.call_soon`.
-        clock: Returns seconds that never go back.
+        transport: The connection to the client.
+        outgoing: Counts the bytes of held responses.
+        soon: Schedules a call of a function, as `loop.call_soon`.
+        clock: Returns monotonic seconds.
 
     Attributes:
         questions: The ids of the questions to the coordinator that have no answer yet.
-        active_s: When the client last sent or took something.
-        stuck_since_s: Since when the client has taken no responses; None while it takes them.
+        active_s: The time at which the client last sent or read something.
+        stuck_since_s: The time since which the client has read no responses; None while it reads them.
     """
 
     def __init__(
@@ -116,25 +116,25 @@ class Flow:
 
     @property
     def is_paused(self) -> bool:
-        """Whether requests are read no further."""
+        """Whether no requests are read."""
         return bool(self._pauses)
 
     @property
     def is_closing(self) -> bool:
-        """Whether the connection is closed, or about to be."""
+        """Whether the connection is closed, or will be when all bytes are sent."""
         return self._transport.is_closing()
 
     def touch(self) -> None:
-        """Record that the client has sent or taken something."""
+        """Record that the client has sent or read something."""
         self.active_s = self._clock()
 
     def pause(self, why: Pause) -> None:
-        """Read no more requests until `resume` is called for the same reason."""
+        """Stop reading requests until `resume` is called for the same reason."""
         self._pauses.add(why)
         self._transport.pause_reading()
 
     def resume(self, why: Pause) -> None:
-        """Read requests again, where no other reason to pause is left."""
+        """Remove a reason to pause. Read requests again if no other reason remains."""
         if why not in self._pauses:
             return
         self._pauses.discard(why)
@@ -143,7 +143,7 @@ class Flow:
             self._owner.take_requests()
 
     def bound(self) -> None:
-        """Pause while too many requests, questions or bytes are in flight. One request may ask many questions."""
+        """Pause while too many requests, questions or bytes are in flight. One request may have many questions."""
         is_too_much = max(len(self.slots), len(self.questions)) >= IN_FLIGHT_MAX
         is_too_much |= self.outgoing.is_much or self.slots.large >= LARGE_IN_FLIGHT_MAX
         (self.pause if is_too_much else self.resume)(Pause.IN_FLIGHT)
@@ -171,7 +171,7 @@ class Flow:
             self._soon(self.flush)
 
     def answer_last(self, slot: Slot, answer: bytes) -> None:
-        """Send a response, and close the connection behind it."""
+        """Send a response, and then close the connection."""
         self.answer(slot, answer)
         self.flush()
         self._transport.close()
@@ -189,28 +189,28 @@ class Flow:
         self.bound()
 
     def write(self, piece: Piece) -> None:
-        """Send a piece of a broker's response, whose turn it is."""
+        """Send a piece of the broker's response whose turn it is."""
         self._transport.write(piece)
         self.count_written()
 
     def passed_on(self, slot: Slot) -> None:
-        """Remove the first request, whose response `write` has sent."""
+        """Remove the first request, because `write` has sent its response."""
         self.touch()
         self.count(slot)
         self.slots.pass_first()
         self.flush()
 
     def count_written(self) -> None:
-        """Update the count of the bytes that the client has not taken."""
+        """Update the count of the bytes that the client has not read."""
         self.outgoing.written(self._transport.get_write_buffer_size())
 
     def client_full(self) -> None:
-        """Stop sending: the client does not take what was sent."""
+        """Stop sending, because the client does not read its responses."""
         self.stuck_since_s = self._clock()
         self.pause(Pause.CLIENT)
 
     def client_ready(self) -> bool:
-        """Send on, and read again unless that was too much at once; return whether it was not."""
+        """Send further responses. If the transport accepts them, read requests again and return True."""
         self.touch()
         self.stuck_since_s = None
         self.flush()
@@ -222,7 +222,7 @@ class Flow:
     # -- ending --------------------------------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """Close the connection because of a bug of ours, or of a broker that breaks the protocol."""
+        """Close the connection because of a bug of the gateway, or of a broker that violates the protocol."""
         self._owner.fail(error)
 
     def close(self) -> None:
@@ -230,6 +230,6 @@ class Flow:
         self._owner.close()
 
     def stop_requests(self) -> None:
-        """Dispatch no more requests, though they have arrived, and read none."""
+        """Stop reading requests, and stop dispatching those that have arrived."""
         self._owner.stop_requests()
         self.pause(Pause.WORK)

@@ -129,7 +129,7 @@ class Frames:
             self._is_held = True
         elif wish is Wish.MORE:
             if len(buffer) >= LENGTH_BYTES + size:
-                raise BadFrame(f"a frame of {size} bytes is too short for what it should say")
+                raise BadFrame(f"a frame of {size} bytes is too short for its request")
         elif wish is Wish.WHOLE:
             if len(buffer) >= LENGTH_BYTES + size:
                 frame = bytes(buffer[LENGTH_BYTES : LENGTH_BYTES + size])

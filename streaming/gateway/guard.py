@@ -1,4 +1,4 @@
-"""The decision whether a request may go to a broker: never to the coordinator's topics or with excess rights.
+"""The decision whether a request may go to a broker. Requests for the coordinator's topics are always refused.
 
     client authenticates by     the brokers see     its rights are decided by
     SASL, passed through        the client          the brokers
@@ -152,7 +152,7 @@ class Guard:
         if not refused:
             return Judged(frame, has_answer=produce.acks != 0)
         if produce.acks == 0:
-            raise BadFrame(f"a Produce of {client.principal} wants no answer, and is refused")
+            raise BadFrame(f"a Produce of {client.principal} requests no response, and is refused")
         return self._refuse(Produce.API_KEY, produce, refused, client)
 
     def _judge_fetch(self, header: Header, frame: bytes, client: Client, sessions: FetchSessions) -> Judged:

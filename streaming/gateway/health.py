@@ -31,7 +31,7 @@ class GatewayHealth:
         self._pulse, self.registry, self._runs_within, self._silence_s = pulse, registry, runs_within, silence_s
 
     def unhealthy_reasons(self) -> Sequence[str]:
-        return [] if self._runs_within(LOOP_WAIT_S) else [f"it has done nothing for {LOOP_WAIT_S:.0f} s"]
+        return [] if self._runs_within(LOOP_WAIT_S) else [f"its event loop has run no callback for {LOOP_WAIT_S:.0f} s"]
 
     def not_ready_reasons(self) -> Sequence[str]:
         return self._pulse.not_ready_reasons()

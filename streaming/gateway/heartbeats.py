@@ -21,13 +21,13 @@ from streaming.gateway.messages import encode
 from streaming.gateway.slots import Slot
 
 SESSIONS_PART = 3
-"""A response is held for a third of the session timeout at most, because clients act on their own if they get none."""
+"""A response is held for a third of the session timeout at most, because a client that gets none acts on its own."""
 
 OF_GROUPS = BEFORE_AUTHENTICATION | {Handling.SERVED, Handling.REWRITTEN}
-"""The requests on a connection that a client keeps for its group's coordinator; librdkafka sends Metadata as well.
+"""The requests on a connection that a client uses only for its group's coordinator. librdkafka sends Metadata as well.
 
-Only there may a heartbeat's response be held: some clients have one connection to a broker for everything, and send
-nothing more on it until they have the response.
+A heartbeat's response is held only on such a connection. Some clients have one connection to a broker for all requests,
+and send no other request before they have the response.
 """
 
 
@@ -47,21 +47,21 @@ class Heartbeats:
         self._timer: asyncio.TimerHandle | None = None
 
     def asked(self, handling: Handling) -> None:
-        """Record what kind of request the client has sent. No response is held once one is not a group's."""
+        """Record the handling of a request. After a request that is not a group's, no response is held any more."""
         self._is_of_groups &= handling in OF_GROUPS
 
     def joined(self, member_id: str, session_timeout_ms: int) -> None:
-        """Register a member that has joined on this connection, so that notices about it come here."""
+        """Register a member that has joined on this connection, so that responses to it may be held."""
         self._session_ms[member_id] = session_timeout_ms
 
     def hold(self, slot: Slot, member_id: str, answer: bytes) -> bool:
-        """Hold a response back, and return True; return False where it has to go out now."""
+        """Hold a response and return True; return False if it must be sent now."""
         if not self._is_of_groups:
             return False
         hold_ms = min(self._hold_ms_max, self._session_ms.get(member_id, 0) // SESSIONS_PART)
         if hold_ms == 0:
             return False
-        assert self._held is None, "a heartbeat is asked after the one before was answered"
+        assert self._held is None, "a heartbeat comes after the response to the one before"
         self._held = slot, member_id, answer
         self._timer = asyncio.get_running_loop().call_later(hold_ms / 1_000, self.release)
         return True

@@ -19,7 +19,7 @@ SASL_BYTES_MAX = 524_288
 """A request before authentication: Kafka's own `sasl.server.max.receive.size`."""
 
 IN_FLIGHT_MAX = 500
-"""Requests of one connection without an answer, or groups they ask about; the next ones are left in the socket.
+"""Requests of one connection without a response, or groups that they concern; further requests stay in the socket.
 
 Clients have five or less."""
 
@@ -28,8 +28,8 @@ ANSWER_BYTES_PAUSE = RECORD_BYTES_MAX
 that wait for their turn, that the client does not read, or parts of an incomplete one."""
 
 LARGE_IN_FLIGHT_MAX = 5
-"""Requests of one connection without an answer, of those whose answer may be far larger than they are
-(`Api.has_large_response`). Each may still bring one when reading has stopped. Clients have five or less."""
+"""Requests of one connection without a response, whose responses may be far larger than the requests
+(`Api.has_large_response`). Their responses may come after reading has stopped. Clients have five or less."""
 
 ONE_ANSWER_BYTES_MAX = 4 * RECORD_BYTES_MAX
 """The total bytes of the coordinator's answers for one request of a client. The groups beyond it get an error, and
@@ -43,8 +43,8 @@ ANSWERS_BYTES_MAX = 256 * 2**20
 """The bytes of responses of all connections together; beyond this, the connection that holds most is closed."""
 
 PIECE_BYTES = 2**16
-"""The bytes that are given to the system at once, and may wait in its transport. The rest of a response stays counted
-here."""
+"""The bytes that are passed to the system at once, and may wait in its transport. The gateway counts the rest of a
+response."""
 
 UNFINISHED_BYTES_MAX = 256 * 2**20
 """Unfinished requests of all connections together; beyond this, the connection with the oldest one is closed."""

@@ -1,11 +1,10 @@
-"""Messages of Kafka's protocol, read from frames and written to them.
+"""Messages of Kafka's protocol: requests are read from frames, and responses are written to frames.
 
-What a message holds is kafka-python's knowledge: its schemas say which fields a version has, and its classes are the
-messages. Responses are written by it too. Requests are read here, by those schemas, because they come from anybody:
-kafka-python takes a text that ends early for a shorter one and null for everything, follows a varint as far as it goes,
-copies the rest of the frame for each unknown tag, and reads a million empty elements one by one. Reading here fails at
-the first byte that is wrong, and takes a time that is bounded whatever a frame says: it looks at each byte once, and at
-`ELEMENTS_MAX` elements at most.
+The messages are kafka-python's classes, and its schemas list the fields of each version. It also writes the responses.
+This module reads the requests itself, by those schemas, because any client may send any bytes. kafka-python accepts a
+string that ends too early, and null in each field; it reads a varint of any length, copies the rest of the frame for
+each unknown tag, and reads a million empty elements one by one. This module raises an error at the first wrong byte.
+Its time is bounded for any frame: it reads each byte once, and `ELEMENTS_MAX` elements at most.
 
 Source: Kafka's protocol guide (request header versions 1 and 2, response header versions 0 and 1), KIP-482.
 """
@@ -21,29 +20,29 @@ from coordinator.limits import PARTITIONS_PER_REQUEST_MAX
 from streaming.gateway.schemas import Field, Structure, structure_of
 
 ELEMENTS_MAX = 2 * PARTITIONS_PER_REQUEST_MAX
-"""Elements of all arrays of one message, and its unknown tags: as many partitions as may be, each in its own topic."""
+"""The maximum number of elements and unknown tags of one message: all possible partitions, each in its own topic."""
 
 VARINT_BYTES_MAX = 5
 
 TOO_SHORT = "it ends too early"
 
 API_VERSIONS = 18
-"""Its response has the oldest header in every version: clients read it before they know what we speak."""
+"""Its response has the oldest header in every version, because clients read it before they know the versions."""
 
 INT16, INT32 = Struct(">h"), Struct(">i")
 
 CLIENT_ID_AT = 2 * INT16.size + INT32.size
-"""Where a request's header has its client id, and after that at most tags."""
+"""The position of the client id in a request's header. Only tags may follow it."""
 
 _RESPONSE_HEADER, _FLEXIBLE_RESPONSE_HEADER = Struct(">ii"), Struct(">iix")
 
 
 class Malformed(ValueError):
-    """A frame that is no message of its kind; the sentence says why."""
+    """A frame is not a valid message; the text has the reason."""
 
 
 class Header(NamedTuple):
-    """What stands before every request."""
+    """The header of a request."""
 
     api_key: int
     version: int
@@ -55,26 +54,26 @@ def read_header(frame: bytes) -> Header:
     """Read the header of a request.
 
     Args:
-        frame: A whole frame without its length.
+        frame: A complete frame without its length.
 
     Raises:
-        Malformed: it ends within the header, or the client id is not UTF-8.
+        Malformed: The frame ends within the header, or the client id is not UTF-8.
     """
     reading = Reading(frame)
     return Header(reading.fixed(INT16), reading.fixed(INT16), reading.fixed(INT32), reading.text())
 
 
 def decode(kind: Any, frame: bytes, header: Header) -> Any:
-    """Read the message of a request. What stands behind it is not looked at; Kafka does not either.
+    """Read the message of a request. Bytes after the message are ignored, as in Kafka.
 
     Args:
-        kind: Its class (`HeartbeatRequest`).
-        frame: A whole frame without its length.
-        header: That of this frame.
+        kind: The class of the message (`HeartbeatRequest`).
+        frame: A complete frame without its length.
+        header: The header of this frame.
 
     Raises:
-        Malformed: there is no such version, the frame ends early, has null where there must be something, a text that
-            is not UTF-8, or more elements than anybody needs.
+        Malformed: The version does not exist, the frame ends too early, a required value is null, a string is not
+            UTF-8, or the message has more than `ELEMENTS_MAX` elements.
     """
     try:
         read = _message(kind, header.version)
@@ -88,11 +87,11 @@ def decode(kind: Any, frame: bytes, header: Header) -> Any:
 
 
 def encode(response: ApiMessage, header: Header) -> bytes:
-    """Write a response with its length and its header, ready to be sent.
+    """Return the frame of a response, with its length and its header.
 
     Args:
-        response: Made in the version of the request (`HeartbeatResponse(version=4, ...)`).
-        header: The request's.
+        response: A response in the version of the request (`HeartbeatResponse(version=4, ...)`).
+        header: The header of the request.
     """
     body = cast(bytes, response.encode())
     is_flexible = response.flexible_version_q(response.version) and response.API_KEY != API_VERSIONS
@@ -104,10 +103,10 @@ def encode(response: ApiMessage, header: Header) -> bytes:
 
 
 class Reading:
-    """A frame, read front to back: each method reads what comes next, and raises `Malformed` where that is not there.
+    """A reader of a frame from front to back. Each method reads the next value, or raises `Malformed`.
 
     Args:
-        position: Where to begin.
+        position: The index of the first byte to read.
     """
 
     __slots__ = ("_frame", "_left", "_position")
@@ -117,7 +116,7 @@ class Reading:
 
     @property
     def position(self) -> int:
-        """Where the next method begins to read."""
+        """The index of the next byte to read."""
         return self._position
 
     def fixed(self, form: Struct) -> Any:
@@ -144,31 +143,31 @@ class Reading:
         raise Malformed(TOO_SHORT if len(piece) < VARINT_BYTES_MAX else "a number in it does not end")
 
     def text(self) -> str | None:
-        """Read a string; null is None."""
+        """Read a string; return None for null."""
         return self._text(self.fixed(INT16))
 
     def compact_text(self) -> str | None:
-        """Read a string as flexible versions write it."""
+        """Read a string in the form of flexible versions."""
         return self._text(self.varint() - 1)
 
     def data(self) -> bytes | None:
-        """Read bytes; null is None."""
+        """Read bytes; return None for null."""
         return self._data(self.fixed(INT32))
 
     def compact_data(self) -> bytes | None:
-        """Read bytes as flexible versions write them."""
+        """Read bytes in the form of flexible versions."""
         return self._data(self.varint() - 1)
 
     def elements(self) -> range | None:
-        """Read how many elements an array has; None for null."""
+        """Read the number of elements of an array; return None for null."""
         return self._elements(self.fixed(INT32))
 
     def compact_elements(self) -> range | None:
-        """Read how many elements an array of a flexible version has."""
+        """Read the number of elements of an array in the form of flexible versions."""
         return self._elements(self.varint() - 1)
 
     def skip_tags(self) -> None:
-        """Read over the tagged fields at the end of a structure: none of those that we read has one that we know."""
+        """Skip the tagged fields at the end of a structure. The gateway uses no tagged field."""
         if tags := self.varint():
             for _ in self._elements(tags) or ():
                 self.varint()
@@ -188,7 +187,7 @@ class Reading:
         try:
             return None if data is None else data.decode()
         except UnicodeDecodeError:
-            raise Malformed("a text in it is not UTF-8") from None
+            raise Malformed("a string in it is not UTF-8") from None
 
     def _elements(self, count: int) -> range | None:
         if count < 0:
@@ -214,7 +213,7 @@ NUMBERS = {
 }
 
 READERS: dict[str, tuple[Reader, Reader]] = {
-    # a field of this type ... is read so ...     in flexible versions so
+    # type                    form              form in flexible versions
     "string":                   (Reading.text,     Reading.compact_text),
     "bytes":                    (Reading.data,     Reading.compact_data),
     "array":                    (Reading.elements, Reading.compact_elements),
@@ -224,7 +223,7 @@ READERS: dict[str, tuple[Reader, Reader]] = {
 @cache
 def _message(kind: Any, version: int) -> Reader:
     if not 0 <= version <= kind.max_version:
-        raise Malformed("there is no such version")
+        raise Malformed("the version does not exist")
     return _structure(structure_of(kind, version))
 
 
@@ -260,7 +259,7 @@ def _something(read: Reader) -> Reader:
     def read_something(reading: Reading) -> Any:
         value = read(reading)
         if value is None:
-            raise Malformed("it has null where something must be")
+            raise Malformed("a required value in it is null")
         return value
 
     return read_something

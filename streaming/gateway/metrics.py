@@ -13,29 +13,29 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.connections = Gauge(
-            "groupcoord_gateway_connections", "Connections of clients that are open.", registry=self.registry
+            "groupcoord_gateway_connections", "Open connections of clients.", registry=self.registry
         )
         self.accepted = Counter(
-            "groupcoord_gateway_connections_accepted", "Connections of clients ever opened.", registry=self.registry
+            "groupcoord_gateway_connections_accepted", "Connections that clients have opened.", registry=self.registry
         )
         self.refused = Counter(
             "groupcoord_gateway_connections_refused",
-            "Connections ended because the client broke the protocol or went beyond a bound.",
+            "Connections closed because the client violated the protocol or exceeded a limit.",
             registry=self.registry,
         )
         self.overfull = Counter(
             "groupcoord_gateway_connections_overfull",
-            "Connections ended because too many bytes of answers were held that their clients did not take.",
+            "Connections closed because their clients did not read their responses, and too many bytes were held.",
             registry=self.registry,
         )
         self.answer_bytes = Gauge(
             "groupcoord_gateway_answer_bytes",
-            "Bytes of answers that clients have not taken yet.",
+            "Bytes of responses that clients have not read yet.",
             registry=self.registry,
         )
         self.denied = Counter(
             "groupcoord_gateway_requests_denied",
-            "Requests that were not relayed, because their clients may not ask them of the brokers.",
+            "Requests that were not relayed, because their clients lack the right to send them to the brokers.",
             registry=self.registry,
         )
         self._requests = Counter(
@@ -43,7 +43,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             "groupcoord_gateway_request_seconds",
-            "From a request's last byte to its answer, by API. Joins and syncs wait for the other members.",
+            "Time from a request's last byte to its response, by API. Joins and syncs wait for the other members.",
             ["api"],
             buckets=_SECONDS,
             registry=self.registry,
@@ -58,7 +58,7 @@ class Metrics:
         counter.inc()
 
     def answered(self, api: str, since_s: float) -> None:
-        """Count a response to a request of that time of the monotonic clock."""
+        """Count a response to a request that came at this time of the monotonic clock."""
         if (histogram := self._seconds_of.get(api)) is None:
             histogram = self._seconds_of[api] = self._seconds.labels(api)
         histogram.observe(time.monotonic() - since_s)

@@ -1,9 +1,9 @@
-"""What the sender of a request that is relayed needs to be allowed.
+"""The rights that the sender of a relayed request needs.
 
-Each function here lists the needs of one request: what has to be allowed on topics, on the cluster, or on a
-transactional id. The table of `relayed` names one for each API. Two things are decided by it: the coordinator's own
-topics are never reachable through a gateway, in any version and whoever asks; and where the brokers cannot see who a
-client is, its request is compared with their access control lists first.
+Each function lists the needs of one request: the rights on topics, on the cluster, or on a transactional id. The table
+of `relayed` names a function for each API. The needs serve two decisions. No client can use the coordinator's topics
+through a gateway, in any version. And if the brokers cannot see the client, the gateway compares its request with their
+access control lists.
 
 Source: Kafka's KafkaApis and ControllerApis (`authHelper.authorize...` of each handler), docs/security.html.
 """
@@ -25,23 +25,23 @@ TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.BROKER
 TRANSACTIONAL_ID, GROUP = ResourceType.TRANSACTIONAL_ID, ResourceType.GROUP
 
 TOPIC_CONFIG, GROUP_CONFIG = 2, 32
-"""Kafka's numbers of the kinds of things that have settings (`ConfigResource.Type`); all others are the cluster's."""
+"""Kafka's numbers of the resources with settings (`ConfigResource.Type`). All other numbers stand for the cluster."""
 
 NO_ID = bytes(16)
 ORDINARY_REPLICAS = (-1, -2)
-"""Who fetches as a consumer or a tool does, and not as a broker."""
+"""The replica ids in a Fetch of a consumer or a tool. Brokers use other ids."""
 
 NameOf = Callable[[bytes], str | None]
-"""Returns the name of the topic that has an id; None where no broker has told of it."""
+"""Returns the name of the topic with an id; None if no broker's response contained the id."""
 
 
 class Need(NamedTuple):
-    """Something that has to be allowed.
+    """A right that a request needs.
 
     Args:
-        operation: None where the brokers ask for nothing on this topic; it must not be the coordinator's all the same.
-        name: Of the resource; for a topic `*` is every topic, and None one whose id nobody knows.
-        or_on_cluster: An operation that will do instead, where it is allowed on the cluster.
+        operation: None if the brokers require no right on this topic. The coordinator's topics are refused even then.
+        name: The name of the resource. For a topic, `*` means every topic, and None a topic with an unknown id.
+        or_on_cluster: An operation on the cluster that is sufficient instead.
     """
 
     operation: AclOperation | None
@@ -51,13 +51,13 @@ class Need(NamedTuple):
 
 
 def id_in(entry: Any) -> bytes | None:
-    """Return the id by which a request identifies a topic; None where it names it."""
-    topic_id = getattr(entry, "topic_id", NO_ID)  # where the version has none, the class has one of another type
+    """Return the id by which a request identifies a topic; None if the request contains the name."""
+    topic_id = getattr(entry, "topic_id", NO_ID)  # in a version without ids, it is of another type
     return topic_id if isinstance(topic_id, bytes) and topic_id != NO_ID else None
 
 
 def name_of_topic(entry: Any, name_of: NameOf) -> str | None:
-    """Return the name of a topic that a request names, or identifies."""
+    """Return the name of a topic in a request, which contains the topic's name or id."""
     if topic_id := id_in(entry):
         return name_of(topic_id)
     name: str | None = entry if isinstance(entry, str) else getattr(entry, "topic", None) or getattr(entry, "name", "")
@@ -65,7 +65,7 @@ def name_of_topic(entry: Any, name_of: NameOf) -> str | None:
 
 
 def topics(field: str, operation: AclOperation | None) -> Callable[[Any, NameOf], Iterator[Need]]:
-    """List the topics of an array in a request; where it is null, it stands for all topics."""
+    """Return a function that lists the needs for an array of topics. A null array stands for all topics."""
 
     def needs(message: Any, name_of: NameOf) -> Iterator[Need]:
         entries = getattr(message, field)
@@ -78,7 +78,7 @@ def topics(field: str, operation: AclOperation | None) -> Callable[[Any, NameOf]
 
 
 def cluster(operation: AclOperation, field: str | None = None) -> Callable[[Any, NameOf], Iterator[Need]]:
-    """List what is asked of the cluster, and maybe about topics of an array."""
+    """Return a function that lists the need on the cluster, and the topics of an array if `field` is given."""
 
     def needs(message: Any, name_of: NameOf) -> Iterator[Need]:
         yield Need(operation, CLUSTER, CLUSTER_NAME)
@@ -130,7 +130,7 @@ def delete_topics(message: Any, name_of: NameOf) -> Iterator[Need]:
 
 
 DELETE_BY_ID = 6
-"""From this version on a DeleteTopics may name topics by their ids."""
+"""From this version on, DeleteTopics may identify topics by their ids."""
 
 
 def init_producer_id(message: Any, name_of: NameOf) -> Iterator[Need]:
@@ -145,13 +145,13 @@ def add_partitions(message: Any, name_of: NameOf) -> Iterator[Need]:
         yield Need(WRITE, TRANSACTIONAL_ID, message.v3_and_below_transactional_id)
         yield from topics("v3_and_below_topics", WRITE)(message, name_of)
         return
-    yield Need(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)  # brokers alone ask so
+    yield Need(AclOperation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)  # only brokers use these versions
     for transaction in message.transactions:
         yield from topics("topics", WRITE)(transaction, name_of)
 
 
 ADD_MANY = 4
-"""From this version on an AddPartitionsToTxn may be about many transactions."""
+"""From this version on, AddPartitionsToTxn may contain many transactions."""
 
 
 def markers(message: Any, name_of: NameOf) -> Iterator[Need]:

@@ -40,10 +40,10 @@ class Ledger:
         if more_bytes <= 0:
             return
         if holder.outgoing.held_bytes > ANSWER_BYTES_MAX:
-            self._hang_up(holder, f"it does not take {holder.outgoing.held_bytes} bytes of answers")
+            self._hang_up(holder, f"it does not read {holder.outgoing.held_bytes} bytes of responses")
         while self.held_bytes > ANSWERS_BYTES_MAX:  # each turn closes one
             most = max(self._holders, key=lambda each: each.outgoing.held_bytes)
-            self._hang_up(most, f"of all answers that are not taken, {most.outgoing.held_bytes} bytes are its own")
+            self._hang_up(most, f"it holds most of the unread responses, {most.outgoing.held_bytes} bytes")
 
     def _hang_up(self, holder: Holder, why: str) -> None:
         self._drop()

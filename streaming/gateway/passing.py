@@ -34,5 +34,5 @@ class LargeProduce:
         self._produce.feed(content)
         self._judge(self._produce)
         if not self._left and not self._produce.is_whole:
-            raise BadFrame("a large Produce ends within what it says")
+            raise BadFrame("a large Produce ends too early")
         self._write(piece)

@@ -1,7 +1,7 @@
-"""What a relay must know of a Produce request: whether it has an answer, and which topics it writes to.
+"""The parts of a Produce request that a relay needs: whether it has a response, and the topics that it writes to.
 
-A Produce may be as large as 100 MiB, and most of it is records, which no gateway looks at. So it is read while it
-passes: each piece is given to `Produce.feed` before it goes on, which steps over the records and copies nothing.
+A Produce may have 100 MiB, and most of it is records, which a gateway does not read. So it is read piece by piece:
+each piece goes to `Produce.feed` before it is relayed. `feed` skips the records and does not copy them.
 """
 
 from collections.abc import Generator
@@ -18,44 +18,44 @@ _BEFORE_CLIENT_ID = 8
 _TIMEOUT_BYTES = _INDEX_BYTES = INT32.size
 
 TEXT_BYTES_MAX = 2**15 - 1
-"""Kafka's own, of a text in versions that are not flexible."""
+"""Kafka's own limit for a string in versions that are not flexible."""
 
 HELD_BYTES_MAX = 2**20 + 2**16
-"""A request that is no larger is held until it is whole, and so is answered if it is refused: Java's clients send 1 MiB
-at most by default, librdkafka's about as much. Of a larger one the client is hung up on in the midst."""
+"""A request up to this size is held until it is complete, so a refused one gets a response. By default, Java's clients
+send 1 MiB at most, and librdkafka's about as much. If a larger one is refused, the connection is closed."""
 
 Step = tuple[bool, int]
-"""How many bytes to step over, or to read."""
+"""Whether to skip the next bytes, and their number."""
 
 Steps = Generator[Step, bytes, None]
 
 
 def acks_of(head: memoryview, version: int) -> int | None:
-    """Return how many acknowledgements a Produce request asks for; with 0 it has no answer.
+    """Return the number of acknowledgements that a Produce request requires. With 0 it has no response.
 
     Args:
-        head: The frame without its length, as far as it is here.
+        head: The part of the frame that has arrived, without the length.
 
     Returns:
-        None while more of the frame must be seen.
+        None if more of the frame is needed.
 
     Raises:
-        Malformed: it cannot be found.
+        Malformed: The request cannot be read, or a part of `HELD_BYTES_MAX` does not contain the number.
     """
     produce = Produce(version)
     produce.feed(head)
     if produce.acks is None and len(head) >= HELD_BYTES_MAX:
-        raise Malformed("a Produce request does not say what acknowledgements it wants")
+        raise Malformed("a Produce request does not contain its acknowledgements at its beginning")
     return produce.acks
 
 
 class Produce:
-    """One request, of which `feed` is given the content piece by piece, without its length.
+    """One request. `feed` reads its content piece by piece, without its length.
 
     Attributes:
-        transactional_id: None where it is in no transaction.
-        acks: How many acknowledgements it asks for, with 0 it has no answer; None until that has been read.
-        topics: Partitions by topic, as far as it has been read.
+        transactional_id: The id of the request's transaction; None without one.
+        acks: The number of required acknowledgements, with 0 for no response; None before it has been read.
+        topics: The partitions by topic that have been read so far.
     """
 
     API_KEY: ClassVar[int] = ProduceRequest.API_KEY
@@ -72,14 +72,14 @@ class Produce:
         self._is_skipping, self._wanted = next(self._steps)
         self._part = bytearray()
         self.is_whole = False
-        """Whether all that there is to be known has been read."""
+        """Whether the request has been read completely."""
 
     @classmethod
     def of(cls, frame: bytes | memoryview, version: int) -> "Produce":
-        """Read a whole request.
+        """Read a complete request.
 
         Raises:
-            Malformed: it cannot be read, or ends too early.
+            Malformed: The request cannot be read, or ends too early.
         """
         produce = cls(version)
         produce.feed(frame)
@@ -91,7 +91,7 @@ class Produce:
         """Read the next piece.
 
         Raises:
-            Malformed: it cannot be read.
+            Malformed: The piece cannot be read.
         """
         position, end = 0, len(piece)
         while not self.is_whole and (position < end or not self._wanted):
@@ -128,7 +128,7 @@ class Produce:
     def _topic(self) -> Steps:
         name = yield from self._text()
         if name is None:
-            raise Malformed("Produce names a topic null")
+            raise Malformed("a topic in a Produce has null as its name")
         partitions = self.topics.setdefault(name, [])
         for _ in range((yield from self._elements())):
             partitions.append((yield from self._number(INT32)))
@@ -154,7 +154,7 @@ class Produce:
         raise Malformed("a number in a Produce does not end")
 
     def _length(self, form: Struct) -> Generator[Step, bytes, int]:
-        """Read a length, or a count; below 0 for null."""
+        """Read a length or a count. A value below 0 stands for null."""
         return (yield from self._varint()) - 1 if self._is_flexible else (yield from self._number(form))
 
     def _text(self) -> Generator[Step, bytes, str | None]:

@@ -1,6 +1,6 @@
-"""One connection's questions to the coordinator: who asks, and where the answers come.
+"""One connection's questions to the coordinator, which are requests for a client.
 
-Each connection has an inbox of its own, so that the coordinator tells two clients of one gateway apart.
+Each connection has its own mailbox, so that the coordinator can distinguish two clients of one gateway.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from streaming.gateway.exchanges.exchange import Question
 
 
 class Questions:
-    """Asks for one connection; the `Asker` that exchanges see.
+    """The sender of one connection's questions: the `Asker` of exchanges.
 
     Args:
-        unanswered: The ids of the questions that have no answer yet. They are added and removed here.
-        on_notice: Called with a notice that comes to the inbox and answers no question.
+        unanswered: The ids of the questions that have no answer yet. This class adds and removes them.
+        on_notice: Called with each notice that comes to the mailbox.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class Questions:
         on_notice: Callable[[RebalanceNotice], object],
     ) -> None:
         self._asking, self._identity, self._unanswered, self._on_notice = asking, identity, unanswered, on_notice
-        self._inbox = ""
+        self._mailbox = ""
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields that every request has besides its group id. The request id is a new one at each call."""
-        self._inbox = self._inbox or self._asking.open_inbox(self._on_notice)
+        """Return the fields of every request except the group id. Each call returns a new request id."""
+        self._mailbox = self._mailbox or self._asking.open_inbox(self._on_notice)
         return {
             "request_id": self._asking.request_id(),
-            "reply_to": self._inbox,
+            "reply_to": self._mailbox,
             "client_id": self._identity.client_id[:NAME_CHARS_MAX],
             "client_host": self._identity.host,
             "principal": self._identity.principal,
@@ -49,7 +49,7 @@ class Questions:
         self._unanswered.update(question.request.request_id for question in questions)
 
     def send(self, questions: tuple[Question, ...], answers: Answers) -> None:
-        """Send questions, and have their answers collected."""
+        """Send questions. `answers` collects their answers."""
         for index, question in enumerate(questions):
             self._asking.send(question.request, partial(answers.take, index), question.shard)
 
@@ -58,6 +58,6 @@ class Questions:
         self._unanswered.difference_update(question.request.request_id for question in questions)
 
     def close(self) -> None:
-        """Close the inbox. Answers that come later are dropped."""
-        self._asking.close_inbox(self._inbox)
-        self._asking.forget(self._inbox, self._unanswered)
+        """Close the mailbox. Later answers are dropped."""
+        self._asking.close_inbox(self._mailbox)
+        self._asking.forget(self._mailbox, self._unanswered)

@@ -1,8 +1,8 @@
 """The responses to requests that are not relayed, each in the form of its own API.
 
 A request is refused as a whole: no part of it reaches a broker. The refused parts get their error. The other parts get
-an error that says that they were not tried: a Produce, a Fetch or a lookup of offsets gets one that clients retry after
-a request for metadata, which no longer contains the refused topics; all others get OPERATION_NOT_ATTEMPTED.
+an error for parts that were not tried. In a Produce, a Fetch or a lookup of offsets, clients retry this error after a
+request for metadata, which no longer contains the refused topics. Other requests get OPERATION_NOT_ATTEMPTED.
 
 The table of `relayed` names one of these functions for each API. A refused request of an API without one ends the
 connection.
@@ -53,7 +53,7 @@ from streaming.gateway.produce import Produce
 from streaming.gateway.rights import CLUSTER_NAME
 
 NOT_TRIED_NOW: int = NotLeaderForPartitionError.errno
-"""Retriable, and makes a client request metadata first."""
+"""A retriable error. A client requests metadata before its retry."""
 
 NOT_TRIED: int = OperationNotAttemptedError.errno
 UNKNOWN_TOPIC_ID: int = UnknownTopicIdError.errno
@@ -100,8 +100,7 @@ class Refusal:
 
     @property
     def whole(self) -> int:
-        """The error of a request that has only one. The error of a topic is used only if no other resource is
-        refused."""
+        """The error of a request with only one error. It is a topic's error only if no other resource is refused."""
         kinds = {kind for kind, _ in self._refused}
         return REFUSED[next((kind for kind in (TRANSACTIONAL_ID, CLUSTER, GROUP) if kind in kinds), TOPIC)]
 

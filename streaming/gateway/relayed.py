@@ -12,10 +12,10 @@ To relay another API, write its row here; nothing else has to change.
 A row with a `rewrite` is a rewritten API: the gateway reads each response as a whole. Without one, responses are passed
 on unread.
 
-The last versions are those before a response names addresses of brokers in places that are passed on unread: Fetch 16
-and Produce 10 (KIP-951), DescribeQuorum 2 (KIP-853). Fetch 15 has a tagged field that tells whether a broker sends the
-request, and only brokers use it (KIP-903). DescribeTopicPartitions pages through all topics, those of the coordinator
-included, and clients do without it (KIP-966).
+The last version of an API is the one before its unread responses contain addresses of brokers: Fetch 16 and Produce 10
+(KIP-951), DescribeQuorum 2 (KIP-853). Fetch 15 has a tagged field that shows whether a broker sends the request, and
+only brokers use it (KIP-903). DescribeTopicPartitions is not relayed, because it returns all topics page by page, those
+of the coordinator included, and clients do not need it (KIP-966).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -84,7 +84,7 @@ ALTER_CONFIGS, DESCRIBE_CONFIGS = AclOperation.ALTER_CONFIGS, AclOperation.DESCR
 
 
 class Unread(NamedTuple):
-    """A request in which nothing has to be read: its key and its name."""
+    """A request that is not read: its key and its name."""
 
     API_KEY: int
     name: str
@@ -94,15 +94,15 @@ class Relayed(NamedTuple):
     """One API.
 
     Args:
-        request: What a request is read as.
-        first: The oldest version that clients are offered.
-        last: The newest one.
-        needs: Lists what a request needs to be allowed.
+        request: The class of the request.
+        first: The oldest version that is offered to clients.
+        last: The newest version that is offered to clients.
+        needs: Lists the rights that a request needs.
         refused: Makes the response to a refused request; None to end the connection.
-        rewrite: How a response is rewritten; None where it is passed on unread.
-        is_checked: Whether `needs` is enough to decide. Otherwise no request is relayed where the brokers see the
+        rewrite: The rewriting of a response; None if it is passed on unread.
+        is_checked: Whether `needs` is sufficient for a decision. Otherwise no request is relayed if the brokers see the
             gateway and not the client.
-        has_large_response: Whether a response may be far larger than its request, and is held here.
+        has_large_response: Whether a response may be far larger than its request, and is held in the gateway.
     """
 
     request: Any
@@ -172,7 +172,7 @@ ROWS = (
     Relayed(DescribeProducersRequest,            0, 0,  topics("topics", READ),           refusing.describe_producers),
     Relayed(Unread(64, "UnregisterBroker"),      0, 0,  cluster(ALTER)),
     Relayed(DescribeTransactionsRequest,         0, 0,  transaction(DESCRIBE, "transactional_ids")),
-    Relayed(ListTransactionsRequest,             0, 2,  needs.nothing, is_checked=False),  # its response tells of all
+    Relayed(ListTransactionsRequest,             0, 2,  needs.nothing, is_checked=False),  # its response contains all
     Relayed(ListConfigResourcesRequest,          0, 1,  cluster(DESCRIBE_CONFIGS)),
 )  # fmt: skip
 

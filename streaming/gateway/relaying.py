@@ -1,7 +1,7 @@
 """The requests of one connection that are relayed to its broker, and the broker's responses.
 
-A request is relayed once `guard` allows it. A response is passed on piece by piece when its turn comes, or is read as a
-whole, rewritten, and then sent. The connection to the broker is made when there is something to relay.
+A request is relayed if `guard` allows it. A response is passed on piece by piece when its turn comes, or it is read
+completely, rewritten, and then sent. The first relayed request opens the connection to the broker.
 """
 
 import logging
@@ -27,10 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class Relaying:
-    """Relays for one connection; it is the `Downstream` of the connection to the broker.
+    """The relay of one connection, and the `Downstream` of the connection to the broker.
 
     Args:
-        node_id: The broker that the client takes the gateway for; None where it came by the bootstrap address.
+        node_id: The broker that the port stands for; None for the bootstrap address.
     """
 
     def __init__(self, shared: Shared, node_id: int | None, flow: Flow, work: Work, identity: Identity) -> None:
@@ -43,18 +43,18 @@ class Relaying:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def relay(self, slot: Slot, frame: bytes) -> None:
-        """Relay a whole request, or answer it where the client may not send it.
+        """Relay a complete request, or respond with an error if the client may not send it.
 
         Raises:
-            BadFrame: the request is refused, and its API has no response for that.
-            Malformed: the request cannot be read.
+            BadFrame: The request is refused, and its API has no response for that.
+            Malformed: The request cannot be read.
         """
         judged = self._shared.guard.judge(slot.header, frame, self._identity.client, self._sessions)
         if judged.answer is not None:
             self._shared.metrics.denied.inc()
             self._flow.respond(slot, judged.answer)
             return
-        assert judged.frame is not None, "it is relayed or answered"
+        assert judged.frame is not None, "a request without a response is relayed"
         slot.reads, slot.alters = judged.reads, judged.alters
         if slot.api.handling is not Handling.RELAYED:
             slot.take_whole = self._rewrite
@@ -70,13 +70,13 @@ class Relaying:
             self._send(slot, frame)
 
     def stream(self, api: Api, header: Header, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
-        """Relay a Produce that is too large to be held, piece by piece.
+        """Relay a Produce that is too large for memory, piece by piece.
 
         Args:
-            head: Its first bytes, without its length, as far as they have arrived.
+            head: The first bytes that have arrived, without the length.
 
         Returns:
-            The function that relays a piece, or what is needed before that.
+            The function that relays a piece, or the treatment of the frame before that.
         """
         if (acks := acks_of(head, header.version)) is None:
             return Wish.MORE
@@ -106,21 +106,21 @@ class Relaying:
             await self._shared.open_upstream(self._node_id, upstream)
             self._upstream = upstream
         except OSError as error:
-            log.info("the connection of %r is closed: its broker cannot be reached (%s)", self._identity, error)
+            log.info("the connection of %r is closed, because its broker cannot be reached (%s)", self._identity, error)
             self._flow.close()
         finally:
-            if self._upstream is not upstream:  # the client went while it was being made
+            if self._upstream is not upstream:  # the client has left meanwhile
                 upstream.close()
 
     # -- the client's side ---------------------------------------------------------------------------------------------
 
     def go_on(self) -> None:
-        """Read on in the broker's responses, whose turn may have come."""
+        """Continue to read the broker's responses, because the turn of one may have come."""
         if self._upstream:
             self._upstream.go_on()
 
     def client_slow(self, is_slow: bool) -> None:
-        """Read the broker's responses no further while the client is slow."""
+        """Stop reading the broker's responses while the client is slow."""
         if self._upstream:
             self._upstream.client_slow(is_slow)
 
@@ -144,16 +144,16 @@ class Relaying:
         self._flow.passed_on(slot)
 
     def answered(self, slot: Slot, frame: bytes) -> None:
-        assert slot.take_whole is not None, "its response is read as a whole"
+        assert slot.take_whole is not None, "its response is read completely"
         slot.take_whole(slot, frame)
 
     def upstream_full(self, is_full: bool) -> None:
         (self._flow.pause if is_full else self._flow.resume)(Pause.BROKER)
 
     def upstream_lost(self) -> None:
-        """Close the client's connection, unless nothing that it needs was lost with the broker's.
+        """Close the client's connection if it needs the closed connection to the broker.
 
-        A broker that authenticates clients knows them by their connections.
+        It does while a request has no response or is being copied, and if the broker authenticates clients by SASL.
         """
         is_needed = bool(self._shared.mechanisms) or (self._upstream is not None and self._upstream.expects_answers)
         self._upstream = None
@@ -164,7 +164,7 @@ class Relaying:
     def fail(self, error: Exception) -> None:
         self._flow.fail(error)
 
-    # -- responses that are read here ----------------------------------------------------------------------------------
+    # -- responses that are rewritten ----------------------------------------------------------------------------------
 
     def _rewrite(self, slot: Slot, frame: bytes) -> None:
         self._flow.outgoing.hold(len(frame))
@@ -172,7 +172,7 @@ class Relaying:
 
     async def _send_rewritten(self, slot: Slot, frame: bytes) -> None:
         rewrite = RELAYED[slot.header.api_key].rewrite
-        assert rewrite is not None, "its response is read here"
+        assert rewrite is not None, "its response is rewritten"
         answer = await rewritten(rewrite, slot.header.version, frame, self._shared.cluster, slot.alters)
         self._flow.outgoing.hold(-len(frame))
         self._flow.answer(slot, answer)

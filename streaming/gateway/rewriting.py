@@ -19,11 +19,11 @@ SPEAKS_OF_ADDRESSES = ("listeners", "quorum.voters", "bootstrap.servers")
 
 
 class Rewrite(NamedTuple):
-    """How the responses of one API are rewritten.
+    """The rewriting of one API's responses.
 
     Args:
-        response: What a response is read as.
-        change: Changes it in place.
+        response: The class of the response.
+        change: Changes a response in place.
     """
 
     response: type[ApiMessage]
@@ -60,7 +60,7 @@ async def described_configs(message: Any, cluster: Cluster) -> None:
 
 
 def _move(entry: Any, node_id: int, cluster: Cluster) -> bool:
-    """Replace the address of an entry by the gateway's own; return whether there is one."""
+    """Replace the address of an entry by the gateway's own; return whether the gateway has one."""
     address = cluster.ours(node_id)
     if address:
         entry.host, entry.port = address
@@ -70,10 +70,11 @@ def _move(entry: Any, node_id: int, cluster: Cluster) -> bool:
 async def rewritten(
     rewrite: Rewrite, version: int, frame: bytes, cluster: Cluster, alters: Callable[[Any], None] | None = None
 ) -> bytes:
-    """Rewrite a response of a broker; frames without their lengths come in, with their lengths they go out.
+    """Return a broker's response, rewritten, with its length.
 
     Args:
-        alters: Called with the response before that.
+        frame: The response without its length.
+        alters: Called with the response before it is rewritten.
     """
     message: Any = rewrite.response.decode(frame, version=version, header=True)
     if alters:

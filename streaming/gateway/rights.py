@@ -24,11 +24,11 @@ ANONYMOUS = "User:ANONYMOUS"
 CLUSTER_NAME = "kafka-cluster"
 
 IMPLYING = {
-    # who is allowed one of these                                    may do this as well
+    # operation: the operations that imply it
     AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
-"""Denials imply nothing."""
+"""The operations that imply each operation. A denial implies nothing."""
 
 DECISIONS_MAX = 100_000
 """The maximum number of cached decisions. Beyond it the cache is cleared, because clients choose the names."""

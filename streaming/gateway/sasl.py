@@ -1,16 +1,16 @@
-"""Whom the brokers have authenticated: a SASL exchange that is passed through, and watched.
+"""The client's name from a SASL exchange with a broker, which the gateway passes on and reads.
 
-No broker tells a gateway whom it has authenticated. So the name is read out of what the client says, and believed once
-the broker has said yes to just that. Hence two rules. Nothing is read here in another way than a broker reads it: what
-is not exactly as the documents below have it ends the exchange. And nothing overtakes: a client that speaks again
-before it was answered could have the answer to one name taken for that to another.
+A broker does not send a gateway the name of an authenticated client. So the gateway reads the name from the client's
+message, and accepts it when the broker has accepted that message. This requires two rules. The gateway reads each
+message exactly as a broker does: a message that differs from the documents below ends the exchange. And a client must
+wait for each response: otherwise the gateway could mistake the response to one name for the response to another.
 
     START ── handshake ──> OFFERED ── yes ──> CHOSEN ── token ──> JUDGED ── yes ──> CHOSEN, or DONE after the last round
-                                                                           DONE ── handshake, once more ──> OFFERED
-    and from anywhere, with whatever else: OVER
+                                                                           DONE ── another handshake ──> OFFERED
+    any other message in any stage: OVER
 
-Source: RFC 4616 (PLAIN), RFC 5802 (SCRAM); KIP-43 (the handshake), KIP-152 (headers on tokens), KIP-368 (once more on
-the same connection); Kafka's SaslServerAuthenticator, PlainSaslServer and ScramMessages.
+Source: RFC 4616 (PLAIN), RFC 5802 (SCRAM); KIP-43 (the handshake), KIP-152 (headers of tokens), KIP-368
+(reauthentication on the same connection); Kafka's SaslServerAuthenticator, PlainSaslServer and ScramMessages.
 """
 
 import re
@@ -42,11 +42,11 @@ _CLIENT_FIRST = re.compile(
 
 
 class BadSasl(ValueError):
-    """The exchange cannot be followed and must not go on; the sentence repeats nothing of what was said."""
+    """The exchange is invalid and must end. The text contains nothing from the messages, which may be secret."""
 
 
 class Stage(Enum):
-    """Who is to speak next, and of what."""
+    """The stage of an exchange, which determines the next message."""
 
     START = auto()
     OFFERED = auto()
@@ -57,24 +57,24 @@ class Stage(Enum):
 
 
 def _plain_name(token: bytes) -> str:
-    """Read who claims to be it: `authzid NUL authcid NUL password`."""
+    """Return the claimed name from a PLAIN message: `authzid NUL authcid NUL password`."""
     parts = token.split(b"\0")
     if len(parts) != 3 or not _is_utf8(token):
         raise BadSasl("the client's PLAIN message cannot be read")
     authzid, name, _ = parts
     if authzid not in (b"", name):
-        raise BadSasl("the client asks to act under another name than its own")
+        raise BadSasl("the client requests another name than its own")
     return name.decode()
 
 
 def _scram_name(token: bytes) -> str:
-    """Read who claims to be it: `n,[a=authzid],n=name,r=nonce[,extensions]`."""
+    """Return the claimed name from the first SCRAM message: `n,[a=authzid],n=name,r=nonce[,extensions]`."""
     if not (said := _CLIENT_FIRST.fullmatch(token)):
         raise BadSasl("the client's first SCRAM message cannot be read")
     if said["authzid"] not in (None, said["name"]):
-        raise BadSasl("the client asks to act under another name than its own")
+        raise BadSasl("the client requests another name than its own")
     if b",tokenauth=" in said["extensions"]:
-        raise BadSasl("the client authenticates by a delegation token, which does not tell its owner")
+        raise BadSasl("the client authenticates by a delegation token, which does not contain its owner")
     return said["name"].replace(b"=2C", b",").replace(b"=3D", b"=").decode()
 
 
@@ -82,11 +82,11 @@ class _Mechanism(NamedTuple):
     rounds: int
     name_in: Callable[[bytes], str]
     success: bytes
-    """How the broker's last message begins."""
+    """The beginning of the broker's last message."""
 
 
 _MECHANISMS: Mapping[str, _Mechanism] = {
-    # name              rounds  whose first message  ends with
+    # name              rounds  first message        success
     "PLAIN":         _Mechanism(1, _plain_name,      b""),
     "SCRAM-SHA-256": _Mechanism(2, _scram_name,      b"v="),
     "SCRAM-SHA-512": _Mechanism(2, _scram_name,      b"v="),
@@ -94,16 +94,16 @@ _MECHANISMS: Mapping[str, _Mechanism] = {
 
 
 class SaslWatch:
-    """One connection's exchange. Frames are whole, headers and all, without their length.
+    """One connection's exchange. Frames are complete, with their headers and without their lengths.
 
     Args:
-        mechanisms: Those that are let through, of `PLAIN`, `SCRAM-SHA-256` and `SCRAM-SHA-512`.
+        mechanisms: The allowed mechanisms, of `PLAIN`, `SCRAM-SHA-256` and `SCRAM-SHA-512`.
     """
 
     def __init__(self, mechanisms: Collection[str] = tuple(_MECHANISMS)) -> None:
         self.mechanism: str | None = None
         self.session_lifetime_ms = 0
-        """For how long the broker believes it, 0 for ever (KIP-368): who has not done it again by then is to be cut."""
+        """The lifetime of the authentication, 0 for ever (KIP-368). The connection must be closed after it."""
 
         self._allowed = [name for name in _MECHANISMS if name in mechanisms]
         self._stage = Stage.START
@@ -117,54 +117,54 @@ class SaslWatch:
 
     @property
     def principal(self) -> str | None:
-        """Who it is, `User:NAME`, from the broker's yes on; None before that, and once an exchange has failed."""
+        """The principal `User:NAME`; None before the broker has accepted it, and after an exchange has failed."""
         return None if self._stage is Stage.OVER else self._principal
 
     @property
     def is_amid(self) -> bool:
-        """Has an exchange begun and not ended? No other request may come then."""
+        """Whether an exchange has begun and has not ended. No other request may come meanwhile."""
         return self._stage in (Stage.OFFERED, Stage.CHOSEN, Stage.JUDGED)
 
     @property
     def is_raw(self) -> bool:
-        """Are the next frames, either way, bare tokens without headers? So it is after a handshake of version 0."""
+        """Whether the next frames in both directions are tokens without headers, after a handshake of version 0."""
         return not self._has_headers and self._stage in (Stage.CHOSEN, Stage.JUDGED)
 
     @property
     def is_over(self) -> bool:
-        """Has it failed? Nothing more is to be relayed but the answer, if there is one."""
+        """Whether the exchange has failed. Only the response, if one exists, may still be relayed."""
         return self._stage is Stage.OVER
 
     def asked(self, frame: bytes) -> bytes | None:
-        """Look at what the client says: SaslHandshake, SaslAuthenticate, or a bare token.
+        """Read a frame of the client: SaslHandshake, SaslAuthenticate, or a bare token.
 
         Returns:
-            None when it is to be relayed; or else what the client is to be answered, and then cut off.
+            None if the frame may be relayed; otherwise the response, after which the connection must be closed.
 
         Raises:
-            BadSasl: the client must be cut off without being heard.
+            BadSasl: The connection must be closed without a response.
         """
-        stage, self._stage = self._stage, Stage.OVER  # unless all goes well
+        stage, self._stage = self._stage, Stage.OVER  # until all checks have passed
         if stage in (Stage.START, Stage.DONE):
             return self._asked_for_mechanism(frame)
         if stage is not Stage.CHOSEN:
-            raise BadSasl("the client speaks out of turn")
+            raise BadSasl("the client sends a message out of turn")
         self._hear_token(self._read_request(SaslAuthenticateRequest, frame).auth_bytes if self._has_headers else frame)
         self._stage = Stage.JUDGED
         return None
 
     def answered(self, frame: bytes) -> None:
-        """Look at what the broker answers, before the client is given it.
+        """Read a response of the broker before it is relayed to the client.
 
         Raises:
-            BadSasl: this answers nothing that was asked.
+            BadSasl: The response answers no request.
         """
-        stage, self._stage = self._stage, Stage.OVER  # unless the broker says yes
+        stage, self._stage = self._stage, Stage.OVER  # unless the broker accepts
         if stage is Stage.OFFERED:
             if self._read_response(SaslHandshakeResponse, frame).error_code == 0:
                 self._stage = Stage.CHOSEN
         elif stage is not Stage.JUDGED:
-            raise BadSasl("the broker answers what was not asked")
+            raise BadSasl("the broker sends a response without a request")
         elif not self._has_headers:
             self._hear_verdict(frame, session_lifetime_ms=0)
         else:
@@ -190,13 +190,13 @@ class SaslWatch:
     def _hear_token(self, token: bytes) -> None:
         assert self.mechanism is not None, "tokens come after a handshake"
         if self._round > 0:
-            return  # the name comes in the first one only
+            return  # only the first token contains the name
         name = _MECHANISMS[self.mechanism].name_in(token)
         if not 0 < len(name) <= NAME_CHARS_MAX:
             raise BadSasl(f"a user's name must have 1 to {NAME_CHARS_MAX} characters")
         self._claimed = PRINCIPAL.format(name)
         if self._principal not in (None, self._claimed):
-            raise BadSasl("the client authenticates once more under another name")
+            raise BadSasl("the client authenticates again under another name")
 
     def _hear_verdict(self, token: bytes, session_lifetime_ms: int) -> None:
         assert self.mechanism is not None, "verdicts come after a handshake"
@@ -209,11 +209,11 @@ class SaslWatch:
             self._stage = Stage.DONE
 
     def _read_request(self, kind: type[ApiMessage], frame: bytes) -> Any:
-        """Read a client's frame that says nothing which this reading would leave out.
+        """Read a client's frame. Refuse it if its message does not encode to the same bytes.
 
-        A broker that reads lengths in another way, or to another end, cannot find another name in it then.
+        So a broker that reads the lengths of an invalid frame in another way cannot find another name in it.
         """
-        with suppress(Exception):  # kafka-python has many ways to stumble over garbage
+        with suppress(Exception):  # kafka-python raises many kinds of errors for invalid bytes
             api_key, self._version, self._correlation_id = unpack_from(">hhi", frame)
             message = kind.decode(frame, version=self._version, header=True)
             if api_key == kind.API_KEY and message.encode(header=True) == frame:
@@ -221,11 +221,11 @@ class SaslWatch:
         raise BadSasl(f"the client's {kind.name.removesuffix('Request')} cannot be read")
 
     def _read_response(self, kind: type[ApiMessage], frame: bytes) -> Any:
-        with suppress(Exception):  # and a broker may send garbage as well
+        with suppress(Exception):  # a broker may send invalid bytes as well
             message = kind.decode(frame, version=self._version, header=True)
             if message.header.correlation_id == self._correlation_id:
                 return message
-        raise BadSasl(f"the broker's answer to {kind.name.removesuffix('Response')} cannot be read")
+        raise BadSasl(f"the broker's response to {kind.name.removesuffix('Response')} cannot be read")
 
 
 def _is_utf8(text: bytes) -> bool:

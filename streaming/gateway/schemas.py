@@ -1,8 +1,8 @@
 """Structures of Kafka's messages, as kafka-python's schemas define them.
 
-kafka-python has no public name for the schema of a message, and none for a message without values: its constructor
-takes longer than reading the frame. This module is the only one that uses private names of that library. A test
-searches the others for such names.
+kafka-python has no public name for the schema of a message. It has none for a message without values either, and its
+constructor takes longer than reading the frame. So this module uses private names of that library. A test checks that
+no other module does.
 """
 
 from typing import Any, NamedTuple, Union
@@ -13,7 +13,7 @@ class Field(NamedTuple):
 
     Args:
         type: Kafka's name (`string`, `int32`), or `array`.
-        elements: What an array is of.
+        elements: The type of an array's elements.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Structure(NamedTuple):
     fields: tuple[Field, ...]
 
     def new(self) -> Any:
-        """Return a message without values, as kafka-python does when it reads one."""
+        """Return a message without values, as kafka-python does when it reads a message."""
         message: Any = object.__new__(self.kind)
         message.tags = message.unknown_tags = None
         message._version = self.version
@@ -47,7 +47,7 @@ def structure_of(kind: Any, version: int) -> Structure:
 
     Args:
         kind: kafka-python's class (`HeartbeatRequest`).
-        version: One that the class has.
+        version: A version of the class.
     """
     return _structure(kind, kind._struct, version, kind.flexible_version_q(version))
 

@@ -44,7 +44,7 @@ STOP_WAIT_S = 10.0
 BACKLOG = 1_024
 
 OFFER_AGE_S = 60.0
-"""How long a broker's versions are cached. The broker may be upgraded."""
+"""The time for which a broker's versions are cached. The broker may be upgraded."""
 
 FRESH_S = 10.0
 """A coordinator whose last answer is not older than this counts as available."""
@@ -82,7 +82,7 @@ class Gateway:
         self._thread = threading.Thread(target=self._loop.run_forever, name="gateway", daemon=True)
         self._watched = contextlib.ExitStack()
 
-    # -- for whoever runs it -------------------------------------------------------------------------------------------
+    # -- for the owner of the gateway ----------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
@@ -142,21 +142,19 @@ class Gateway:
     ) -> None:
         self.stop()
 
-    # -- its life ------------------------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
         settings = self.settings
         self._listener_context = settings.listener_context(settings.gateway_host)
         self.asking = await asyncio.to_thread(Asking, settings, self._loop)
-        self._probing_inbox = self.asking.open_inbox()
+        self._probing_mailbox = self.asking.open_inbox()
         self.cluster = Cluster(self.asking.list_topics, self._listen_for)
         self.guard = await self._guarded()
         self._bootstrap = await self._listen(settings.gateway_port, None)
         await self.cluster.refresh()
         self._sweeper = self._loop.create_task(self._sweep())
-        self._report(
-            f"The gateway listens on {self.bootstrap_servers}: give that to Kafka clients as bootstrap.servers."
-        )
+        self._report(f"The gateway listens on {self.bootstrap_servers}. Use it as bootstrap.servers of Kafka clients.")
 
     async def _guarded(self) -> Guard:
         settings = self.settings
@@ -200,11 +198,11 @@ class Gateway:
         except OSError as error:
             raise PortTaken(f"The gateway cannot listen on {host}:{port} ({error.strerror}).") from error
         except OverflowError:
-            raise PortTaken(f"Broker {node_id} would need port {port}: choose a lower gateway_port.") from None
+            raise PortTaken(f"Broker {node_id} would need port {port}. Choose a lower gateway_port.") from None
         self._servers.append(server)
         return Address(self.settings.gateway_advertised_host or host, server.sockets[0].getsockname()[1])
 
-    # -- what connections ask ------------------------------------------------------------------------------------------
+    # -- for connections -----------------------------------------------------------------------------------------------
 
     async def offer_of(self, node_id: int | None) -> Any | None:
         asked_s, offer = self._offers.get(node_id, (float("-inf"), None))
@@ -213,7 +211,7 @@ class Gateway:
         try:
             offer = await asyncio.wait_for(self._ask_versions(node_id), CONNECT_WAIT_S)
         except (OSError, ValueError, asyncio.IncompleteReadError) as error:
-            log.warning("broker %s does not say what it offers: %s", node_id, error)
+            log.warning("broker %s does not return its API versions: %s", node_id, error)
             return offer
         self._offers[node_id] = time.monotonic(), offer
         return offer
@@ -245,14 +243,14 @@ class Gateway:
             return True
         if not self._is_probing:
             self._is_probing = True
-            who = {"request_id": self.asking.request_id(), "reply_to": self._probing_inbox}
+            who = {"request_id": self.asking.request_id(), "reply_to": self._probing_mailbox}
             self.asking.send(Heartbeat(**who, group_id="", generation_id=-1, member_id=""), self._probed)
         return await self.asking.heard(self.settings.gateway_hold_ms / 1_000)
 
     def _probed(self, _: object, __: int) -> None:
         self._is_probing = False
 
-    # -- who is there --------------------------------------------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------------------------------------
 
     def opened(self, connection: ClientConnection) -> None:
         self._connections.add(connection)
@@ -261,7 +259,7 @@ class Gateway:
         self.metrics.connections.set(len(self._connections))
         if len(self._connections) > self._connections_max:
             next(iter(self._silent)).refuse(  # the connection that has been silent longest, or the new one
-                f"there are {self._connections_max} connections"
+                f"the gateway has {self._connections_max} connections, its maximum"
             )
 
     def said_something(self, connection: ClientConnection) -> None:
@@ -283,17 +281,17 @@ class Gateway:
 
     def _overdue(self, connection: ClientConnection, now_s: float) -> str | None:
         if connection.is_silent and now_s - connection.active_s > SILENCE_S:
-            return f"it said nothing for {SILENCE_S:.0f} s"
+            return f"it sent no request for {SILENCE_S:.0f} s"
         if connection.frame_since_s is not None and now_s - connection.frame_since_s > FRAME_WAIT_S:
             return f"a request took longer than {FRAME_WAIT_S:.0f} s to arrive"
         if connection.stuck_since_s is not None and now_s - connection.stuck_since_s > STUCK_WAIT_S:
-            return f"it did not take its answers for {STUCK_WAIT_S:.0f} s"
+            return f"it did not read its responses for {STUCK_WAIT_S:.0f} s"
         if connection.is_idle and now_s - connection.active_s > self.settings.gateway_connections_max_idle_ms / 1_000:
-            return "it was idle for long"
+            return "it was idle for too long"
         return None
 
     def holds(self, more_bytes: int) -> None:
         self._unfinished_bytes += more_bytes
         if more_bytes > 0 and self._unfinished_bytes > UNFINISHED_BYTES_MAX:
             slowest = min(self._connections, key=lambda each: each.frame_since_s or float("inf"))
-            slowest.refuse("too much is unfinished, and its request longest")
+            slowest.refuse("all unfinished requests together are too large, and its request is the oldest of them")

@@ -1,4 +1,4 @@
-"""The requests of one connection that this coordinator serves: each becomes an exchange of questions and answers."""
+"""The requests of one connection that this coordinator serves, each by an exchange of questions and answers."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from streaming.gateway.work import Work
 
 
 class PortView:
-    """The cluster as the gateway shows it at one of its ports; the `World` that exchanges see.
+    """The cluster as the gateway shows it at one of its ports: the `World` of exchanges.
 
     Args:
         node_id: The broker that the port stands for; None for the bootstrap address.
@@ -43,7 +43,7 @@ class PortView:
 
 
 class Serving:
-    """Serves one connection."""
+    """The handler of one connection's served requests."""
 
     def __init__(
         self, shared: Shared, flow: Flow, work: Work, questions: Questions, world: World, heartbeats: Heartbeats
@@ -56,7 +56,7 @@ class Serving:
         """Handle a request of an API in `SERVED`.
 
         Raises:
-            Malformed: the request cannot be read.
+            Malformed: The request cannot be read.
         """
         served = SERVED[slot.header.api_key]
         message = decode(served.request, frame, slot.header)
@@ -76,7 +76,7 @@ class Serving:
         self._questions.send(exchange.questions, answers)
 
     def _answer(self, slot: Slot, message: Any, exchange: Exchange, answers: Sequence[AnyAnswer]) -> None:
-        """Respond, unless the response is held back for a notice of a rebalance."""
+        """Send the response, or hold it for a notice of a rebalance."""
         self._questions.answered(exchange.questions)
         try:
             response = encode(exchange.respond(answers), slot.header)

@@ -1,4 +1,4 @@
-"""The topics of a Fetch that does not name them all: incremental fetches, and topics by their ids.
+"""The topics of a Fetch that does not contain all their names: incremental fetches, and topics by their ids.
 
 A broker keeps a session (KIP-227), and answers any client that sends the session's number. So a connection may use only
 the sessions that were given to itself, and the gateway stores the topics requested in them. For an unknown number, for

@@ -1,4 +1,4 @@
-"""What all connections of a gateway share."""
+"""The interfaces between a gateway and its connections."""
 
 from typing import Any, Protocol
 
@@ -12,11 +12,11 @@ from streaming.gateway.upstream import Upstream
 
 
 class ClientConnection(Holder, Protocol):
-    """A connection, as the gateway sees it."""
+    """The part of a connection that the gateway uses."""
 
     @property
     def is_silent(self) -> bool:
-        """Whether the client has sent no whole request yet."""
+        """Whether the client has sent no complete request yet."""
 
     @property
     def is_idle(self) -> bool:
@@ -24,28 +24,28 @@ class ClientConnection(Holder, Protocol):
 
     @property
     def active_s(self) -> float:
-        """When the client last sent or took something."""
+        """The time at which the client last sent or read something."""
 
     @property
     def frame_since_s(self) -> float | None:
-        """When the request began that has arrived in part; None where there is none."""
+        """The time at which the incomplete request began; None without one."""
 
     @property
     def stuck_since_s(self) -> float | None:
-        """Since when the client has taken no responses; None while it takes them."""
+        """The time since which the client has read no responses; None while it reads them."""
 
     def count_written(self) -> None:
-        """Update the count of the bytes that the client has not taken."""
+        """Update the count of the bytes that the client has not read."""
 
     def close(self) -> None:
         """Close the connection at once."""
 
 
 class Shared(Protocol):
-    """The gateway, as its connections see it.
+    """The part of the gateway that its connections use.
 
     Attributes:
-        mechanisms: The SASL mechanisms that clients may use; none where the brokers do not authenticate by SASL.
+        mechanisms: The SASL mechanisms that clients may use; empty if the brokers do not authenticate by SASL.
     """
 
     settings: Settings
@@ -57,26 +57,26 @@ class Shared(Protocol):
     mechanisms: tuple[str, ...]
 
     async def offer_of(self, node_id: int | None) -> Any | None:
-        """Return a broker's response to ApiVersions; None where it does not respond."""
+        """Return a broker's response to ApiVersions; None if it does not respond."""
 
     async def is_served(self) -> bool:
-        """Return whether the coordinator answers. Wait a little for it where it does not."""
+        """Return whether the coordinator answers. Wait up to `gateway_hold_ms` for an answer."""
 
     async def open_upstream(self, node_id: int | None, upstream: Upstream) -> None:
         """Connect to a broker.
 
         Raises:
-            OSError: the broker cannot be reached.
+            OSError: The broker cannot be reached.
         """
 
     def opened(self, connection: ClientConnection) -> None:
         """Add a new connection. This may close the connection at once."""
 
     def said_something(self, connection: ClientConnection) -> None:
-        """Record that a connection has sent its first whole request."""
+        """Record that a connection has sent its first complete request."""
 
     def holds(self, more_bytes: int) -> None:
-        """Update the count of the bytes of unfinished requests; below 0 when there are fewer."""
+        """Update the count of the bytes of unfinished requests; below 0 for fewer."""
 
     def closed(self, connection: ClientConnection) -> None:
         """Remove a connection."""

@@ -15,12 +15,12 @@ class Slot:
     """One request's place in the queue.
 
     Args:
-        answer: The whole response, with its length; None until it has arrived. It stays None where a broker's response
-            is passed on piece by piece.
-        take_whole: Called with the slot and a broker's whole response, without its length; None where the response is
+        answer: The complete response, with its length; None until it has arrived. It remains None if a broker's
+            response is passed on piece by piece.
+        take_whole: Called with the slot and a broker's complete response, without its length; None if the response is
             passed on piece by piece.
-        reads: Called with the beginning of a broker's response that is passed on; returns whether that was enough.
-        alters: Called with a broker's response that is read here, before it goes out.
+        reads: Called with the beginning of a broker's response that is passed on; returns whether it was sufficient.
+        alters: Called with a broker's response that is rewritten, before it is sent.
     """
 
     api: Api

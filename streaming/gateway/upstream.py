@@ -1,7 +1,7 @@
-"""A client's own connection to the broker that it takes the gateway for.
+"""The connection to a broker for one client. The client's port of the gateway stands for this broker.
 
-Responses belong to the requests in their order. Each is passed on in pieces when its turn comes, or read as a whole;
-until then it stays in the broker's socket.
+Responses come in the order of the requests. Each is passed on in pieces when its turn comes, or read completely. Until
+then it stays in the broker's socket.
 """
 
 import asyncio
@@ -17,32 +17,32 @@ class Downstream(Protocol):
     """The client's side, which gets the responses."""
 
     def write(self, piece: Piece) -> None:
-        """Send something to the client at once."""
+        """Send a piece to the client at once."""
 
     def is_next(self, slot: Slot) -> bool:
         """Return whether all requests before this one have their responses."""
 
     def has_room(self, slot: Slot) -> bool:
-        """Return whether a response may be read as a whole now."""
+        """Return whether a response may be read completely now."""
 
     def answered(self, slot: Slot, frame: bytes) -> None:
-        """Handle a response that was read as a whole, without its length."""
+        """Handle a response that was read completely, without its length."""
 
     def passed_on(self, slot: Slot) -> None:
         """Record that all of a response has been written."""
 
     def upstream_full(self, is_full: bool) -> None:
-        """Stop sending to the broker, or go on."""
+        """Stop or resume sending to the broker."""
 
     def upstream_lost(self) -> None:
-        """Handle that the broker has closed the connection."""
+        """Handle the end of the connection to the broker."""
 
     def fail(self, error: Exception) -> None:
-        """Close the client's connection because of a bug of ours, or of a broker that breaks the protocol."""
+        """Close the client's connection because of a bug of the gateway, or of a broker that violates the protocol."""
 
 
 class Upstream(asyncio.Protocol):
-    """Sends requests to the broker, and passes its responses on without holding more than a piece of any."""
+    """The connection to the broker. It holds at most a piece of a response that is passed on."""
 
     def __init__(self, downstream: Downstream) -> None:
         self._downstream = downstream
@@ -57,21 +57,21 @@ class Upstream(asyncio.Protocol):
         return bool(self._expected)
 
     def expect(self, slot: Slot) -> None:
-        """Record that the next request has a response, and which request that is."""
+        """Record that the next request, that of the slot, has a response."""
         self._expected.append(slot)
 
     def write(self, piece: Piece) -> None:
-        """Send something to the broker."""
+        """Send a piece to the broker."""
         assert self._transport is not None, "connected"
         self._transport.write(piece)
 
     def client_slow(self, is_slow: bool) -> None:
-        """Stop reading because the client is slow, or go on."""
+        """Stop reading while the client is slow, or resume."""
         self._is_client_slow = is_slow
         self._read_or_not()
 
     def go_on(self) -> None:
-        """Read on, where a response has waited for its turn."""
+        """Resume reading if a response has waited for its turn."""
         self._frames.go_on()
         self._read_or_not()
 

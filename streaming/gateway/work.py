@@ -1,4 +1,4 @@
-"""The tasks of one connection: what its requests wait for without holding up other connections."""
+"""The tasks of one connection. Its requests wait for them without a delay for other connections."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -8,23 +8,23 @@ from streaming.gateway.flow import Flow, Pause
 
 
 class Work:
-    """Runs the tasks. A task that fails ends the connection."""
+    """The tasks of one connection. A failed task closes the connection."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task beside the requests that follow."""
+        """Start a task. Later requests do not wait for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
     def begin_alone(self, work: Awaitable[None], then: Callable[[], None] = lambda: None) -> None:
-        """Start a task, and read no more requests before its end, so that they keep their order.
+        """Start a task, and read no requests before it ends, so that they keep their order.
 
         Args:
-            then: Called after the task, unless the connection is closed by then.
+            then: Called after the task, unless the connection is closed.
         """
         self._flow.stop_requests()
 

@@ -1,11 +1,13 @@
-"""The one place where clients of Kafka are made by confluent-kafka.
-
-Which library serves what, and why:
+"""The only module that makes clients of confluent-kafka. The purpose of each of the two libraries for Kafka:
 
     kafka-python       the member's client (`streaming.client`): a GroupConsumer mirrors KafkaConsumer, with its names,
-                       its settings and its errors, so a program that moves over keeps the library that it has
-    confluent-kafka    everything else: librdkafka works in threads of its own, reads large topics in a fraction of the
-                       time, and reports where a partition ends
+                       its settings and its errors, so a program that moves to it keeps its library
+                       the administration of topics: the coordinator's topics (`topics`), the demo's topic and records
+                       (`demo.orders`), and the readiness of the embedded broker (`embedded.broker`)
+    confluent-kafka    all other clients: librdkafka works in its own threads, reads large topics in a fraction of the
+                       time, and reports the end of a partition
+
+`streaming.gateway` also uses kafka-python's classes of messages, without a client.
 """
 
 import logging
@@ -22,10 +24,10 @@ kafka_log = logging.getLogger("kafka.librdkafka")
 """librdkafka's own log. Its warnings are about requests that it retries, so it is as quiet as kafka-python's."""
 
 ANSWER_WAIT_S = 15.0
-"""How long brokers may take to answer a request."""
+"""The longest wait for the brokers' response to a request."""
 
 REPEATED_ANSWER_WAIT_S = 5.0
-"""How long they may take if the same request is repeated every few seconds."""
+"""The longest wait if the same request is repeated every few seconds."""
 
 Options = Mapping[str, Any]
 """librdkafka's settings, by its own names."""

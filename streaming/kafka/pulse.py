@@ -1,6 +1,6 @@
-"""Whether the brokers answer, and how many requests the query has not handled yet.
+"""The state of the brokers, and the number of requests that the query has not handled yet.
 
-The health checks of the query and of a gateway read it.
+The health checks of the query and of a gateway use it.
 """
 
 import logging
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 ASK_EVERY_S = 5.0
 
 BROKERS_SILENT_S = 20.0
-"""Brokers that have not answered for so long are unavailable."""
+"""The time without a response after which brokers are unavailable."""
 
 
 class Handled(Protocol):
-    """How far the query has handled the request topic."""
+    """The query's progress in the request topic."""
 
     @property
     def read_to(self) -> Mapping[int, int]:
@@ -36,11 +36,11 @@ class Handled(Protocol):
 
 
 class Pulse:
-    """Asks the brokers every few seconds for the end of the request topic, inside a `with` block.
+    """A thread that requests the end of the request topic every few seconds, inside a `with` block.
 
     Args:
         ask: Returns the end offset of each partition; raises the errors of librdkafka.
-        tallies: How far the query is, if it runs in this process.
+        tallies: The query's progress, if it runs in this process.
     """
 
     def __init__(self, ask: Callable[[], Mapping[int, int]], tallies: Handled | None = None) -> None:
@@ -54,7 +54,7 @@ class Pulse:
 
     @classmethod
     def of(cls, settings: Settings, tallies: Handled | None = None) -> Self:
-        """Return a pulse that asks the brokers of these settings."""
+        """Return a pulse for the brokers of these settings."""
         asker = admin(settings, "coordinator-pulse")
         wanted: dict[TopicPartition, Any] = {
             TopicPartition(settings.requests_topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -81,22 +81,22 @@ class Pulse:
         return time.monotonic() - self._answered_s if self._has_answered else None
 
     def not_ready_reasons(self) -> Sequence[str]:
-        """Return why a process that needs the brokers is not ready."""
+        """Return the reasons why a process that needs the brokers is not ready."""
         silent_s = self.brokers_silent_s()
         if silent_s is None:
             return ["no Kafka broker has answered yet"]
         return [f"no Kafka broker has answered for {silent_s:.0f} s"] if silent_s > BROKERS_SILENT_S else []
 
     def stalled_s(self) -> float:
-        """Return for how many seconds the query has ended no batch although requests wait; 0.0 if none waits."""
+        """Return the seconds for which the query has ended no batch while requests wait; 0.0 if no request waits."""
         return time.monotonic() - self._moved_s if self.waiting else 0.0
 
     def look(self) -> None:
-        """Ask the brokers once."""
+        """Send one request to the brokers."""
         try:
             ends = self._ask()
         except (KafkaException, TimeoutError) as error:
-            log.warning("the brokers do not say how long the request topic is: %s", error)
+            log.warning("the brokers do not return the end of the request topic: %s", error)
             self.waiting, self._moved_s = None, time.monotonic()  # the brokers are unavailable, not the query
             return
         self._answered_s, self._has_answered = time.monotonic(), True

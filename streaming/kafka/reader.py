@@ -1,12 +1,12 @@
-"""The one reader of topics: up to their ends when it was made, or onwards as they grow.
+"""The only reader of topics. It reads up to their ends at the time when it was made, or continues as they grow.
 
     begins at    the beginning of each partition; its newest records (`newest`); an offset (`seek`); its end
                  (`seek_to_ends`)
-    ends at      where each partition ended when the reader was made (`backlog`), or nowhere (`poll`, `gather`)
+    ends at      the end of each partition when the reader was made (`backlog`), or never (`poll`, `gather`)
     bounds       records (`newest`), time (`within_s`), silence of the brokers (`silence_s`)
 
-librdkafka reports the end of a partition. So the reader also passes over offsets in front of the end that have no
-record, because a transaction's marker stands there or because compaction has removed the record.
+librdkafka reports the end of a partition. So the reader also skips offsets before the end that have no record, because
+they belong to a transaction's marker or because compaction has removed the record.
 """
 
 import math
@@ -26,7 +26,7 @@ from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer
 RECORDS_AT_ONCE = 2_000
 POLL_S = 0.2
 SILENCE_S = 60.0
-"""How long the brokers may send nothing before that is an error."""
+"""The time without a record from the brokers after which reading fails."""
 REPORT_EVERY_S = 5.0
 
 _OPTIONS: Options = {
@@ -72,11 +72,11 @@ class Record(NamedTuple):
 
 
 class TopicUnread(UserError):
-    """A topic could not be read to its end within the time allowed."""
+    """A topic could not be read to its end within the allowed time."""
 
 
 class Progress:
-    """Counts records, of one reader or of several, and reports how far reading has come.
+    """A counter of the records of one reader or of several, which reports the progress.
 
     Args:
         report: Called with the number of records read, and with the approximate total.
@@ -90,7 +90,7 @@ class Progress:
     @classmethod
     def in_words(cls, report: Callable[[str], None]) -> Self:
         """Return a progress that reports in a sentence, every `REPORT_EVERY_S`."""
-        return cls(lambda read, of: report(f"Read {read} of some {of} records."), REPORT_EVERY_S)
+        return cls(lambda read, of: report(f"Read {read} of about {of} records."), REPORT_EVERY_S)
 
     def count(self, records: int) -> None:
         """Add records that have been read."""
@@ -105,11 +105,11 @@ class TopicReader:
 
     Args:
         partitions: Called with a topic's number of partitions; returns the partitions to read. All of them by default.
-        newest: About how many records of each topic are read at most: the newest ones. None for all.
+        newest: The approximate maximum number of records of each topic, the newest ones; None for all.
         when_expired: The behaviour if the next records have expired: `earliest` continues with the first record that is
             left, `error` raises BrokerUnreachable.
-        silence_s: How long a backlog may bring nothing before that is an error.
-        on_error: Called with an error of librdkafka's, which then retries. By default, an error that librdkafka does
+        silence_s: The time without a record after which a backlog fails.
+        on_error: Called with an error of librdkafka, which then retries. By default, an error that librdkafka does
             not retry is raised.
 
     Raises:
@@ -132,7 +132,7 @@ class TopicReader:
     ) -> None:
         self._servers, self._silence_s, self._on_error = settings.bootstrap_servers, silence_s, on_error or self._refuse
         self._assigned: frozenset[TopicPlace] = frozenset()
-        self._ahead: list[Record] = []  # read already, from behind the end of the backlog
+        self._ahead: list[Record] = []  # read already, after the end of the backlog
         wanted = {**_OPTIONS, "auto.offset.reset": when_expired, **(options or {})}
         self._consumer = consumer(settings, client_id, wanted)
         try:
@@ -158,20 +158,20 @@ class TopicReader:
         """Stop reading."""
         self._consumer.close()
 
-    # -- where to begin ------------------------------------------------------------------------------------------------
+    # -- start positions -----------------------------------------------------------------------------------------------
 
     def seek(self, positions: Mapping[TopicPlace, int]) -> None:
         """Set the offsets to start from in these partitions. Call it before any record of them is read."""
         self._positions |= positions
 
     def seek_to_ends(self) -> None:
-        """Set the start to where the topics ended when the reader was made."""
+        """Set the start to the topics' ends when the reader was made."""
         self.seek(self.ends)
 
     def offsets_at(self, at_ms: int) -> dict[TopicPlace, int]:
         """Return the offset of the first record of each partition that was appended at a time or later.
 
-        A partition without such a record is left out.
+        A partition without such a record is omitted.
 
         Args:
             at_ms: Unix milliseconds.
@@ -193,7 +193,7 @@ class TopicReader:
         *,
         within_s: float = math.inf,
     ) -> Iterator[Record]:
-        """Yield the records up to where the topics ended when the reader was made.
+        """Yield the records up to the topics' ends when the reader was made.
 
         Args:
             places: The partitions to read, all of them by default. Only one backlog of a reader is read at a time.
@@ -247,7 +247,7 @@ class TopicReader:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all records are read up to where the topics ended when the reader was made."""
+        """Whether all records are read up to the topics' ends when the reader was made."""
         return not self._behind(self.ends)
 
     def is_at_the_ends(self) -> bool:

@@ -1,4 +1,4 @@
-"""The rights that each of our processes needs at brokers that check them: these, and no others.
+"""The minimum of rights that each of our processes needs at brokers that check rights.
 
 `RIGHTS` is the table. `commands` writes it for Kafka's own tool. `see_rights` compares it with the rights that the
 brokers grant, so that a missing right is reported at the start, and not by a failed batch.
@@ -69,7 +69,7 @@ def commands(role: Role, principal: str, settings: Settings, *, to_create: bool 
     """Yield the commands that grant a role's rights. An administrator of the brokers runs them.
 
     Args:
-        principal: As the brokers' authorizer names it, such as `User:coordinator`.
+        principal: The name at the brokers' authorizer, such as `User:coordinator`.
         to_create: Whether the coordinator may also create its topics.
     """
     for topic, operations in RIGHTS[role].items():
@@ -93,7 +93,7 @@ def see_rights(settings: Settings, role: Role) -> None:
     """Check that the brokers grant us the rights of a role on our topics. The topics must exist.
 
     Raises:
-        RightMissing: rights are missing; the sentence names all of them.
+        RightMissing: rights are missing; the text names all of them.
         BrokerUnreachable: no broker answered.
     """
     own = {topic: wanted for topic, wanted in RIGHTS[role].items() if topic != ANY_TOPIC}
@@ -107,8 +107,8 @@ def see_rights(settings: Settings, role: Role) -> None:
     ]
     if missing:
         raise RightMissing(
-            f"The brokers do not let the {role}'s user do all it has to ({', '.join(missing)}): "
-            f"`coordinator acls {role} --principal User:NAME` prints what to grant."
+            f"The {role}'s user lacks rights at the brokers ({', '.join(missing)}): "
+            f"`coordinator acls {role} --principal User:NAME` prints the commands that grant them."
         )
 
 

@@ -2,10 +2,10 @@
 
 | topic | holds | partitions | kept |
 | --- | --- | --- | --- |
-| `requests` | requests of clients, by group; the broker's clock dates each one | a shard each | 1 day |
+| `requests` | requests of clients, by group, with the broker's timestamps | one for each shard | 1 day |
 | `replies` | responses of the coordinator, by the client's mailbox | a setting | 10 minutes |
 | `groups` | each group's assignment and offsets | as requests | the last of each key |
-| `events` | why each group is as it is | as requests | 7 days |
+| `events` | the cause of each change of a group | as requests | 7 days |
 
 `_NEEDED` has the settings of a topic that the coordinator depends on. Every start checks these settings, and checks
 that each topic takes at least `SINK_BATCH_BYTES`. `topic_watch` checks both while the query runs. `_CHOSEN` has the
@@ -155,7 +155,7 @@ def mismatches(settings: Settings) -> list[Mismatch]:
 
 
 def refusal(found: Iterable[Mismatch]) -> TopicMismatch:
-    """Return the error that names the faults of the topics, and what to do."""
+    """Return the error with the faults of the topics and a remedy."""
     whats = "; ".join(mismatch.what for mismatch in found)
     return TopicMismatch(f"{whats}: alter the topics or the settings, or choose a topic_prefix that is not in use.")
 
@@ -221,7 +221,7 @@ def _await_leaders(admin: Any, names: list[str]) -> None:
         admin.wait_for_topics(names, timeout_ms=LEADERS_WAIT_MS)
     except KafkaTimeoutError as error:
         raise TopicRefused(
-            f"Topics have no leaders yet ({error}): see that all brokers are up, and try again."
+            f"Topics have no leaders yet ({error}): check that all brokers run, and try again."
         ) from error
 
 

@@ -53,7 +53,7 @@ class MemberRow(Struct, kw_only=True):
     """A member of a group.
 
     Args:
-        assigned: The assigned partitions by topic; null where the assignment is not in Kafka's own format.
+        assigned: The assigned partitions by topic; null if the assignment is not in Kafka's own format.
         fencing_token: The token that the member shows for its assignment; null without one.
     """
 
@@ -124,7 +124,7 @@ class Lane(Struct, kw_only=True):
 
 
 class Timeline(Struct, kw_only=True):
-    """A group's history from `known_from_ms` on. What was before is unknown, or was left out because of its size."""
+    """A group's history from `known_from_ms` on. Earlier history is unknown, or is omitted because of its size."""
 
     group_id: str
     known_from_ms: int
@@ -141,7 +141,7 @@ class Move(Struct):
 
 
 class GroupDetail(Struct, kw_only=True):
-    """All that is known of a group.
+    """All data of a group.
 
     Args:
         joins_until_ms: The end of the running join phase; null outside a join phase.
@@ -168,8 +168,8 @@ class Owner(Struct, kw_only=True):
     Args:
         is_known: Whether the history reaches back to that moment and the moment is not in the future.
         known_from_ms: The time from which the owner is known.
-        fencing_token: The owner's token at that moment; null where the owner or the token is unknown.
-        before, after: The previous and the next owner, where the partition had no owner or the owner is unknown.
+        fencing_token: The owner's token at that moment; null if the owner or the token is unknown.
+        before, after: The previous and the next owner, if the partition had no owner or the owner is unknown.
     """
 
     group_id: str
@@ -306,7 +306,7 @@ def timeline(
 
     Args:
         from_ms, to_ms: The period, Unix milliseconds; None for no bound.
-        weight_max: The most history to return, in the unit of `weight`: the latest events are kept. None for all.
+        weight_max: The limit of the history, in the unit of `weight`: the latest events are kept. None for all.
     """
     begin, end = from_ms if from_ms is not None else -1, to_ms if to_ms is not None else NEVER_MS
     known_from_ms = views.known_from_ms(group)
@@ -347,7 +347,7 @@ def owner(views: Views, group: GroupView, topic: str, partition: int, at_ms: int
     """Return the owner of a partition at a moment.
 
     Args:
-        now_ms: The present; the owner at a later time is unknown. None where the caller cannot ask for a later time.
+        now_ms: The present; the owner at a later time is unknown. None if the caller cannot request a later time.
     """
     spans = spans_of_owners(group).get((topic, partition), [])
     found, before, after = owner_at(spans, at_ms), None, None
@@ -381,7 +381,7 @@ def to_json(answer: Any) -> bytes:
 
 
 def json_schema(paths: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe answers as JSON Schema 2020-12.
+    """Return the JSON Schema 2020-12 of the answers.
 
     Args:
         paths: The type of each path's answer. The answer to a failed request is an `Error` at every path.
@@ -445,7 +445,7 @@ def _known_from_ms(views: Views, group: GroupView, found: Span | None) -> int:
 
 
 def _too_much(events: Sequence[AnyEvent], weight_max: int) -> int:
-    """Return how many of the oldest events to leave out. Events of one time stay together; the latest time always
+    """Return the number of oldest events to omit. Events of one time stay together; the latest time always
     stays.
     """
     weighed, kept_from_ms = 0, events[-1].at_ms if events else 0

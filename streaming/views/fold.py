@@ -55,7 +55,7 @@ class Raw(NamedTuple):
 
     @property
     def order(self) -> Order | None:
-        """The record's order; None where the record has none or cannot be read."""
+        """The record's order; None if the record has none or cannot be read."""
         try:
             return order_in(self.value, _number(self.version), _number(self.at_ms))
         except ValueError:
@@ -80,7 +80,7 @@ class Views(Struct):
     Args:
         only: The wanted groups, whose histories share the whole room; None for all groups.
         positions: By topic and partition, the next offset to read.
-        from_ms: By shard, the time from which its events are complete, where earlier ones have expired.
+        from_ms: By shard, the time from which its events are complete, if earlier ones have expired.
         alarms: The last `ALARMS_MAX` alarms; `alarms_told` counts all of them.
         is_live: Whether all records from before the start of reading are read. Later records are counted and must have
             no gaps.
@@ -167,16 +167,16 @@ class Views(Struct):
         self.is_live = True
 
     def expired_before(self, shard: int, at_ms: int) -> None:
-        """Note that events of a shard, before the next one to read, have expired.
+        """Record that events of a shard, before the next one to read, have expired.
 
         Args:
-            at_ms: When the reader found this, Unix milliseconds. The shard's events are complete from then on, unless
-                an older event is still there.
+            at_ms: The time at which the reader found this, Unix milliseconds. The shard's events are complete from then
+                on, unless an older event still exists.
         """
         self.from_ms[shard] = at_ms
 
     def known_from_ms(self, group: GroupView) -> int:
-        """Return the time from which a group's history is complete, Unix milliseconds; 0 where none of it is lost."""
+        """Return the time from which a group's history is complete, Unix milliseconds; 0 if none of it is lost."""
         return max(group.known_from_ms, self.from_ms.get(group.shard, 0))
 
     def present(self) -> list[GroupView]:
@@ -186,8 +186,8 @@ class Views(Struct):
     # -- one record ----------------------------------------------------------------------------------------------------
 
     def _note(self, group: GroupView, told: Told, *, is_new: bool) -> None:
-        """Store the content of a record. In the compacted topic the newest record of a key counts, in whatever order
-        they are.
+        """Store the content of a record. In the compacted topic the newest record of a key counts, in any order of
+        the records.
         """
         if isinstance(told, GroupRecord | OffsetRecord | Tombstone) and self._is_late(group, told, is_new=is_new):
             return

@@ -31,7 +31,7 @@ Place = tuple[str, int]
 
 
 def weight(event: AnyEvent) -> int:
-    """Return how much room an event takes in a history: 1, and about 1 more for each partition that changed owners."""
+    """Return the weight of an event in a history: 1, and about 1 more for each partition that changed owners."""
     if type(event) is AssignmentChanged:
         return 1 + len(event.handovers)
     if type(event) is RebalanceCompleted:
@@ -48,7 +48,7 @@ class Tallied(Struct):
 
     Args:
         rebalances: Rebalances that began, by cause.
-        begun_anew: How often another reason came up in a rebalance before its assignments were computed.
+        begun_anew: The number of further reasons that came up in rebalances before their assignments were computed.
         durations: Completed rebalances by bucket of `DURATIONS_MS`; the last bucket has the slower ones. `duration_ms`,
             `joins_ms` and `syncs_ms` are sums over all of them.
         dropped: Members that were expelled, by reason.
@@ -111,7 +111,7 @@ class GroupView(Struct):
         record: Its current record; None once the group is forgotten, or while only its offsets have been read.
         offsets: Committed offsets by topic and partition.
         events: The latest events, in order.
-        known_from_ms: Events before this time were dropped; 0 where none was.
+        known_from_ms: Events before this time were dropped; 0 if none was.
         ended: Until the views are live, by key the order of its last tombstone.
     """
 
@@ -162,7 +162,7 @@ class GroupView(Struct):
         return order_of(held) if held else self.ended.get(f"{topic}:{partition}")
 
     def end(self, told: Tombstone) -> None:
-        """Note a tombstone, so that an older record of its key is recognized."""
+        """Store the order of a tombstone, so that an older record of its key is recognized."""
         if (order := order_of(told)) is not None:
             self.ended[f"{told.topic}:{told.partition}"] = order
 

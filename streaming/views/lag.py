@@ -15,7 +15,7 @@ from streaming.kafka.clients import ANSWER_WAIT_S, admin
 from streaming.views.group import GroupView, Place
 
 AT_ONCE = 5_000
-"""How many partitions one request asks about."""
+"""The maximum number of partitions of one request."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """The topic names that Kafka allows. Groups may commit any name, and librdkafka waits for its timeout for any other
@@ -34,22 +34,22 @@ def places(groups: Iterable[GroupView]) -> set[Place]:
 
 
 def lag(end: int | None, committed: int | None) -> int | None:
-    """Return the number of records that a group has not committed, 0 or more; None where an offset is unknown."""
+    """Return the number of records that a group has not committed, 0 or more; None if an offset is unknown."""
     return None if end is None or committed is None or committed < 0 else max(0, end - committed)
 
 
 class EndOffsets:
-    """Reads offsets from the brokers."""
+    """A reader of offsets from the brokers."""
 
     def __init__(self, settings: Settings) -> None:
         self._servers = settings.bootstrap_servers
         self._admin = admin(settings, "coordinator-lag")
 
     def of(self, wanted: Iterable[Place], when: Any = None) -> dict[Place, int]:
-        """Return the end offset of each partition, or its offset at another time. Partitions that do not exist are left
-        out.
+        """Return the end offset of each partition, or its offset at another time. Partitions that do not exist are
+        omitted.
 
-        A partition without a leader has no known end, so it is left out too. For another time that would read as if no
+        A partition without a leader has no known end, so it is omitted too. For another time that would read as if no
         such offset existed, so an error is raised instead.
 
         Args:
@@ -75,7 +75,7 @@ class EndOffsets:
         return ends
 
     def partitions(self, topics: Collection[str]) -> dict[str, list[int]]:
-        """Return the partitions of each topic. Topics that do not exist are left out.
+        """Return the partitions of each topic. Topics that do not exist are omitted.
 
         Raises:
             BrokerUnreachable: no broker answers.

@@ -1,9 +1,9 @@
 """Prometheus metrics of groups: their state, and counts of what happened since this process began to read.
 
 Names begin with `groupcoord_`, or with `kminion_` for dashboards that were made for KMinion. Until all existing records
-are read, the only metric is one that says so. Clients choose the names of groups and topics, so only `groups_max`
-groups have metrics of their own: the most recently active ones. The number of topics is limited too. Metrics report how
-many groups and topics are left out. Metrics of single partitions are optional.
+are read, the only metric shows that. Clients choose the names of groups and topics, so only `groups_max`
+groups have metrics of their own: the most recently active ones. The number of topics is limited too. Metrics report the
+number of omitted groups and topics. Metrics of single partitions are optional.
 
 A counter starts at 0 for each group and label. Otherwise its first increment would not be visible.
 
@@ -36,10 +36,10 @@ CAUSES = (
 """The causes for which the coordinator begins a rebalance."""
 
 WHYS = ("session_expired", "joins_overdue", "syncs_overdue", "group_full", "expelled")
-"""The reasons for which it expels members."""
+"""The reasons for which the coordinator expels members."""
 
 ERRORS = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID")
-"""The errors with which it refuses commits."""
+"""The errors with which the coordinator refuses commits."""
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float]
@@ -136,9 +136,9 @@ def _info(group: GroupView, ends: Ends) -> Iterable[Sample]:
 
 
 GAUGES: tuple[Family, ...] = (
-    Family("groupcoord_group_state", "1: the state that the group is in.", ("state",),
+    Family("groupcoord_group_state", "1 for the group's current state.", ("state",),
            _each(lambda g: {g.state.value: 1})),
-    Family("groupcoord_group_state_since_timestamp_seconds", "Since when it is in that state.", (),
+    Family("groupcoord_group_state_since_timestamp_seconds", "The time of the last change of the state.", (),
            _one(lambda g: g.record.since_ms / 1_000 if g.record else None)),
     Family("groupcoord_group_generation", "The group's generation.", (),
            _one(lambda g: g.record.generation_id if g.record else None)),
@@ -147,30 +147,30 @@ GAUGES: tuple[Family, ...] = (
     Family("groupcoord_group_assigned_partitions", "Partitions that members own.", (), _one(_assigned)),
     Family("groupcoord_group_lag", "Records that are not committed, of partitions with a commit and a known end.", (),
            _lag),
-    Family("groupcoord_group_lag_max", "The same of the partition that is furthest behind.", (), _lag_max),
-    Family("groupcoord_group_last_commit_timestamp_seconds", "When the group last committed.", (),
+    Family("groupcoord_group_lag_max", "The largest lag of a partition.", (), _lag_max),
+    Family("groupcoord_group_last_commit_timestamp_seconds", "The time of the group's last commit.", (),
            _one(_last_commit_s)),
 )  # fmt: skip
 
 COUNTERS: tuple[Family, ...] = (
-    Family("groupcoord_rebalances", "Rebalances begun, by cause.", ("cause",),
+    Family("groupcoord_rebalances", "Rebalances that began, by cause.", ("cause",),
            _each(lambda g: dict.fromkeys(CAUSES, 0) | g.tallied.rebalances)),
-    Family("groupcoord_rebalances_begun_anew", "Rebalances overtaken by another reason before their plan.", (),
+    Family("groupcoord_rebalances_begun_anew", "Further causes before the assignments.", (),
            _one(lambda g: g.tallied.begun_anew)),
-    Family("groupcoord_rebalance_join_seconds", "What rebalances took until all had joined.", (),
+    Family("groupcoord_rebalance_join_seconds", "Time of rebalances until all had joined.", (),
            _one(lambda g: g.tallied.joins_ms / 1_000)),
-    Family("groupcoord_rebalance_sync_seconds", "What they took from there to the plan.", (),
+    Family("groupcoord_rebalance_sync_seconds", "Time from the joins to the assignments.", (),
            _one(lambda g: g.tallied.syncs_ms / 1_000)),
-    Family("groupcoord_members_joined", "Members that came.", (), _one(lambda g: g.tallied.joined)),
+    Family("groupcoord_members_joined", "Members that joined.", (), _one(lambda g: g.tallied.joined)),
     Family("groupcoord_members_left", "Members that left by themselves.", (), _one(lambda g: g.tallied.left)),
-    Family("groupcoord_members_dropped", "Members that were dropped, by why.", ("why",),
+    Family("groupcoord_members_dropped", "Members that were expelled, by reason.", ("why",),
            _each(lambda g: dict.fromkeys(WHYS, 0) | g.tallied.dropped)),
     Family("groupcoord_members_fenced", "Members that another process has replaced.", (),
            _one(lambda g: g.tallied.fenced)),
     Family("groupcoord_commits", "Partitions committed.", (), _one(lambda g: g.tallied.commits)),
     Family("groupcoord_commits_refused", "Commits refused, by error.", ("error",),
            _each(lambda g: dict.fromkeys(ERRORS, 0) | g.tallied.refused)),
-    Family("groupcoord_records_missing", "Records that the group published and no topic shows.", (),
+    Family("groupcoord_records_missing", "Published records that are in no topic.", (),
            _one(lambda g: g.tallied.missing)),
 )  # fmt: skip
 
@@ -187,7 +187,7 @@ OF_KMINION: tuple[Family, ...] = (
 )  # fmt: skip
 
 OF_PARTITIONS: tuple[Family, ...] = (
-    Family("groupcoord_last_commit_timestamp_seconds", "When the partition was last committed.", ("topic", "partition"),
+    Family("groupcoord_last_commit_timestamp_seconds", "The time of the last commit.", ("topic", "partition"),
            lambda g, ends: (((topic, str(partition)), offset.commit_timestamp_ms / 1_000)
                             for (topic, partition), offset in g.committed().items())),
     Family("kminion_kafka_consumer_group_topic_partition_lag", "Lag by partition.", ("topic_name", "partition_id"),
@@ -200,11 +200,11 @@ _COMMITS_OF_KMINION = Family(
 
 
 class GroupFigures(Collector):
-    """Reads the metrics from the views when Prometheus scrapes.
+    """A collector of the metrics in the views, for each scrape of Prometheus.
 
     Args:
         look: Returns a context manager that gives views and ends. They do not change inside its `with` block.
-        groups_max: How many groups have metrics of their own: the most recently active ones.
+        groups_max: The number of groups with their own metrics: the most recently active ones.
         of_partitions: Whether to add metrics of single partitions.
     """
 
@@ -227,20 +227,20 @@ class GroupFigures(Collector):
             return list(self._collect(views, ends))
 
     def _collect(self, views: Views, ends: Ends) -> Iterator[Metric]:
-        yield GaugeMetricFamily("groupcoord_views_live", "1 once all that was there is read.", float(views.is_live))
+        yield GaugeMetricFamily("groupcoord_views_live", "1 when all existing records are read.", float(views.is_live))
         if not views.is_live:
             return
         groups = views.present()
         shown = _latest(groups, self._groups_max)
         topics, topics_left_out = _topics(shown, ends)
-        yield GaugeMetricFamily("groupcoord_views_groups", "Groups that there are.", len(groups))
+        yield GaugeMetricFamily("groupcoord_views_groups", "Existing groups.", len(groups))
         yield GaugeMetricFamily(
-            "groupcoord_views_groups_left_out", "Of these, without figures of their own.", len(groups) - len(shown)
+            "groupcoord_views_groups_left_out", "Existing groups without their own figures.", len(groups) - len(shown)
         )
         yield GaugeMetricFamily(
-            "groupcoord_views_topics_left_out", "Topics without figures, of groups that have some.", topics_left_out
+            "groupcoord_views_topics_left_out", "Topics without figures, of groups with figures.", topics_left_out
         )
-        yield GaugeMetricFamily("groupcoord_views_alarms", "Alarms, the last thousand at most.", len(views.alarms))
+        yield GaugeMetricFamily("groupcoord_views_alarms", "Alarms, at most the last thousand.", len(views.alarms))
         yield CounterMetricFamily("groupcoord_views_alarms_told", "Alarms, all of them.", views.alarms_told)
         yield CounterMetricFamily("groupcoord_views_records", "Records read of both topics.", views.records)
         for family in GAUGES + (OF_PARTITIONS[:1] if self._of_partitions else ()):
@@ -268,7 +268,7 @@ def _active_ms(group: GroupView) -> int:
 
 
 def _topics(groups: list[GroupView], ends: Ends) -> tuple[list[Shown], int]:
-    """Return the topics that get metrics, and how many topics are left out."""
+    """Return the topics that get metrics, and the number of omitted topics."""
     there = {topic for topic, _ in ends}
     wanted, count = list[tuple[bool, bool, str, str]](), 0
     for group in groups:
@@ -301,7 +301,7 @@ def _filled(
 
 def _durations(groups: Iterable[GroupView]) -> Metric:
     metric = HistogramMetricFamily(
-        "groupcoord_rebalance_duration_seconds", "How long rebalances took, from the first reason.", labels=("group",)
+        "groupcoord_rebalance_duration_seconds", "Duration of rebalances, from the first cause.", labels=("group",)
     )
     for group in groups:
         reached, buckets = 0, []

@@ -25,9 +25,9 @@ class Span(Struct):
     """A period in which a partition has one owner.
 
     Args:
-        from_ms: When it began; None if that was before the history begins.
-        to_ms: When it ended; None while it lasts.
-        because: Why it ended: `assigned elsewhere`, `left`, `expired`, `fenced`, `group deleted`.
+        from_ms: The beginning; None if that was before the history begins.
+        to_ms: The end; None while the period lasts.
+        because: The cause of the end: `assigned elsewhere`, `left`, `expired`, `fenced`, `group deleted`.
     """
 
     member_id: str
@@ -53,7 +53,7 @@ def owner_at(spans: list[Span], at_ms: int) -> Span | None:
 
 
 def token_at(group: GroupView, member_id: str, at_ms: int) -> int | None:
-    """Return the fencing token that a member had at a moment; None where the history does not show it.
+    """Return the fencing token that a member had at a moment; None if the history does not show it.
 
     A token without an event is older than the history. Then the member still has it.
     """
@@ -137,7 +137,7 @@ class _Walk:
             self._close(place, event.at_ms, because)
 
     def _replace(self, event: MemberFenced) -> None:
-        """Give the partitions of a static member's old process to its new process."""
+        """Transfer the partitions of a static member's old process to its new process."""
         self._who[event.replaced_by] = event.replaced_by_client_id, event.replaced_by_client_host
         self._came_ms[event.replaced_by] = event.at_ms
         self._fences[event.replaced_by] = event

@@ -1,4 +1,4 @@
-"""Reads the records of the two output topics into the views: the existing records first, then the new ones."""
+"""The reading of the two output topics into the views: the existing records first, then the new ones."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -13,11 +13,11 @@ from streaming.wire.records import AT_MS, VERSION
 from streaming.wire.standing import Order
 
 SILENCE_S = 30.0
-"""How long the brokers may send nothing before a command, or the dashboard, reports that they do not answer."""
+"""The time without a record after which a command, or the dashboard, reports that the brokers do not answer."""
 
 
 class Reading:
-    """Reads one or both topics into views, from the positions of the views.
+    """A reader of one or both topics into views, from the positions of the views.
 
     Args:
         groups: The groups whose shards are read; None for all.
@@ -76,7 +76,7 @@ class Reading:
         Of the compacted topic only the newest record of each key is folded, as if it had just been compacted.
 
         Args:
-            tell: Called now and then with the number of records read and the approximate total.
+            tell: Called at intervals with the number of records read and the approximate total.
             take: Called with each new record. With it, all records of the compacted topic are folded.
 
         Raises:

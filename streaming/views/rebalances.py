@@ -15,7 +15,7 @@ from coordinator.outputs import (
 )
 
 LATE = frozenset({"joins_overdue", "syncs_overdue"})
-"""Why members are expelled if all other members waited for them without success."""
+"""The reasons for the expulsion of members for which all other members waited without success."""
 
 _ENDS = (RebalanceCompleted, GroupEmptied)
 
@@ -25,10 +25,10 @@ class Rebalance(Struct, kw_only=True):
 
     Args:
         started: Its reasons, in order. A second reason during the sync phase begins another join phase.
-        completed: None while it runs, and where it ended without any member.
-        ended_ms: When the assignments were computed, or the last member left; None while it runs.
+        completed: None while the rebalance runs, and if it ended without any member.
+        ended_ms: The time at which the assignments were computed, or the last member left; None while it runs.
         handovers: Partitions that changed owners.
-        late: Members that did not join or sync in time, and were expelled for it.
+        late: Members that were expelled because they did not join or sync in time.
     """
 
     generation_id: int
@@ -40,7 +40,7 @@ class Rebalance(Struct, kw_only=True):
 
     @property
     def started_ms(self) -> int:
-        """When the rebalance began, Unix milliseconds. Without its first event, computed from its duration."""
+        """The start of the rebalance, Unix milliseconds. Without its first event, computed from its duration."""
         if self.started:
             return self.started[0].at_ms
         return self.completed.at_ms - self.completed.duration_ms if self.completed else 0

@@ -1,14 +1,14 @@
-"""The one follower of versions: which records of a group are repeats, and which versions have not come.
+"""The only follower of versions: it finds the records of a group that are repeats, and the versions that are missing.
 
-A group numbers all that it publishes on `groups` and `events` together, 1, 2, 3 without a gap; each topic has its
-versions in order, and a group's own time never goes back. After a crash a batch is written once more: lower versions
-come again, at times that were seen. A group that was forgotten and founded anew counts from 1 again, at a later time:
-that is another life of it.
+A group numbers its records on `groups` and `events` together, 1, 2, 3 without a gap. Each topic has its versions in
+order, and a group's own time never goes back. After a crash a batch is written again: lower versions come again, at
+times that were seen. A group that was forgotten and founded again counts from 1 again, at a later time. This is another
+life of the group.
 
-Time decides what is missing. Records that existed before the reading began may rightly have holes, by compaction and
-retention; of the records that follow, a version that has not come `PATIENCE_MS` after a higher one is missing.
-`coordinator verify` has topics that are read whole, and no time to wait: there `streaming.verify.version_audit` decides
-by the holes in the offsets.
+Time decides which versions are missing. Records that existed before the reading began may have holes, because of
+compaction and retention. Of later records, a version that has not come `PATIENCE_MS` after a higher one is missing.
+`coordinator verify` reads whole topics and does not wait: there `streaming.verify.version_audit` decides by the holes
+in the offsets.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ GROUPS, EVENTS = 0, 1
 """The two topics."""
 
 PATIENCE_MS = 10_000
-"""Far longer than the records of one batch are apart."""
+"""Far longer than the time between the records of one batch."""
 
 BEYOND_MAX = 4_096
-"""How many versions beyond one that has not come are kept; with more of them, that one is given up."""
+"""The number of kept versions beyond a missing one. With more of them, the missing one is given up."""
 
 _NEVER_REACHED = 1 << 62
 _UNKNOWN = -1
@@ -33,10 +33,10 @@ class _Life(Struct):
     """The versions of one life: all up to `settled` have come or been reported.
 
     Args:
-        settled: `_UNKNOWN` before the first version, where earlier ones are not missed.
-        beyond: Higher versions, and when they were read.
-        doubtful: Those among them that are tombstones of an older coordinator: these show no time, and may repeat
-            tombstones of the life before.
+        settled: `_UNKNOWN` before the first version, if earlier ones do not count as missing.
+        beyond: Higher versions, with the times at which they were read.
+        doubtful: The tombstones of an older coordinator among `beyond`: they have no time, and may repeat tombstones
+            of the life before.
     """
 
     settled: int = 0
@@ -75,14 +75,14 @@ class _Life(Struct):
 
 
 class _Topic(Struct):
-    """How far one topic is read: to which life, since when, and to which version and time of it.
+    """The position in one topic: the life, its beginning, and the last version and time in it.
 
     Args:
-        undated: The highest version of a tombstone of this life that shows no time.
+        undated: The highest version of a tombstone of this life without a time.
         at_latest: The versions that have come with the time `latest_ms`.
-        began_ms: When the life began, or earlier, but after all that was read of the life before.
-        at_beginning: Of the life before, those with the time at which this one began.
-        ended_ms: What is new from that time on is of another life; None where nothing has ended this one.
+        began_ms: The beginning of the life or an earlier time, but after all read records of the life before.
+        at_beginning: The versions of the life before with the time at which this one began.
+        ended_ms: New records from this time on are of another life; None if this life has not ended.
     """
 
     life: int = 0
@@ -101,11 +101,11 @@ class _Topic(Struct):
         return at_ms < self.began_ms or (at_ms == self.began_ms and version in self.at_beginning)
 
     def go_on(self, version: int, at_ms: int, *, is_midway: bool) -> None:
-        """Take a new record. After an end, or with a version below the last one's, it begins another life.
+        """Handle a new record. After an end, or with a version below the last one, it begins another life.
 
         Args:
-            is_midway: Reading may have begun in mid-batch: a lower version of the same time is of this batch, and was
-                written before the place where reading began.
+            is_midway: Reading may have begun within a batch. Then a lower version of the same time is of this batch,
+                and was written before the position at which reading began.
         """
         has_ended = self.ended_ms is not None and at_ms >= self.ended_ms
         if is_midway and not has_ended and version <= self.highest and at_ms == self.latest_ms:
@@ -113,7 +113,7 @@ class _Topic(Struct):
             return
         if has_ended or version <= self.highest:
             self.at_beginning = self.at_latest if at_ms == self.latest_ms else []
-            # its first records may be gone, and may come again under higher versions
+            # the first records of the life may be missing, and may come again with higher versions
             began_ms = min(at_ms, self.latest_ms + 1)
             self.life, self.began_ms, self.at_latest, self.ended_ms = self.life + 1, began_ms, [], None
             self.undated = 0
@@ -128,8 +128,8 @@ class VersionFollower(Struct):
     """The versions seen of one group. A version can be missing only since `begin`, or if nothing existed before.
 
     Args:
-        knows_beginning: False where reading may begin in mid-topic: of each life, versions before the first one that
-            comes are not missed.
+        knows_beginning: False if reading may begin within a topic: versions of a life before the first one that comes
+            do not count as missing.
     """
 
     topics: tuple[_Topic, _Topic] = field(default_factory=lambda: (_Topic(), _Topic()))
@@ -137,10 +137,10 @@ class VersionFollower(Struct):
     knows_beginning: bool = True
 
     def begin(self) -> None:
-        """Miss versions from now on: all records are read that existed when the reading began.
+        """Report missing versions from now on: all records that existed when the reading began are read.
 
-        Where one topic has not yet shown an end, or the records after it, the other topic is a life ahead; the rest of
-        the life before is not judged.
+        If one topic has not shown an end yet, or the records after it, the other topic is a life ahead. Then the rest
+        of the life before is not checked.
         """
         groups, events = self.topics
         has_ended = events.ended_ms is not None
@@ -158,14 +158,14 @@ class VersionFollower(Struct):
     def take(
         self, topic: int, version: int, at_ms: int | None, now_ms: int, *, is_live: bool, ends_life: bool = False
     ) -> bool:
-        """Note a record; return whether it is new.
+        """Store a record's version. Return whether the record is new.
 
         Args:
             topic: `GROUPS` or `EVENTS`.
-            at_ms: The group's own time of it; None for a tombstone that shows none.
-            now_ms: The reader's time, from any clock that never goes back.
-            is_live: It came after the records that existed when the reading began.
-            ends_life: It is the topic's last one of the group.
+            at_ms: The group's time in the record; None for a tombstone without a time.
+            now_ms: The reader's time, from any monotonic clock.
+            is_live: The record came after those that existed when the reading began.
+            ends_life: The record is the topic's last one of the group.
         """
         place = self.topics[topic]
         if at_ms is None:
@@ -194,10 +194,10 @@ class VersionFollower(Struct):
         return is_new
 
     def _align(self, place: _Topic, other: _Topic, before_ms: int, *, is_first: bool) -> None:
-        """Find out in which life a topic is, by its time, where it was not read from its beginning.
+        """Set the life of a topic that was not read from its beginning, by the topic's time.
 
         Args:
-            before_ms: The time of the topic's record before.
+            before_ms: The time of the topic's previous record.
         """
         if not other.highest:
             return
@@ -209,7 +209,7 @@ class VersionFollower(Struct):
             place.life = other.life
         elif is_first:
             place.life = other.life + 1
-        if is_first and place.life != other.life:  # records of the older life may stand before the place where we began
+        if is_first and place.life != other.life:  # records of the older life may be before the start position
             self.lives[min(place.life, other.life)] = _Life(_NEVER_REACHED)
 
     @property

@@ -1,4 +1,4 @@
-"""Follows the two output topics as they grow: each record once, as a line, and a line for each gap."""
+"""The following of the two output topics as they grow: a line for each record, once, and a line for each gap."""
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -27,11 +27,11 @@ class Fetched(NamedTuple):
 
 
 class Reader:
-    """Converts records of the two topics to lines: each record once, and a line for each gap.
+    """A converter of the records of the two topics to lines: each record once, and a line for each gap.
 
     Args:
-        groups: Whose records to show; None for everybody's.
-        is_live: No record is read that existed before the reading began.
+        groups: The groups whose records to show; None for all.
+        is_live: The records that existed before the reading began are not read.
     """
 
     def __init__(self, groups: Collection[str] | None = None, *, is_live: bool = True) -> None:
@@ -39,7 +39,7 @@ class Reader:
         self._versions: dict[str, VersionFollower] = {}
 
     def begin(self) -> None:
-        """Report missing versions from now on: all records are read that existed when the reading began."""
+        """Report missing versions from now on: all records that existed when the reading began are read."""
         for versions in self._versions.values():
             versions.begin()
         self.is_live = True

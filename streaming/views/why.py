@@ -1,4 +1,4 @@
-"""Why a group rebalanced, in three sentences: what happened, which client caused it, and which setting to change.
+"""The explanation of a rebalance in three sentences: the event, the client that caused it, and the setting to change.
 
 A member for which all others waited counts as the cause before the member that began the rebalance. Both are named.
 
@@ -47,37 +47,37 @@ class Advice(NamedTuple):
 ADVICE = {
     # cause                         avoidable  setting              advice
     "session_expired": Advice(True, "session.timeout.ms",
-        "Avoidable, unless the process died: look at session.timeout.ms ({took}), which is to be longer than"
-        " its longest pause, and at heartbeat.interval.ms, a third of it at most."),
+        "Avoidable, unless the process died: check session.timeout.ms ({took}), which must be longer than the longest"
+        " pause of the process, and heartbeat.interval.ms, which must be a third of it at most."),
     "poll_overdue": Advice(True, "max.poll.interval.ms",
-        "Avoidable: look at max.poll.interval.ms, which is to be longer than the slowest batch takes to be worked"
-        " through, or make batches smaller by max.poll.records."),
+        "Avoidable: check max.poll.interval.ms, which must be longer than the processing of the slowest batch, or make"
+        " batches smaller by max.poll.records."),
     "join_overdue": Advice(True, "max.poll.interval.ms",
-        "Avoidable: look at max.poll.interval.ms, which is how long all wait for a member that does not poll: it is to"
-        " be longer than the slowest batch takes to be worked through, or make batches smaller by max.poll.records."),
+        "Avoidable: check max.poll.interval.ms, the time that all wait for a member that does not poll. It must be"
+        " longer than the processing of the slowest batch, or make batches smaller by max.poll.records."),
     "sync_overdue": Advice(True, "max.poll.interval.ms",
-        "Avoidable: a member joined and never asked for its part of the plan; look at how long its leader plans, and"
-        " at max.poll.interval.ms."),
+        "Avoidable: a member joined and did not request its assignment. Check how long the leader computes the"
+        " assignments, and max.poll.interval.ms."),
     "restarted": Advice(True, "group.instance.id",
-        "Avoidable: the client came back within {took}; with a group.instance.id, and a session.timeout.ms above the"
-        " time it takes to restart, nobody else would have noticed."),
+        "Avoidable: the client joined again within {took}. With a group.instance.id, and a session.timeout.ms that is"
+        " longer than a restart, the group does not rebalance."),
     "static_member_replaced": Advice(True, "group.instance.id",
-        "Avoidable: a static member came back with another protocol or while the group was rebalancing; two processes"
-        " with one group.instance.id fence each other."),
+        "Avoidable: a static member joined again with another protocol or while the group was rebalancing. Two"
+        " processes with one group.instance.id fence each other."),
     "member_joined": Advice(False, None,
-        "Unavoidable: a new member is given its share. Where many start together, the coordinator's"
-        " group_initial_rebalance_delay_ms lets them join at once."),
+        "Unavoidable: a new member gets its assignment. If many members start together, the coordinator's"
+        " group_initial_rebalance_delay_ms makes them join in one rebalance."),
     "member_left": Advice(False, None,
-        "Unavoidable: what a member that leaves has owned goes to others."),
+        "Unavoidable: the partitions of a member that left go to other members."),
     "metadata_changed": Advice(False, None,
-        "Unavoidable: a member asks for other topics, or offers other assignors, than before."),
+        "Unavoidable: a member subscribes to other topics, or offers other assignors, than before."),
     "leader_rejoined": Advice(False, None,
-        "Unavoidable: the leader plans anew, most likely because a topic has more partitions now."),
+        "Unavoidable: the leader computes new assignments, probably because a topic has more partitions now."),
     "operator": Advice(False, None,
-        "Unavoidable: somebody asked for it."),
+        "Unavoidable: an operator requested it."),
 }  # fmt: skip
 
-UNKNOWN = Advice(False, None, "What began it is no longer in the events topic.")
+UNKNOWN = Advice(False, None, "Its cause is no longer in the events topic.")
 
 _POLLED_TOO_LATE = re.compile(r"poll(ed|ing)?\b.*(timeout|interval|late|exceeded|expired)", re.IGNORECASE)
 """Reasons that clients give for a member that did not poll in time: Java, librdkafka and this client."""
@@ -103,7 +103,7 @@ class Why(Struct, kw_only=True):
 
 
 def why(group: GroupView, at_ms: int | None = None) -> Why | None:
-    """Return why a group last rebalanced, or last before a moment; None without a rebalance."""
+    """Return the explanation of a group's last rebalance, or the last before a moment; None without a rebalance."""
     if at_ms is None:
         last = latest(group.events)
     else:
@@ -150,7 +150,7 @@ class _Behind(NamedTuple):
 
 
 def _began(group: GroupView, first: RebalanceStarted) -> _Behind:
-    """Return what began a rebalance."""
+    """Return the cause of a rebalance."""
     if first.cause == "session_expired":
         dropped = (e for e in _until(group, first.at_ms, first.at_ms) if isinstance(e, MemberExpired))
         silent = next((e for e in dropped if e.member_id == first.member_id), None)
@@ -167,7 +167,7 @@ _LATE = {"joins_overdue": "join_overdue", "syncs_overdue": "sync_overdue"}
 
 
 def _late(rebalance: Rebalance) -> _Behind | None:
-    """Return the member for which all others waited without success, and how long, since the join phase began."""
+    """Return the member for which all others waited without success, and the wait since the join phase began."""
     if not rebalance.late:
         return None
     late = rebalance.late[0]
@@ -176,7 +176,7 @@ def _late(rebalance: Rebalance) -> _Behind | None:
 
 
 def _back_after(group: GroupView, left: RebalanceStarted) -> int | None:
-    """Return how long after leaving a client was a member again, milliseconds; None if it was not."""
+    """Return the milliseconds after which a client that left was a member again; None if it was not."""
     for event in _until(group, left.at_ms, left.at_ms + COMES_BACK_MS):
         if (
             isinstance(event, MemberJoined)
@@ -194,7 +194,7 @@ def _until(group: GroupView, from_ms: int, to_ms: int) -> Iterator[AnyEvent]:
 def _what(group: GroupView, rebalance: Rebalance) -> str:
     began = f"{escape(group.group_id)} rebalanced at {clock(rebalance.started_ms)}"
     if rebalance.ended_ms is None:
-        return f"{began} and still does."
+        return f"{began} and still rebalances."
     took = f"{began} for {duration(rebalance.ended_ms - rebalance.started_ms)}, to generation {rebalance.generation_id}"
     if rebalance.completed is None:
         return f"{took}, which has no members."
@@ -209,35 +209,35 @@ def _members(number: int) -> str:
 
 _DID = {
     "session_expired": "was silent for {took} and was dropped",
-    "poll_overdue": "left because its user did not poll in time",
-    "join_overdue": "did not join again, and all waited {took} for it",
-    "sync_overdue": "did not ask for its part of the plan, and all waited {took} for it",
-    "restarted": "left and came back after {took}",
-    "static_member_replaced": "took over from another process under its instance id",
+    "poll_overdue": "left because its application did not poll in time",
+    "join_overdue": "did not join again, and all members waited {took} for it",
+    "sync_overdue": "did not request its assignment, and all members waited {took} for it",
+    "restarted": "left and joined again after {took}",
+    "static_member_replaced": "replaced another process with its instance id",
     "member_joined": "joined",
     "member_left": "left",
     "metadata_changed": "rejoined with another subscription",
-    "leader_rejoined": "leads, and rejoined",
+    "leader_rejoined": "is the leader, and rejoined",
 }
 
 
 def _who(rebalance: Rebalance, behind: _Behind | None, began: _Behind | None, times: int) -> str:
     if behind is None or began is None:
-        return "Who was behind it is not known any more."
+        return "The member that caused it is not known any more."
     others = f" and {_members(len(rebalance.late) - 1)} more" if len(rebalance.late) > 1 else ""
-    often = f"; it is behind {times} rebalances of the last hour" if times >= FLAPPING else ""
+    often = f"; it caused {times} rebalances of the last hour" if times >= FLAPPING else ""
     is_other = (behind.cause, behind.who.member_id) != (began.cause, began.who.member_id)
-    first = f"; what began it: {_did(began)}" if is_other else ""
+    first = f"; the first cause: {_did(began)}" if is_other else ""
     return f"{_did(behind)}{others}{often}{first}."
 
 
 def _did(behind: _Behind) -> str:
     who, cause = behind.who, behind.cause
     host = f" at {escape(who.client_host)}" if who.client_host else ""
-    said = f', saying "{escape(who.reason)}"' if who.reason else ""
+    said = f', with the reason "{escape(who.reason)}"' if who.reason else ""
     if cause == "operator":
         whom = f", about {brief(who.member_id)}" if who.member_id else ""
-        return f"An operator ({escape(who.client_id)}{host}) asked for it{whom}{said}"
+        return f"An operator ({escape(who.client_id)}{host}) requested it{whom}{said}"
     did = _DID.get(cause, cause.replace("_", " ")).format(took=_took(behind, "too long"))
     return f"{brief(who.member_id)}{host} {did}{said}"
 
@@ -264,7 +264,7 @@ def _times(begun: Begun, rebalance: Rebalance, behind: _Behind | None) -> int:
 
 
 class Flapping(Struct):
-    """A client, and how often it caused a rebalance, was expelled, or was fenced."""
+    """A client, and the numbers of rebalances that it caused and of times that it was expelled or fenced."""
 
     client_id: str
     client_host: str

@@ -41,7 +41,7 @@ from streaming.wire.records import Tombstone
 
 
 class Gap(Struct, frozen=True):
-    """Versions that a group has published and that are in no topic."""
+    """Versions that a group has published and no topic contains."""
 
     group_id: str
     first: int
@@ -62,7 +62,7 @@ class Line(NamedTuple):
     """A record, in words.
 
     Args:
-        at_ms: When it happened, Unix milliseconds; None if that is unknown.
+        at_ms: The time of the event, Unix milliseconds; None if it is unknown.
         text: Safe to print on one line, whatever the ids in it are.
         record: The record itself.
     """
@@ -91,7 +91,7 @@ def escape(text: str) -> str:
 
 
 def clock(at_ms: int | None) -> str:
-    """Return the local time of day, to the millisecond; the number itself where no calendar has it."""
+    """Return the local time of day, to the millisecond; the number itself if it is outside the calendar."""
     if at_ms is None:
         return "--:--:--.---"
     at = calendar_time(at_ms)
@@ -210,7 +210,7 @@ def _log_broken(event: LogBroken) -> str:
     if event.breaks > 1:
         place = f"requests {event.partition}@{first} to {last}"
         return f"{place} have {event.breaks} breaks: some were never handled, or came again; the checkpoint was damaged"
-    what = "were never handled" if event.found > event.expected else "came again, and were left alone"
+    what = "were never handled" if event.found > event.expected else "came again, and were ignored"
     return f"requests {event.partition}@{first} to {last - 1} {what}: the checkpoint was damaged, most likely"
 
 
@@ -228,11 +228,11 @@ def _access_denied(event: AccessDenied) -> str:
 
 def _access_changed(event: AccessChanged) -> str:
     who = f"{escape(event.principal)} at {escape(event.client_host) or '?'}"
-    return f"shard {event.partition} goes by {_count(event.rules, 'rule')} of {who}"
+    return f"shard {event.partition} uses {_count(event.rules, 'rule')} of {who}"
 
 
 NAMES_SHOWN = 5
-"""How many of the denied resources are named."""
+"""The maximum number of named resources that were denied."""
 
 
 def _tombstone(record: Tombstone) -> str:
@@ -254,14 +254,14 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     CommitRejected: _commit_rejected,
     OffsetsExpired: lambda e: f"{_count(len(e.partitions), 'offset')} expired",
     OffsetsDeleted: lambda e: f"{_count(len(e.partitions), 'offset')} deleted on request",
-    GroupEmptied: lambda e: "the last member is gone",
+    GroupEmptied: lambda e: "the last member has left",
     GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
-    Rejected: lambda e: f"request {e.partition}@{e.offset} is no request: {escape(e.why)}",
+    Rejected: lambda e: f"request {e.partition}@{e.offset} is not a request: {escape(e.why)}",
     LogBroken: _log_broken,
     ClockAhead: _clock_ahead,
     AccessDenied: _access_denied,
     AccessChanged: _access_changed,
-    Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was left out",
+    Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was omitted",
     Tombstone: _tombstone,
     Gap: lambda g: f"MISSING: versions {g.first} to {g.last} of this group were published and are not in the topics",
     Unreadable: lambda u: f"{u.place} cannot be read: {escape(u.why)}",

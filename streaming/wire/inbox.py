@@ -1,16 +1,17 @@
-"""The responses that come to one process on the reply topic, and the receiver of each of them.
+"""The responses that come to the mailboxes of one process, and the receiver of each of them.
 
-A request names the address of its response (`reply_to`) and carries an id of its own (`request_id`). The inbox matches
-messages with receivers. It uses no Kafka client and no thread: a transport reads the reply topic and calls `deliver`.
+A request contains the mailbox for its response (`reply_to`) and its own id (`request_id`). The inbox matches messages
+with callbacks. It uses no Kafka client and no thread: a transport reads the reply topic and calls `deliver`.
 
-    a message                         goes to
+    a message                         calls
     a response that is expected       the callback of `expect`, once; the request is then no longer expected
-    any other response                the mailbox whose name its request id begins with, up to the first "."
-    a notice (without a request)      the mailbox that the member joined through; else the mailbox named as the address
-    anything else                     nobody: a repeat, a late response, or one that was never requested
+    any other response                the callback of `open_mailbox` for the beginning of its request id, up to a "."
+    a notice (without a request)      the callback of `open_mailbox` that got the member's join response; without one,
+                                      the callback of `open_mailbox` for the mailbox
+    anything else                     no callback: a repeat, a late response, or one that was never requested
 
-The transport handles timeouts: it calls `forget`, and a later response goes to nobody. A request that the brokers
-refuse is taken back with `withdraw`, and the transport calls its callback. After `close` nothing is delivered.
+The transport handles timeouts: it calls `forget`, and a later response calls no callback. If the brokers refuse a
+request, the transport removes its callback with `withdraw`, and calls it. After `close` nothing is delivered.
 
 Each method changes each table in one step, so any thread may call it.
 """
@@ -28,32 +29,32 @@ OnAnswer = Callable[[AnyAnswer, int], object]
 """Called with a response and the bytes of its record."""
 
 OnMessage = Callable[[Any], object]
-"""Called with each message that goes to a mailbox: a notice, or a response."""
+"""Called with a notice, or with a response that no request expects."""
 
 
 class Inbox:
-    """The receivers of the messages that come to the addresses of one process."""
+    """The callbacks for the messages that come to the mailboxes of one process."""
 
     def __init__(self) -> None:
         self._expected: dict[tuple[str, str], OnAnswer] = {}
         self._mailboxes: dict[str, OnMessage] = {}
-        self._joined_through: dict[str, str] = {}  # by member id, a mailbox: a notice has no request id
+        self._joined_through: dict[str, str] = {}  # by member id, a name in `_mailboxes`: a notice has no request id
         self._is_closed = False
 
     # -- expected responses --------------------------------------------------------------------------------------------
 
-    def expect(self, address: str, request_id: str, on_answer: OnAnswer) -> None:
+    def expect(self, mailbox: str, request_id: str, on_answer: OnAnswer) -> None:
         """Register a callback for the response to one request. It is called once."""
-        self._expected[address, request_id] = on_answer
+        self._expected[mailbox, request_id] = on_answer
 
-    def withdraw(self, address: str, request_id: str) -> OnAnswer | None:
-        """Remove the callback of a request and return it; None where the response has come or was forgotten."""
-        return self._expected.pop((address, request_id), None)
+    def withdraw(self, mailbox: str, request_id: str) -> OnAnswer | None:
+        """Remove the callback of a request and return it; None if the response has come or was forgotten."""
+        return self._expected.pop((mailbox, request_id), None)
 
-    def forget(self, address: str, request_ids: Iterable[str]) -> None:
-        """Remove the callbacks of these requests. Later responses to them go to nobody."""
+    def forget(self, mailbox: str, request_ids: Iterable[str]) -> None:
+        """Remove the callbacks of these requests. Later responses to them call no callback."""
         for request_id in request_ids:
-            self.withdraw(address, request_id)
+            self.withdraw(mailbox, request_id)
 
     @property
     def waiting(self) -> int:
@@ -63,23 +64,23 @@ class Inbox:
     # -- mailboxes -----------------------------------------------------------------------------------------------------
 
     def open_mailbox(self, name: str, on_message: OnMessage) -> None:
-        """Register a callback for every message to this mailbox that no request expects.
+        """Register a callback for messages that no request expects.
 
         Args:
-            name: An address, for the notices that come there; or the beginning of request ids, without a "." in it.
+            name: A mailbox, for the notices that come to it; or the beginning of request ids, without a ".".
         """
         self._mailboxes[name] = on_message
 
     def close_mailbox(self, name: str) -> None:
-        """Remove a mailbox and its callback, and forget which members joined through it."""
+        """Remove the callback of this name, and the members whose join responses it got."""
         self._mailboxes.pop(name, None)
         for member_id in [each for each, through in list(self._joined_through.items()) if through == name]:
             self._joined_through.pop(member_id, None)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def deliver(self, address: str, message: AnyAnswer, size: int = 0) -> None:
-        """Call the receiver of a message that came to an address.
+    def deliver(self, mailbox: str, message: AnyAnswer, size: int = 0) -> None:
+        """Call the callback for a message that came to a mailbox.
 
         Args:
             size: The bytes of the message's record.
@@ -87,10 +88,10 @@ class Inbox:
         if self._is_closed:
             return
         is_notice = isinstance(message, RebalanceNotice)
-        if not is_notice and (on_answer := self.withdraw(address, message.request_id or "")) is not None:
+        if not is_notice and (on_answer := self.withdraw(mailbox, message.request_id or "")) is not None:
             on_answer(message, size)
             return
-        name = self._name_for(address, message)
+        name = self._name_for(mailbox, message)
         if (on_message := self._mailboxes.get(name)) is None:
             return
         if isinstance(message, JoinGroupAnswer):
@@ -104,9 +105,9 @@ class Inbox:
         self._mailboxes.clear()
         self._joined_through.clear()
 
-    def _name_for(self, address: str, message: AnyAnswer) -> str:
+    def _name_for(self, mailbox: str, message: AnyAnswer) -> str:
         if isinstance(message, RebalanceNotice):
-            return self._joined_through.get(message.member_id, address)
+            return self._joined_through.get(message.member_id, mailbox)
         return (message.request_id or "").partition(".")[0]
 
 

@@ -1,4 +1,4 @@
-"""Kafka records and the core's types: JSON objects as `coordinator.requests` and `coordinator.outputs` define them."""
+"""The conversion between Kafka records and the types of `coordinator.requests` and `coordinator.outputs`, as JSON."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -32,7 +32,7 @@ VERSION, AT_MS = "version", "at_ms"
 """Headers of a tombstone."""
 
 SIGNATURE_CHARS, SIGNATURE_END = 56, b"="
-"""The signature that `signing` adds behind a request, on a line of its own. No JSON object ends with this byte."""
+"""The signature that `signing` adds after a request, on a separate line. No JSON object ends with this byte."""
 
 WAKE_BEGIN = b'{"kind":"wake"'
 """The beginning of a wake record."""
@@ -83,7 +83,7 @@ class Row(NamedTuple):
     """A record to write.
 
     Args:
-        partition: None where the hash of the key decides.
+        partition: None if the hash of the key decides.
         value: None for a tombstone.
     """
 
@@ -117,9 +117,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         groups, members: The number of groups and members of the shard.
         requests: Requests in this batch; `heartbeats` counts the heartbeats among them, `answered` the responses.
-        oldest_ms: How long the oldest request had waited when the batch was planned; 0 without requests.
+        oldest_ms: The wait of the oldest request when the batch was planned; 0 without requests.
         deferred: Requests that the shard has left to the next batch.
-        due_in_ms: How long after the batch the shard's next deadline is; None without a deadline.
+        due_in_ms: The time from the batch to the shard's next deadline; None without a deadline.
     """
 
     shard: int

@@ -21,7 +21,7 @@ from streaming.wire.records import SIGNATURE_CHARS, SIGNATURE_END, decode_reques
 
 KEY_BYTES_MIN = 32
 AGE_MS_MAX = 300_000
-"""Longer than a record waits in a producer, and longer than clocks differ."""
+"""The maximum age of a signature: longer than a record waits in a producer, and longer than clocks differ."""
 
 HASH = "sha256"
 _TIME = struct.Struct(">q")

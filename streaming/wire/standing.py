@@ -1,4 +1,4 @@
-"""Which of two records of one key of the groups topic is the newer one, whatever their order on the topic.
+"""The newest record of each key of the groups topic, whatever the order of records on the topic.
 
 A writer that was paused in the middle of a batch may repeat its records after later ones. On a compacted topic the last
 record of a key stays, so a reader must not treat the last record as the newest one:
@@ -48,7 +48,7 @@ _decode = msgspec.json.Decoder(_Dated).decode
 
 
 def order_in(value: bytes | None, version: int | None, at_ms: int | None) -> Order | None:
-    """Return the order of a Kafka record without decoding the rest of it; None where it has none.
+    """Return the order of a Kafka record without decoding the rest of it; None if it has none.
 
     Args:
         version, at_ms: The values of a tombstone's headers.
@@ -72,7 +72,7 @@ class Standing(Struct):
         highest: The highest version of the latest life.
         newest: By key, the newest record.
         late: By key, the last record, if it is older than an earlier record of the key or of the group.
-        corrected: How often an older record was last for a key until a newer one was written.
+        corrected: The number of times that an older record was last for a key until a newer one was written.
     """
 
     began_ms: int = 0
@@ -83,7 +83,7 @@ class Standing(Struct):
     corrected: int = 0
 
     def take(self, key: Key, order: Order) -> bool:
-        """Note the next record of the group. Return whether it is newer than all earlier records of its key."""
+        """Record the order of the group's next record. Return whether it is newer than all earlier ones of its key."""
         before = self.newest.get(key)
         is_newer = before is None or order > before
         if is_newer:
@@ -108,7 +108,7 @@ class Standing(Struct):
         return order.version < self.highest and order.at_ms <= self.latest_ms
 
     def _go_on(self, order: Order) -> None:
-        """Note the highest version so far. The earlier records of a repeated batch have been repeated as well."""
+        """Store the highest version so far. The earlier records of a repeated batch have been repeated as well."""
         if order.version < self.highest:
             self.began_ms, self.highest = min(order.at_ms, self.latest_ms + 1), 0
         self.highest = max(self.highest, order.version)

@@ -325,7 +325,7 @@ def test_rules_are_set_and_shown_by_hand(service: Service, tmp_path: Path, monke
     assert (shown.exit_code, shown.stdout) == (0, file.read_text())
     monkeypatch.setenv("COORDINATOR_PRINCIPAL", "User:eve")
     refused = CliRunner().invoke(app, ["access", "show"])
-    assert "does not let User:eve see or set rules" in str(refused.exception)
+    assert "does not allow User:eve to show or set rules" in str(refused.exception)
     assert set_rules(settings, ()) == settings.request_partitions
 
 

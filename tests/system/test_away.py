@@ -75,7 +75,7 @@ class Work:
 
 def silences(caplog: pytest.LogCaptureFixture, group_id: str) -> list[str]:
     """Find what a group's members have logged about a coordinator that says nothing."""
-    said = re.compile(rf"group {group_id}: no word from the coordinator for {SESSION_MS} ms; going on with \d")
+    said = re.compile(rf"group {group_id}: no response from the coordinator for {SESSION_MS} ms; continuing with \d")
     return [record.getMessage() for record in caplog.records if said.match(record.getMessage())]
 
 
@@ -147,8 +147,8 @@ def test_who_goes_while_the_coordinator_is_away_is_let_go_later(
         member.leave("shift is over", timeout_s=CLOSE_MS / 1_000)
     orders.close()
     logged = [record.getMessage() for record in caplog.records]
-    assert f"group work: no answer to leaving within {CLOSE_MS} ms" in logged
-    assert f"group jobs: no answer to leaving within {CLOSE_MS / 1_000:g} s" in logged
+    assert f"group work: no response to leaving within {CLOSE_MS} ms" in logged
+    assert f"group jobs: no response to leaving within {CLOSE_MS / 1_000:g} s" in logged
 
     run_service("unanswered").await_ready()
     for group_id, reason in (("work", "going home"), ("jobs", "shift is over")):

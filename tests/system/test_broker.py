@@ -66,7 +66,7 @@ def test_a_port_that_is_taken(tmp_path: Path, taken_port: int) -> None:
     with pytest.raises(PortTaken) as caught:
         Broker(tmp_path, port=taken_port).start()
     assert str(caught.value) == (
-        f"Port {taken_port} is taken by another program: stop that program, or choose another port for the broker."
+        f"Another program uses port {taken_port}. Stop that program, or choose another port for the broker."
     )
     assert list(tmp_path.iterdir()) == []  # it was said before anything was started
 
@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
         Broker(tmp_path / "file").start()
     assert str(caught.value) == (
         f"The embedded Kafka broker cannot use its folder {tmp_path}/file (File exists):"
-        " make room there, or choose another folder."
+        " Free space there, or choose another folder."
     )
 
 

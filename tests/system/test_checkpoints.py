@@ -104,7 +104,7 @@ def test_each_damage_is_found_and_told_in_a_sentence(name: str, settings: Settin
     assert told in findings
     for line in findings.splitlines():
         assert line.endswith(": restore the checkpoint from a back-up."), findings
-    with pytest.raises(Exception, match="tells all that is wrong"):
+    with pytest.raises(Exception, match="lists all defects"):
         run("inspect", settings.checkpoint)
 
 

@@ -139,7 +139,7 @@ def test_a_stand_by_waits_and_takes_over(pool: Pool) -> None:
     bo = pool.member("bo", ["gate"])
     pool.until(lambda: pool.is_shared_out(1, 0))
     assert (bo.assignment, bo.fencing_token) == (frozenset(), -1)
-    with pytest.raises(TimeoutError, match=rf"{pool.group_id} gave this member nothing within 0\.2 s; it is STABLE"):
+    with pytest.raises(TimeoutError, match=rf"{pool.group_id} assigned this member nothing in 0\.2 s; it is STABLE"):
         bo.wait_for_assignment(0.2)
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(bo.wait_for_assignment)
@@ -237,7 +237,7 @@ def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(pool: Pool) -> No
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"partition_assignment_strategy": ["range"]}, "range shares out each resource by itself"),
+        ({"partition_assignment_strategy": ["range"]}, "range assigns each resource separately"),
         ({"partition_assignment_strategy": ["range", "sticky"]}, "range shares out"),
         ({"max_poll_records": 5}, "max_poll_records"),
         ({"auto_offset_reset": "latest"}, "auto_offset_reset"),

@@ -159,7 +159,7 @@ def test_a_wrong_secret_is_told_before_any_library_is(endpoint: TokenEndpoint) -
     ("wrong", "lifetime_s", "sentence"),
     [
         ({"sasl_oauth_client_secret": "guessed"}, 300, "refuses the client"),
-        ({}, -60, "gives a token that has expired already; do the clocks agree?"),
+        ({}, -60, "returns a token that has expired already; compare the clocks"),
     ],
 )
 def test_a_command_ends_in_one_sentence(
@@ -190,10 +190,10 @@ def test_a_command_ends_in_one_sentence(
         ((404, b"<html>"), TokenRefused, r"refuses the client .* \(HTTP status 404\)"),
         ((400, b'{"error": "an_error of SECRET"}'), TokenRefused, r"\(HTTP status 400\)"),
         ((302, b""), TokenRefused, r"\(HTTP status 302\)"),
-        ((200, b"[]"), TokenRefused, "gives no access_token"),
-        ((200, b'{"access_token": "a\\u0001b"}'), TokenRefused, "gives no access_token"),
-        ((200, b'{"access_token": "opaque"}'), TokenRefused, "gives no JSON Web Token"),
-        ((200, b'{"access_token": "a.e30.c"}'), TokenRefused, "gives no JSON Web Token"),
+        ((200, b"[]"), TokenRefused, "returns no access_token"),
+        ((200, b'{"access_token": "a\\u0001b"}'), TokenRefused, "returns no access_token"),
+        ((200, b'{"access_token": "opaque"}'), TokenRefused, "returns no JSON Web Token"),
+        ((200, b'{"access_token": "a.e30.c"}'), TokenRefused, "returns no JSON Web Token"),
     ],
 )
 def test_an_endpoint_that_gives_no_token_is_told_of(
@@ -210,7 +210,7 @@ def test_an_endpoint_that_gives_no_token_is_told_of(
 def test_nobody_at_the_endpoint_is_told_of(tmp_path: Path) -> None:
     with TokenEndpoint(tmp_path) as gone:
         pass
-    with pytest.raises(TokenUnavailable, match=r"does not answer \(.*Connection refused\): see that it is there"):
+    with pytest.raises(TokenUnavailable, match=r"does not answer \(.*Connection refused\): check that it runs"):
         Tokens(gone.access()).token()
 
 

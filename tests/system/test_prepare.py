@@ -60,5 +60,5 @@ def test_java_passes_over_an_archive_of_other_jars(made: Path) -> None:
 def test_where_it_cannot_be_kept_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(archive, "folder", lambda: tmp_path / "file")
-    with pytest.raises(NoArchive, match=r"^The class archive cannot be kept in .*/file: .+\.$"):
+    with pytest.raises(NoArchive, match=r"^The class archive cannot be stored in .*/file: .+\.$"):
         prepare(lambda _: None)

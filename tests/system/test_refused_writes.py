@@ -111,7 +111,7 @@ def test_who_may_not_write_requests_is_told_so_and_does_not_start(tmp_path: Path
     try:
         assert service.process.wait(HANG_S) == Exit.NEEDS_A_PERSON
         sentence = service.log.strip().splitlines()[-1]
-        assert "do not let the coordinator's user do all it has to (Write on mute.requests)" in sentence
+        assert "The coordinator's user lacks rights at the brokers (Write on mute.requests)" in sentence
     finally:
         if service.process.poll() is None:
             service.kill()

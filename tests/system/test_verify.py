@@ -109,7 +109,7 @@ def test_progress_is_told_while_it_reads(written: tuple[Settings, World], monkey
     told: list[str] = []
     report = verify(settings, tell=told.append)
     assert isinstance(report, Report)
-    assert told[-1].startswith(f"Read {report.records} of some ")
+    assert told[-1].startswith(f"Read {report.records} of about ")
 
 
 def test_it_reads_from_brokers_that_want_to_know_who_asks(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-// One group: how it is, why it last rebalanced, and four ways to look into it.
+// One group: its state, the cause of its last rebalance, and four tabs.
 
 import { hrefOf } from "./list.js";
 import { fetched, Soon, Stream } from "./live.js";
@@ -11,8 +11,8 @@ import { ago, brief, count, cut, duration, many, NOTHING, shown, spans } from ".
 const TABS = { members: "Members", partitions: "Partitions", timeline: "Timeline", commits: "Commits & refusals" };
 const TICK_MS = 1000;
 const TOLD_AFTER_MS = 150;
-const REFUSALS_LATER = 1000; // told since the history was fetched
-const STALE_MS = 300_000; // a commit that is older, with records waiting, is worth a look
+const REFUSALS_LATER = 1000; // refusals since the history was loaded
+const STALE_MS = 300_000; // an older commit is marked if the partition has lag
 const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", "offsets_expired", "offsets_deleted", "oversized"]);
 
 const placeOf = (row) => `${row.partition} ${row.topic}`;
@@ -113,7 +113,7 @@ export class Group extends Component {
     this.state = { detail: null, told: null, later: [], problem: null };
     const nowMs = () => Date.now();
     this.columns = { members: MEMBERS(this.owners), partitions: PARTITIONS(this.owners, nowMs), commits: COMMITS(nowMs) };
-    this.range = null; // of the history that is wanted: its ends, null where it has none
+    this.range = null; // the wanted period of the history; null for no bound
     this.anew = new Soon(() => this.fetchDetail(), 0);
     this.history = new Soon(() => this.fetchHistory(), TOLD_AFTER_MS);
     this.want = (range) => {
@@ -165,7 +165,7 @@ export class Group extends Component {
   async fetchHistory() {
     const isTimeline = this.props.tab === "timeline";
     if (!isTimeline && this.props.tab !== "commits") return;
-    if (isTimeline && !this.range) return; // it will say from when on
+    if (isTimeline && !this.range) return; // the timeline sets the period first
     try {
       const told = await fetched("api/timeline", { id: this.props.id, ...(isTimeline && this.range) });
       for (const lane of told.lanes) for (const span of lane.spans) this.owners.number(span.member_id);

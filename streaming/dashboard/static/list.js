@@ -1,11 +1,11 @@
-// All groups, and what is wrong.
+// All groups, and the alarms.
 
 import { fetched, Soon, Stream } from "./live.js";
 import { Table } from "./table.js";
 import { Component, html, Problem, State, Time } from "./ui.js";
 import { ago, causeInWords, count, shown } from "./words.js";
 
-const AFRESH_MS = 60_000; // rebalances of the last hour grow fewer by themselves
+const AFRESH_MS = 60_000; // the number of rebalances of the last hour falls with time
 const TICK_MS = 1000;
 const ALARMS_SHOWN = 5;
 

@@ -1,5 +1,5 @@
-// Answers and what changes, from the server. A stream resumes where it was cut; where that is too long ago, the server
-// says `reset`, and everything is fetched anew.
+// Answers and changes from the server. A stream resumes at its last change. If that is too long ago, the server sends
+// `reset`, and the page loads everything again.
 
 const AGAIN_MS = 2000;
 
@@ -13,7 +13,7 @@ export const fetched = async (path, params = {}) => {
 };
 
 export class Stream {
-  // told: by an event's name, what is called with its data; `connection` is called with whether there is one.
+  // told: by an event's name, the function that gets its data; `connection` gets whether the stream is connected.
   constructor(groupId, told) {
     this.groupId = groupId;
     this.told = told;
@@ -43,7 +43,7 @@ export class Stream {
   }
 }
 
-// Calls `act` soon, and not again before that is done and as long again has passed `REST` times.
+// Calls `act` soon. The next call waits until it is done, and then `REST` times as long as it took.
 const REST = 5;
 export class Soon {
   constructor(act, waitMs) {

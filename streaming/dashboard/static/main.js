@@ -1,17 +1,17 @@
-// The page: which part is shown, and how the connection is.
+// The page: the visible part, and the state of the connection.
 
 import { Group } from "./group.js";
 import { List } from "./list.js";
 import { Component, html, Patterns, render } from "./ui.js";
 import { count, shown } from "./words.js";
 
-// #/ is the list; #/g/ID/TAB a group, its id encoded whole.
+// #/ is the list; #/g/ID/TAB is a group, with its id encoded.
 const routed = () => {
   const [, where, id, tab] = location.hash.split("/");
   try {
     return where === "g" && id != null ? { id: decodeURIComponent(id), tab: tab || "members" } : {};
   } catch {
-    return {}; // not an encoded id: somebody typed it
+    return {}; // not an encoded id: a user typed it
   }
 };
 

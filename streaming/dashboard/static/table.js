@@ -1,4 +1,4 @@
-// A table that sorts, turns pages, and is walked through by keyboard. Only rows that changed are drawn again.
+// A table with sorting, pages and keyboard navigation. Only changed rows are drawn again.
 
 import { Component, html } from "./ui.js";
 
@@ -17,7 +17,7 @@ class Row extends Component {
 
 const compared = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
 
-// columns: label, cell(row), and where it sorts by(row); kind is a class. stamp(row) says what else a row depends on.
+// columns: label, cell(row), and by(row) if it sorts; kind is a class. stamp(row) has the row's other dependencies.
 export class Table extends Component {
   constructor(props) {
     super(props);

@@ -1,11 +1,11 @@
-// Light, dark, or as the system has it. Loaded before anything is drawn, so that nothing flashes.
+// The theme: light, dark, or the system's. It is loaded before the page is drawn, so that the page does not flash.
 (() => {
   const THEMES = ["auto", "light", "dark"];
   const kept = () => {
     try {
       return localStorage.getItem("theme");
     } catch {
-      return null; // a browser may forbid it
+      return null; // a browser may forbid storage
     }
   };
   const set = (theme) => {
@@ -13,7 +13,7 @@
     try {
       localStorage.setItem("theme", theme);
     } catch {
-      // it holds until the page is left
+      // the theme is valid until the page is closed
     }
   };
   document.documentElement.dataset.theme = THEMES.includes(kept()) ? kept() : "auto";

@@ -58,7 +58,7 @@ export class Timeline extends Component {
     clearInterval(this.tick);
   }
 
-  // -- what is seen: `toMs` is null while the live edge is followed, `lengthMs` null for all there is
+  // -- visible period: `toMs` is null while it follows the present, `lengthMs` is null for the whole history
 
   view() {
     const { toMs, lengthMs, nowMs } = this.state;
@@ -79,7 +79,7 @@ export class Timeline extends Component {
     const has = this.wanted;
     const isAll = lengthMs === null;
     const isPast = toMs !== null && !isAll;
-    // an answer has the latest of what is asked for: where that does not reach back, an earlier end may
+    // an answer has the latest part of a period: if it does not reach back, request the period with an earlier end
     const isCut = has && isPast && this.props.told?.known_from_ms > from && (has.to ?? Date.now()) > to + 1;
     const reachesBack = has && (has.from === null || (!isAll && has.from <= Math.max(0, from)));
     const reachesOn = has && (has.to === null || (isPast && has.to >= to));
@@ -150,7 +150,7 @@ export class Timeline extends Component {
     svg.addEventListener("pointercancel", end);
   }
 
-  // -- drawn
+  // -- drawing
 
   label() {
     return this.state.width < 600 ? 84 : 150;
@@ -181,7 +181,7 @@ export class Timeline extends Component {
       if ((span.from_ms ?? 0) > to || (span.to_ms ?? Infinity) < from) continue;
       const begin = Math.max(left, x(span.from_ms ?? Math.max(from, this.props.told.known_from_ms)));
       const end = Math.min(right, x(span.to_ms ?? Math.min(to, this.state.nowMs)));
-      if (end - begin < 1 && begin < busyUntil) continue; // too many to be told apart at this zoom
+      if (end - begin < 1 && begin < busyUntil) continue; // bars of less than a pixel overlap at this zoom
       busyUntil = begin + 1;
       const width = Math.max(1, end - begin);
       const text = brief(span.member_id, Math.floor((width - 6) / CHAR));
@@ -202,7 +202,7 @@ export class Timeline extends Component {
   stripes(rebalances, x, height, { from, to }) {
     const seen = rebalances.filter((r) => r.started_ms <= to && (r.ended_ms ?? Infinity) >= from);
     const left = this.label();
-    const busyUntil = { true: -1, false: -1 }; // of those that could have been avoided, and of the others
+    const busyUntil = { true: -1, false: -1 }; // by whether a rebalance was avoidable
     return seen.map((r) => {
       const begin = Math.max(left, x(r.started_ms));
       const end = Math.min(this.state.width, x(r.ended_ms ?? this.state.nowMs));

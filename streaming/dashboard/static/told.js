@@ -1,4 +1,4 @@
-// How events and rebalances are told, wherever they are.
+// The texts of events and rebalances.
 
 import { html, Time } from "./ui.js";
 import { causeInWords } from "./words.js";

@@ -1,4 +1,4 @@
-// What every part of the page draws with.
+// The elements that all parts of the page use.
 
 import { Component, h, render } from "./preact.js";
 import htm from "./htm.js";
@@ -22,7 +22,7 @@ export const State = ({ state }) => {
   return html`<span class="state ${kind}"><span aria-hidden="true">${sign}</span> ${state}</span>`;
 };
 
-// Owners have a colour each, and from the ninth on a pattern over it; names are always beside or inside.
+// Each owner has a colour, and from the ninth on also a pattern. Its name is always beside or inside.
 export const COLOURS = 8;
 export const PATTERNS = ["", "hatch", "dots", "cross"];
 

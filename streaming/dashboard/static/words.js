@@ -1,5 +1,5 @@
-// How ids, numbers and times are written. Ids are chosen by strangers: what would not be seen, or would turn text
-// around, is shown as its code. The rest is safe as it is, because everything reaches the page as a text node.
+// The texts of ids, numbers and times. Clients choose ids, so characters that are invisible, or that reverse text, are
+// shown as their codes. All other characters are safe, because ids are only added to the page as text nodes.
 
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
 const SUFFIX = /-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
@@ -32,7 +32,7 @@ export const ago = (atMs, nowMs) => {
 };
 
 const pad = (number, size = 2) => String(number).padStart(size, "0");
-// A client may choose numbers that no calendar has: they are shown as they are.
+// A client may choose times outside the calendar: they are shown as numbers.
 const DATE_MS_MAX = 8.64e15;
 const isBeyondDates = (ms) => Math.abs(ms) > DATE_MS_MAX;
 export const iso = (ms) => (isBeyondDates(ms) ? String(ms) : new Date(ms).toISOString());
@@ -49,7 +49,7 @@ export const dayAndClock = (ms, withMs = false) => {
   return isToday ? clock(ms, withMs) : `${pad(t.getMonth() + 1)}-${pad(t.getDate())} ${clock(ms, withMs)}`;
 };
 
-// Numbers as a person would write them: 0-2 5.
+// Numbers as runs: 0-2 5.
 export const spans = (numbers) => {
   const runs = [];
   for (const n of [...numbers].sort((a, b) => a - b)) {

@@ -1,14 +1,15 @@
-"""Kafka's group APIs as this coordinator serves them: messages become requests of ours, answers become responses.
+"""Kafka's group APIs as this coordinator serves them, by requests to the coordinator and responses from its answers.
 
 To serve another API, change two files.
 
-1. In a module of this folder, write the function that turns a message into an `Exchange`: the questions to the
-   coordinator, and the response that their answers make. The function is pure: what only a gateway knows, it asks the
-   `World` that it is given.
-2. Here, write the row: the classes of the request and the response, the first and the last version, the function.
+1. In a module of this folder, write the function that converts a message to an `Exchange`: the questions to the
+   coordinator, and the function that makes the response from their answers. The function is pure: it gets the data
+   that only a gateway has from its argument, a `World`.
+2. In this file, write the row: the classes of the request and the response, the first and the last version, the
+   function.
 
-The row is the only place that has the versions. Those of offset requests end where topics go by their ids alone. The
-APIs that the coordinator cannot serve have rows as well, with the functions of `transactions`, which refuse.
+Only the row has the versions. The versions of offset requests end before those that identify topics only by their ids.
+The APIs that the coordinator cannot serve have rows as well, with the functions of `transactions`, which refuse them.
 """
 
 from kafka.protocol.admin.groups import (

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups and DeleteGroups, which concern many groups and so make several requests of ours.
+"""DescribeGroups, ListGroups and DeleteGroups. They concern many groups, so each makes several questions.
 
 Source: KafkaApis.handleDescribeGroupsRequest, handleListGroupsRequest and handleDeleteGroupsRequest;
 GroupMetadataManager.describeGroups; AclEntry.supportedOperations.
@@ -39,7 +39,7 @@ _MEMBER = _GROUP.DescribedGroupMember
 
 
 def describe(message: Any, asker: Asker, world: World) -> Exchange:
-    """Describe groups: each as often as the request names it, with one request of ours for each group."""
+    """Describe groups, with one question for each group. The response has a group as often as the request names it."""
     version, group_ids = message.version, message.groups
     asked = tuple(dict.fromkeys(group_ids))
     questions = [Question(requests.DescribeGroup(**asker.fields(), group_id=group_id)) for group_id in asked]
@@ -126,7 +126,7 @@ def _listed(answers: Sequence[AnyAnswer], version: int, world: World) -> ApiMess
 
 
 def delete(message: Any, asker: Asker, world: World) -> Exchange:
-    """Delete groups, each once."""
+    """Delete groups, with one question for each group."""
     version, group_ids = message.version, tuple(dict.fromkeys(message.groups_names))
     questions = tuple(Question(requests.DeleteGroup(**asker.fields(), group_id=group_id)) for group_id in group_ids)
 

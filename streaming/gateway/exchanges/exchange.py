@@ -46,7 +46,7 @@ class World(Protocol):
 
 
 class Question(NamedTuple):
-    """A request of ours. `shard` is the partition that it is sent to; None stands for the shard of its group."""
+    """A request to the coordinator. `shard` is its partition; None stands for the shard of its group."""
 
     request: Request
     shard: int | None = None
@@ -72,10 +72,10 @@ class Served(NamedTuple):
 
     Args:
         first: The oldest version served, and `last` the newest.
-        exchange: Takes a message of one of these versions.
-        topics_named: The topics that the world must know of before that, and how many partitions each must have for
-            all that are named to be there.
-        is_refused: Whether clients are not offered the API, and hear an error from `exchange` if they use it.
+        exchange: Converts a message of one of these versions to an exchange.
+        topics_named: Returns the topics whose metadata `exchange` needs, each with the number of partitions that it
+            must have to contain all named partitions.
+        is_refused: Whether the API is not offered to clients. A client that uses it gets an error from `exchange`.
         has_large_response: Whether a response may be far larger than its request.
     """
 

@@ -71,7 +71,7 @@ def each_with_its_code(topics: Topics, codes: Iterator[int], topic_kind: Any, pa
 def _codes(
     topics: Iterable[str], known: Iterable[bool], said: OffsetCommitAnswer | OffsetDeleteAnswer, secret: Codes
 ) -> Iterator[int]:
-    """Return the code of each partition of a request. Our request contained only the partitions that are `known`.
+    """Return the code of each partition of a request. The question contained only the partitions that are `known`.
 
     Args:
         topics: The topic of each partition.
@@ -116,7 +116,7 @@ _COMMITTED = _COMMITTED_TOPIC.OffsetCommitResponsePartition
 
 
 def commit(message: Any, asker: Asker, world: World) -> Exchange:
-    """Commit offsets. The group gets no request if the message names no existing partition."""
+    """Commit offsets. The coordinator gets no commit if the message names no existing partition."""
     version = message.version
     partitions = [(topic.name, partition) for topic in message.topics for partition in topic.partitions]
     named = [topic for topic, _ in partitions]
@@ -170,7 +170,7 @@ _FETCHED_OF_MANY = _FETCHED_TOPIC_OF_MANY.OffsetFetchResponsePartitions
 
 
 def fetch(message: Any, asker: Asker, world: World) -> Exchange:
-    """Fetch committed offsets, with one request of ours for each group."""
+    """Fetch committed offsets, with one question for each group."""
     if message.version < MANY_GROUPS:
         request = _offset_fetch(message, asker, message.require_stable)
         return of_one(request, lambda answer: _fetched_of_one(answer, message))
@@ -243,7 +243,7 @@ _DELETED = _DELETED_TOPIC.OffsetDeleteResponsePartition
 
 
 def delete(message: Any, asker: Asker, world: World) -> Exchange:
-    """Delete offsets. The group always gets a request, because its error has precedence over missing partitions."""
+    """Delete offsets. The coordinator always gets a request: the group's error precedes those of missing partitions."""
     named = [(topic.name, tuple(p.partition_index for p in topic.partitions)) for topic in message.topics]
     topics = [topic for topic, partitions in named for _ in partitions]
     known = [_is_there(world, topic, p) for topic, partitions in named for p in partitions]

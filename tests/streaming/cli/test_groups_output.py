@@ -81,7 +81,7 @@ def test_who_cannot_be_asked_has_to_have_said_yes(monkeypatch: pytest.MonkeyPatc
     assert error.value.exit_code == Exit.USAGE
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     confirm("Delete?", is_agreed=False, ask=lambda _: True)
-    with pytest.raises(NotConfirmed, match="Nothing was done"):
+    with pytest.raises(NotConfirmed, match="Nothing was changed"):
         confirm("Delete?", is_agreed=False, ask=lambda _: False)
 
 

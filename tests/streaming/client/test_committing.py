@@ -137,7 +137,7 @@ def test_a_commit_raises_its_error_after_callbacks_of_earlier_commits(s: Stage) 
 def test_an_offset_of_a_partition_of_another_member_is_not_sent(s: Stage) -> None:
     s.commits.keep(frozenset({P0}))
     s.driver.sent.clear()
-    with pytest.raises(CommitFailedError, match="t 1 is not this member's"):
+    with pytest.raises(CommitFailedError, match="This member does not own t 1"):
         s.commits.commit({P1: at(1)}, 10)
     assert s.commits.commit_async({P1: at(1)}, None).failed()
     assert s.driver.sent == []

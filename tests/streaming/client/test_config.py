@@ -27,7 +27,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     r"group_instance_id \('\.\.'\) must be": {"group_instance_id": ".."},
     r"security_protocol \('TLS'\) must be one of PLAINTEXT, SSL": {"security_protocol": "TLS"},
     "at least one assignor is needed": {"partition_assignment_strategy": []},
-    "there is no assignor 'sticki'": {"partition_assignment_strategy": ["sticki"]},
+    "'sticki' is not an assignor": {"partition_assignment_strategy": ["sticki"]},
 }
 
 

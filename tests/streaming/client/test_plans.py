@@ -119,16 +119,16 @@ def test_assignors_of_the_users_own_in_order() -> None:
 
 
 REFUSED = {
-    "unknown": (["rnage"], "there is no assignor 'rnage'; there are range, roundrobin, sticky, cooperative-sticky"),
+    "unknown": (["rnage"], "'rnage' is not an assignor of range, roundrobin, sticky, cooperative-sticky"),
     "no such module": (["no.such.Assignor"], "'no.such.Assignor' cannot be imported: No module named 'no'"),
     "not in the module": ([f"{__name__}.Nobody"], "cannot be imported"),
-    "imported, and no assignor": (["logging.Logger"], "'logging.Logger' is no assignor"),
-    "no assignor": ([dict], "is no assignor"),
-    "no class": ([7], "7 is no assignor"),
+    "imported, and no assignor": (["logging.Logger"], "'logging.Logger' is not an assignor"),
+    "no assignor": ([dict], "is not an assignor"),
+    "no class": ([7], "7 is not an assignor"),
     "abstract": ([AbstractPartitionAssignor], "cannot be made"),
     "needs more": ([Unmakeable], "cannot be made: .*needed"),
     "none": ([], "at least one assignor is needed"),
-    "text": ("range", "'range' is text; a list of assignors is needed"),
+    "text": ("range", "'range' is a string; a list of assignors is needed"),
     "twice": (["range", RangePartitionAssignor], "two assignors have one name among range, range"),
 }
 

@@ -35,7 +35,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ({"topic_prfix": "x"}, "topic_prfix: there is no such setting."),
+        ({"topic_prfix": "x"}, "topic_prfix: this setting does not exist."),
         ({"request_partitions": 0}, "request_partitions: Input should be greater than or equal to 1."),
         ({"state_store": "disk"}, "state_store: Input should be 'hdfs' or 'rocksdb'."),
         (
@@ -52,13 +52,13 @@ def test_a_wrong_setting_ends_in_a_sentence_that_names_it(flags: dict[str, objec
 
 def test_an_unknown_variable_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COORDINATOR_TOPIC_PRFIX", "x")
-    with pytest.raises(BadSettings, match=r"COORDINATOR_TOPIC_PRFIX: there is no such setting\."):
+    with pytest.raises(BadSettings, match=r"COORDINATOR_TOPIC_PRFIX: this setting does not exist\."):
         Settings.load()
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("no_such = 1", "no_such: there is no such setting."), ("x = ", "is not TOML")],
+    [("no_such = 1", "no_such: this setting does not exist."), ("x = ", "is not TOML")],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str) -> None:
     file = tmp_path / "coordinator.toml"
@@ -92,5 +92,5 @@ def test_offsets_of_one_group_may_be_kept_longer(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(BadSettings, match=r"offsets_retention_minutes_by_group.orders: Input should be greater"):
         Settings.load()
     monkeypatch.setenv("COORDINATOR_OFFSETS_RETENTION_MINUTES_BY_GROUP", "orders=20160")
-    with pytest.raises(BadSettings, match=r"offsets_retention_minutes_by_group.*: a JSON object is wanted\."):
+    with pytest.raises(BadSettings, match=r"offsets_retention_minutes_by_group.*: a JSON object is required\."):
         Settings.load()

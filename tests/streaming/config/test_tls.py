@@ -94,7 +94,7 @@ def test_a_key_that_is_not_the_certificates_is_refused(files: Certificates, stra
 def test_a_key_that_spark_could_not_read_is_refused(authority: trustme.CA, files: Certificates, tmp_path: Path) -> None:
     leaf = authority.issue_cert("ana")
     leaf.private_key_and_cert_chain_pem.write_to_path(tmp_path / "old.pem")
-    with pytest.raises(BadSettings, match=r"old.pem holds no key .*: convert it by 'openssl pkcs8 -topk8 -nocrypt'\.$"):
+    with pytest.raises(BadSettings, match=r"old.pem has no key .*: convert it by 'openssl pkcs8 -topk8 -nocrypt'\.$"):
         Settings.load(security_protocol="SSL", ssl_certfile=str(tmp_path / "old.pem"))
     modern = {
         "ssl_certfile": str(files.cert),

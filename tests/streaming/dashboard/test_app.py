@@ -264,7 +264,7 @@ def test_a_bug_says_so_and_shows_nothing_of_itself(stage: Stage, browser: Browse
     stage.live.views.alarms.append("no alarm")  # type: ignore[arg-type]
     stage.live.views.groups["pay"].events = None  # type: ignore[assignment]
     answer = browser.get("/api/timeline?id=pay")
-    assert (answer.status_code, answer.json()) == (500, {"error": "The page has a bug; its log says which."})
+    assert (answer.status_code, answer.json()) == (500, {"error": "The dashboard has a bug. Its log has the error."})
     assert_guarded(answer)
 
 

@@ -340,5 +340,5 @@ def test_it_ends_at_once_though_browsers_follow(stage: Stage) -> None:
 def test_a_port_that_is_taken_is_said_in_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(PortTaken, match=rf"cannot listen on 127\.0\.0\.1:{port} .*choose another port"):
+        with pytest.raises(PortTaken, match=rf"Cannot listen on 127\.0\.0\.1:{port} .*Choose another port"):
             WebServer(Live(), "127.0.0.1", port)

@@ -74,7 +74,7 @@ def test_jars_are_downloaded_once(online: Online) -> None:
 def test_what_takes_time_is_told(online: Online) -> None:
     told: list[str] = []
     jars = fetch(online.bundle, cache_dir=online.cache, report=told.append)
-    assert told == [f"Fetching the jars of the pair (2 files) into {jars[0].parent}; this is done once."]
+    assert told == [f"Downloading the jars of the pair (2 files) into {jars[0].parent}. This is done once."]
     fetch(online.bundle, cache_dir=online.cache, report=told.append)
     assert len(told) == 1
 
@@ -100,7 +100,7 @@ def test_a_download_that_is_not_what_the_lock_names_is_refused_and_deleted(
         online.fetch()
     assert str(caught.value) == (
         f"The downloaded jars of the pair were refused and deleted ({fault}):"
-        " try again, and if it happens again do not trust where they come from."
+        " try again. If it happens again, do not trust their source."
     )
     assert online.kept == []
 
@@ -146,8 +146,8 @@ def test_a_cache_that_cannot_be_written(online: Online) -> None:
     with pytest.raises(JarsUnavailable) as caught:
         online.fetch()
     assert re.fullmatch(
-        rf"The jars of the pair cannot be kept in {online.cache}/jars/pair-\w{{12}} \(Not a directory\):"
-        " make room there, or set COORDINATOR_CACHE_DIR to another folder.",
+        rf"The jars of the pair cannot be stored in {online.cache}/jars/pair-\w{{12}} \(Not a directory\)."
+        " Free space there, or set COORDINATOR_CACHE_DIR to another folder.",
         str(caught.value),
     )
 

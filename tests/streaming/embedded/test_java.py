@@ -48,7 +48,7 @@ def test_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(JavaMissing) as caught:
         find_java()
     assert str(caught.value) == (
-        f"JAVA_HOME is {tmp_path}, where there is no bin/java: install Java 17 or newer,"
+        f"JAVA_HOME is {tmp_path}, which has no bin/java: install Java 17 or newer,"
         " or set JAVA_HOME to the folder of one, or unset it to use PATH."
     )
 
@@ -75,5 +75,5 @@ def test_an_old_java(says: str, release: int, tmp_path: Path, monkeypatch: pytes
 def test_something_that_is_not_java(says: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = a_java(tmp_path, *(line.replace("'", "") for line in says))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaMissing, match=f"^{java} does not say which version it is: install Java 17"):
+    with pytest.raises(JavaMissing, match=f"^{java} does not print its version: install Java 17"):
         find_java()

@@ -78,7 +78,7 @@ def test_a_bug_of_ours_ends_the_connection_and_is_logged(
 
     with caplog.at_level(logging.ERROR, module.__name__):
         run(story)
-    assert "<connection of 'ana' from /10.0.0.7> ends by an error" in caplog.text
+    assert "<connection of 'ana' from /10.0.0.7> is closed because of an error" in caplog.text
 
 
 def test_answers_that_come_too_late_are_dropped():

@@ -135,13 +135,13 @@ def test_null_is_no_element():
 def test_text_is_utf_8():
     message = JoinGroupRequest(version=9, group_id="\0\0", protocols=[])
     frame = frame_of(message, 9).replace(b"\x03\0\0", b"\x03\xc3\x28")
-    with pytest.raises(Malformed, match="JoinGroupRequest, version 9, cannot be read: a text in it is not UTF-8"):
+    with pytest.raises(Malformed, match="JoinGroupRequest, version 9, cannot be read: a string in it is not UTF-8"):
         decode(JoinGroupRequest, frame, read_header(frame))
 
 
 @pytest.mark.parametrize("version", [-1, 10, 2**15 - 1])
 def test_a_version_that_is_not_there(version: int):
-    with pytest.raises(Malformed, match="no such version"):
+    with pytest.raises(Malformed, match="the version does not exist"):
         decode(JoinGroupRequest, bytes(99), Header(11, version, 0, None))
 
 

@@ -211,7 +211,7 @@ def test_a_second_claim_does_not_overtake_the_answer_to_the_first() -> None:
 def test_an_answer_to_something_else_makes_nobody_known() -> None:
     talk = plain("ana")
     talk._number += 1
-    with pytest.raises(BadSasl, match="broker's answer to SaslAuthenticate"):
+    with pytest.raises(BadSasl, match="broker's response to SaslAuthenticate"):
         talk.verdict()
 
 

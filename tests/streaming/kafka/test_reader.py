@@ -195,7 +195,7 @@ def test_progress_in_words_is_reported_now_and_then(brokers: Brokers) -> None:
     for now_s in (0.0, 1.0, module.REPORT_EVERY_S, module.REPORT_EVERY_S + 1.0):
         brokers.now_s = now_s
         progress.count(10)
-    assert told == ["Read 30 of some 0 records."]
+    assert told == ["Read 30 of about 0 records."]
 
 
 # -- as they grow ------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ SAID: list[tuple[Any, str]] = [
      "ana-2a84 at /10.0.0.1 is fenced: bo-cbcd from /10.0.0.2 goes on as worker-1"),
     (event(OffsetsDeleted, partitions=(("t", 0), ("t", 1))), "2 offsets deleted on request"),
     (event(Rejected, None, group_id=None, partition=3, offset=17, why="the record is not UTF-8"),
-     "request 3@17 is no request: the record is not UTF-8"),
+     "request 3@17 is not a request: the record is not UTF-8"),
     (event(AccessDenied, None, group_id=None, principal="User:eve", client_id="c", client_host="/10.0.0.1",
            request="offset_commit", operation="READ", resource="TOPIC", names=("a", "b", "c", "d", "e", "f"), why=None),
      "User:eve at /10.0.0.1 was denied offset_commit: READ of topic a, b, c, d, e, ..."),
@@ -101,13 +101,13 @@ SAID: list[tuple[Any, str]] = [
     (event(LogBroken, None, group_id=None, partition=3, expected=17, found=20),
      "requests 3@17 to 19 were never handled: the checkpoint was damaged, most likely"),
     (event(LogBroken, None, group_id=None, partition=3, expected=17, found=9),
-     "requests 3@9 to 16 came again, and were left alone: the checkpoint was damaged, most likely"),
+     "requests 3@9 to 16 came again, and were ignored: the checkpoint was damaged, most likely"),
     (event(ClockAhead, None, group_id=None, partition=3, offset=17, records=2, ahead_ms=3_599_000),
      "2 requests from 3@17 on dated up to 3599000 ms too late: the clock of a broker is wrong, or the coordinator's"),
     (event(LogBroken, None, group_id=None, partition=3, expected=17, found=90, breaks=20),
      "requests 3@17 to 90 have 20 breaks: some were never handled, or came again; the checkpoint was damaged"),
     (event(AccessChanged, None, group_id=None, principal="User:root", client_id="c", client_host="/10.0.0.1",
-           partition=3, made_ms=1, rules=2), "shard 3 goes by 2 rules of User:root at /10.0.0.1"),
+           partition=3, made_ms=1, rules=2), "shard 3 uses 2 rules of User:root at /10.0.0.1"),
     (event(GroupDeleted, why="no member and no offset left"), "group deleted: no member and no offset left"),
     (Tombstone("g", None, None, 9), "group forgotten"),
     (Tombstone("g", "t", 4, 9), "offset of t-4 forgotten"),
@@ -359,7 +359,7 @@ def test_times_are_those_of_the_happening() -> None:
     lines = list(Reader().read([fetched(published(group(1))), fetched(published(offset(3)))], NOW_MS))
     assert [line.at_ms for line in lines] == [5, 9]
     assert str(to_line(outputs.GroupEmptied(group_id="g", version=1, at_ms=0, generation_id=1), None)) == (
-        "--:--:--.---  g  the last member is gone"
+        "--:--:--.---  g  the last member has left"
     )
 
 
