@@ -22,7 +22,7 @@ def test_a_report_is_bounded_and_counts_on() -> None:
 EVIL = "\x1b]0;pwned\x07\r\n\u202e\u2028\x9b31m[red]<b>"
 
 
-def test_what_a_stranger_chose_cannot_move_the_cursor_or_hide_text() -> None:
+def test_control_characters_in_a_record_are_escaped() -> None:
     """I23."""
     world = World([EVIL])
     world.join(EVIL, client_id=EVIL)
