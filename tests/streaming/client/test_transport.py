@@ -1,4 +1,4 @@
-"""Whom an answer goes to, out of all that a process has in its one inbox. The brokers are left out."""
+"""Tests of the delivery of responses to the members of a process, without brokers."""
 
 import threading
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from streaming.client.transport import Transport
 
 
 class Quiet:
-    """A reader to whom nothing comes; tests deliver by hand."""
+    """A reader without messages; tests deliver messages themselves."""
 
     def __init__(self) -> None:
         self._closed = threading.Event()
@@ -26,7 +26,7 @@ class Quiet:
 
 
 class Listening:
-    """A correspondent that keeps what it hears."""
+    """A receiver that keeps its messages."""
 
     def __init__(self) -> None:
         self.heard: list[AnyAnswer] = []
@@ -49,8 +49,8 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> Iterator[Transport]:
         yield transport
 
 
-def test_an_answer_goes_to_whoever_asked_and_a_notice_to_whom_it_names(transport: Transport) -> None:
-    """One of a thousand members of a process must not cost the others a look."""
+def test_a_response_goes_to_its_requester_and_a_notice_to_its_member(transport: Transport) -> None:
+    """A message for one of a thousand members of a process must not call the others."""
     ana, bo = Listening(), Listening()
     first, second = transport.register(ana), transport.register(bo)
     joins = [JoinGroupAnswer(request_id=f"{prefix}1", generation_id=1, member_id=member_id)
@@ -68,7 +68,9 @@ def test_an_answer_goes_to_whoever_asked_and_a_notice_to_whom_it_names(transport
     assert transport._answers._joined_through == {"ana-1": first.removesuffix(".")}
 
 
-def test_what_cannot_be_read_or_fails_silences_nobody(transport: Transport, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_message_or_a_failing_receiver_does_not_stop_delivery(
+    transport: Transport, caplog: pytest.LogCaptureFixture
+) -> None:
     class Failing(Listening):
         def receive(self, answer: AnyAnswer) -> None:
             raise ZeroDivisionError
