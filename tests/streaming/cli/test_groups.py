@@ -101,7 +101,7 @@ FORMS = [
 def test_the_output_equals_the_golden_file(
     command: str, form: OutputFormat, is_terminal: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S01, S09, S10, S11, S28, S29, S30, S31, S32, S34, S35, S129: the output for a user; S12: durations."""
+    """S01, S09, S10, S11, S28, S29, S30, S31, S32, S34, S35, S129: users see this output; S12: it has durations."""
     file = GOLDEN / f"{command}-{form}{'-terminal' if is_terminal else ''}.txt"
     text = printed(command, form, is_terminal=is_terminal, capsys=capsys)
     if os.environ.get("UPDATE_GOLDEN"):
@@ -115,7 +115,7 @@ def test_every_golden_file_is_compared() -> None:
 
 
 def test_each_subscribed_partition_is_shown_under_one_member(views: Views) -> None:
-    """S01, S10: one line for each partition, with its member."""
+    """S01, S10: the table has one line for each partition, with its member."""
     lines = [line for line in showing.partition_lines(views.groups["orders"], ENDS) if line.row]
     assert [(line.row.topic, line.row.partition) for line in lines if line.row] == [("t", p) for p in range(4)]
     assert all(line.row.member_id == ANA for line in lines if line.row)
@@ -128,12 +128,14 @@ def test_a_member_that_owns_nothing_is_listed(views: Views) -> None:
 
 
 def test_a_timeline_has_a_line_for_each_rebalance(views: Views) -> None:
-    """S12, S148, S150: three rebalances, each with its cause and its duration."""
+    """S12, S148, S150: the timeline has three rebalances, each with its cause and its duration."""
     lines = timeline_lines(answers.timeline(views, views.groups["orders"]))
-    told = [(line.generation_id, line.text) for line in lines if line.event == "rebalance"]
-    assert [generation for generation, _ in told] == [1, 2, 3]
+    printed_lines = [(line.generation_id, line.text) for line in lines if line.event == "rebalance"]
+    assert [generation for generation, _ in printed_lines] == [1, 2, 3]
     for (_, text), (cause, took) in zip(
-        told, [("member joined", "3.0 s"), ("member joined", "1.2 s"), ("session expired", "1.0 s")], strict=True
+        printed_lines,
+        [("member joined", "3.0 s"), ("member joined", "1.2 s"), ("session expired", "1.0 s")],
+        strict=True,
     ):
         assert cause in text
         assert f"took {took} (joins {took}, plan 0 ms)" in text
@@ -162,7 +164,7 @@ def test_a_rebalance_without_its_expired_beginning_is_printed(views: Views, caps
 
 
 def test_why_prints_three_sentences_or_one(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
-    """S09, S14: the cause, the member, and the timeout to check."""
+    """S09, S14: the sentences name the cause, the member, and the timeout to check."""
     telling.show_why(views, views.groups["orders"], None, Output(OutputFormat.table))
     what, who, advice = capsys.readouterr().out.splitlines()
     assert "orders rebalanced at 12:01:00.000" in what
@@ -203,10 +205,10 @@ def test_a_partition_has_one_owner_at_a_time_or_none(
     (line,) = capsys.readouterr().out.splitlines()
     assert expected.replace("ANA", ANA).replace("BO", BO) in line
     telling.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.json))
-    told = json.loads(capsys.readouterr().out)
-    assert told["is_known"] is True
-    assert (told["fencing_token"] is None) == (told["owner"] is None)
-    assert line.endswith(f", fencing token {told['fencing_token']}") == (told["owner"] is not None)
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["is_known"] is True
+    assert (answer["fencing_token"] is None) == (answer["owner"] is None)
+    assert line.endswith(f", fencing token {answer['fencing_token']}") == (answer["owner"] is not None)
 
 
 def test_an_owner_before_the_history_is_unknown(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,7 +244,7 @@ def test_a_text_that_is_not_a_partition_is_wrong_usage(text: str) -> None:
         read_place(text)
 
 
-# -- which groups ------------------------------------------------------------------------------------------------------
+# -- selected groups ---------------------------------------------------------------------------------------------------
 
 WANTED: list[tuple[tuple[str, ...], bool, list[str]]] = [
     ((), False, [EVIL, "idle", "moving", "orders"]),

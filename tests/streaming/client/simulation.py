@@ -120,7 +120,7 @@ class Worker:
         self._seen_ms = -METADATA_AGE_MS
         self.history: list[str] = []
         self.raised: list[Exception] = []
-        self.heard: list[AnyAnswer] = []
+        self.received: list[AnyAnswer] = []
         self.commits: dict[str, str] = {}
         self.is_awake = self.is_polling = True
         resolved = resolve(strategies)
@@ -350,7 +350,7 @@ class Simulation:
             if worker is not None and not worker.is_awake:
                 kept.append(arrival)
             elif worker is not None:
-                worker.heard.append(arrival[3])
+                worker.received.append(arrival[3])
                 worker.driver.receive(arrival[3])
         for arrival in kept:
             heapq.heappush(self._to_deliver, arrival)
@@ -464,7 +464,7 @@ class Simulation:
         self.events.clear()
         for worker in self.workers:
             worker.history.clear()
-            worker.heard.clear()
+            worker.received.clear()
             worker.wire.sent.clear()
 
     def causes(self) -> list[str]:

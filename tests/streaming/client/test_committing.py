@@ -125,12 +125,12 @@ def test_an_automatic_commit_that_failed_is_logged_and_sent_again(s: Stage, capl
 
 
 def test_a_commit_raises_its_error_after_callbacks_of_earlier_commits(s: Stage) -> None:
-    s.reading.owned, heard = frozenset({P0}), list[Any]()
-    future = s.commits.commit_async({P0: at(1)}, lambda offsets, error: heard.append((offsets, error)))
+    s.reading.owned, callback_calls = frozenset({P0}), list[Any]()
+    future = s.commits.commit_async({P0: at(1)}, lambda offsets, error: callback_calls.append((offsets, error)))
     s.driver.effects = [CommitEnded("1", 0, "NONE"), CommitEnded("2", UNKNOWN.number, UNKNOWN.name)]
     with pytest.raises(CommitFailedError, match="UNKNOWN_MEMBER_ID"):
         s.commits.commit({P0: at(2)}, 10)
-    assert heard == [({P0: at(1)}, None)]
+    assert callback_calls == [({P0: at(1)}, None)]
     assert future.succeeded()
 
 

@@ -45,7 +45,7 @@ def test_settings_of_records_are_refused_for_a_member_without_records() -> None:
         configure_consumer({"group_id": "g", "max_poll_records": 0})
 
 
-def test_defaults_are_kafkas() -> None:
+def test_defaults_equal_those_of_kafka() -> None:
     """S111, S125, S126, S127, S128: the defaults equal Kafka's; a session has room for more than three heartbeats."""
     group = configure_consumer({"group_id": "g"}).group
     assert (group["session_timeout_ms"], group["heartbeat_interval_ms"]) == (45_000, 3_000)

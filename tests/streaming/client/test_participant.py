@@ -59,7 +59,7 @@ def test_a_member_stays_in_the_group_after_ctrl_c_in_a_listener(
 
 
 @BOTH
-def test_ctrl_c_while_partitions_are_lost_loses_them(s: Simulation, strategies: tuple[str]) -> None:
+def test_ctrl_c_does_not_prevent_the_loss_of_partitions(s: Simulation, strategies: tuple[str]) -> None:
     c1 = s.start("c1", strategies=strategies, max_poll_interval_ms=5_000)
     s.settle()
     c1.is_polling = False
@@ -71,7 +71,7 @@ def test_ctrl_c_while_partitions_are_lost_loses_them(s: Simulation, strategies: 
     s.settle(within_ms=3_000)
 
 
-def test_ctrl_c_while_leaving_leaves(s: Simulation) -> None:
+def test_ctrl_c_does_not_prevent_leaving(s: Simulation) -> None:
     c1 = s.start("c1")
     s.settle()
     interrupt(c1, Told.REVOKED)

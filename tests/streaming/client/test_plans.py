@@ -73,8 +73,8 @@ class Backwards(AbstractPartitionAssignor):
         last = max(members, key=lambda m: m.member_id)
         topics = sorted(cluster.topics() & set(last.metadata.topics))
         parts = [(topic, sorted(cluster.partitions_for_topic(topic))) for topic in topics]
-        said = b", ".join(m.metadata.user_data for m in members)
-        return {m.member_id: ConsumerProtocolAssignment(1, parts if m is last else [], said) for m in members}
+        user_data = b", ".join(m.metadata.user_data for m in members)
+        return {m.member_id: ConsumerProtocolAssignment(1, parts if m is last else [], user_data) for m in members}
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
         self.assignments.append((assignment.partitions(), generation))
@@ -99,7 +99,7 @@ def assignments_by_member(
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_kafka_pythons_assignors_stand_for_ours(name: str) -> None:
+def test_kafka_pythons_assignors_resolve_to_ours(name: str) -> None:
     """S134: an assignor may be given by name, class or instance."""
     for each in name, KAFKA_PYTHONS[name], KAFKA_PYTHONS[name](), ASSIGNORS[name], ASSIGNORS[name]():
         (strategy,) = resolve([each])
@@ -173,9 +173,9 @@ def test_a_subscription_has_the_same_bytes_in_any_order() -> None:
 def test_under_cooperative_the_subscription_has_the_owned_partitions() -> None:
     """Protocol.md 6.5, 7.6: it also has the generation and the member's rack."""
     strategies = resolve(["cooperative-sticky"])
-    (asked,) = offer(strategies, ["t"], owned=owned("t0", "t2"), generation_id=5, rack_id="r")
-    assert asked.name == "cooperative-sticky"
-    assert read_subscription(asked.metadata) == Subscription(("t",), b"\xff\xff\xff\xff", {"t": [0, 2]}, 5, "r")
+    (offered,) = offer(strategies, ["t"], owned=owned("t0", "t2"), generation_id=5, rack_id="r")
+    assert offered.name == "cooperative-sticky"
+    assert read_subscription(offered.metadata) == Subscription(("t",), b"\xff\xff\xff\xff", {"t": [0, 2]}, 5, "r")
     assert read_subscription(offer(strategies, ["t"], rack_id="")[0].metadata).rack_id is None
 
 
@@ -183,19 +183,19 @@ def test_under_eager_only_sticky_sends_the_last_assignment() -> None:
     """Protocol.md 6.5, 7.3: its user data has the member's last assignment and its generation."""
     strategies = resolve(["range", "sticky", "cooperative-sticky"])
     told = {"sticky": Told(owned("t1", "t0"), 1)}
-    asked = offer(strategies, ["t"], owned=owned("u0"), generation_id=9, told=told)
-    said = {p.name: read_subscription(p.metadata) for p in asked}
-    assert all((s.owned, s.generation_id) == ({}, 9) for s in said.values())
-    assert said["range"].user_data is None
-    assert said["sticky"].user_data == bytes.fromhex("00000001 000174 00000002 00000000 00000001 00000001")
-    assert said["cooperative-sticky"].user_data == b"\xff\xff\xff\xff", "it has no assignment yet"
+    offered = offer(strategies, ["t"], owned=owned("u0"), generation_id=9, told=told)
+    subscriptions = {p.name: read_subscription(p.metadata) for p in offered}
+    assert all((s.owned, s.generation_id) == ({}, 9) for s in subscriptions.values())
+    assert subscriptions["range"].user_data is None
+    assert subscriptions["sticky"].user_data == bytes.fromhex("00000001 000174 00000002 00000000 00000001 00000001")
+    assert subscriptions["cooperative-sticky"].user_data == b"\xff\xff\xff\xff", "it has no assignment yet"
 
 
 def test_an_assignor_for_kafka_python_sends_its_own_user_data() -> None:
     (strategy,) = resolve([Backwards])
     read_assignment(strategy, write_assignment({"t": [0]}), 1)
-    (asked,) = offer([strategy], {"u", "t"}, owned=owned("t0"), generation_id=1)
-    assert read_subscription(asked.metadata) == Subscription(("t", "u"), b"1 plans")
+    (offered,) = offer([strategy], {"u", "t"}, owned=owned("t0"), generation_id=1)
+    assert read_subscription(offered.metadata) == Subscription(("t", "u"), b"1 plans")
 
 
 # -- assignments -------------------------------------------------------------------------------------------------------
@@ -242,15 +242,15 @@ def test_the_rounds_of_a_cooperative_rebalance() -> None:
 def test_racks_are_looked_up_only_if_a_member_has_one() -> None:
     """S130, KIP-881: racks decide the assignment, and are looked up only if a member has a rack."""
     (strategy,) = resolve(["range"])
-    asked = []
+    looked_up = []
 
     def racks_of(topic: str) -> list[frozenset[str]]:
-        asked.append(topic)
+        looked_up.append(topic)
         return [frozenset("b"), frozenset("a")]
 
     members = [JoinedMember(m, None, offer([strategy], ["u"])[0].metadata) for m in ("ana", "bo")]
     assert assignments_by_member(strategy, members, racks_of=racks_of) == {"ana": {"u": [0]}, "bo": {"u": [1]}}
-    assert not asked
+    assert not looked_up
     members = [JoinedMember(m, None, offer([strategy], ["u"], rack_id=rack)[0].metadata) for m, rack in ("aa", "bb")]
     assert assignments_by_member(strategy, members, racks_of=racks_of) == {"a": {"u": [1]}, "b": {"u": [0]}}
 

@@ -73,7 +73,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
 
 @pytest.fixture
 def watch(admin: FakeAdmin) -> Iterator[TopicWatch]:
-    """A watch that repeats its requests only after an hour."""
+    """Yield a watch that repeats its requests only after an hour."""
     watch = TopicWatch({"bootstrap_servers": "here", "metadata_max_age_ms": 3_600_000, "group_id": "g"})
     yield watch
     watch.close()
@@ -146,7 +146,7 @@ def test_an_unwanted_topic_is_not_requested_again(admin: FakeAdmin, watch: Topic
 
 
 def test_topics_are_requested_again_after_the_metadata_age(admin: FakeAdmin) -> None:
-    """S08: a topic that grows is seen within `metadata_max_age_ms`."""
+    """S08: new partitions of a topic are noticed within `metadata_max_age_ms`."""
     watch = TopicWatch({"metadata_max_age_ms": 10})
     watch.ask("me", ["t"])
     watch.wait(["t"], HANG_S)

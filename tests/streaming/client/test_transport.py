@@ -29,10 +29,10 @@ class Listening:
     """A receiver that keeps its messages."""
 
     def __init__(self) -> None:
-        self.heard: list[AnyAnswer] = []
+        self.received: list[AnyAnswer] = []
 
     def receive(self, answer: AnyAnswer) -> None:
-        self.heard.append(answer)
+        self.received.append(answer)
 
     def advance(self) -> None:
         pass
@@ -59,12 +59,12 @@ def test_a_response_goes_to_its_requester_and_a_notice_to_its_member(transport: 
     stranger = RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id="cy-1")
     for answer in (*joins, notice, stranger, HeartbeatAnswer(request_id=f"{first}2")):
         transport._deliver(json.encode(answer))
-    assert ana.heard == [joins[0], HeartbeatAnswer(request_id=f"{first}2")]
-    assert bo.heard == [joins[1], notice]
+    assert ana.received == [joins[0], HeartbeatAnswer(request_id=f"{first}2")]
+    assert bo.received == [joins[1], notice]
     transport.unregister(second)
     transport._deliver(json.encode(notice))
     transport._deliver(json.encode(HeartbeatAnswer(request_id=f"{second}2")))
-    assert bo.heard == [joins[1], notice]
+    assert bo.received == [joins[1], notice]
     assert transport._answers._joined_through == {"ana-1": first.removesuffix(".")}
 
 
@@ -84,6 +84,6 @@ def test_an_unreadable_message_or_a_failing_receiver_does_not_stop_delivery(
     ):
         transport._deliver(data)
     transport._deliver(json.encode(HeartbeatAnswer(request_id=f"{good}1")))
-    assert len(ana.heard) == 1
+    assert len(ana.received) == 1
     assert "cannot be read" in caplog.text
     assert "own code failed" in caplog.text

@@ -12,7 +12,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COORDINATOR_CONFIG", raising=False)
 
 
-def test_defaults_are_kafkas() -> None:
+def test_defaults_equal_those_of_kafka() -> None:
     """S19 and protocol.md 1.4: the defaults equal those of Kafka."""
     config = Settings.load().group_config()
     assert config.group_initial_rebalance_delay_ms == 3_000

@@ -65,17 +65,19 @@ class Stage:
             "client_host": "/10.4.0.17", "reason": "", **fields,
         }  # fmt: skip
         known = self.members.setdefault(group_id, [])
-        asked = [self.world.ask(JoinGroup, group_id, member_id="", client_id=each, **wanted) for each in client_ids]
+        request_ids = [
+            self.world.ask(JoinGroup, group_id, member_id="", client_id=each, **wanted) for each in client_ids
+        ]
         self._step()
         if known:
             self.world.now_ms += 40
-            asked += [
+            request_ids += [
                 self.world.ask(JoinGroup, group_id, member_id=each, client_id=each.rsplit("-", 5)[0], **wanted)
                 for each in known
             ]
             self._step()
         self.passes(3_000)
-        answers = [self._joined[request_id] for request_id in asked if request_id in self._joined]
+        answers = [self._joined[request_id] for request_id in request_ids if request_id in self._joined]
         new = [a.member_id for a in answers if a.member_id not in known]
         known.extend(new)
         self.generations[group_id] = max(a.generation_id for a in answers)

@@ -72,11 +72,11 @@ def test_jars_are_downloaded_once(online: Online) -> None:
 
 
 def test_a_download_is_reported_once(online: Online) -> None:
-    told: list[str] = []
-    jars = fetch(online.bundle, cache_dir=online.cache, report=told.append)
-    assert told == [f"Fetching the jars of the pair (2 files) into {jars[0].parent}; this is done once."]
-    fetch(online.bundle, cache_dir=online.cache, report=told.append)
-    assert len(told) == 1
+    reports: list[str] = []
+    jars = fetch(online.bundle, cache_dir=online.cache, report=reports.append)
+    assert reports == [f"Fetching the jars of the pair (2 files) into {jars[0].parent}; this is done once."]
+    fetch(online.bundle, cache_dir=online.cache, report=reports.append)
+    assert len(reports) == 1
 
 
 def test_the_cache_folder_can_be_chosen(online: Online, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,11 +168,11 @@ def test_a_missing_network_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("bundle", [CONNECTOR, BROKER, TOOLS], ids=lambda bundle: bundle.name)
-def test_the_lock_was_made_from_the_module(bundle: Bundle) -> None:
+def test_the_lock_has_the_versions_of_the_module(bundle: Bundle) -> None:
     """Without this test, a version that is changed in one file only would be noticed only without a cache."""
     module = ElementTree.parse(bundle.module_file)
-    asked = {f"{each.get('name')}-{each.get('rev')}.jar" for each in module.iter("dependency")}
+    required = {f"{each.get('name')}-{each.get('rev')}.jar" for each in module.iter("dependency")}
     lock = read_lock(bundle)
-    assert asked <= set(lock)
+    assert required <= set(lock)
     assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in lock.values())
     assert not any(re.search(r"-(sources|javadoc|tests?)\.jar$", name) for name in lock)

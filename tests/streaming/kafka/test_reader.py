@@ -74,12 +74,12 @@ class Brokers:
         self._answer()
         return self.lows[place.topic, place.partition], self.ends[place.topic, place.partition]
 
-    def offsets_for_times(self, asked: list[Any], timeout: float) -> list[Any]:
+    def offsets_for_times(self, requested: list[Any], timeout: float) -> list[Any]:
         self._answer()
-        for each in asked:
+        for each in requested:
             later = [at for at in self.offsets[each.topic, each.partition] if 1_000 + at >= each.offset]
             each.offset = later[0] if later else -1
-        return asked
+        return requested
 
     def assign(self, places: list[Any]) -> None:
         self._ended = set()

@@ -26,7 +26,7 @@ def test_cleanup_policies_and_retention_times() -> None:
 
 
 def test_segments_close_within_the_retention_time() -> None:
-    """Kafka deletes closed segments only, and closes one after seven days unless told otherwise."""
+    """Kafka deletes closed segments only, and by default closes a segment after seven days."""
     for topic in layout(Settings()):
         if "retention.ms" in topic.config:
             assert int(topic.config["segment.ms"]) <= int(topic.config["retention.ms"])

@@ -341,6 +341,6 @@ def test_requests_beyond_the_budget_wait_in_the_state_and_are_answered_by_the_ne
 
 
 @pytest.mark.parametrize("text", ["1 x y z", "1 eA== !", "1 eA== eA=="])
-def test_state_whose_waiting_requests_are_damaged_is_refused(text: str) -> None:
+def test_state_with_damaged_deferred_requests_is_refused(text: str) -> None:
     with pytest.raises(CorruptState):
         unpacked(text)

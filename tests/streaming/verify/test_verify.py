@@ -326,9 +326,9 @@ def test_two_replies_to_a_request_are_reported_only_if_they_differ(small: Small)
 
 
 def test_a_request_that_may_be_repeated_may_have_two_replies(small: Small) -> None:
-    asked, heard = small.requests[-1], small.topics["replies"][-1]
-    small.requests.append(replace(asked, offset=asked.offset + 1))
-    small.topics["replies"].append(replace(heard, offset=heard.offset + 1))
+    request, reply = small.requests[-1], small.topics["replies"][-1]
+    small.requests.append(replace(request, offset=request.offset + 1))
+    small.topics["replies"].append(replace(reply, offset=reply.offset + 1))
     small.alter("replies", -1, error="UNKNOWN_MEMBER_ID", code=25)
     assert judge(small) == []
     small.requests = small.requests[-1:]
@@ -338,8 +338,10 @@ def test_a_request_that_may_be_repeated_may_have_two_replies(small: Small) -> No
 @pytest.mark.parametrize("index", [0, 3, 4, 5, 6], ids=["join", "sync", "leader's sync", "commit", "fetch"])
 def test_a_request_without_a_reply_is_reported(small: Small, index: int) -> None:
     """I6, also for a parked request: the group is Stable, so no request waits."""
-    asked = json.loads(small.requests[index].value or b"")["request_id"]
-    small.topics["replies"] = [r for r in small.topics["replies"] if json.loads(r.value or b"")["request_id"] != asked]
+    asked_id = json.loads(small.requests[index].value or b"")["request_id"]
+    small.topics["replies"] = [
+        r for r in small.topics["replies"] if json.loads(r.value or b"")["request_id"] != asked_id
+    ]
     small.topics["replies"] = [replace(r, offset=i) for i, r in enumerate(small.topics["replies"])]
     (found,) = judge(small)
     assert found.kind is Kind.NEVER_ANSWERED

@@ -285,12 +285,12 @@ def test_keys_requested_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     commit(world, 1, *range(8))
     commit(world, 2, *range(8))
     world.repeat(0)
-    found, asked = Repeats(), []
+    found, counts = Repeats(), []
     for record in world.topics["groups"]:
         found.take(0, record.key, raw(record).order, 0)
     for now_ms in range(SETTLING_MS, SETTLING_MS + 3 * repeats.ASK_EVERY_MS, repeats.ASK_EVERY_MS // 2):
-        asked.append(sum(len(r.offsets) + r.group for _, r in found.overdue(now_ms)))
-    assert asked == [3, 0, 3, 0, 3, 0]
+        counts.append(sum(len(r.offsets) + r.group for _, r in found.overdue(now_ms)))
+    assert counts == [3, 0, 3, 0, 3, 0]
 
 
 def test_remembered_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def test_dashboards_for_kminion_find_their_metrics() -> None:
 
 
 def test_metrics_of_a_groups_events() -> None:
-    """S14: rebalances by cause, their durations, members that joined, left or were dropped, and refused commits."""
+    """S14: metrics count rebalances by cause, durations, joined, left and dropped members, and refused commits."""
     shown = ScrapedViews()
     started: dict[str, Any] = {**WHO, "reason": None, "members": 2, "joins_until_ms": 0}
     ended: dict[str, Any] = {

@@ -35,9 +35,9 @@ AT_MS = 1_790_000_000_000
 
 
 def raw(record: Written) -> Raw:
-    told = {name: int(value) for name, value in record.headers}
+    headers = {name: int(value) for name, value in record.headers}
     return Raw(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value,  # type: ignore[arg-type]
-               told.get("version"), told.get("at_ms"))  # fmt: skip
+               headers.get("version"), headers.get("at_ms"))  # fmt: skip
 
 
 def raws(world: World) -> list[Raw]:
@@ -56,11 +56,11 @@ def folded(records: Iterable[Raw], views: Views | None = None) -> Views:
 
 def known(views: Views) -> Any:
     """Return the whole content of views, without the order in which they met their groups."""
-    told = msgspec.to_builtins(views)
-    told["ended"] = sorted(told["ended"])
-    for each in told["groups"].values():
+    content = msgspec.to_builtins(views)
+    content["ended"] = sorted(content["ended"])
+    for each in content["groups"].values():
         del each["versions"]
-    return told
+    return content
 
 
 @pytest.fixture(params=SEEDS)
@@ -279,9 +279,9 @@ def test_a_dropped_member_owns_no_partition() -> None:
     world.batch()
     views = folded(raws(world))
     expired = next(e for e in views.groups["a"].events if isinstance(e, MemberExpired))
-    told = answers.owner(views, views.groups["a"], "t", 0, owned_ms)
-    assert told.owner is not None
-    assert (told.owner.member_id, told.owner.to_ms, told.owner.because) == (ana, expired.at_ms, "expired")
+    owned = answers.owner(views, views.groups["a"], "t", 0, owned_ms)
+    assert owned.owner is not None
+    assert (owned.owner.member_id, owned.owner.to_ms, owned.owner.because) == (ana, expired.at_ms, "expired")
     nobody = answers.owner(views, views.groups["a"], "t", 0, expired.at_ms)
     assert (nobody.owner, nobody.is_known) == (None, True)
     assert nobody.before is not None
@@ -310,20 +310,20 @@ def test_the_end_of_an_owner_from_before_the_history_is_known() -> None:
 def test_each_rebalance_is_complete(world: World) -> None:
     """S12: each rebalance has its causes, its end, and its duration."""
     for view in folded(raws(world)).groups.values():
-        told = rebalances(view.events)
-        assert [r.completed for r in told if r.completed] == [
+        found = rebalances(view.events)
+        assert [r.completed for r in found if r.completed] == [
             e for e in view.events if isinstance(e, RebalanceCompleted)
         ]
-        for each in told:
+        for each in found:
             assert each.started
             if each.completed and each.ended_ms is not None:
                 assert each.ended_ms - each.started_ms == each.completed.duration_ms
-        for before, after in pairwise(told):
+        for before, after in pairwise(found):
             assert before.ended_ms is not None
             assert before.ended_ms <= after.started_ms
 
 
-# -- whole worlds ------------------------------------------------------------------------------------------------------
+# -- simulated worlds --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(6))

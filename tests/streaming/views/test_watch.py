@@ -368,7 +368,7 @@ def test_each_line_can_be_written_as_json(record: Any, text: str) -> None:
     written = to_line(record, 6).in_json()
     assert written.isascii()
     assert "\n" not in written
-    told = json.loads(written)
-    assert (told["at_ms"], told["text"]) == (6, text)
-    assert told["record"]
-    assert told["fields"]
+    parsed = json.loads(written)
+    assert (parsed["at_ms"], parsed["text"]) == (6, text)
+    assert parsed["record"]
+    assert parsed["fields"]

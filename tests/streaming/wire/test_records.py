@@ -49,12 +49,12 @@ def test_a_request_is_read_back_from_its_bytes() -> None:
 
 
 def test_an_unreadable_request_keeps_its_readable_sender() -> None:
-    told = decode_request(b'{"request_id": "1", "reply_to": "in", "kind": "heartbeat"}')
-    assert isinstance(told, Unreadable)
-    assert (told.request_id, told.reply_to) == ("1", "in")
-    untold = decode_request(b'{"request_id": 1, "reply_to": "in"}')
-    assert isinstance(untold, Unreadable)
-    assert untold.request_id is None
+    with_id = decode_request(b'{"request_id": "1", "reply_to": "in", "kind": "heartbeat"}')
+    assert isinstance(with_id, Unreadable)
+    assert (with_id.request_id, with_id.reply_to) == ("1", "in")
+    without_id = decode_request(b'{"request_id": 1, "reply_to": "in"}')
+    assert isinstance(without_id, Unreadable)
+    assert without_id.request_id is None
 
 
 def test_the_last_of_repeated_fields_counts() -> None:
@@ -176,8 +176,8 @@ def test_packed_records_equal_single_records() -> None:
     singly = [to_row(output, TOPICS, 3) for output in (*replies, tombstone, deleted)]
     headers = [dict(row.headers or ()) for row in singly]
     assert rows == [
-        (r.topic, r.partition, r.key, r.value, told.get("version"), told.get("at_ms"))
-        for r, told in zip(singly, headers, strict=True)
+        (r.topic, r.partition, r.key, r.value, header.get("version"), header.get("at_ms"))
+        for r, header in zip(singly, headers, strict=True)
     ]
     assert [len(p.keys) for p in packs] == [PACK_RECORDS, PACK_RECORDS, 1, 1, 1]
 
