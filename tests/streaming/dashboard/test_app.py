@@ -329,7 +329,7 @@ def test_metrics_are_returned_if_there_is_a_registry(stage: Stage) -> None:
     assert "looks_total 3.0" in answer.text
 
 
-# -- hostile ids --------------------------------------------------------------------------------------------------------
+# -- hostile ids -------------------------------------------------------------------------------------------------------
 
 HOSTILE = [
     "<script>alert(1)</script>",
