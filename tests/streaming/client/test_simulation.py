@@ -100,7 +100,7 @@ def test_two_more_joins_of_a_busy_group_make_two_rebalances(s: Simulation) -> No
 
 
 def test_two_more_joins_a_second_apart_make_three_rebalances(s: Simulation) -> None:
-    """W2 with a c1 that polls: it rejoins after the notice, before c3 joins; each of three rebalances is shorter."""
+    """W2 with a c1 that polls: it rejoins before c3 joins. This makes one rebalance more, and each one is shorter."""
     s.start("c1")
     s.settle()
     s.start("c2")
