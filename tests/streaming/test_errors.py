@@ -1,4 +1,4 @@
-"""Every error that a user can correct is drawn in `streaming.errors`, with the module that defines it."""
+"""Tests of the tree in `streaming.errors`: it has every error that a user can correct, with its module."""
 
 import ast
 import importlib
@@ -32,7 +32,7 @@ def defined_errors() -> dict[str, list[type[UserError]]]:
 
 
 def tree() -> str:
-    """Return the tree as the docstring of `streaming.errors` has it."""
+    """Return the tree in the form of the docstring of `streaming.errors`."""
     return "\n".join(["    UserError", *branches()])
 
 
@@ -61,7 +61,7 @@ def raised_in() -> dict[str, set[str]]:
     return modules
 
 
-def test_the_tree_has_every_error_of_a_user():
+def test_the_tree_has_every_user_error():
     import_all()
     assert tree() in (errors.__doc__ or ""), f"streaming/errors.py has to draw this tree:\n\n{tree()}"
 

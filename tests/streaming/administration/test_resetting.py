@@ -1,4 +1,4 @@
-"""Resets without Kafka: what each option comes to, which partitions are meant, and plans in files."""
+"""Tests of offset resets without Kafka: the offsets of each option, the selected partitions, and plans in files."""
 
 from collections.abc import Collection
 from typing import Any
@@ -21,7 +21,7 @@ T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 
 
 class InMemory:
-    """Partitions that are written down: records from `begin` to `end`, one a second from second 0 on."""
+    """Partitions in memory, with records from `begin` to `end`, one per second from second 0 on."""
 
     def __init__(self, **of_topics: list[tuple[int, int]]) -> None:
         self._bounds = {(t, p): Bounds(*each) for t, of in of_topics.items() for p, each in enumerate(of)}
@@ -42,11 +42,11 @@ LOG = InMemory(t=[(10, 100), (0, 20)], u=[(0, 0)])
 COMMITTED = {T0: 50, U0: 0}
 
 RESETS: list[tuple[str, Any, list[Place], dict[Place, int], list[str]]] = [
-    # option        value   of          comes to           and is said
+    # option        value   of          new offsets        notes
     ("to-earliest", None,   [T0, T1],   {T0: 10, T1: 0},   []),
     ("to-latest",   None,   [T0, U0],   {T0: 100, U0: 0},  []),
     ("to-current",  None,   [T0],       {T0: 50},          []),
-    ("to-current",  None,   [T1],       {T1: 20},          []),  # never committed: the end
+    ("to-current",  None,   [T1],       {T1: 20},          []),  # no commit: the end
     ("to-offset",   60,     [T0],       {T0: 60},          []),
     ("to-offset",   60,     [T1],       {T1: 20},          ["(60) is higher than latest offset for topic partition"]),
     ("to-offset",   5,      [T0],       {T0: 10},          ["(5) is lower than earliest offset for topic partition"]),
@@ -64,27 +64,27 @@ RESETS: list[tuple[str, Any, list[Place], dict[Place, int], list[str]]] = [
 
 
 @pytest.mark.parametrize(("option", "value", "of", "offsets", "notes"), RESETS)
-def test_what_a_reset_comes_to(
+def test_each_option_gives_its_offsets_and_notes(
     option: str, value: Any, of: list[Place], offsets: dict[Place, int], notes: list[str]
 ) -> None:
     reset = SCENARIOS[option](of, value, LOG, COMMITTED)
     assert {place: new.offset for place, new in reset.offsets.items()} == offsets
     assert len(reset.notes) == len(notes)
-    for said, expected in zip(reset.notes, notes, strict=True):
-        assert expected in said
+    for note, expected in zip(reset.notes, notes, strict=True):
+        assert expected in note
 
 
 def test_every_option_is_in_the_table() -> None:
     assert {option for option, *_ in RESETS} == SCENARIOS.keys()
 
 
-def test_a_shift_needs_something_to_shift() -> None:
+def test_a_shift_without_a_committed_offset_is_refused() -> None:
     with pytest.raises(BadReset, match="t-1 since there is no current committed offset"):
         SCENARIOS["shift-by"]([T1], 1, LOG, COMMITTED)
 
 
 @pytest.mark.parametrize("option", sorted(SCENARIOS))
-def test_a_partition_that_is_not_there_is_not_found(option: str) -> None:
+def test_an_unknown_partition_is_not_found(option: str) -> None:
     gone = ("t", 9)
     value = {gone: 1} if option == "from-file" else 1
     with pytest.raises(NotFound, match="t-9") as error:
@@ -92,8 +92,8 @@ def test_a_partition_that_is_not_there_is_not_found(option: str) -> None:
     assert error.value.exit_code == Exit.NOT_FOUND == 3
 
 
-def test_clipping_keeps_what_else_was_committed() -> None:
-    """What is restored as of a time has its metadata and its leader epoch."""
+def test_clipping_keeps_metadata_and_leader_epoch() -> None:
+    """A restored commit keeps its metadata and its leader epoch."""
     assert clip({T0: NewOffset(5, 3, "x")}, LOG).offsets == {T0: NewOffset(10, 3, "x")}
 
 
@@ -112,19 +112,19 @@ def test_topics_may_name_their_partitions(texts: list[str], places: list[Place])
 
 
 @pytest.mark.parametrize("text", ["t:", "t:x", "t:0,", "t:-1", "t:0:1", ":0", "t:1 ", "t:9999999999"])
-def test_what_names_no_partition_is_wrong_usage(text: str) -> None:
+def test_a_text_that_names_no_partition_is_wrong_usage(text: str) -> None:
     with pytest.raises(BadReset):
         read_topics([text], LOG.partitions)
 
 
 @pytest.mark.parametrize("text", ["x", "t:2", "u:1"])
-def test_what_is_not_there_is_not_found(text: str) -> None:
+def test_an_unknown_topic_or_partition_is_not_found(text: str) -> None:
     with pytest.raises(NotFound):
         read_topics([text], LOG.partitions)
 
 
 def test_a_plan_can_be_read_again() -> None:
-    """With or without the group, as the tool of Kafka writes both."""
+    """A file may name the group or not: Kafka's tool writes both forms."""
     topic = 'a"b,c'
     offsets = {(topic, 1): NewOffset(5), T0: NewOffset(7)}
     assert read_plan(exported(offsets), "g") == {(topic, 1): 5, T0: 7}
@@ -133,6 +133,6 @@ def test_a_plan_can_be_read_again() -> None:
 
 
 @pytest.mark.parametrize("text", ["t,0", "t,x,1", "t,0,x", "a,b,t,0,1", "t 0 1"])
-def test_what_is_no_plan_is_wrong_usage(text: str) -> None:
+def test_a_line_that_is_not_of_a_plan_is_wrong_usage(text: str) -> None:
     with pytest.raises(BadReset, match="Line 2"):
         read_plan(f"t,0,1\n{text}\n", "g")

@@ -1,11 +1,11 @@
-"""The groups that the tests of commands show."""
+"""The groups in the expected output of the commands."""
 
 import pytest
 
 from streaming.views import Views
-from tests.streaming.views.golden_views import story
+from tests.streaming.views.golden_views import example_views
 
 
 @pytest.fixture
 def views() -> Views:
-    return story()
+    return example_views()

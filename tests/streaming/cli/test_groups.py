@@ -1,6 +1,6 @@
-"""What `coordinator groups` prints, compared whole with files in `golden`, and what it refuses; without Kafka.
+"""Tests of the output of `coordinator groups`, compared whole with files in `golden`, and of its errors; without Kafka.
 
-After a change that is meant, `UPDATE_GOLDEN=1 pytest tests/streaming/cli/test_groups.py` writes the files anew.
+After an intended change, `UPDATE_GOLDEN=1 pytest tests/streaming/cli/test_groups.py` writes the files again.
 """
 
 import io
@@ -19,15 +19,15 @@ from streaming.cli.showing import BadPattern, Wanted
 from streaming.cli.telling import BadPlace, read_place, timeline_lines
 from streaming.errors import Exit, NotFound
 from streaming.views import Views, answers
-from tests.streaming.views.golden_views import ANA, BO, CY, ENDS, EVIL, NOON_MS, moved, story
+from tests.streaming.views.golden_views import ANA, BO, CY, ENDS, EVIL, NOON_MS, example_views, moved
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW_MS = NOON_MS + 120_000
 
 
 @pytest.fixture(autouse=True)
-def _somewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Local times are those of one place, wherever the tests run."""
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set the local time zone to UTC, so that the output does not depend on the machine."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield
@@ -78,7 +78,7 @@ def printed(command: str, form: OutputFormat, *, is_terminal: bool, capsys: pyte
     to = Output(form, console)
     if is_terminal:
         to.line = lambda text="": written.write(text + "\n")  # type: ignore[method-assign]
-    COMMANDS[command](story(), to)
+    COMMANDS[command](example_views(), to)
     return written.getvalue() if is_terminal else capsys.readouterr().out
 
 
@@ -98,10 +98,10 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("command", "form", "is_terminal"), FORMS)
-def test_what_is_printed(
+def test_the_output_equals_the_golden_file(
     command: str, form: OutputFormat, is_terminal: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S01, S09, S10, S11, S28, S29, S30, S31, S32, S34, S35, S129: as a user sees it; S12: how long."""
+    """S01, S09, S10, S11, S28, S29, S30, S31, S32, S34, S35, S129: users see this output; S12: it has durations."""
     file = GOLDEN / f"{command}-{form}{'-terminal' if is_terminal else ''}.txt"
     text = printed(command, form, is_terminal=is_terminal, capsys=capsys)
     if os.environ.get("UPDATE_GOLDEN"):
@@ -109,31 +109,33 @@ def test_what_is_printed(
     assert text == file.read_bytes().decode()
 
 
-def test_there_is_no_golden_file_that_nobody_compares() -> None:
+def test_every_golden_file_is_compared() -> None:
     names = {f"{command}-{form}{'-terminal' if is_terminal else ''}.txt" for command, form, is_terminal in FORMS}
     assert {file.name for file in GOLDEN.iterdir()} == names
 
 
 def test_each_subscribed_partition_is_shown_under_one_member(views: Views) -> None:
-    """S01, S10."""
+    """S01, S10: the table has one line for each partition, with its member."""
     lines = [line for line in showing.partition_lines(views.groups["orders"], ENDS) if line.row]
     assert [(line.row.topic, line.row.partition) for line in lines if line.row] == [("t", p) for p in range(4)]
     assert all(line.row.member_id == ANA for line in lines if line.row)
 
 
 def test_a_member_that_owns_nothing_is_listed(views: Views) -> None:
-    """S11."""
+    """S11: the member's line has no partition."""
     idle = [line.idle for line in showing.partition_lines(views.groups["orders"], ENDS) if line.row is None]
     assert [member.member_id for member in idle if member] == [CY]
 
 
 def test_a_timeline_has_a_line_for_each_rebalance(views: Views) -> None:
-    """S12, S148, S150: three rebalances, what began each, how long each took."""
+    """S12, S148, S150: the timeline has three rebalances, each with its cause and its duration."""
     lines = timeline_lines(answers.timeline(views, views.groups["orders"]))
-    told = [(line.generation_id, line.text) for line in lines if line.event == "rebalance"]
-    assert [generation for generation, _ in told] == [1, 2, 3]
+    printed_lines = [(line.generation_id, line.text) for line in lines if line.event == "rebalance"]
+    assert [generation for generation, _ in printed_lines] == [1, 2, 3]
     for (_, text), (cause, took) in zip(
-        told, [("member joined", "3.0 s"), ("member joined", "1.2 s"), ("session expired", "1.0 s")], strict=True
+        printed_lines,
+        [("member joined", "3.0 s"), ("member joined", "1.2 s"), ("session expired", "1.0 s")],
+        strict=True,
     ):
         assert cause in text
         assert f"took {took} (joins {took}, plan 0 ms)" in text
@@ -141,30 +143,28 @@ def test_a_timeline_has_a_line_for_each_rebalance(views: Views) -> None:
     assert [line.at_ms for line in lines] == sorted(line.at_ms for line in lines)
 
 
-def test_a_timeline_may_be_cut(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_timeline_can_be_limited_by_time_and_by_lines(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
     since = answers.timeline(views, views.groups["orders"], NOON_MS + 60_000)
     assert [line.event for line in timeline_lines(since)] == ["member_expired", "rebalance", "assignment_changed"]
     amidst = timeline_lines(answers.timeline(views, views.groups["orders"], NOON_MS + 60_001))
-    assert [line.event for line in amidst] == ["rebalance", "assignment_changed"], "it had begun by then"
+    assert [line.event for line in amidst] == ["rebalance", "assignment_changed"], "the rebalance had begun before"
     telling.show_timeline(answers.timeline(views, views.groups["orders"]), 2, Output(OutputFormat.csv))
     assert len(capsys.readouterr().out.splitlines()) == 1 + 2
 
 
-def test_a_rebalance_whose_beginning_has_expired_is_told_all_the_same(
-    views: Views, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rebalance_without_its_expired_beginning_is_printed(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
     group = views.groups["orders"]
     del group.events[:7]
     group.known_from_ms = NOON_MS + 11_200
     telling.show_timeline(answers.timeline(views, group), None, Output(OutputFormat.table))
-    said = capsys.readouterr()
-    assert said.out.count(" rebalance ") == 2
-    assert "unknown; took 1.2 s" in said.out
-    assert "The history of orders begins at 2026-09-21T12:00:11.200" in said.err
+    captured = capsys.readouterr()
+    assert captured.out.count(" rebalance ") == 2
+    assert "unknown; took 1.2 s" in captured.out
+    assert "The history of orders begins at 2026-09-21T12:00:11.200" in captured.err
 
 
-def test_why_is_three_sentences_or_one(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
-    """S09, S14: which kind it was, who, and the timeout to look at."""
+def test_why_prints_three_sentences_or_one(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
+    """S09, S14: the sentences name the cause, the member, and the timeout to check."""
     telling.show_why(views, views.groups["orders"], None, Output(OutputFormat.table))
     what, who, advice = capsys.readouterr().out.splitlines()
     assert "orders rebalanced at 12:01:00.000" in what
@@ -185,7 +185,7 @@ def test_why_is_three_sentences_or_one(views: Views, capsys: pytest.CaptureFixtu
 
 CAME, MOVED, FELL_SILENT, AGAIN = (f"2026-09-21T12:0{at}" for at in ("0:03.000", "0:11.200", "1:00.000", "1:01.000"))
 OWNERS = [
-    # when      whose t-2 was
+    # ms        owner of t-2
     (-1,       "nobody; after: ANA"),
     (3_000,    f"ANA, client ana at /10.0.0.1, from {CAME} to {MOVED} (assigned elsewhere)"),
     (11_199,   "ANA, client ana"),
@@ -200,19 +200,19 @@ OWNERS = [
 def test_a_partition_has_one_owner_at_a_time_or_none(
     views: Views, after_ms: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S10."""
+    """S10: the output and the JSON name the owner at that time, and its fencing token."""
     telling.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.table))
     (line,) = capsys.readouterr().out.splitlines()
     assert expected.replace("ANA", ANA).replace("BO", BO) in line
     telling.show_owner(views, views.groups["orders"], "t", 2, NOON_MS + after_ms, NOW_MS, Output(OutputFormat.json))
-    told = json.loads(capsys.readouterr().out)
-    assert told["is_known"] is True
-    assert (told["fencing_token"] is None) == (told["owner"] is None)
-    assert line.endswith(f", fencing token {told['fencing_token']}") == (told["owner"] is not None)
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["is_known"] is True
+    assert (answer["fencing_token"] is None) == (answer["owner"] is None)
+    assert line.endswith(f", fencing token {answer['fencing_token']}") == (answer["owner"] is not None)
 
 
-def test_an_owner_before_the_history_is_not_known(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
-    """That a partition was nobody's is known of times since the history begins."""
+def test_an_owner_before_the_history_is_unknown(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
+    """The history shows that a partition had no owner only for times after its beginning."""
     group = views.groups["orders"]
     group.events[:] = [moved(9, 11_200, 2, (7, None, BO))]
     group.known_from_ms = NOON_MS + 10_000
@@ -223,12 +223,12 @@ def test_an_owner_before_the_history_is_not_known(views: Views, capsys: pytest.C
     assert f": nobody; after: {BO}, " in since
 
 
-def test_an_owner_to_come_is_not_known(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_future_owner_is_unknown(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
     telling.show_owner(views, views.groups["orders"], "t", 2, NOW_MS + 1, NOW_MS, Output(OutputFormat.table))
     assert f": unknown: this time is in the future; before: {ANA}, " in capsys.readouterr().out
 
 
-def test_a_partition_that_nobody_ever_owned_is_not_found(views: Views) -> None:
+def test_a_partition_that_never_had_an_owner_is_not_found(views: Views) -> None:
     with pytest.raises(NotFound, match="The history of orders contains no owner of t-9"):
         telling.show_owner(views, views.groups["orders"], "t", 9, NOW_MS, NOW_MS, Output(OutputFormat.table))
 
@@ -239,12 +239,12 @@ def test_a_partition_is_named_as_kafka_names_it(text: str, place: tuple[str, int
 
 
 @pytest.mark.parametrize("text", ["", "t", "t-", "-1", "t-x", "t-1.5", "t-99999999999"])
-def test_what_is_no_partition_is_wrong_usage(text: str) -> None:
+def test_a_text_that_is_not_a_partition_is_wrong_usage(text: str) -> None:
     with pytest.raises(BadPlace):
         read_place(text)
 
 
-# -- which groups ------------------------------------------------------------------------------------------------------
+# -- selected groups ---------------------------------------------------------------------------------------------------
 
 WANTED: list[tuple[tuple[str, ...], bool, list[str]]] = [
     ((), False, [EVIL, "idle", "moving", "orders"]),
@@ -257,7 +257,7 @@ WANTED: list[tuple[tuple[str, ...], bool, list[str]]] = [
 
 
 @pytest.mark.parametrize(("names", "is_regex", "found"), WANTED)
-def test_groups_are_named_or_matched_whole(
+def test_groups_are_selected_by_name_or_by_a_full_match(
     views: Views, names: tuple[str, ...], is_regex: bool, found: list[str]
 ) -> None:
     if not found:
@@ -284,9 +284,9 @@ STATES = [("idle", "Consumer group 'idle' has no active members."), ("orders", "
           ("moving", "Warning: Consumer group 'moving' is rebalancing.")]  # fmt: skip
 
 
-@pytest.mark.parametrize(("group_id", "said"), STATES)
-def test_what_makes_a_description_incomplete_is_said(
-    views: Views, group_id: str, said: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("group_id", "expected_error"), STATES)
+def test_an_incomplete_description_has_a_note_on_stderr(
+    views: Views, group_id: str, expected_error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     showing.say_state(views.groups[group_id])
-    assert capsys.readouterr().err.strip() == said
+    assert capsys.readouterr().err.strip() == expected_error

@@ -1,4 +1,4 @@
-"""How the commands of groups write their rows, and what they refuse."""
+"""Tests of the rows that the group commands write, and of their errors."""
 
 import csv
 import io
@@ -21,26 +21,26 @@ from streaming.config.settings import Settings
 from streaming.errors import Exit
 from streaming.views import Views, answers
 from tests.streaming.cli.test_groups import NOW_MS, printed
-from tests.streaming.views.golden_views import ANA, CY, ENDS, EVIL, RECORDS, member, story
+from tests.streaming.views.golden_views import ANA, CY, ENDS, EVIL, RECORDS, example_views, member
 
-# -- how rows are written ----------------------------------------------------------------------------------------------
+# -- rows --------------------------------------------------------------------------------------------------------------
 
 IDS = (Column("ID", lambda row: row, is_chosen=True), Column("N", lambda row: len(row or ""), is_number=True))
 
 
 @pytest.mark.parametrize("chosen", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
-def test_a_spreadsheet_runs_no_id(chosen: str) -> None:
+def test_an_id_is_not_a_formula_in_csv(chosen: str) -> None:
     (_, row) = csv.reader(io.StringIO(in_csv(IDS, [chosen])))
     assert row == [f"'{chosen}", str(len(chosen))]
 
 
-def test_csv_is_read_back_as_it_was() -> None:
+def test_csv_is_read_back_unchanged() -> None:
     ids = ["a,b", 'a"b', "a\nb", "größe", "", "1-2"]
     assert [row[0] for row in csv.reader(io.StringIO(in_csv(IDS, ids), newline=""))] == ["ID", *ids]
     assert in_csv((Column("N", lambda n: n, is_number=True),), [-5, None]) == 'N\r\n-5\r\n""\r\n'
 
 
-def test_nothing_known_is_a_dash() -> None:
+def test_an_unknown_value_is_printed_as_a_dash() -> None:
     assert in_columns((Column("A", lambda _: None), Column("B", lambda _: ""), Column("C", lambda _: 0)), [0]) == [
         "A B C",
         "- - 0",
@@ -50,10 +50,10 @@ def test_nothing_known_is_a_dash() -> None:
 @pytest.mark.parametrize("is_terminal", [True, False])
 @pytest.mark.parametrize("form", [OutputFormat.table, OutputFormat.wide, OutputFormat.csv, OutputFormat.json])
 @pytest.mark.parametrize("command", ["list", "describe-hostile", "members"])
-def test_no_id_reaches_a_terminal_as_it_is(
+def test_an_id_is_escaped_on_a_terminal(
     command: str, form: OutputFormat, is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
-    """Nothing that a stranger chose moves the cursor, sets a title or hides text."""
+    """Text that a stranger chose cannot move the cursor, set a title or hide text."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     is_rich = is_terminal and form in (OutputFormat.table, OutputFormat.wide)
     text = printed(command, form, is_terminal=is_rich, capsys=capsys)
@@ -64,16 +64,16 @@ def test_no_id_reaches_a_terminal_as_it_is(
     assert "[red]" in text
 
 
-def test_json_is_whole_for_programs_whatever_the_ids(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_keeps_every_id_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     listed = json.loads(printed("list", OutputFormat.json, is_terminal=False, capsys=capsys))
     assert EVIL in {each["group_id"] for each in listed}
     assert in_json([EVIL, "größe"]).isascii()
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def test_who_cannot_be_asked_has_to_have_said_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_a_change_needs_the_option_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     confirm("?", is_agreed=True, ask=lambda _: False)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(NotConfirmed, match="--yes") as error:
@@ -89,7 +89,7 @@ NAMES = [(ANA, ANA), ("desk-1", CY), ("cy-2a84", CY), ("ana-2a84", ANA), ("who",
 
 
 @pytest.mark.parametrize(("name", "member_id"), NAMES)
-def test_a_member_may_be_named_in_short(views: Views, name: str, member_id: str) -> None:
+def test_a_member_can_be_named_by_a_short_name(views: Views, name: str, member_id: str) -> None:
     assert changing.member_id(views.groups["orders"], name) == member_id
 
 
@@ -125,8 +125,8 @@ WRONG = [
 
 
 @pytest.mark.parametrize("typed", WRONG, ids=[" ".join(typed[1:]) for typed in WRONG])
-def test_wrong_usage_ends_with_2(typed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anybody is asked: there is no broker at that address."""
+def test_wrong_usage_exits_with_status_2(typed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong usage is reported before any connection: no broker listens at the address."""
     monkeypatch.setattr(sys, "argv", ["coordinator", *typed])
     monkeypatch.setenv("COORDINATOR_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
@@ -143,23 +143,23 @@ def test_every_command_has_help() -> None:
         assert CliRunner().invoke(app, ["groups", command, "--help"]).exit_code == 0
 
 
-def test_the_story_is_read_whole() -> None:
-    views = story()
+def test_all_example_records_are_read() -> None:
+    views = example_views()
     assert len(views.present()) == len({record.group_id for record in RECORDS})
     assert not views.alarms
     assert output.MISSING == "-"
 
 
-def test_it_begins_without_what_it_does_not_need() -> None:
-    """What reads the topics by librdkafka waits for neither kafka-python nor Spark to be imported."""
+def test_group_commands_import_neither_kafka_python_nor_spark() -> None:
+    """Commands that read topics with librdkafka import neither kafka-python nor Spark."""
     code = "import sys, streaming.cli.showing, streaming.cli.telling; print({n.partition('.')[0] for n in sys.modules})"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "'confluent_kafka'" in imported
     assert not {"'kafka'", "'pyspark'", "'pandas'", "'pyarrow'"} & set(imported.strip("{}\n").split(", "))
 
 
-def test_commits_tell_their_time_where_one_looks_for_it(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
-    """S29."""
+def test_the_table_of_offsets_has_the_commit_times(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
+    """S29: the table has the column COMMITTED-AT."""
     showing.show_offsets([views.groups["orders"]], ENDS, Output(OutputFormat.table))
     shown = capsys.readouterr().out.splitlines()
     assert "COMMITTED-AT" in shown[0]
@@ -167,12 +167,12 @@ def test_commits_tell_their_time_where_one_looks_for_it(views: Views, capsys: py
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 10_000 + ")" * 10_000])
-def test_what_is_no_pattern_is_wrong_usage(views: Views, pattern: str) -> None:
+def test_a_text_that_is_not_a_pattern_is_wrong_usage(views: Views, pattern: str) -> None:
     with pytest.raises(BadPattern):
         Wanted((pattern,), is_regex=True).of(views)
 
 
-def test_who_reads_no_further_gets_no_traceback() -> None:
+def test_a_closed_pipe_gives_no_traceback() -> None:
     code = (
         "import streaming.cli.kafka_tool as tool; tool.run = lambda asked: print('line\\n' * 100_000);"
         "from streaming.cli.consumer_groups import main; main(['--bootstrap-server', 'x', '--list'])"
@@ -191,7 +191,7 @@ def test_kafkas_tool_shows_a_commit_beyond_the_end_as_a_negative_lag(
     assert re.search(r"orders +t +0 +\d+ +1 +-\d+ ", capsys.readouterr().out)
 
 
-def test_groups_may_be_named_by_patterns_before_they_are_there() -> None:
+def test_patterns_match_groups_that_do_not_exist_yet() -> None:
     assert Wanted().has("any")
     assert Wanted().has(None)
     assert Wanted(("a", "b")).has("b")
@@ -200,8 +200,8 @@ def test_groups_may_be_named_by_patterns_before_they_are_there() -> None:
     assert not Wanted(("pay",), is_regex=True).has("payments")
 
 
-def test_most_comes_first(views: Views) -> None:
-    """S29."""
+def test_groups_are_sorted_with_the_highest_number_first(views: Views) -> None:
+    """S29: groups are sorted by lag, members or rebalances, the highest first."""
     summaries = [answers.summary(group, ENDS, NOW_MS) for group in views.present()]
     ids = {order: [s.group_id for s in showing.sorted_by(order, summaries)] for order in GroupOrder}
     assert ids[GroupOrder.group] == sorted(views.groups)

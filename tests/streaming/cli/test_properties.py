@@ -1,4 +1,4 @@
-"""Java properties files, and the settings that they come to."""
+"""Tests of Java properties files and of the settings that are read from them."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_properties_are_read_as_java_reads_them(text: str, properties: dict[str,
     assert read_properties(text) == properties
 
 
-def test_a_user_with_a_password() -> None:
+def test_a_user_with_a_password_is_converted_to_settings() -> None:
     jaas = r'org.apache.kafka.common.security.scram.ScramLoginModule required username="ana" password="a\"b;c=\\d";'
     assert to_settings({
         "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas,
@@ -42,7 +42,7 @@ def test_a_user_with_a_password() -> None:
     }  # fmt: skip
 
 
-def test_a_client_with_a_token() -> None:
+def test_a_client_with_a_token_is_converted_to_settings() -> None:
     jaas = (
         'OAuthBearerLoginModule required clientId=me clientSecret="s" scope="kafka" ssl.truststore.location="/t.pem";'
     )
@@ -52,7 +52,7 @@ def test_a_client_with_a_token() -> None:
     }  # fmt: skip
 
 
-def test_names_need_not_be_checked() -> None:
+def test_the_check_of_host_names_can_be_turned_off() -> None:
     assert to_settings({"ssl.endpoint.identification.algorithm": ""}) == {"ssl_check_hostname": False}
     assert to_settings({"ssl.endpoint.identification.algorithm": "https"}) == {}
 
@@ -66,21 +66,21 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("properties", REFUSED)
-def test_what_cannot_be_done_is_refused(properties: dict[str, str]) -> None:
+def test_an_unsupported_property_is_refused(properties: dict[str, str]) -> None:
     with pytest.raises(BadProperties) as error:
         to_settings(properties)
     assert error.value.exit_code == Exit.USAGE
 
 
-def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """By name: what it holds may be secret."""
+def test_an_ignored_security_property_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """A warning names the property and not its value, as the value may be secret."""
     assert to_settings({"ssl.enabled.protocols": "TLSv1.3", "acks": "all"}) == {}
-    assert "ssl.enabled.protocols" in (said := capsys.readouterr().err)
-    assert "TLSv1.3" not in said
-    assert "acks" not in said
+    assert "ssl.enabled.protocols" in (warning := capsys.readouterr().err)
+    assert "TLSv1.3" not in warning
+    assert "acks" not in warning
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadProperties, match="cannot be read"):
         settings_in(str(tmp_path / "none"))
     (file := tmp_path / "some").write_text("security.protocol=SSL\n")

@@ -1,4 +1,4 @@
-"""TIME and durations on a command line, as tables."""
+"""Tests of TIME and durations on a command line, as tables."""
 
 from datetime import timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -38,7 +38,7 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("text", "at_ms"), TIMES)
-def test_a_time_in_any_form(text: str, at_ms: int) -> None:
+def test_a_time_is_read_in_every_form(text: str, at_ms: int) -> None:
     assert read_time(text, NOW_MS, EAST) == at_ms
 
 
@@ -62,26 +62,26 @@ def test_a_time_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None
      "", "soon", "10m", "m ago", "-", "-10", "24:00", "12:60", "1:2", "2026-13-01", "2026-09-21T25:00", "٣",
      "-99999999999999w", "1" * 19, str(AT_MS_MAX + 1), "9999-12-31T23:59:59-12:00", "1969-12-31"],
 )  # fmt: skip
-def test_what_is_no_time_is_wrong_usage(text: str) -> None:
+def test_a_text_that_is_not_a_time_is_wrong_usage(text: str) -> None:
     with pytest.raises(BadTime) as error:
         read_time(text, NOW_MS, EAST)
     assert error.value.exit_code == Exit.USAGE
 
 
 @pytest.mark.parametrize("at_ms", [0, 999, NOW_MS, AT_MS_MAX])
-def test_what_is_printed_can_be_given_back(at_ms: int) -> None:
+def test_a_printed_time_can_be_read_again(at_ms: int) -> None:
     assert read_time(str(moment(at_ms, EAST)), NOW_MS, EAST) == at_ms
     assert read_time(str(moment(at_ms)), NOW_MS) == at_ms
 
 
-def test_the_second_of_two_equal_hours_says_which_it_is() -> None:
+def test_the_second_of_two_equal_hours_has_its_utc_offset() -> None:
     zone, second_ms = ZoneInfo("Europe/Berlin"), 1_792_891_800_000  # 2026-10-25T02:30, once more
     assert moment(second_ms - HOUR_MS, zone) == "2026-10-25T02:30:00.000"
     assert moment(second_ms, zone) == "2026-10-25T02:30:00.000+01:00"
     assert read_time(str(moment(second_ms, zone)), NOW_MS, zone) == second_ms
 
 
-def test_no_time_is_nothing() -> None:
+def test_a_missing_time_has_no_text() -> None:
     assert moment(None) is None
 
 
@@ -92,11 +92,11 @@ DURATIONS = [
 
 
 @pytest.mark.parametrize(("text", "ms"), DURATIONS)
-def test_a_duration_in_any_form(text: str, ms: int) -> None:
+def test_a_duration_is_read_in_every_form(text: str, ms: int) -> None:
     assert read_duration(text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1", "P1M", "PT1", "T1H", "an hour", "-PT1H"])
-def test_what_is_no_duration_is_wrong_usage(text: str) -> None:
+def test_a_text_that_is_not_a_duration_is_wrong_usage(text: str) -> None:
     with pytest.raises(BadTime):
         read_duration(text)

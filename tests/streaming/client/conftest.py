@@ -7,5 +7,5 @@ from tests.streaming.client.simulation import Simulation
 
 @pytest.fixture
 def s(monkeypatch: pytest.MonkeyPatch) -> Simulation:
-    """A group without members, and a topic of three partitions."""
+    """Return a group without members, and a topic of three partitions."""
     return Simulation(monkeypatch, {"t": 3})

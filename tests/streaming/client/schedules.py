@@ -1,4 +1,4 @@
-"""Random trouble for the simulation: what a seed lets happen to messages, workers, topics and the coordinator."""
+"""Random faults for the simulation: a seed selects faults of messages, workers, topics and the coordinator."""
 
 import random
 from collections.abc import Collection
@@ -8,9 +8,9 @@ import pytest
 from coordinator.config import Config
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
-from tests.streaming.client.simulation import COOPERATIVE, EAGER, Fate, Simulation, Worker
+from tests.streaming.client.simulation import COOPERATIVE, EAGER, Faults, Simulation, Worker
 
-TROUBLE_TURNS = 40
+FAULT_TURNS = 40
 WORKERS_MAX = 5
 PARTITIONS_MAX = 7
 STRATEGIES = (EAGER, ("sticky",), COOPERATIVE, COOPERATIVE, ("range", "cooperative-sticky"))
@@ -20,13 +20,13 @@ SETTINGS = {
     "max_poll_interval_ms": 8_000,
     "request_timeout_ms": 2_000,
 }
-HAPPENINGS = (
+RANDOM_EVENTS = (
     "sleep", "sleep", "idle", "leave", "back", "subscribe", "start", "restart", "kill", "grow", "away", "away", "force",
 )  # fmt: skip
 
 
-class Trouble(Fate):
-    """Whatever can go wrong on the way goes wrong now and then, as often as this schedule's chance has it."""
+class RandomFaults(Faults):
+    """Every kind of fault, as often as this schedule's random numbers select it."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -35,8 +35,8 @@ class Trouble(Fate):
     def _is(self, probability: float) -> bool:
         return self._chance.random() < probability
 
-    def comes_again(self, request: Request) -> int | None:
-        """A producer that is not told tries again at once; others may be in between, but nothing of its own is."""
+    def repeated_after_ms(self, request: Request) -> int | None:
+        """Return 0 for an immediate retry of the producer; requests of others may come in between, its own may not."""
         return 0 if self._is(self._repeats / 2) else None
 
     def is_refused(self, request: Request) -> bool:
@@ -56,28 +56,28 @@ class Trouble(Fate):
 
 
 class Schedule:
-    """One seed's story: some workers, a time of trouble, and then none."""
+    """The schedule of one seed: some workers, a time with faults, and then a time without."""
 
     def __init__(self, patch: pytest.MonkeyPatch, seed: int) -> None:
         self.chance = random.Random(seed)
         config = Config(group_initial_rebalance_delay_ms=self.chance.choice((0, 0, 1_000)))
         topics = {"t": self.chance.randint(1, 5), "u": self.chance.randint(0, 3)}
         self.strategies = self.chance.choice(STRATEGIES)
-        self.s = Simulation(patch, topics, config, Trouble(self.chance))
+        self.s = Simulation(patch, topics, config, RandomFaults(self.chance))
         self.settings = dict(SETTINGS)
         self.s.batch_ms = self.chance.choice((0, 200, 1_000))
         for _ in range(self.chance.randint(1, 3)):
             self.start()
 
     def run(self) -> None:
-        for _ in range(TROUBLE_TURNS):
+        for _ in range(FAULT_TURNS):
             if self.chance.random() < 0.4:
-                self.something_happens()
+                self.apply_random_event()
             self.s.turn(self.chance.choice((20, 100, 250, 600)))
         self.calm_down()
         self.s.settle()
-        self.nothing_happens()
-        assert not self.s.orphans, "a process has become two members, and nobody speaks for the first one"
+        self.check_rest()
+        assert not self.s.orphans, "a process has become two members, and no process acts for the first one"
 
     def start(self) -> Worker:
         instance = self.chance.choice((None, None, "i0", "i1"))
@@ -91,11 +91,11 @@ class Schedule:
     def topics(self) -> tuple[str, ...]:
         return self.chance.choice((("t",), ("t",), ("t", "u"), ("u",)))
 
-    def something_happens(self) -> None:
-        """Let one thing befall one of them."""
+    def apply_random_event(self) -> None:
+        """Apply one random event to one worker or to the coordinator."""
         worker = self.chance.choice(self.s.workers) if self.s.workers else self.start()
         member = worker.driver.member
-        match self.chance.choice(HAPPENINGS):
+        match self.chance.choice(RANDOM_EVENTS):
             case "sleep":
                 worker.is_awake = not worker.is_awake
             case "idle":
@@ -123,30 +123,30 @@ class Schedule:
                 worker.driver.request_rejoin("for the test")
 
     def restart(self, worker: Worker) -> None:
-        """Start another process under the name of a static member; the old one is dead, or does not know yet."""
+        """Start another process with a static member's instance id; the old one is dead, or does not know yet."""
         if self.chance.random() < 0.7:
             self.s.kill(worker)
         self.s.start(self.name(), worker.topics, self.strategies, worker.instance, **SETTINGS)
 
     def calm_down(self) -> None:
-        self.s.fate = Fate()
+        self.s.faults = Faults()
         self.s.come_back()
         for worker in self.s.workers:
             worker.is_awake = worker.is_polling = True
         while self.s.is_late:
             self.s.turn()
-        self.s.run(4_000)  # so that the fenced know it, and are gone
+        self.s.run(4_000)  # fenced workers learn it, and end
         if not any(w.driver.member.is_subscribed for w in self.s.workers):
             self.s.workers[0].come_back() if self.s.workers else self.start()
         if any(w.instance for w in self.s.workers):
-            # a leader that came back to a plan which stands cannot know what has grown since: see below
+            # a leader that returns to an unchanged assignment cannot know which topics have grown; see below
             self.s.settle(completely=False)
             self.s.topics = {topic: count + 1 for topic, count in self.s.topics.items()}
 
-    def nothing_happens(self) -> None:
-        """At rest is at rest: the generation stays, and nobody is told anything."""
-        generation_id, stories = self.s.generation_id, self.s.stories()
+    def check_rest(self) -> None:
+        """Check that a group at rest stays so: the generation does not change, and no listener is called."""
+        generation_id, histories = self.s.generation_id, self.s.histories()
         for _ in range(4):
             self.s.turn(SETTINGS["heartbeat_interval_ms"])
-        assert self.s.is_at_rest, f"no more:\n{self.s}"
-        assert (self.s.generation_id, self.s.stories()) == (generation_id, stories)
+        assert self.s.is_at_rest, f"no longer at rest:\n{self.s}"
+        assert (self.s.generation_id, self.s.histories()) == (generation_id, histories)

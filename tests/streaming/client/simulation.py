@@ -1,12 +1,12 @@
-"""The client's own code and the coordinator's, in one thread on one clock, with everything between them made up.
+"""The client's own code and the coordinator's, in one thread on one clock, with everything between them simulated.
 
-    Participant over Driver over Member   the client, as it is
-    Wire                                  its transport: the log of requests and an inbox
-    Worker                                its owner: subscribes, looks topics up, listens, and writes down a story
-    Shard                                 the coordinator, as it is
-    Fate                                  what becomes of messages, listeners and look-ups on the way
+    Participant over Driver over Member   the real client
+    Wire                                  its transport: the log of requests and a mailbox
+    Worker                                its owner: subscribes, looks topics up, listens, and keeps a history of calls
+    Shard                                 the real coordinator
+    Faults                                the faults of messages, listeners and look-ups
 
-`turn` lets time pass, runs a batch of the coordinator, brings answers, and has every worker poll.
+`turn` advances the time, runs a batch of the coordinator, delivers responses, and lets every worker poll.
 """
 
 import heapq
@@ -43,40 +43,40 @@ EAGER, COOPERATIVE = ("range",), ("cooperative-sticky",)
 
 
 class MeantToFail(Exception):
-    """A listener or an assignor of the tests has failed, as it was meant to."""
+    """An intended failure of a listener or an assignor of the tests."""
 
 
-class Fate:
-    """What becomes of things on their way. This one is kind."""
+class Faults:
+    """The faults of messages, listeners and look-ups. This class has none."""
 
-    def comes_again(self, request: Request) -> int | None:
-        """Tell how much later a request is appended once more; None is never."""
+    def repeated_after_ms(self, request: Request) -> int | None:
+        """Return the milliseconds after which a request is appended again, or None."""
         return None
 
     def is_refused(self, request: Request) -> bool:
-        """Tell whether the brokers do not take a request, which may be tried again."""
+        """Return whether the brokers refuse a request, which may be retried."""
         return False
 
     def arrivals(self, answer: AnyAnswer) -> Collection[int]:
-        """Tell how much later an answer arrives, each time that it does."""
+        """Return the delay in milliseconds of each arrival of a response."""
         return (0,)
 
     def fails(self, what: str) -> bool:
-        """Tell whether a listener or a look-up fails."""
+        """Return whether a listener or a look-up fails."""
         return False
 
     def polls_first(self) -> bool:
-        """Tell whether an owner's thread is faster than the transport's."""
+        """Return whether the owner's thread runs before the transport's."""
         return False
 
 
 class Wire:
-    """A transport: what is sent lands in the simulation's log, with the fate that it has."""
+    """A transport: a sent request is appended to the simulation's log, unless a fault prevents it."""
 
     def __init__(self, simulation: "Simulation", inbox: str) -> None:
         self.simulation, self.inbox = simulation, inbox
         self.sent: list[Request] = []
-        self.first_join: str | None = None  # while it is not known how that ended
+        self.first_join: str | None = None  # until its result is known
 
     def register(self, driver: Driver) -> str:
         self._driver = driver
@@ -84,14 +84,14 @@ class Wire:
 
     @property
     def _is_leaving(self) -> bool:
-        """Whether the member that the first join makes will be let go as soon as its id is known."""
+        """True if the member leaves as soon as the response to its first join has its id."""
         return self._driver.member.is_leaving
 
     def unregister(self, prefix: str) -> None:
         self.simulation.inboxes.pop(self.inbox, None)
 
     def send(self, request: Request) -> None:
-        if self.simulation.fate.is_refused(request):
+        if self.simulation.faults.is_refused(request):
             raise KafkaTimeoutError("no broker")
         is_first_join = isinstance(request, JoinGroup) and not request.member_id and request.group_instance_id is None
         if is_first_join and request not in self.sent:
@@ -103,7 +103,7 @@ class Wire:
 
 
 class Worker:
-    """One process with one member, which does as Kafka's consumers do and keeps a story."""
+    """One process with one member, which acts as Kafka's consumers do and keeps a history of its listener's calls."""
 
     def __init__(
         self,
@@ -118,9 +118,9 @@ class Worker:
         self.topics = frozenset(topics)
         self.seen: dict[str, int] = {}
         self._seen_ms = -METADATA_AGE_MS
-        self.story: list[str] = []
+        self.history: list[str] = []
         self.raised: list[Exception] = []
-        self.heard: list[AnyAnswer] = []
+        self.received: list[AnyAnswer] = []
         self.commits: dict[str, str] = {}
         self.is_awake = self.is_polling = True
         resolved = resolve(strategies)
@@ -160,26 +160,26 @@ class Worker:
     def who(self) -> str:
         return self.instance or self.name
 
-    # -- what happens to it --------------------------------------------------------------------------------------------
+    # -- actions of a worker -------------------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Do what an owner does in a poll; what it raises is kept."""
+        """Run the owner's part of a poll; keep the errors that it raises."""
         if self.driver.member.state is MemberState.UNJOINED:
             self.calls.left()
             self.wire.first_join = None
         try:
             self.participant.attend()
         except FencedInstanceIdError:
-            self.story.append("fenced")
+            self.history.append("fenced")
             self.simulation.kill(self)
         except KafkaError as error:
             if not isinstance(error.__cause__, MeantToFail):
                 raise error.__cause__ or error from None
             self.raised.append(error)
-        self.calls.over()
+        self.calls.step_ended()
 
     def look_around(self) -> None:
-        """See what topics there are, unless that was seen a short while ago."""
+        """Update the known topics, unless they are younger than the metadata age."""
         if self.simulation.now_ms >= self._seen_ms + METADATA_AGE_MS:
             self.seen, self._seen_ms = dict(self.simulation.topics), self.simulation.now_ms
 
@@ -189,7 +189,7 @@ class Worker:
             self.participant.leave("the worker is leaving", wait_s=0)
         except KafkaError as error:
             self.raised.append(error)
-        self.calls.over()
+        self.calls.step_ended()
         self.calls.left()
         assert not self.owned
 
@@ -197,14 +197,14 @@ class Worker:
         self.driver.subscribe()
 
     def subscribe(self, *topics: str) -> None:
-        """Want other topics than before, from the next poll on."""
+        """Subscribe to other topics, from the next poll on."""
         self.topics = frozenset(topics)
         self.calls.resubscribed()
 
     def commit(self, topic: str, number: int, offset: int) -> str:
         return self.driver.commit((OffsetToCommit(topic, number, offset),))
 
-    # -- what a participant asks of its owner --------------------------------------------------------------------------
+    # -- the owner's methods that a participant calls ------------------------------------------------------------------
 
     def subscribed(self) -> frozenset[str]:
         return self.topics
@@ -214,21 +214,21 @@ class Worker:
 
     def look_up(self, topics: Collection[str], *, newest: bool) -> Mapping[str, Racks]:
         if newest:
-            if self.simulation.fate.fails("look-up"):
-                raise KafkaTimeoutError("the brokers did not say in time")
+            if self.simulation.faults.fails("look-up"):
+                raise KafkaTimeoutError("the brokers did not answer in time")
             self.look_around()
         return {topic: (frozenset(),) * self.seen[topic] for topic in topics if self.seen.get(topic)}
 
     def tell(self, change: Change[TopicPartition]) -> None:
-        self.story.append(f"{change.told.name.lower()} {words(change.partitions)}")
-        self.calls.told(change.told, change.partitions)
+        self.history.append(f"{change.told.name.lower()} {words(change.partitions)}")
+        self.calls.called(change.told, change.partitions)
         if change.told is Told.ASSIGNED:
             self.simulation.note_owned(self)
-        if self.simulation.fate.fails("listener"):
+        if self.simulation.faults.fails("listener"):
             raise MeantToFail
 
     def keep(self, owned: frozenset[TopicPartition]) -> None:
-        """Need nothing: what is owned is the participant's."""
+        """Ignore the call: the participant keeps the owned partitions."""
 
     def hear(self, effect: Effect) -> None:
         if isinstance(effect, CommitEnded):
@@ -243,23 +243,23 @@ class Simulation:
         patch: pytest.MonkeyPatch,
         topics: Mapping[str, int],
         config: Config = NO_DELAY,
-        fate: Fate | None = None,
+        faults: Faults | None = None,
     ) -> None:
         self.now_ms = 1_000_000
         patch.setattr(clock_user, "monotonic_ms", lambda: self.now_ms)
         self.topics = dict(topics)
-        self.fate = fate or Fate()
+        self.faults = faults or Faults()
         self.config = config
         self.shard = Shard(0, 1, SECRET, config)
         self.is_up = True
-        self.batch_ms = 0  # a batch begins no sooner than this after the last one
+        self.batch_ms = 0  # the shortest time between the beginnings of two batches
         self.workers: list[Worker] = []
         self.gone: list[Worker] = []
         self.inboxes: dict[str, Worker] = {}
         self.log: list[Received] = []
         self.events: list[Event] = []
         self.orphans: list[JoinGroup] = []
-        """First joins of processes that had sent another one, and have not heard that it came to nothing."""
+        """First joins of processes that had sent another first join, and that do not know that it failed."""
         self.joined: defaultdict[int, set[str]] = defaultdict(set)
         self.one_owner, self.one_token = OneOwnerAGeneration(), OneOwnerAToken()
         self._offset = self._count = self._last_batch_ms = 0
@@ -288,20 +288,20 @@ class Simulation:
         group_instance_id: str | None = None,
         **settings: int,
     ) -> Worker:
-        """Start a process, which begins with nothing, whatever was there under its name."""
+        """Start a process without any state, also if an earlier process had the same name."""
         worker = Worker(self, name, topics, strategies, group_instance_id, **settings)
         self.workers.append(worker)
         self.inboxes[worker.wire.inbox] = worker
         return worker
 
     def kill(self, worker: Worker) -> None:
-        """Have a process end without a word."""
+        """End a process without any request."""
         self.workers.remove(worker)
         self.gone.append(worker)
         del self.inboxes[worker.wire.inbox]
 
     def come_back(self, *, with_its_state: bool = True) -> None:
-        """Have the coordinator go on after it was away, in the same process, or in another from what was kept."""
+        """Start the coordinator again, in the same process, or in another one from the stored state."""
         if not with_its_state:
             self.shard = Shard(0, 1, SECRET, self.config, self.shard.to_bytes())
         self.is_up = True
@@ -311,7 +311,7 @@ class Simulation:
     def append(self, request: Request) -> None:
         self._check_sent(request)
         self._append(request)
-        if (later_ms := self.fate.comes_again(request)) is not None:
+        if (later_ms := self.faults.repeated_after_ms(request)) is not None:
             self._count += 1
             heapq.heappush(self._to_append, (self.now_ms + later_ms, self._count, request))
 
@@ -338,7 +338,7 @@ class Simulation:
             return
         if isinstance(output.answer, JoinGroupAnswer) and not output.answer.code:
             self.joined[output.answer.generation_id].add(output.answer.member_id)
-        for later_ms in self.fate.arrivals(output.answer):
+        for later_ms in self.faults.arrivals(output.answer):
             self._count += 1
             heapq.heappush(self._to_deliver, (self.now_ms + later_ms, self._count, output.to, output.answer))
 
@@ -350,7 +350,7 @@ class Simulation:
             if worker is not None and not worker.is_awake:
                 kept.append(arrival)
             elif worker is not None:
-                worker.heard.append(arrival[3])
+                worker.received.append(arrival[3])
                 worker.driver.receive(arrival[3])
         for arrival in kept:
             heapq.heappush(self._to_deliver, arrival)
@@ -358,14 +358,14 @@ class Simulation:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def turn(self, ms: int = TURN_MS) -> None:
-        """Let time pass; then everybody does what there is to do."""
+        """Advance the time, and run the coordinator and every worker."""
         self.now_ms += ms
         while self._to_append and self._to_append[0][0] <= self.now_ms:
             self._append(heapq.heappop(self._to_append)[2])
         if self.is_up and self.now_ms >= self._last_batch_ms + self.batch_ms:
             self._batch()
         for worker in list(self.workers):
-            if worker.is_awake and worker.is_polling and self.fate.polls_first():
+            if worker.is_awake and worker.is_polling and self.faults.polls_first():
                 worker.poll()
         self._deliver()
         for worker in list(self.workers):
@@ -376,20 +376,20 @@ class Simulation:
                     worker.poll()
 
     def run(self, ms: int) -> None:
-        """Let time pass, turn by turn."""
+        """Run turns until the time has passed."""
         until_ms = self.now_ms + ms
         while self.now_ms < until_ms:
             self.turn(min(TURN_MS, until_ms - self.now_ms))
 
     def settle(self, within_ms: int = 60_000, *, completely: bool = True) -> None:
-        """Run until there is nothing left to be done, or until there is a plan that everybody follows."""
+        """Run until the group is at rest or, with `completely=False`, until all members follow one assignment."""
         until_ms = self.now_ms + within_ms
         while not (self.is_at_rest if completely else self.is_agreed):
             assert self.now_ms < until_ms, f"not at rest:\n{self}"
             self.turn(self._quiet_ms())
 
     def _quiet_ms(self) -> int:
-        """How long nothing can happen, in whole turns of a second at most."""
+        """Return the milliseconds in which no event is due, between one turn and one second."""
         if self.is_late or any(w.driver.member.rejoin_needed for w in self.workers):
             return TURN_MS
         deadlines = [w.driver.member.deadline_ms for w in self.workers]
@@ -399,12 +399,12 @@ class Simulation:
 
     @property
     def is_late(self) -> bool:
-        """Tell whether something is still to come that was said before."""
+        """True if requests or responses are still under way."""
         return bool(self._to_append or self._to_deliver or self.log)
 
     @property
     def is_at_rest(self) -> bool:
-        """Agreed, and every partition that anybody subscribes to has one owner."""
+        """True if the group agrees, and each subscribed partition has one owner."""
         topics = frozenset().union(*(w.topics for w in self.workers if w.driver.member.is_subscribed))
         owned = sorted(p for w in self.workers for p in w.owned)
         return self.is_agreed and owned == [
@@ -413,7 +413,10 @@ class Simulation:
 
     @property
     def is_agreed(self) -> bool:
-        """Stable, everybody in it and nobody else, everybody owns what it wants, and nobody is about to rejoin."""
+        """True if the group is Stable with exactly the subscribed workers, which own only topics of their subscription.
+
+        No worker may be about to rejoin.
+        """
         workers = [w for w in self.workers if w.driver.member.is_subscribed]
         if not all(w.driver.member.state is MemberState.STABLE and not w.driver.member.rejoin_needed for w in workers):
             return False
@@ -427,22 +430,22 @@ class Simulation:
             and all(p.topic in w.topics for w in workers for p in w.owned)
         )
 
-    # -- who owns what -------------------------------------------------------------------------------------------------
+    # -- owners --------------------------------------------------------------------------------------------------------
 
     def note_owned(self, worker: Worker) -> None:
-        """Check that no two workers own a partition, unless one has been expelled and perhaps does not know it."""
+        """Check that no two workers own a partition, unless one was expelled and may not know it."""
         self.one_owner.takes(worker.who, worker.participant.assigned_generation, worker.owned)
         self.one_token.takes(worker.name, worker.participant.fencing_token, worker.owned)
         for other in self.workers:
             if other is not worker and (both := other.owned & worker.owned):
                 assert self._is_passed_over(other) or self._is_passed_over(worker), (
-                    f"{words(both)} is {other.name}'s and {worker.name}'s\n{self}"
+                    f"{words(both)} is owned by {other.name} and by {worker.name}\n{self}"
                 )
 
     def _is_passed_over(self, worker: Worker) -> bool:
-        """Tell whether a worker is no member any more, and has perhaps not heard of it.
+        """Return whether a worker is no longer a member, perhaps without knowing it.
 
-        A static member that did not join the latest round in time is one still, but its partitions are shared out.
+        A static member that did not join the latest round in time is still a member, but its partitions are reassigned.
         """
         group, member = self.group, worker.driver.member
         if group is None or member.member_id not in group.members or member.generation_id < 0:
@@ -453,15 +456,15 @@ class Simulation:
 
     # -- for named examples --------------------------------------------------------------------------------------------
 
-    def stories(self) -> dict[str, list[str]]:
-        return {w.name: list(w.story) for w in self.workers}
+    def histories(self) -> dict[str, list[str]]:
+        return {w.name: list(w.history) for w in self.workers}
 
     def forget(self) -> None:
-        """Begin the story anew."""
+        """Clear the histories, events, responses and sent requests."""
         self.events.clear()
         for worker in self.workers:
-            worker.story.clear()
-            worker.heard.clear()
+            worker.history.clear()
+            worker.received.clear()
             worker.wire.sent.clear()
 
     def causes(self) -> list[str]:
@@ -472,5 +475,5 @@ class Simulation:
 
 
 def words(partitions: Iterable[TopicPartition]) -> str:
-    """Tell partitions shortly: `t0 t1`."""
+    """Return partitions as short text: `t0 t1`."""
     return " ".join(f"{p.topic}{p.partition}" for p in sorted(partitions)) or "nothing"

@@ -1,4 +1,4 @@
-"""A consumer's commits and fetches: what is sent, and what is told of how they ended."""
+"""Tests of a consumer's commits and offset fetches: sent requests, and results."""
 
 import logging
 from typing import Any
@@ -50,13 +50,13 @@ class Reading:
 
 
 class Driver:
-    """A member that is STABLE: it keeps what is sent, and gives the effects that a test has put in `comes`."""
+    """A STABLE member that keeps its sent requests, and returns the effects that a test has put in `effects`."""
 
     def __init__(self) -> None:
         self.member = self
         self.state = MemberState.STABLE
         self.sent: list[Any] = []
-        self.comes: list[Effect] = []
+        self.effects: list[Effect] = []
 
     def commit(self, offsets: tuple[OffsetToCommit, ...]) -> str:
         return self.fetch(offsets)
@@ -66,15 +66,15 @@ class Driver:
         return f"{len(self.sent)}"
 
     def ended(self, ticket: str, wait_s: float) -> Effect | None:
-        return next((effect for effect in self.comes if getattr(effect, "ticket", None) == ticket), None)
+        return next((effect for effect in self.effects if getattr(effect, "ticket", None) == ticket), None)
 
     def take_ended(self) -> list[Effect]:
-        taken, self.comes = self.comes, []
+        taken, self.effects = self.effects, []
         return taken
 
 
 class Stage:
-    """Commits with a reading, a driver and a clock of the test's own."""
+    """Commits with a reading, a driver and a clock that the test controls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ms = 0
@@ -89,7 +89,7 @@ def s(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(monkeypatch)
 
 
-def test_an_automatic_commit_is_sent_once_in_an_interval_with_what_has_moved(s: Stage) -> None:
+def test_an_automatic_commit_is_sent_once_in_an_interval_with_changed_positions(s: Stage) -> None:
     s.commits.keep(frozenset({P0, P1}))
     s.driver.sent.clear()
     s.reading.had = {P0: at(5)}
@@ -125,16 +125,16 @@ def test_an_automatic_commit_that_failed_is_logged_and_sent_again(s: Stage, capl
 
 
 def test_a_commit_raises_its_error_after_callbacks_of_earlier_commits(s: Stage) -> None:
-    s.reading.owned, heard = frozenset({P0}), list[Any]()
-    future = s.commits.commit_async({P0: at(1)}, lambda offsets, error: heard.append((offsets, error)))
-    s.driver.comes = [CommitEnded("1", 0, "NONE"), CommitEnded("2", UNKNOWN.number, UNKNOWN.name)]
+    s.reading.owned, callback_calls = frozenset({P0}), list[Any]()
+    future = s.commits.commit_async({P0: at(1)}, lambda offsets, error: callback_calls.append((offsets, error)))
+    s.driver.effects = [CommitEnded("1", 0, "NONE"), CommitEnded("2", UNKNOWN.number, UNKNOWN.name)]
     with pytest.raises(CommitFailedError, match="UNKNOWN_MEMBER_ID"):
         s.commits.commit({P0: at(2)}, 10)
-    assert heard == [({P0: at(1)}, None)]
+    assert callback_calls == [({P0: at(1)}, None)]
     assert future.succeeded()
 
 
-def test_an_offset_of_a_partition_of_another_member_is_not_sent(s: Stage) -> None:
+def test_an_offset_of_another_members_partition_is_not_sent(s: Stage) -> None:
     s.commits.keep(frozenset({P0}))
     s.driver.sent.clear()
     with pytest.raises(CommitFailedError, match="This member does not own t 1"):
@@ -143,7 +143,7 @@ def test_an_offset_of_a_partition_of_another_member_is_not_sent(s: Stage) -> Non
     assert s.driver.sent == []
 
 
-def test_commits_without_an_answer_end_when_the_consumer_closes(s: Stage) -> None:
+def test_commits_without_a_response_fail_when_the_consumer_closes(s: Stage) -> None:
     s.reading.owned = frozenset({P0})
     future = s.commits.commit_async({P0: at(1)}, None)
     s.commits.close()
@@ -160,7 +160,7 @@ def test_new_partitions_start_at_the_offsets_that_are_fetched_for_them(s: Stage)
     assert s.reading.started == {P0: 5, P1: -1}
 
 
-def test_offsets_are_fetched_again_where_no_answer_came_in_time(s: Stage) -> None:
+def test_offsets_are_fetched_again_after_a_timeout(s: Stage) -> None:
     s.commits.keep(frozenset({P0}))
     with pytest.raises(KafkaTimeoutError):
         s.commits.place(10)

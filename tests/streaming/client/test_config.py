@@ -1,4 +1,4 @@
-"""What members may be told, and what they refuse by name."""
+"""Tests of the configuration of members, and of the errors for invalid settings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,20 +33,20 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("configure", [configure_consumer, configure_member])
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_cannot_be_is_refused_by_name(message: str, configure: Callable[..., object]) -> None:
+def test_an_invalid_setting_is_refused_by_name(message: str, configure: Callable[..., object]) -> None:
     with pytest.raises(KafkaConfigurationError, match=message):
         configure({"group_id": "g"} | REFUSED[message])
 
 
-def test_records_are_no_business_of_a_member_that_shares_resources() -> None:
+def test_settings_of_records_are_refused_for_a_member_without_records() -> None:
     with pytest.raises(KafkaConfigurationError, match="Unrecognized configs: auto_offset_reset, max_poll_records"):
         configure_member({"group_id": "g", "auto_offset_reset": "latest", "max_poll_records": 1})
     with pytest.raises(KafkaConfigurationError, match=r"max_poll_records \(0\)"):
         configure_consumer({"group_id": "g", "max_poll_records": 0})
 
 
-def test_defaults_are_kafkas() -> None:
-    """S111, S125, S126, S127, S128: three heartbeats and more fit into a session."""
+def test_defaults_equal_those_of_kafka() -> None:
+    """S111, S125, S126, S127, S128: the defaults equal Kafka's; a session has room for more than three heartbeats."""
     group = configure_consumer({"group_id": "g"}).group
     assert (group["session_timeout_ms"], group["heartbeat_interval_ms"]) == (45_000, 3_000)
     assert (group["max_poll_interval_ms"], group["max_poll_records"]) == (300_000, 500)
@@ -55,8 +55,8 @@ def test_defaults_are_kafkas() -> None:
     assert {name: group[name] for name in shared} == {name: KafkaConsumer.DEFAULT_CONFIG[name] for name in shared}
 
 
-def test_the_default_assignors_are_javas_and_a_member_shares_resources_without_stopping() -> None:
-    """S134: both of Java's, of which eager is common until range is taken out."""
+def test_default_assignors_are_javas_for_consumers_and_cooperative_for_members() -> None:
+    """S134: the defaults are both of Java's, and eager is their common protocol until range is removed."""
     config = configure_consumer({"group_id": "g"})
     assert [s.name for s in config.strategies] == ["range", "cooperative-sticky"]
     assert effective_protocol(config.strategies) is RebalanceProtocol.EAGER
@@ -64,14 +64,14 @@ def test_the_default_assignors_are_javas_and_a_member_shares_resources_without_s
     assert effective_protocol(strategies) is RebalanceProtocol.COOPERATIVE
 
 
-def test_a_name_is_ours_kafkas_or_unknown() -> None:
-    """Whatever kafka-python's consumer takes is taken."""
+def test_every_setting_is_one_of_kafka_python_or_of_ours() -> None:
+    """Every setting of kafka-python's consumer is accepted."""
     ours = {"topic_prefix", "retry_backoff_max_ms", "principal", "access_key_file"}
     assert CONSUMER_DEFAULTS.keys() - KafkaConsumer.DEFAULT_CONFIG.keys() == ours
     assert MEMBER_DEFAULTS.keys() < CONSUMER_DEFAULTS.keys()
 
 
-def test_kafkas_consumer_never_learns_of_the_group() -> None:
+def test_kafkas_consumer_gets_no_group_settings() -> None:
     given = {"group_id": "g", "enable_auto_commit": True, "auto_offset_reset": "earliest", "group_instance_id": "i"}
     reading = configure_consumer(given).reading
     assert (reading["group_id"], reading["group_instance_id"], reading["enable_auto_commit"]) == (None, None, False)
@@ -79,7 +79,7 @@ def test_kafkas_consumer_never_learns_of_the_group() -> None:
     assert "topic_prefix" not in reading
 
 
-def test_the_way_to_the_brokers_is_everybodys() -> None:
+def test_every_client_gets_the_connection_settings() -> None:
     given = {"bootstrap_servers": "b:9093", "security_protocol": "SSL", "ssl_cafile": "ca.pem"}
     config = configure_consumer({"group_id": "g", "client_id": "ana", "max_poll_records": 7} | given)
     assert config.way == given

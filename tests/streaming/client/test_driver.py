@@ -1,4 +1,4 @@
-"""The driver between its two threads: what is sent, in which order, and what waits for the owner."""
+"""Tests of the driver between its two threads: sent requests, their order, and effects that wait for the owner."""
 
 import threading
 
@@ -35,7 +35,7 @@ OFFSETS = (OffsetToCommit("t", 0, 1),)
 
 
 class Transport:
-    """Keeps what is sent; a test answers by hand."""
+    """A transport that keeps sent requests; a test sends the responses itself."""
 
     def __init__(self) -> None:
         self.sent: list[Request] = []
@@ -87,14 +87,14 @@ def make_stable(driver: Driver, transport: Transport) -> None:
     answer(driver, transport, SyncGroupAnswer, protocol_type="consumer", protocol_name="range", assignment=b"x")
 
 
-def test_what_the_member_wants_sent_is_sent_and_the_rest_waits_in_order(driver: Driver, transport: Transport) -> None:
+def test_requests_are_sent_and_other_effects_wait_in_order(driver: Driver, transport: Transport) -> None:
     make_stable(driver, transport)
     assert [type(request) for request in transport.sent] == [JoinGroup, SyncGroup]
     assert driver.poll() == Assigned(1, "range", b"x", 1)
     assert driver.poll() is None
 
 
-def test_heartbeats_come_with_time_alone(driver: Driver, transport: Transport, clock: list[int]) -> None:
+def test_heartbeats_are_sent_as_time_passes(driver: Driver, transport: Transport, clock: list[int]) -> None:
     make_stable(driver, transport)
     clock[0] = CONFIG.heartbeat_interval_ms - 1
     driver.advance()
@@ -107,7 +107,7 @@ def test_heartbeats_come_with_time_alone(driver: Driver, transport: Transport, c
     assert driver.member.state is MemberState.UNJOINED
 
 
-def test_waiting_for_a_commit_takes_its_end_and_leaves_the_rest(driver: Driver, transport: Transport) -> None:
+def test_waiting_for_a_commit_returns_only_its_result(driver: Driver, transport: Transport) -> None:
     make_stable(driver, transport)
     first, second = driver.commit(OFFSETS), driver.commit(OFFSETS)
     answer(driver, transport, OffsetCommitAnswer)
@@ -115,10 +115,10 @@ def test_waiting_for_a_commit_takes_its_end_and_leaves_the_rest(driver: Driver, 
     assert driver.ended(first, wait_s=0) is None
     driver.receive(OffsetCommitAnswer(request_id=transport.sent[-2].request_id))
     assert isinstance(driver.poll(), Assigned)
-    assert driver.poll() is None, "a commit that nobody waits for any more has no end"
+    assert driver.poll() is None, "a commit that no caller waits for has no effect"
 
 
-def test_an_answer_wakes_the_owner(driver: Driver, transport: Transport) -> None:
+def test_a_response_wakes_the_owner(driver: Driver, transport: Transport) -> None:
     make_stable(driver, transport)
     ticket = driver.commit(OFFSETS)
     assert isinstance(transport.sent[-1], OffsetCommit)
@@ -126,8 +126,8 @@ def test_an_answer_wakes_the_owner(driver: Driver, transport: Transport) -> None
     assert driver.ended(ticket, wait_s=30) == CommitEnded(ticket, 0, "NONE")
 
 
-def test_leaving_waits_for_the_coordinators_word(driver: Driver, transport: Transport) -> None:
-    assert driver.leave("never came", wait_s=0), "nobody has to be told"
+def test_leaving_waits_for_the_coordinators_response(driver: Driver, transport: Transport) -> None:
+    assert driver.leave("never came", wait_s=0), "no LeaveGroup is needed"
     make_stable(driver, transport)
     assert not driver.leave("closed", wait_s=0)
     assert isinstance(transport.sent[-1], LeaveGroup)
@@ -136,7 +136,7 @@ def test_leaving_waits_for_the_coordinators_word(driver: Driver, transport: Tran
     assert transport.registered == 0
 
 
-def test_a_broker_that_is_away_is_tried_again(driver: Driver, transport: Transport, clock: list[int]) -> None:
+def test_a_request_to_an_unreachable_broker_is_retried(driver: Driver, transport: Transport, clock: list[int]) -> None:
     driver.subscribe()
     transport.refuses = KafkaTimeoutError("no metadata")
     while driver.poll() is not None:
@@ -148,7 +148,7 @@ def test_a_broker_that_is_away_is_tried_again(driver: Driver, transport: Transpo
     assert [type(request) for request in transport.sent] == [JoinGroup]
 
 
-def test_a_request_that_is_too_large_is_the_owners_to_know(driver: Driver, transport: Transport) -> None:
+def test_a_request_that_is_too_large_is_reported_to_the_owner(driver: Driver, transport: Transport) -> None:
     driver.subscribe()
     transport.refuses = MessageSizeTooLargeError("2 MB")
     while driver.poll() is not None:

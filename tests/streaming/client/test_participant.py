@@ -1,4 +1,4 @@
-"""A participant between a member and its owner, where something goes wrong on the owner's side."""
+"""Tests of a participant between a member and its owner, with failures on the owner's side."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -15,7 +15,7 @@ from coordinator.requests import JoinGroup
 from streaming.client import committing
 from streaming.client import consumer as consumer_module
 from streaming.client.consumer import GroupConsumer
-from tests.streaming.client.simulation import COOPERATIVE, EAGER, Fate, MeantToFail, Simulation, Wire, Worker, words
+from tests.streaming.client.simulation import COOPERATIVE, EAGER, Faults, MeantToFail, Simulation, Wire, Worker, words
 
 BOTH = pytest.mark.parametrize("strategies", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
 
@@ -24,13 +24,13 @@ BOTH = pytest.mark.parametrize("strategies", [EAGER, COOPERATIVE], ids=["eager",
 
 
 def interrupt(worker: Worker, what: Told) -> None:
-    """Have somebody press ctrl-C while a worker's listener is told something, once."""
+    """Raise KeyboardInterrupt in one call of a worker's listener, once."""
     tell = worker.tell
 
     def interrupted(change: Change[TopicPartition]) -> None:
         if change.told is what:
             worker.tell = tell  # type: ignore[method-assign]
-            worker.simulation.fate = Fate()
+            worker.simulation.faults = Faults()
         tell(change)
         if change.told is what:
             raise KeyboardInterrupt
@@ -41,15 +41,15 @@ def interrupt(worker: Worker, what: Told) -> None:
 def run_into_interrupt(s: Simulation, worker: Worker) -> None:
     with pytest.raises(KeyboardInterrupt):
         s.run(60_000)
-    worker.calls.over()
+    worker.calls.step_ended()
 
 
 @BOTH
 @pytest.mark.parametrize("what", [Told.ASSIGNED, Told.REVOKED], ids=lambda told: told.name.lower())
-def test_who_goes_on_after_ctrl_c_in_a_listener_is_in_the_group_as_before(
+def test_a_member_stays_in_the_group_after_ctrl_c_in_a_listener(
     s: Simulation, strategies: tuple[str], what: Told
 ) -> None:
-    """S121: as in a notebook. What was given up is not owned any more, and the round goes on."""
+    """S121: this happens in a notebook. Revoked partitions are no longer owned, and the rebalance continues."""
     c1 = s.start("c1", strategies=strategies)
     s.settle()
     interrupt(c1, what)
@@ -59,7 +59,7 @@ def test_who_goes_on_after_ctrl_c_in_a_listener_is_in_the_group_as_before(
 
 
 @BOTH
-def test_ctrl_c_while_partitions_are_lost_loses_them(s: Simulation, strategies: tuple[str]) -> None:
+def test_ctrl_c_does_not_prevent_the_loss_of_partitions(s: Simulation, strategies: tuple[str]) -> None:
     c1 = s.start("c1", strategies=strategies, max_poll_interval_ms=5_000)
     s.settle()
     c1.is_polling = False
@@ -71,7 +71,7 @@ def test_ctrl_c_while_partitions_are_lost_loses_them(s: Simulation, strategies: 
     s.settle(within_ms=3_000)
 
 
-def test_ctrl_c_while_leaving_leaves(s: Simulation) -> None:
+def test_ctrl_c_does_not_prevent_leaving(s: Simulation) -> None:
     c1 = s.start("c1")
     s.settle()
     interrupt(c1, Told.REVOKED)
@@ -82,26 +82,26 @@ def test_ctrl_c_while_leaving_leaves(s: Simulation) -> None:
 
 
 def test_ctrl_c_is_raised_before_any_other_error(s: Simulation) -> None:
-    """Two calls in one step: the first fails, the second is interrupted."""
+    """One step has two calls: the first one fails, the second one is interrupted."""
     c1 = s.start("c1", strategies=COOPERATIVE)
     s.settle()
     s.start("c2", strategies=COOPERATIVE)
-    s.fate = ListenersFail()
+    s.faults = ListenersFail()
     interrupt(c1, Told.ASSIGNED)
     run_into_interrupt(s, c1)
-    assert c1.story[-2:] == ["revoked t2", "assigned nothing"]
+    assert c1.history[-2:] == ["revoked t2", "assigned nothing"]
 
 
-class ListenersFail(Fate):
+class ListenersFail(Faults):
     def fails(self, what: str) -> bool:
         return what == "listener"
 
 
-def test_a_listener_that_fails_while_leaving_is_heard_after_the_leaving(s: Simulation) -> None:
-    """Protocol.md 6.4: the coordinator has been told, and nothing is owned."""
+def test_an_error_of_a_listener_is_raised_after_leaving(s: Simulation) -> None:
+    """Protocol.md 6.4: the member has left the group, and owns no partition."""
     c1 = s.start("c1")
     s.settle()
-    s.fate = ListenersFail()
+    s.faults = ListenersFail()
     c1.leave()
     (error,) = c1.raised
     assert isinstance(error.__cause__, MeantToFail)
@@ -111,37 +111,39 @@ def test_a_listener_that_fails_while_leaving_is_heard_after_the_leaving(s: Simul
     assert not s.group.members
 
 
-def test_who_leaves_without_being_a_member_any_more_has_lost_what_it_had(s: Simulation) -> None:
-    """Protocol.md 6.4: it was away for too long, and others may have it by now: nothing is left to be committed."""
+def test_a_former_member_that_leaves_has_lost_its_partitions(s: Simulation) -> None:
+    """Protocol.md 6.4: it did not poll for too long, and others may own its partitions, so it must not commit."""
     c1 = s.start("c1", max_poll_interval_ms=5_000)
     s.settle()
     c1.is_polling = False
     s.run(6_000)
     c1.leave()
-    assert c1.story == ["assigned t0 t1 t2", "lost t0 t1 t2"]
+    assert c1.history == ["assigned t0 t1 t2", "lost t0 t1 t2"]
 
 
-def test_who_leaves_in_the_middle_of_a_rebalance_has_lost_what_it_kept(s: Simulation) -> None:
-    """Protocol.md 6.4: its part of the next plan is not known to it."""
+def test_a_member_that_leaves_during_a_rebalance_has_lost_its_partitions(s: Simulation) -> None:
+    """Protocol.md 6.4: the member does not know its next assignment."""
     c1 = s.start("c1", strategies=COOPERATIVE)
     s.settle()
     c1.driver.request_rejoin("for the test")
     c1.poll()
     assert c1.driver.member.state is MemberState.PREPARING_REBALANCE
     c1.leave()
-    assert c1.story == ["assigned t0 t1 t2", "lost t0 t1 t2"]
+    assert c1.history == ["assigned t0 t1 t2", "lost t0 t1 t2"]
 
 
-def test_a_join_that_was_asked_for_before_leaving_is_not_made_as_well(s: Simulation) -> None:
-    """A listener failed as partitions were lost, so what came behind that was left for later. Then the owner left and
-    came back: it joins once, and is one member."""
+def test_a_pending_join_from_before_leaving_is_not_sent(s: Simulation) -> None:
+    """A listener failed when partitions were lost, so that the later effects were delayed.
+
+    The owner then left and came back: it joins once, and is one member.
+    """
     c1 = s.start("c1", max_poll_interval_ms=5_000)
     s.settle()
     c1.is_polling = False
     s.run(6_000)
-    s.fate = ListenersFail()
+    s.faults = ListenersFail()
     c1.poll()
-    s.fate = Fate()
+    s.faults = Faults()
     c1.leave()
     s.forget()
     c1.come_back()
@@ -154,8 +156,8 @@ def test_a_join_that_was_asked_for_before_leaving_is_not_made_as_well(s: Simulat
 # -- assignors ---------------------------------------------------------------------------------------------------------
 
 
-def test_under_sticky_what_was_given_up_for_a_round_comes_back(s: Simulation) -> None:
-    """Protocol.md 7.3: the last plan is remembered, and told to whoever plans next."""
+def test_under_sticky_revoked_partitions_come_back(s: Simulation) -> None:
+    """Protocol.md 7.3: a member keeps its last assignment, and sends it to the next leader."""
     s.topics["t"] = 6
     workers = []
     for name in ("c2", "c1"):
@@ -169,8 +171,8 @@ def test_under_sticky_what_was_given_up_for_a_round_comes_back(s: Simulation) ->
         assert worker.owned < had
 
 
-class CannotSay(Range):
-    """Fails once to say what it wants to be said in a subscription."""
+class FailsOnUserData(Range):
+    """An assignor that fails once to return its user data for a subscription."""
 
     is_spent = False
 
@@ -181,17 +183,17 @@ class CannotSay(Range):
         return None
 
 
-def test_an_assignor_that_cannot_say_what_it_wants_is_asked_again(s: Simulation) -> None:
-    """The owner knows it from `poll`; the next one joins, or raises again. It must not be silently out for ever."""
-    c1 = s.start("c1", strategies=[CannotSay()])
+def test_an_assignor_that_fails_on_user_data_is_called_again(s: Simulation) -> None:
+    """`poll` raises the error; the next poll joins, or raises again. The member must not stay out without an error."""
+    c1 = s.start("c1", strategies=[FailsOnUserData()])
     with pytest.raises(MeantToFail):
         s.run(1_000)
     s.settle(within_ms=10_000)
     assert words(c1.owned) == "t0 t1 t2"
 
 
-class CannotTakeIt(RangePartitionAssignor):
-    """Of kafka-python's kind; fails when it is told what it was given."""
+class FailsOnAssignment(RangePartitionAssignor):
+    """An assignor for kafka-python that fails when it gets its assignment."""
 
     name = "cannot"
 
@@ -199,15 +201,15 @@ class CannotTakeIt(RangePartitionAssignor):
         raise MeantToFail
 
 
-def test_an_assignor_that_fails_at_its_assignment_does_not_keep_the_plan_from_being_taken(s: Simulation) -> None:
-    """Kafka's onJoinComplete tells the listener all the same, and raises the error then; here it is logged."""
-    c1 = s.start("c1", strategies=[CannotTakeIt()])
+def test_an_assignment_is_accepted_although_the_assignor_fails(s: Simulation) -> None:
+    """Kafka's onJoinComplete also calls the listener, and raises the error after that; here it is logged."""
+    c1 = s.start("c1", strategies=[FailsOnAssignment()])
     s.settle(within_ms=10_000)
     assert words(c1.owned) == "t0 t1 t2"
 
 
-class ForEverybody(Range):
-    """Gives a topic to somebody who has not asked for it, once."""
+class AssignsUnsubscribed(Range):
+    """An assignor that assigns a topic to members without a subscription to it, once."""
 
     is_spent = False
 
@@ -219,27 +221,27 @@ class ForEverybody(Range):
         return {s.member_id: {"u": [0]} for s in subscribers}
 
 
-def test_a_plan_that_gives_what_was_not_asked_for_is_not_taken(s: Simulation) -> None:
-    """S99: whoever made it, the member rejoins and says why."""
+def test_an_assignment_of_an_unsubscribed_topic_is_refused(s: Simulation) -> None:
+    """S99: the member rejoins with the reason, whichever assignor computed the assignment."""
     s.topics["u"] = 1
-    c1 = s.start("c1", strategies=[ForEverybody()])
+    c1 = s.start("c1", strategies=[AssignsUnsubscribed()])
     s.settle()
     reasons = [r.reason for r in c1.wire.sent if isinstance(r, JoinGroup)]
     assert reasons == ["subscribed", "the plan is for another subscription"]
-    assert c1.story == ["assigned t0 t1 t2"]
+    assert c1.history == ["assigned t0 t1 t2"]
 
 
-# -- the coordinator refuses -------------------------------------------------------------------------------------------
+# -- refusals of the coordinator ---------------------------------------------------------------------------------------
 
 
-def test_a_refusal_is_raised_by_its_name_and_what_was_owned_is_lost_before(s: Simulation) -> None:
-    """KIP-345: and again with each poll, as it does not get better by itself."""
+def test_a_refusal_is_raised_after_partitions_are_lost(s: Simulation) -> None:
+    """KIP-345: every later poll raises it again, as the error is permanent."""
     c1 = s.start("c1", group_instance_id="i1")
     s.settle()
     s.start("c1 again", group_instance_id="i1")
-    while c1.story[-1] != "fenced":
+    while c1.history[-1] != "fenced":
         s.turn()
-    assert c1.story == ["assigned t0 t1 t2", "lost t0 t1 t2", "fenced"]
+    assert c1.history == ["assigned t0 t1 t2", "lost t0 t1 t2", "fenced"]
     s.inboxes[c1.wire.inbox] = c1
     for _ in range(3):
         with pytest.raises(FencedInstanceIdError):
@@ -247,26 +249,26 @@ def test_a_refusal_is_raised_by_its_name_and_what_was_owned_is_lost_before(s: Si
 
 
 def until(s: Simulation, attend: Callable[[], None]) -> None:
-    """Attend until that raises."""
+    """Call `attend` until it raises."""
     for _ in range(50):
         attend()
         s.turn()
     raise AssertionError("it raised nothing")
 
 
-def test_a_session_timeout_that_is_refused_is_raised(s: Simulation) -> None:
-    """S38: by Kafka's name for it."""
+def test_a_refused_session_timeout_is_raised(s: Simulation) -> None:
+    """S38: the error has Kafka's name."""
     c1 = s.start("c1", session_timeout_ms=5_999)
     with pytest.raises(KafkaError, match="InvalidSessionTimeout"):
         s.run(1_000)
     assert c1.driver.member.state is MemberState.UNJOINED
 
 
-# -- a consumer, whose records are made up -----------------------------------------------------------------------------
+# -- a consumer with simulated records ---------------------------------------------------------------------------------
 
 
 class EndlessReading:
-    """A `Reading` of partitions that always hold one record more."""
+    """A `Reading` of partitions that always have one more record."""
 
     def __init__(self, config: object) -> None:
         self.owned: frozenset[TopicPartition] = frozenset()
@@ -294,7 +296,7 @@ class EndlessReading:
 
 
 class ConsumingWire(Wire):
-    """What a consumer needs of a transport beyond a participant's needs."""
+    """A `Wire` with the further methods of a transport that a consumer uses."""
 
     def __init__(self, simulation: Simulation, inbox: str) -> None:
         super().__init__(simulation, inbox)
@@ -304,12 +306,12 @@ class ConsumingWire(Wire):
         return ""
 
     def forget(self, who: object) -> None:
-        """Nothing is looked at."""
+        """Ignore the call: no topic is watched."""
 
 
 @pytest.fixture
 def consume(s: Simulation, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], GroupConsumer]:
-    """Start consumers in the simulation."""
+    """Return a function that starts a consumer in the simulation."""
 
     def start(name: str) -> GroupConsumer:
         wire = ConsumingWire(s, f"inbox of {name}")
@@ -332,10 +334,10 @@ def consume(s: Simulation, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], G
     return start
 
 
-def test_who_has_revoked_delivers_nothing_until_it_is_assigned(
+def test_a_consumer_returns_no_records_between_revoke_and_assignment(
     s: Simulation, consume: Callable[[str], GroupConsumer]
 ) -> None:
-    """S124, W2: c1 reads while it is alone; from its revoke on it reads no more, until the plan is there."""
+    """S124, W2: c1 reads while it is alone; after its revoke it reads nothing until it has its assignment."""
     c1 = consume("c1")
     while not c1.poll():
         s.turn()

@@ -1,4 +1,4 @@
-"""Which assignors a member offers, and subscriptions and plans as bytes: those of Kafka's ConsumerProtocol."""
+"""Tests of a member's assignors, and of subscriptions and assignments as bytes of Kafka's ConsumerProtocol."""
 
 import logging
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ KAFKA_PYTHONS = {
 
 
 def partitions_of(topic: str) -> set[int] | None:
-    """As kafka-python's consumer tells them."""
+    """Return a topic's partitions as kafka-python's consumer does."""
     return set(TOPICS[topic]) if topic in TOPICS else None
 
 
@@ -46,7 +46,7 @@ def owned(*words: str) -> list[TopicPartition]:
 
 
 class Everything(Assignor):
-    """An assignor of our kind: the first member gets it all."""
+    """An assignor of our kind that assigns every partition to the first member."""
 
     name = "everything"
 
@@ -56,28 +56,28 @@ class Everything(Assignor):
 
 
 class Backwards(AbstractPartitionAssignor):
-    """An assignor for kafka-python: the last member gets it all, and is told what it was told before."""
+    """An assignor for kafka-python that assigns every partition to the last member, and keeps its own assignments."""
 
     name = "backwards"
 
     def __init__(self) -> None:
-        self.told: list[tuple[list[TopicPartition], int]] = []
+        self.assignments: list[tuple[list[TopicPartition], int]] = []
 
     def supported_protocols(self) -> list[TheirRebalanceProtocol]:
         return [TheirRebalanceProtocol.COOPERATIVE, TheirRebalanceProtocol.EAGER]
 
     def metadata(self, topics: Iterable[str]) -> Any:
-        return ConsumerProtocolSubscription(1, list(topics), f"{len(self.told)} plans".encode(), [])
+        return ConsumerProtocolSubscription(1, list(topics), f"{len(self.assignments)} plans".encode(), [])
 
     def assign(self, cluster: Any, members: list[Any]) -> dict[str, Any]:
         last = max(members, key=lambda m: m.member_id)
         topics = sorted(cluster.topics() & set(last.metadata.topics))
         parts = [(topic, sorted(cluster.partitions_for_topic(topic))) for topic in topics]
-        said = b", ".join(m.metadata.user_data for m in members)
-        return {m.member_id: ConsumerProtocolAssignment(1, parts if m is last else [], said) for m in members}
+        user_data = b", ".join(m.metadata.user_data for m in members)
+        return {m.member_id: ConsumerProtocolAssignment(1, parts if m is last else [], user_data) for m in members}
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
-        self.told.append((assignment.partitions(), generation))
+        self.assignments.append((assignment.partitions(), generation))
 
 
 class Unmakeable(Backwards):
@@ -89,24 +89,26 @@ def joined(strategy: Strategy, **topics: str) -> list[JoinedMember]:
     return [JoinedMember(m, None, offer([strategy], each.split())[0].metadata) for m, each in topics.items()]
 
 
-def shares(strategy: Strategy, members: list[JoinedMember], **more: Any) -> dict[str, dict[str, list[int]] | None]:
+def assignments_by_member(
+    strategy: Strategy, members: list[JoinedMember], **more: Any
+) -> dict[str, dict[str, list[int]] | None]:
     return {p.member_id: assigned_partitions(p.assignment) for p in make_plan(strategy, members, partitions_of, **more)}
 
 
-# -- what the configuration says ---------------------------------------------------------------------------------------
+# -- the configuration -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_kafka_pythons_assignors_stand_for_ours(name: str) -> None:
-    """S134: by name, class or instance."""
+def test_kafka_pythons_assignors_resolve_to_ours(name: str) -> None:
+    """S134: an assignor may be given by name, class or instance."""
     for each in name, KAFKA_PYTHONS[name], KAFKA_PYTHONS[name](), ASSIGNORS[name], ASSIGNORS[name]():
         (strategy,) = resolve([each])
         assert strategy.name == name
         assert strategy.supported_protocols == set(ASSIGNORS[name].supported_protocols)
 
 
-def test_assignors_of_the_users_own_in_order() -> None:
-    """S134: of either kind, made here or elsewhere; a subclass of kafka-python's is not what it comes from."""
+def test_custom_assignors_keep_their_order() -> None:
+    """S134: an assignor may be of either kind, a class or an instance; a subclass of kafka-python's stays itself."""
 
     class Named(RangePartitionAssignor):
         name = "named"
@@ -115,7 +117,7 @@ def test_assignors_of_the_users_own_in_order() -> None:
     strategies = resolve([f"{__name__}.Everything", mine, Named, Range])
     assert [s.name for s in strategies] == ["everything", "backwards", "named", "range"]
     read_assignment(strategies[1], write_assignment({"t": [0]}), 3)
-    assert mine.told == [(owned("t0"), 3)]
+    assert mine.assignments == [(owned("t0"), 3)]
 
 
 REFUSED = {
@@ -134,14 +136,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("strategy", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_strategy_is_refused(strategy: Any, why: str) -> None:
-    """S134."""
+def test_an_invalid_assignor_is_refused(strategy: Any, why: str) -> None:
+    """S134: the error names the invalid assignor."""
     with pytest.raises(KafkaConfigurationError, match=why):
         resolve(strategy)
 
 
-def test_what_has_no_protocol_in_common_is_refused() -> None:
-    """KIP-429: else it would depend on the vote whether what a member owns is still its own."""
+def test_assignors_without_a_common_protocol_are_refused() -> None:
+    """KIP-429: without a common protocol the vote would decide whether a member still owns its partitions."""
 
     class CooperativeOnly(Everything):
         supported_protocols = (RebalanceProtocol.COOPERATIVE,)
@@ -150,8 +152,8 @@ def test_what_has_no_protocol_in_common_is_refused() -> None:
         resolve(["range", CooperativeOnly])
 
 
-def test_the_default_is_eager_until_range_is_taken_out() -> None:
-    """S134: by two rolling restarts members get from one to the other."""
+def test_the_default_protocol_is_eager_until_range_is_removed() -> None:
+    """S134: two rolling restarts change a group from one protocol to the other."""
     assert effective_protocol(resolve(["range", "cooperative-sticky"])) is RebalanceProtocol.EAGER
     assert effective_protocol(resolve(["cooperative-sticky"])) is RebalanceProtocol.COOPERATIVE
     assert effective_protocol(resolve([Backwards, "cooperative-sticky"])) is RebalanceProtocol.COOPERATIVE
@@ -160,65 +162,65 @@ def test_the_default_is_eager_until_range_is_taken_out() -> None:
 # -- subscriptions -----------------------------------------------------------------------------------------------------
 
 
-def test_a_subscription_is_the_same_bytes_in_whatever_order_it_comes() -> None:
-    """Protocol.md 7.6; else a member would seem to change its subscription with each join."""
+def test_a_subscription_has_the_same_bytes_in_any_order() -> None:
+    """Protocol.md 7.6: other bytes would look like a changed subscription at each join."""
     strategies = resolve(["cooperative-sticky"])
     one = offer(strategies, ["foo", "bar"], owned=owned("t1", "t0"), generation_id=5)
     assert one == offer(strategies, {"bar", "foo"}, owned=owned("t0", "t1"), generation_id=5)
     assert read_subscription(one[0].metadata).topics == ("bar", "foo")
 
 
-def test_under_cooperative_the_subscription_says_what_is_owned() -> None:
-    """Protocol.md 6.5, 7.6: with its generation, and where the member runs."""
+def test_under_cooperative_the_subscription_has_the_owned_partitions() -> None:
+    """Protocol.md 6.5, 7.6: it also has the generation and the member's rack."""
     strategies = resolve(["cooperative-sticky"])
-    (asked,) = offer(strategies, ["t"], owned=owned("t0", "t2"), generation_id=5, rack_id="r")
-    assert asked.name == "cooperative-sticky"
-    assert read_subscription(asked.metadata) == Subscription(("t",), b"\xff\xff\xff\xff", {"t": [0, 2]}, 5, "r")
+    (offered,) = offer(strategies, ["t"], owned=owned("t0", "t2"), generation_id=5, rack_id="r")
+    assert offered.name == "cooperative-sticky"
+    assert read_subscription(offered.metadata) == Subscription(("t",), b"\xff\xff\xff\xff", {"t": [0, 2]}, 5, "r")
     assert read_subscription(offer(strategies, ["t"], rack_id="")[0].metadata).rack_id is None
 
 
-def test_under_eager_only_sticky_says_what_was_owned() -> None:
-    """Protocol.md 6.5, 7.3: what its own plan gave the member last, and in which generation."""
+def test_under_eager_only_sticky_sends_the_last_assignment() -> None:
+    """Protocol.md 6.5, 7.3: its user data has the member's last assignment and its generation."""
     strategies = resolve(["range", "sticky", "cooperative-sticky"])
     told = {"sticky": Told(owned("t1", "t0"), 1)}
-    asked = offer(strategies, ["t"], owned=owned("u0"), generation_id=9, told=told)
-    said = {p.name: read_subscription(p.metadata) for p in asked}
-    assert all((s.owned, s.generation_id) == ({}, 9) for s in said.values())
-    assert said["range"].user_data is None
-    assert said["sticky"].user_data == bytes.fromhex("00000001 000174 00000002 00000000 00000001 00000001")
-    assert said["cooperative-sticky"].user_data == b"\xff\xff\xff\xff", "its plan has not come yet"
+    offered = offer(strategies, ["t"], owned=owned("u0"), generation_id=9, told=told)
+    subscriptions = {p.name: read_subscription(p.metadata) for p in offered}
+    assert all((s.owned, s.generation_id) == ({}, 9) for s in subscriptions.values())
+    assert subscriptions["range"].user_data is None
+    assert subscriptions["sticky"].user_data == bytes.fromhex("00000001 000174 00000002 00000000 00000001 00000001")
+    assert subscriptions["cooperative-sticky"].user_data == b"\xff\xff\xff\xff", "it has no assignment yet"
 
 
-def test_an_assignor_for_kafka_python_says_what_it_likes() -> None:
+def test_an_assignor_for_kafka_python_sends_its_own_user_data() -> None:
     (strategy,) = resolve([Backwards])
     read_assignment(strategy, write_assignment({"t": [0]}), 1)
-    (asked,) = offer([strategy], {"u", "t"}, owned=owned("t0"), generation_id=1)
-    assert read_subscription(asked.metadata) == Subscription(("t", "u"), b"1 plans")
+    (offered,) = offer([strategy], {"u", "t"}, owned=owned("t0"), generation_id=1)
+    assert read_subscription(offered.metadata) == Subscription(("t", "u"), b"1 plans")
 
 
-# -- plans -------------------------------------------------------------------------------------------------------------
+# -- assignments -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_equal_subscriptions_share_evenly(name: str) -> None:
+def test_equal_subscriptions_get_even_assignments(name: str) -> None:
     (strategy,) = resolve([name])
-    plan = shares(strategy, joined(strategy, ana="t u", bo="t u"))
+    plan = assignments_by_member(strategy, joined(strategy, ana="t u", bo="t u"))
     assert sorted(sum(map(len, (share or {}).values())) for share in plan.values()) == [2, 3]
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_a_plan_gives_each_partition_to_one_subscriber(name: str) -> None:
-    """Also `roundrobin`, which fails in kafka-python 3.0.12 where subscriptions differ."""
+def test_each_partition_is_assigned_to_one_subscriber(name: str) -> None:
+    """This includes `roundrobin`, which fails in kafka-python 3.0.12 if subscriptions differ."""
     (strategy,) = resolve([KAFKA_PYTHONS[name]])
-    plan = shares(strategy, joined(strategy, ana="t u", bo="t", cy="nowhere"))
+    plan = assignments_by_member(strategy, joined(strategy, ana="t u", bo="t", cy="nowhere"))
     given = [(topic, n) for share in plan.values() for topic, numbers in (share or {}).items() for n in numbers]
     assert sorted(given) == [("t", 0), ("t", 1), ("t", 2), ("u", 0), ("u", 1)]
     assert "u" not in (plan["bo"] or {})
-    assert plan["cy"] == {}, "everybody is in the plan, also with nothing"
+    assert plan["cy"] == {}, "a member without partitions has an assignment, too"
 
 
 def test_the_rounds_of_a_cooperative_rebalance() -> None:
-    """S133: from what one plan gave to what the next one takes, by the bytes alone."""
+    """S133: each round uses only the bytes of the round before."""
     (strategy,) = resolve(["cooperative-sticky"])
     ana, *bo = joined(strategy, ana="t", bo="t")
     had: dict[str, list[TopicPartition]] = {}
@@ -237,24 +239,24 @@ def test_the_rounds_of_a_cooperative_rebalance() -> None:
         assert set(owned("t0", "t1")) <= set(had["ana"])
 
 
-def test_racks_are_asked_for_where_a_member_has_one() -> None:
-    """S130, KIP-881."""
+def test_racks_are_looked_up_only_if_a_member_has_one() -> None:
+    """S130, KIP-881: racks decide the assignment, and are looked up only if a member has a rack."""
     (strategy,) = resolve(["range"])
-    asked = []
+    looked_up = []
 
     def racks_of(topic: str) -> list[frozenset[str]]:
-        asked.append(topic)
+        looked_up.append(topic)
         return [frozenset("b"), frozenset("a")]
 
     members = [JoinedMember(m, None, offer([strategy], ["u"])[0].metadata) for m in ("ana", "bo")]
-    assert shares(strategy, members, racks_of=racks_of) == {"ana": {"u": [0]}, "bo": {"u": [1]}}
-    assert not asked
+    assert assignments_by_member(strategy, members, racks_of=racks_of) == {"ana": {"u": [0]}, "bo": {"u": [1]}}
+    assert not looked_up
     members = [JoinedMember(m, None, offer([strategy], ["u"], rack_id=rack)[0].metadata) for m, rack in ("aa", "bb")]
-    assert shares(strategy, members, racks_of=racks_of) == {"a": {"u": [1]}, "b": {"u": [0]}}
+    assert assignments_by_member(strategy, members, racks_of=racks_of) == {"a": {"u": [1]}, "b": {"u": [0]}}
 
 
-def test_an_assignor_for_kafka_python_makes_plans() -> None:
-    """It is told everything that members said, and its own words reach them."""
+def test_an_assignor_for_kafka_python_computes_assignments() -> None:
+    """The assignor gets all user data of the members, and the members get its user data."""
     (strategy,) = resolve([Backwards])
     members = [
         *joined(strategy, ana="t"),
@@ -267,12 +269,14 @@ def test_an_assignor_for_kafka_python_makes_plans() -> None:
 
 
 @pytest.mark.parametrize("assignor", ["range", Backwards])
-def test_who_cannot_be_understood_gets_nothing(assignor: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """One member's bytes are no reason to leave everybody without a plan."""
+def test_a_member_with_an_unreadable_subscription_gets_no_partitions(
+    assignor: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One member's unreadable bytes must not leave the group without assignments."""
     (strategy,) = resolve([assignor])
     members = [*joined(strategy, ana="t"), JoinedMember("zoe", None, b"\x00\x03\x00")]
     with caplog.at_level(logging.WARNING):
-        assert shares(strategy, members) == {"ana": {"t": [0, 1, 2]}, "zoe": {}}
+        assert assignments_by_member(strategy, members) == {"ana": {"t": [0, 1, 2]}, "zoe": {}}
     assert "'zoe' gets no partitions" in caplog.text
 
 

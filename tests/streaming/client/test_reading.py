@@ -1,4 +1,4 @@
-"""What is fetched, what the caller has had, and what is committed of it, over a KafkaConsumer that is made up."""
+"""Tests of fetched records, positions and committed offsets with a stand-in for KafkaConsumer."""
 
 from collections.abc import Iterable
 from types import SimpleNamespace
@@ -14,12 +14,14 @@ from streaming.client.reading import Reading
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 RECORDS = 10
-"""How many each partition holds."""
+"""The number of records in each partition."""
 
 
 class FakeKafka:
-    """As much of KafkaConsumer as a `Reading` asks for: it keeps what partitions have in common when it is assigned
-    others, and refuses what is not assigned to it."""
+    """The part of KafkaConsumer that a `Reading` uses.
+
+    It keeps the state of partitions that stay assigned, and refuses partitions that are not assigned to it.
+    """
 
     def __init__(self, **config: object) -> None:
         self.at: dict[TopicPartition, int | None] = {}
@@ -84,7 +86,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
 
 
 def own(reading: Reading, **committed: int) -> None:
-    """Own partitions, and hear what is committed of them: `a=3`, and -1 for nothing."""
+    """Own partitions, and start them at their committed offsets: `a=3`, and -1 for no commit."""
     partitions = {TopicPartition("t", "abc".index(name)): offset for name, offset in committed.items()}
     reading.own(frozenset(partitions))
     reading.start(partitions)
@@ -95,7 +97,7 @@ def fetch(reading: Reading, max_records: int = 100) -> dict[TopicPartition, list
 
 
 def iterate(reading: Reading, count: int, ahead: int = 100) -> list[int]:
-    """Take so many records as an iterator does."""
+    """Return the offsets of at most `count` records, read one by one as an iterator does."""
     offsets: list[int] = []
     while len(offsets) < count:
         if (record := reading.hand_out()) is None:
@@ -112,11 +114,11 @@ def at(offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(offset, "", -1)
 
 
-# -- where to start ----------------------------------------------------------------------------------------------------
+# -- the first position ------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_read_before_it_is_known_from_where(reading: Reading) -> None:
-    """S139: or the caller would get what is committed already."""
+def test_no_record_is_read_before_the_first_position_is_known(reading: Reading) -> None:
+    """S139: otherwise the caller would get records that are committed already."""
     reading.own(frozenset({A, B}))
     assert reading.unplaced == {A, B}
     assert not reading.can_fetch
@@ -127,21 +129,21 @@ def test_nothing_is_read_before_it_is_known_from_where(reading: Reading) -> None
 
 
 def test_without_a_committed_offset_kafka_decides(reading: Reading) -> None:
-    """S137: by `auto_offset_reset`, which is KafkaConsumer's to act on."""
+    """S137: KafkaConsumer applies `auto_offset_reset`."""
     own(reading, a=-1)
     assert reading.kafka.at == {A: None}
     assert len(fetch(reading)[A]) == RECORDS
 
 
-def test_a_committed_offset_that_comes_after_the_partition_has_gone_is_nobodys(reading: Reading) -> None:
+def test_a_committed_offset_of_a_revoked_partition_is_ignored(reading: Reading) -> None:
     own(reading, a=0)
     reading.own(frozenset({A}))
     reading.start({A: 5, B: 5})
     assert reading.kafka.at == {A: 0}
 
 
-def test_who_seeks_before_the_committed_offset_is_known_has_said_where_to_start(reading: Reading) -> None:
-    """As in on_partitions_assigned: the answer that comes later does not take it back."""
+def test_a_seek_before_the_committed_offset_is_known_sets_the_first_position(reading: Reading) -> None:
+    """This happens in on_partitions_assigned: the later response does not override the seek."""
     reading.own(frozenset({A, B}))
     reading.seek(A, 4)
     reading.start({A: 1, B: 8})
@@ -150,18 +152,20 @@ def test_who_seeks_before_the_committed_offset_is_known_has_said_where_to_start(
 
 @pytest.mark.parametrize(("seek", "first"), [("seek_to_beginning", 0), ("seek_to_end", RECORDS)])
 @pytest.mark.parametrize("given", [[A], []], ids=["named", "all"])
-def test_seeking_to_an_end_places_too(reading: Reading, seek: str, first: int, given: list[TopicPartition]) -> None:
+def test_seeking_to_the_beginning_or_end_sets_the_first_position(
+    reading: Reading, seek: str, first: int, given: list[TopicPartition]
+) -> None:
     reading.own(frozenset({A}))
     getattr(reading, seek)(given)
     reading.start({A: 5})
     assert reading.position(A, 0) == first
 
 
-# -- changing hands ----------------------------------------------------------------------------------------------------
+# -- changes of owned partitions ---------------------------------------------------------------------------------------
 
 
-def test_what_is_retained_goes_on_where_it_was_and_stays_paused(reading: Reading) -> None:
-    """S133, KIP-429: B goes, C comes, A is none the wiser."""
+def test_a_retained_partition_keeps_its_position_and_its_pause(reading: Reading) -> None:
+    """S133, KIP-429: B is revoked, C is assigned, and A does not change."""
     own(reading, a=2, b=0)
     fetch(reading, max_records=3)
     reading.pause([A])
@@ -174,8 +178,8 @@ def test_what_is_retained_goes_on_where_it_was_and_stays_paused(reading: Reading
     assert fetch(reading) == {A: [5, 6, 7, 8, 9]}
 
 
-def test_what_comes_back_is_not_paused_and_starts_at_what_is_committed(reading: Reading) -> None:
-    """Somebody else had it meanwhile."""
+def test_a_returned_partition_is_not_paused_and_starts_at_its_committed_offset(reading: Reading) -> None:
+    """Another member owned it meanwhile."""
     own(reading, a=2)
     fetch(reading, max_records=1)
     reading.pause([A])
@@ -186,16 +190,16 @@ def test_what_comes_back_is_not_paused_and_starts_at_what_is_committed(reading: 
     assert fetch(reading) == {A: [6, 7, 8, 9]}
 
 
-def test_a_pause_of_what_is_not_placed_yet_holds_once_it_is(reading: Reading) -> None:
-    """As in on_partitions_assigned, before the committed offset is there."""
+def test_a_pause_before_the_first_position_stays(reading: Reading) -> None:
+    """This happens in on_partitions_assigned, before the committed offset is known."""
     reading.own(frozenset({A, B}))
     reading.pause([A])
     reading.start({A: 0, B: 8})
     assert fetch(reading) == {B: [8, 9]}
 
 
-def test_what_is_lost_is_not_handed_out_any_more(reading: Reading) -> None:
-    """S124: though it has been fetched ahead; the rest has kept its order."""
+def test_records_of_a_lost_partition_are_not_returned(reading: Reading) -> None:
+    """S124: records fetched ahead are dropped, and the other records keep their order."""
     own(reading, a=8, b=8)
     assert iterate(reading, 1) == [8]
     reading.own(frozenset({B}))
@@ -207,8 +211,8 @@ def test_what_is_lost_is_not_handed_out_any_more(reading: Reading) -> None:
 # -- iterating, pausing, seeking ---------------------------------------------------------------------------------------
 
 
-def test_who_pauses_in_the_middle_of_iterating_gets_nothing_and_loses_nothing(reading: Reading) -> None:
-    """What was fetched ahead is fetched again, once it is resumed."""
+def test_a_pause_during_an_iteration_loses_no_record(reading: Reading) -> None:
+    """Records fetched ahead are fetched again after resume."""
     own(reading, a=0)
     assert iterate(reading, 3) == [0, 1, 2]
     reading.pause([A])
@@ -219,7 +223,7 @@ def test_who_pauses_in_the_middle_of_iterating_gets_nothing_and_loses_nothing(re
     assert iterate(reading, 100) == [3, 4, 5, 6, 7, 8, 9]
 
 
-def test_who_polls_after_iterating_gets_what_was_fetched_ahead(reading: Reading) -> None:
+def test_a_poll_after_an_iteration_returns_records_fetched_ahead(reading: Reading) -> None:
     own(reading, a=0)
     iterate(reading, 3)
     assert fetch(reading) == {A: [3, 4, 5, 6, 7, 8, 9]}
@@ -227,7 +231,7 @@ def test_who_polls_after_iterating_gets_what_was_fetched_ahead(reading: Reading)
 
 
 @pytest.mark.parametrize("to", [1, 9])
-def test_who_seeks_in_the_middle_of_iterating_goes_on_there(reading: Reading, to: int) -> None:
+def test_a_seek_during_an_iteration_continues_at_the_new_position(reading: Reading, to: int) -> None:
     own(reading, a=0, b=RECORDS)
     iterate(reading, 3)
     reading.seek(A, to)
@@ -238,8 +242,8 @@ def test_who_seeks_in_the_middle_of_iterating_goes_on_there(reading: Reading, to
 # -- positions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_position_never_passes_what_the_caller_has_had(reading: Reading) -> None:
-    """S135: a commit in the middle of iterating is of the records handed out, not of those fetched ahead."""
+def test_a_position_never_passes_the_returned_records(reading: Reading) -> None:
+    """S135: a commit during an iteration covers the returned records, not those fetched ahead."""
     own(reading, a=4, b=8)
     for had in range(1, 9):
         (offset,) = iterate(reading, 1)
@@ -249,15 +253,15 @@ def test_a_position_never_passes_what_the_caller_has_had(reading: Reading) -> No
     assert reading.kafka.at == {A: RECORDS, B: RECORDS}
 
 
-def test_what_was_fetched_ahead_and_not_handed_out_counts_from_its_first_record(reading: Reading) -> None:
+def test_the_position_is_before_records_that_are_only_fetched_ahead(reading: Reading) -> None:
     own(reading, a=4)
     reading.fetch_ahead(0, 100)
     assert reading.positions() == {A: at(4)}
     assert reading.position(A, 0) == 4
 
 
-def test_a_position_is_known_before_anything_was_read(reading: Reading) -> None:
-    """S135: of what is placed; a commit of all positions is of these, too."""
+def test_a_position_is_known_before_the_first_read(reading: Reading) -> None:
+    """S135: a partition with a first position has a position, and a commit of all positions includes it."""
     own(reading, a=4, b=-1)
     assert reading.positions() == {A: at(4), B: at(0)}
     assert reading.had == {}
@@ -271,8 +275,8 @@ def test_positions_carry_the_leader_epoch_of_the_last_record(reading: Reading, m
     assert reading.had == {A: OffsetAndMetadata(8, "", 3)}
 
 
-def test_where_the_caller_has_sought_is_a_position_to_commit(reading: Reading) -> None:
-    """S135: whatever was read there before; it ends with what is given up."""
+def test_the_offset_of_a_seek_can_be_committed(reading: Reading) -> None:
+    """S135: the seek replaces the position of earlier records; a revoked partition has no position."""
     own(reading, a=0, b=0)
     fetch(reading, max_records=3)
     reading.seek(A, 7)
@@ -282,17 +286,17 @@ def test_where_the_caller_has_sought_is_a_position_to_commit(reading: Reading) -
     assert reading.had == {}
 
 
-# -- what is not one's own ---------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("offset", [-1, 1.5, None])
-def test_an_offset_that_cannot_be_is_refused(reading: Reading, offset: Any) -> None:
+def test_an_invalid_offset_is_refused(reading: Reading, offset: Any) -> None:
     own(reading, a=0)
     with pytest.raises(ValueError, match="int >= 0"):
         reading.seek(A, offset)
 
 
-def test_what_is_not_ones_own_is_refused_and_nothing_has_moved(reading: Reading) -> None:
+def test_a_partition_that_is_not_owned_is_refused_and_no_position_changes(reading: Reading) -> None:
     own(reading, a=0)
     iterate(reading, 2)
     for call in (
@@ -312,6 +316,6 @@ def test_what_is_not_ones_own_is_refused_and_nothing_has_moved(reading: Reading)
 
 
 def test_closing_commits_nothing(reading: Reading) -> None:
-    """Kafka's own coordinator is never to hear of us."""
+    """The client must never send a commit to Kafka's own coordinator."""
     reading.close()
     assert not reading.kafka.is_open

@@ -1,7 +1,7 @@
-"""The client's code and the coordinator's together: through random trouble, and through stories with a name.
+"""Tests of the client's code and the coordinator's together, with random faults and in named examples.
 
-Where a story is the seeds' and its timing is not, it says so: our members hear of a rebalance by a notice, in the batch
-in which it begins, and theirs by a heartbeat, up to `heartbeat_interval_ms` later.
+An example of the seeds may have another timing here, and then says so: our members learn of a rebalance by a notice, in
+the batch in which it begins, and the seeds' members by a heartbeat, up to `heartbeat_interval_ms` later.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from coordinator.outputs import AnyAnswer, JoinGroupAnswer, MemberExpired, SyncG
 from coordinator.phases import Phase
 from coordinator.requests import JoinGroup, LeaveGroup, SyncGroup
 from tests.streaming.client.schedules import Schedule
-from tests.streaming.client.simulation import COOPERATIVE, Fate, Simulation, Worker, words
+from tests.streaming.client.simulation import COOPERATIVE, Faults, Simulation, Worker, words
 
 SCHEDULES = 2_400
 CHUNK = 200
@@ -23,12 +23,12 @@ def reasons(worker: Worker) -> list[str | None]:
     return [request.reason for request in worker.wire.sent if isinstance(request, JoinGroup)]
 
 
-# -- whatever happens --------------------------------------------------------------------------------------------------
+# -- random faults -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
-def test_whatever_happens_they_come_to_rest(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S05, S06, S15, S121, S122, protocol.md 6: trouble, then none; the checkers of `contract` watch throughout."""
+def test_the_group_comes_to_rest_after_random_faults(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S05, S06, S15, S121, S122, protocol.md 6: faults come first, then none; the checkers of `contract` always run."""
     for seed in range(first, first + CHUNK):
         try:
             Schedule(monkeypatch, seed).run()
@@ -40,9 +40,11 @@ def test_whatever_happens_they_come_to_rest(first: int, monkeypatch: pytest.Monk
 # -- the seeds' walkthroughs -------------------------------------------------------------------------------------------
 
 
-def test_three_at_once_make_one_rebalance(s: Simulation) -> None:
-    """W1, S02, S119, S122: c3's first plan is void, and nobody hears of that. Timing as in the seeds: the others come
-    while c3 is still assigning."""
+def test_three_concurrent_joins_make_one_rebalance(s: Simulation) -> None:
+    """W1, S02, S119, S122: c3's first assignments are void, and no listener is called for them.
+
+    The timing is that of the seeds: the others join while c3 is still computing the assignments.
+    """
     c3 = s.start("c3")
     s.turn()
     assert c3.driver.member.state is MemberState.PREPARING_REBALANCE
@@ -56,12 +58,12 @@ def test_three_at_once_make_one_rebalance(s: Simulation) -> None:
     s.settle()
     assert s.generation_id == 2
     assert [s.joins(c) for c in (c3, c2, c1)] == [2, 1, 1]
-    assert s.stories() == {"c3": ["assigned t2"], "c2": ["assigned t1"], "c1": ["assigned t0"]}
+    assert s.histories() == {"c3": ["assigned t2"], "c2": ["assigned t1"], "c1": ["assigned t0"]}
     assert [type(r) for r in c2.wire.sent] == [JoinGroup, SyncGroup]
 
 
-def test_all_leave_one_after_another(s: Simulation) -> None:
-    """W1 step 8, S118: each gives up what it has; the last one leaves an Empty group behind."""
+def test_all_members_leave_one_after_another(s: Simulation) -> None:
+    """W1 step 8, S118: each member gives up its partitions; the group is Empty after the last one."""
     workers = [s.start(name) for name in ("c1", "c2", "c3")]
     s.settle()
     s.forget()
@@ -71,13 +73,16 @@ def test_all_leave_one_after_another(s: Simulation) -> None:
     group = s.group
     assert group is not None
     assert (group.phase, group.generation_id) == (Phase.EMPTY, 3)
-    assert s.stories() == {"c1": ["revoked t0"], "c2": ["revoked t1"], "c3": ["revoked t2"]}
+    assert s.histories() == {"c1": ["revoked t0"], "c2": ["revoked t1"], "c3": ["revoked t2"]}
     assert [type(r) for w in workers for r in w.wire.sent] == [LeaveGroup] * 3
 
 
-def test_one_then_two_more_make_two_rebalances(s: Simulation) -> None:
-    """W2, S123: c1 two pairs of calls, the others one. The seeds' c1 does not hear of c2 before c3 is there, as its
-    heartbeat is not due; ours has a notice at once, and is busy with its records instead."""
+def test_two_more_joins_of_a_busy_group_make_two_rebalances(s: Simulation) -> None:
+    """W2, S123: c1 has two pairs of calls, the others one.
+
+    The seeds' c1 learns of c2 only after c3 has joined, as its heartbeat is not due before. Our c1 gets a notice at
+    once, and does not poll for a while instead.
+    """
     c1 = s.start("c1")
     s.settle()
     c1.is_polling = False
@@ -89,13 +94,13 @@ def test_one_then_two_more_make_two_rebalances(s: Simulation) -> None:
     c1.is_polling = True
     s.settle()
     assert s.generation_id == 2
-    assert s.stories() == {
+    assert s.histories() == {
         "c1": ["assigned t0 t1 t2", "revoked t0 t1 t2", "assigned t0"], "c2": ["assigned t1"], "c3": ["assigned t2"],
     }  # fmt: skip
 
 
-def test_one_then_two_more_a_second_apart_make_three_rebalances_of_ours(s: Simulation) -> None:
-    """W2 with a c1 that polls: the notice brings it in before c3 comes. One rebalance more, and each is sooner over."""
+def test_two_more_joins_a_second_apart_make_three_rebalances(s: Simulation) -> None:
+    """W2 with a c1 that polls: it rejoins before c3 joins. This makes one rebalance more, and each one is shorter."""
     s.start("c1")
     s.settle()
     s.start("c2")
@@ -105,13 +110,13 @@ def test_one_then_two_more_a_second_apart_make_three_rebalances_of_ours(s: Simul
     assert s.generation_id == 3
 
 
-def test_one_after_another_makes_three_rebalances(s: Simulation) -> None:
-    """W3, S123: assigned calls c1 3, c2 2, c3 1. The rounds are the seeds'; each begins with the notice."""
+def test_three_joins_one_after_another_make_three_rebalances(s: Simulation) -> None:
+    """W3, S123: assigned calls: c1 3, c2 2, c3 1. The rounds are those of the seeds; each begins with the notice."""
     for name in ("c1", "c2", "c3"):
         s.start(name)
         s.settle(within_ms=1_000)
     assert s.generation_id == 3
-    assert s.stories() == {
+    assert s.histories() == {
         "c1": ["assigned t0 t1 t2", "revoked t0 t1 t2", "assigned t0 t1", "revoked t0 t1", "assigned t0"],
         "c2": ["assigned t2", "revoked t2", "assigned t1"],
         "c3": ["assigned t2"],
@@ -119,37 +124,40 @@ def test_one_after_another_makes_three_rebalances(s: Simulation) -> None:
 
 
 def test_a_notice_that_is_lost_costs_a_heartbeat_interval(s: Simulation) -> None:
-    """S109, W2 step 5: then c1 hears of it as the seeds' clients do."""
+    """S109, W2 step 5: without the notice c1 learns of the rebalance by its heartbeat, as the seeds' clients do."""
     s.start("c1", heartbeat_interval_ms=3_000)
     s.settle()
-    s.fate = NoNotices()
+    s.faults = NoNotices()
     s.start("c2")
     s.run(2_500)
     assert not s.is_at_rest
     s.settle(within_ms=1_200)
 
 
-class NoNotices(Fate):
+class NoNotices(Faults):
     def arrivals(self, answer: AnyAnswer) -> tuple[int, ...]:
         return () if answer.request_id is None else (0,)
 
 
 @pytest.mark.parametrize("who", ["leader", "follower"])
-def test_a_join_reply_that_is_lost_is_asked_for_again(s: Simulation, who: str) -> None:
-    """W4, W5: the same request comes again and hears the same; there is no round more for it."""
-    s.fate = lost = LosesAJoin(members=3 if who == "leader" else 0)
+def test_a_join_with_a_lost_response_is_repeated(s: Simulation, who: str) -> None:
+    """W4, W5: the same request comes again and gets the same response; it causes no further round."""
+    s.faults = lost = LosesAJoin(members=3 if who == "leader" else 0)
     for name in ("c1", "c2", "c3"):
         s.start(name, request_timeout_ms=2_000)
     s.settle(within_ms=4_000)
     assert lost.is_spent
     assert s.generation_id == 2
-    assert s.stories() == {"c1": ["assigned t0"], "c2": ["assigned t1"], "c3": ["assigned t2"]}
+    assert s.histories() == {"c1": ["assigned t0"], "c2": ["assigned t1"], "c3": ["assigned t2"]}
 
 
-def test_a_first_join_whose_reply_is_lost_makes_no_second_member(s: Simulation) -> None:
-    """W4b: c1 never learned its id, and a round began meanwhile. Its join is known again, refused for that round, and
-    its id is in the refusal: it must be used, else nobody is in before the orphan's session has ended."""
-    s.fate = lost = LosesAJoin(members=1)
+def test_a_first_join_with_a_lost_response_makes_one_member(s: Simulation) -> None:
+    """W4b: c1 never learned its id, and a round began meanwhile.
+
+    The coordinator recognizes the repeated join and refuses it for that round; the refusal has the member id. The
+    client must use this id, or the group waits until the orphan's session ends.
+    """
+    s.faults = lost = LosesAJoin(members=1)
     c1 = s.start("c1", request_timeout_ms=2_000)
     s.start("c2")
     s.run(4_000)
@@ -157,11 +165,11 @@ def test_a_first_join_whose_reply_is_lost_makes_no_second_member(s: Simulation) 
     assert s.group is not None
     assert len(s.group.members) == 2
     assert s.is_at_rest
-    assert c1.story == ["assigned t0 t1"]
+    assert c1.history == ["assigned t0 t1"]
 
 
-class LosesAJoin(Fate):
-    """Loses one answer to a join: the first that names so many members."""
+class LosesAJoin(Faults):
+    """Loses one response to a join: the first one that names so many members."""
 
     def __init__(self, members: int) -> None:
         self.members, self.is_spent = members, False
@@ -173,7 +181,7 @@ class LosesAJoin(Fate):
 
 
 def test_the_order_of_syncs_does_not_matter(s: Simulation) -> None:
-    """W7: c3 is late, and the others have their parts; its own waits for it."""
+    """W7: c3 is late; the others have their assignments, and c3's own waits for it."""
     c1, c2 = s.start("c1"), s.start("c2")
     c3 = s.start("c3")
     s.turn()
@@ -186,8 +194,8 @@ def test_the_order_of_syncs_does_not_matter(s: Simulation) -> None:
     assert s.generation_id == 2
 
 
-def test_a_silent_member_loses_its_partitions_and_hears_so_when_it_wakes(s: Simulation) -> None:
-    """W14, W21, S06: the others have them meanwhile; what it commits on waking is refused; it comes back as another."""
+def test_a_silent_member_loses_its_partitions_and_learns_it_later(s: Simulation) -> None:
+    """W14, W21, S06: another member gets them; the commit after waking is refused; the member rejoins with a new id."""
     c1, c2 = s.start("c1", session_timeout_ms=10_000), s.start("c2", session_timeout_ms=10_000)
     s.settle()
     s.forget()
@@ -202,12 +210,12 @@ def test_a_silent_member_loses_its_partitions_and_hears_so_when_it_wakes(s: Simu
     c2.is_awake = True
     s.settle()
     assert c2.commits[ticket] == "UNKNOWN_MEMBER_ID"
-    assert c2.story == ["lost t2", "assigned t2"]
+    assert c2.history == ["lost t2", "assigned t2"]
     assert c2.driver.member.member_id != was
 
 
-def test_a_dead_members_partitions_go_to_others_and_some_come_back_with_it(s: Simulation) -> None:
-    """W22, S15: two rebalances."""
+def test_a_dead_members_partitions_are_reassigned_until_it_returns(s: Simulation) -> None:
+    """W22, S15: the death and the return of the member cause one rebalance each."""
     c1, c2 = s.start("c1"), s.start("c2")
     s.settle()
     s.forget()
@@ -216,14 +224,14 @@ def test_a_dead_members_partitions_go_to_others_and_some_come_back_with_it(s: Si
     s.start("c2 again")
     s.settle()
     assert s.causes() == ["session_expired", "member_joined"]
-    assert c1.story == ["revoked t0 t1", "assigned t0 t1 t2", "revoked t0 t1 t2", "assigned t0 t1"]
+    assert c1.history == ["revoked t0 t1", "assigned t0 t1 t2", "revoked t0 t1 t2", "assigned t0 t1"]
 
 
-# -- what makes them join again ----------------------------------------------------------------------------------------
+# -- causes of a rejoin ------------------------------------------------------------------------------------------------
 
 
-def test_another_subscription_makes_a_rebalance(s: Simulation) -> None:
-    """S07, W23: new topics owned, dropped ones gone from the group; the member is the same."""
+def test_a_changed_subscription_makes_a_rebalance(s: Simulation) -> None:
+    """S07, W23: new topics are owned, dropped topics are gone from the group, and the member id stays."""
     s.topics["u"] = 2
     c1, c2 = s.start("c1"), s.start("c2")
     s.settle()
@@ -237,12 +245,12 @@ def test_another_subscription_makes_a_rebalance(s: Simulation) -> None:
     assert reasons(c2) == ["subscribed to u"]
     group = s.group
     assert group is not None
-    asked = {m.member_id: subscribed_topics(m.protocols[0].metadata) for m in group.members.values()}
-    assert asked == {c1.driver.member.member_id: ["t"], was: ["u"]}
+    subscriptions = {m.member_id: subscribed_topics(m.protocols[0].metadata) for m in group.members.values()}
+    assert subscriptions == {c1.driver.member.member_id: ["t"], was: ["u"]}
 
 
-def test_the_leader_sees_that_a_topic_has_grown(s: Simulation) -> None:
-    """S08, W23: within the age of what it knows; the new partitions are shared out, and nobody restarts."""
+def test_the_leader_notices_new_partitions(s: Simulation) -> None:
+    """S08, W23: the leader notices it within the metadata age; new partitions are assigned, and no member restarts."""
     c1, c2 = s.start("c1"), s.start("c2")
     s.settle()
     members = sorted(s.group.members) if s.group else []
@@ -256,7 +264,7 @@ def test_the_leader_sees_that_a_topic_has_grown(s: Simulation) -> None:
     assert reasons(c2) == ["group is already rebalancing"]
 
 
-def test_a_topic_that_comes_later_is_shared_out_too(s: Simulation) -> None:
+def test_a_topic_that_is_created_later_is_assigned(s: Simulation) -> None:
     """S08, protocol.md 7: a topic without metadata is skipped, and counts as one that had no partitions."""
     c1 = s.start("c1", topics=("t", "later"))
     s.settle()
@@ -266,8 +274,8 @@ def test_a_topic_that_comes_later_is_shared_out_too(s: Simulation) -> None:
     assert reasons(c1)[1:] == ["partitions changed: later has 1, had 0"]
 
 
-def test_a_former_leader_that_is_a_follower_now_looks_at_topics_no_more(s: Simulation) -> None:
-    """S120: c1 led, was away for too long, and follows; only c2, which leads now, sees the topic grow."""
+def test_a_former_leader_does_not_watch_topics(s: Simulation) -> None:
+    """S120: c1 led, did not poll for too long, and is a follower; only c2, the new leader, sees the topic grow."""
     c1, c2 = s.start("c1", max_poll_interval_ms=5_000), s.start("c2")
     s.settle()
     assert c1.driver.member.is_leader
@@ -287,15 +295,15 @@ def test_a_former_leader_that_is_a_follower_now_looks_at_topics_no_more(s: Simul
     assert reasons(c2) == ["partitions changed: t has 5, had 3"]
 
 
-# -- what a plan gives -------------------------------------------------------------------------------------------------
+# -- assignments -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_owned_is_what_the_reply_says(s: Simulation) -> None:
-    """S99, S89: and only the leader has sent a plan."""
+def test_owned_partitions_equal_the_assignment_in_the_response(s: Simulation) -> None:
+    """S99, S89: only the leader has sent assignments."""
     c1, c2 = s.start("c1"), s.start("c2")
     s.settle()
     for worker in (c1, c2):
-        synced = [a for a in worker.heard if isinstance(a, SyncGroupAnswer)]
+        synced = [a for a in worker.received if isinstance(a, SyncGroupAnswer)]
         plan = assigned_partitions(synced[-1].assignment)
         assert plan is not None
         assert worker.owned == {TopicPartition(topic, n) for topic, ns in plan.items() for n in ns}
@@ -304,8 +312,8 @@ def test_what_is_owned_is_what_the_reply_says(s: Simulation) -> None:
 
 
 @pytest.mark.parametrize("strategies", [("range",), COOPERATIVE])
-def test_a_plan_with_a_topic_outside_the_subscription_is_not_taken(s: Simulation, strategies: tuple[str]) -> None:
-    """S99, protocol.md 6.5: nobody is told anything; the member just joins again."""
+def test_an_assignment_outside_the_subscription_is_refused(s: Simulation, strategies: tuple[str]) -> None:
+    """S99, protocol.md 6.5: no listener is called; the member joins again."""
     s.topics["u"] = 1
     c1 = s.start("c1", topics=("t", "u"), strategies=strategies)
     while not any(isinstance(r, SyncGroup) for r in c1.wire.sent):
@@ -313,29 +321,29 @@ def test_a_plan_with_a_topic_outside_the_subscription_is_not_taken(s: Simulation
     c1.subscribe("t")
     s.settle()
     assert reasons(c1) == ["subscribed", "subscribed to t"]
-    assert c1.story == ["assigned t0 t1 t2"]
+    assert c1.history == ["assigned t0 t1 t2"]
 
 
-def test_cooperative_takes_two_rounds_and_nobody_loses_what_it_keeps(s: Simulation) -> None:
-    """S133: three partitions, c1 has all, c2 joins: c1 never loses 0 and 1."""
+def test_cooperative_takes_two_rounds_and_keeps_retained_partitions(s: Simulation) -> None:
+    """S133: c1 owns all three partitions, and c2 joins: c1 never loses 0 and 1."""
     s.start("c1", strategies=COOPERATIVE)
     s.settle()
     s.start("c2", strategies=COOPERATIVE)
     s.settle()
     assert s.generation_id == 3
-    assert s.stories() == {
+    assert s.histories() == {
         "c1": ["assigned t0 t1 t2", "revoked t2", "assigned nothing", "assigned nothing"],
         "c2": ["assigned nothing", "assigned t2"],
     }
 
 
-def test_cooperative_gives_up_a_topic_before_the_others_are_asked(s: Simulation) -> None:
-    """Protocol.md 6.5: what is no longer subscribed to is revoked before the join, so that one round is enough."""
+def test_cooperative_revokes_a_dropped_topic_before_the_join(s: Simulation) -> None:
+    """Protocol.md 6.5: partitions of unsubscribed topics are revoked before the join, so that one round is enough."""
     s.topics["u"] = 1
     c1 = s.start("c1", topics=("t", "u"), strategies=COOPERATIVE)
     s.settle()
     s.forget()
     c1.subscribe("t")
     s.settle()
-    assert c1.story == ["revoked u0", "assigned nothing"]
+    assert c1.history == ["revoked u0", "assigned nothing"]
     assert s.joins(c1) == 1

@@ -1,4 +1,4 @@
-"""Which topics a consumer is subscribed to, by names and by a pattern."""
+"""Tests of a consumer's subscription by names and by a pattern."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ def subscription(*, excludes_internal: bool = True) -> Subscription:
     return Subscription(watch, excludes_internal=excludes_internal)
 
 
-def test_names_are_the_topics_whether_they_are_seen_or_not() -> None:
+def test_named_topics_are_subscribed_even_if_they_are_unknown() -> None:
     s = subscription()
     assert not s
     s.replace(["orders", "unseen"], None, None)
@@ -27,14 +27,14 @@ def test_names_are_the_topics_whether_they_are_seen_or_not() -> None:
     assert (s.has("unseen"), s.has("orders-old")) == (True, False)
 
 
-def test_a_pattern_matches_the_beginning_of_topics_that_are_seen() -> None:
+def test_a_pattern_matches_the_beginning_of_known_topics() -> None:
     s = subscription()
     s.replace((), "orders", None)
     assert str(s) == "subscribed to the pattern orders"
     assert s.topics() == {"orders", "orders-old"}
 
 
-def test_internal_topics_match_a_pattern_only_where_they_may() -> None:
+def test_internal_topics_match_a_pattern_only_if_they_are_included() -> None:
     for excludes_internal, topics in ((True, set()), (False, {"__orders"})):
         s = subscription(excludes_internal=excludes_internal)
         s.replace((), "__", None)

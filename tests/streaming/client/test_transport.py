@@ -1,4 +1,4 @@
-"""Whom an answer goes to, out of all that a process has in its one inbox. The brokers are left out."""
+"""Tests of the delivery of responses to the members of a process, without brokers."""
 
 import threading
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from streaming.client.transport import Transport
 
 
 class Quiet:
-    """A reader to whom nothing comes; tests deliver by hand."""
+    """A reader without messages; tests deliver messages themselves."""
 
     def __init__(self) -> None:
         self._closed = threading.Event()
@@ -26,13 +26,13 @@ class Quiet:
 
 
 class Listening:
-    """A correspondent that keeps what it hears."""
+    """A receiver that keeps its messages."""
 
     def __init__(self) -> None:
-        self.heard: list[AnyAnswer] = []
+        self.received: list[AnyAnswer] = []
 
     def receive(self, answer: AnyAnswer) -> None:
-        self.heard.append(answer)
+        self.received.append(answer)
 
     def advance(self) -> None:
         pass
@@ -49,8 +49,8 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> Iterator[Transport]:
         yield transport
 
 
-def test_an_answer_goes_to_whoever_asked_and_a_notice_to_whom_it_names(transport: Transport) -> None:
-    """One of a thousand members of a process must not cost the others a look."""
+def test_a_response_goes_to_its_requester_and_a_notice_to_its_member(transport: Transport) -> None:
+    """A message for one of a thousand members of a process must not call the others."""
     ana, bo = Listening(), Listening()
     first, second = transport.register(ana), transport.register(bo)
     joins = [JoinGroupAnswer(request_id=f"{prefix}1", generation_id=1, member_id=member_id)
@@ -59,16 +59,18 @@ def test_an_answer_goes_to_whoever_asked_and_a_notice_to_whom_it_names(transport
     stranger = RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id="cy-1")
     for answer in (*joins, notice, stranger, HeartbeatAnswer(request_id=f"{first}2")):
         transport._deliver(json.encode(answer))
-    assert ana.heard == [joins[0], HeartbeatAnswer(request_id=f"{first}2")]
-    assert bo.heard == [joins[1], notice]
+    assert ana.received == [joins[0], HeartbeatAnswer(request_id=f"{first}2")]
+    assert bo.received == [joins[1], notice]
     transport.unregister(second)
     transport._deliver(json.encode(notice))
     transport._deliver(json.encode(HeartbeatAnswer(request_id=f"{second}2")))
-    assert bo.heard == [joins[1], notice]
+    assert bo.received == [joins[1], notice]
     assert transport._answers._joined_through == {"ana-1": first.removesuffix(".")}
 
 
-def test_what_cannot_be_read_or_fails_silences_nobody(transport: Transport, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_message_or_a_failing_receiver_does_not_stop_delivery(
+    transport: Transport, caplog: pytest.LogCaptureFixture
+) -> None:
     class Failing(Listening):
         def receive(self, answer: AnyAnswer) -> None:
             raise ZeroDivisionError
@@ -82,6 +84,6 @@ def test_what_cannot_be_read_or_fails_silences_nobody(transport: Transport, capl
     ):
         transport._deliver(data)
     transport._deliver(json.encode(HeartbeatAnswer(request_id=f"{good}1")))
-    assert len(ana.heard) == 1
+    assert len(ana.received) == 1
     assert "cannot be read" in caplog.text
     assert "own code failed" in caplog.text

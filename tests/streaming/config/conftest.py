@@ -13,11 +13,11 @@ def authority() -> trustme.CA:
 
 @pytest.fixture(scope="module")
 def files(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """The gateway's, or anybody's."""
+    """Return certificates of the gateway, or of any client."""
     return certificates(authority, tmp_path_factory.mktemp("files") / "here", "127.0.0.1", "kafka.example")
 
 
 @pytest.fixture(scope="module")
 def strangers(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Of an authority that nobody believes."""
+    """Return certificates of an untrusted authority."""
     return certificates(trustme.CA(), tmp_path_factory.mktemp("strangers") / "here", "127.0.0.1")

@@ -1,4 +1,4 @@
-"""Security settings: what goes together, how each client library is told, and who may listen where."""
+"""Tests of the security settings: valid combinations, the options of each client library, and plain text."""
 
 import ssl
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def kafka() -> Iterator[Any]:
         yield started._gateway.jvm.org.apache.kafka.common
 
 
-# -- three spellings -----------------------------------------------------------------------------------------------
+# -- the options of three libraries --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def everything(files: Certificates) -> Settings:
     return Settings.load(bootstrap_servers="a:1,b:2", **SCRAM, **own)
 
 
-def test_kafka_python_is_told_everything(everything: Settings, files: Certificates) -> None:
+def test_kafka_python_gets_all_security_settings(everything: Settings, files: Certificates) -> None:
     assert everything.kafka_client_arguments() == {
         "bootstrap_servers": ["a:1", "b:2"],
         "security_protocol": "SASL_SSL",
@@ -67,7 +67,7 @@ def test_kafka_python_is_told_everything(everything: Settings, files: Certificat
     }
 
 
-def test_librdkafka_is_told_everything(everything: Settings, files: Certificates) -> None:
+def test_librdkafka_gets_all_security_settings(everything: Settings, files: Certificates) -> None:
     assert everything.librdkafka_arguments() == {
         "bootstrap.servers": "a:1,b:2",
         "security.protocol": "SASL_SSL",
@@ -81,10 +81,10 @@ def test_librdkafka_is_told_everything(everything: Settings, files: Certificates
     }
 
 
-def test_java_is_told_everything_and_so_is_spark(everything: Settings, files: Certificates) -> None:
+def test_java_and_spark_get_all_security_settings(everything: Settings, files: Certificates) -> None:
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-    told = everything.java_client_properties()
-    assert told == {
+    client_options = everything.java_client_properties()
+    assert client_options == {
         "bootstrap.servers": "a:1,b:2",
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
@@ -97,23 +97,23 @@ def test_java_is_told_everything_and_so_is_spark(everything: Settings, files: Ce
         "ssl.endpoint.identification.algorithm": "https",
     }
     for options in (everything.kafka_source_options(), everything.kafka_sink_options()):
-        assert {f"kafka.{name}": value for name, value in told.items()}.items() <= options.items()
+        assert {f"kafka.{name}": value for name, value in client_options.items()}.items() <= options.items()
 
 
-def test_tokens_are_asked_for_by_each_library_in_its_own_words(files: Certificates) -> None:
-    """KIP-768, and librdkafka's CONFIGURATION.md; with a real endpoint in tests.system.test_oauth."""
+def test_each_library_gets_its_own_token_options(files: Certificates) -> None:
+    """KIP-768, and librdkafka's CONFIGURATION.md. tests.system.test_oauth uses a real endpoint."""
     tokens = object()
     ours = {**OAUTH, "sasl_oauth_scope": "k g", "sasl_oauth_cafile": str(files.ca), "bootstrap_servers": "a:1"}
-    way = {**ours, "tokens": tokens}
+    connection = {**ours, "tokens": tokens}
     common = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "bootstrap.servers": "a:1"}
     url = {"sasl.oauthbearer.token.endpoint.url": "https://id.example/token"}
-    assert spellings.kafka_python(way) == {
+    assert spellings.kafka_python(connection) == {
         "bootstrap_servers": ["a:1"],
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "OAUTHBEARER",
         "sasl_oauth_token_provider": tokens,
     }
-    assert spellings.librdkafka(way) == {
+    assert spellings.librdkafka(connection) == {
         **common,
         **url,
         "sasl.oauthbearer.method": "oidc",
@@ -122,10 +122,10 @@ def test_tokens_are_asked_for_by_each_library_in_its_own_words(files: Certificat
         "sasl.oauthbearer.scope": "k g",
         "https.ca.location": str(files.ca),
     }
-    without = {name: value for name, value in way.items() if name != "sasl_oauth_cafile"}
+    without = {name: value for name, value in connection.items() if name != "sasl_oauth_cafile"}
     assert spellings.librdkafka(without)["https.ca.location"] == "probe"
     package = "org.apache.kafka.common.security.oauthbearer"
-    assert spellings.java(way) == {
+    assert spellings.java(connection) == {
         **common,
         **url,
         "sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
@@ -152,15 +152,21 @@ TLS_NAMES = {"ssl_check_hostname", "ssl.endpoint.identification.algorithm"}
         ("SASL_SSL", MECHANISMS, ALWAYS | SASL_NAMES | TLS_NAMES),
     ],
 )
-def test_only_what_a_protocol_has_is_told(protocol: str, mechanisms: list[str | None], names: set[str]) -> None:
+def test_a_library_gets_only_the_options_of_the_protocol(
+    protocol: str, mechanisms: list[str | None], names: set[str]
+) -> None:
     for mechanism in mechanisms:
         user = {"sasl_mechanism": mechanism, **ANA} if mechanism else {}
         settings = Settings.load(security_protocol=protocol, **user)
-        told = [settings.kafka_client_arguments(), settings.librdkafka_arguments(), settings.java_client_properties()]
-        assert set().union(*told) == names
+        client_options = [
+            settings.kafka_client_arguments(),
+            settings.librdkafka_arguments(),
+            settings.java_client_properties(),
+        ]
+        assert set().union(*client_options) == names
 
 
-def test_host_names_may_go_unchecked_everywhere() -> None:
+def test_the_check_of_host_names_can_be_turned_off_for_every_library() -> None:
     settings = Settings.load(security_protocol="SSL", ssl_check_hostname=False)
     assert settings.kafka_client_arguments()["ssl_check_hostname"] is False
     assert settings.librdkafka_arguments()["ssl.endpoint.identification.algorithm"] == "none"
@@ -177,14 +183,14 @@ def test_a_key_may_be_in_the_certificates_file(files: Certificates) -> None:
     assert settings.java_client_properties()["ssl.keystore.key"] == files.both.read_text()
 
 
-def test_members_take_everything_that_kafka_python_is_told(files: Certificates) -> None:
+def test_a_members_configuration_accepts_every_option_of_kafka_python(files: Certificates) -> None:
     settings = Settings.load(**SCRAM, ssl_cafile=str(files.ca), ssl_certfile=str(files.both))
     assert set(settings.kafka_client_arguments()) <= WAY_NAMES
     assert "ssl_password" in WAY_NAMES
 
 
-def test_names_are_escaped_for_scram_where_the_library_does_not() -> None:
-    """RFC 5802; with a real broker in tests.system.test_secured."""
+def test_names_are_escaped_for_scram_if_the_library_does_not_escape_them() -> None:
+    """RFC 5802. tests.system.test_secured uses a real broker."""
     settings = Settings.load(**(SCRAM | {"sasl_username": "cy,=o"}))
     assert settings.kafka_client_arguments()["sasl_plain_username"] == "cy=2C=3Do"
     assert settings.librdkafka_arguments()["sasl.username"] == "cy,=o"
@@ -196,17 +202,17 @@ PITFALLS = st.sampled_from(["\\", '"', ";", "\n", "\r", "\\101", "\\n", "//", "/
 TEXTS = st.lists(PITFALLS | st.characters(exclude_categories=["Cs"])).map("".join)
 
 
-@bounds(deadline=None)  # it is another process that answers
+@bounds(deadline=None)  # a Java process answers
 @given(TEXTS, TEXTS)
 def test_no_name_and_no_password_breaks_out_of_its_quotes(kafka: Any, name: str, password: str) -> None:
-    """As Kafka's own parser reads it."""
+    """Kafka's own parser reads the name and the password back unchanged."""
     written = kafka.config.types.Password(jaas_config("PLAIN", username=name, password=password))
     (entry,) = kafka.security.JaasContext.loadClientContext({"sasl.jaas.config": written}).configurationEntries()
     assert entry.getLoginModuleName() == "org.apache.kafka.common.security.plain.PlainLoginModule"
     assert dict(entry.getOptions()) == {"username": name, "password": password}
 
 
-# -- what goes together --------------------------------------------------------------------------------------------
+# -- settings that need or exclude each other ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -260,7 +266,7 @@ def test_no_name_and_no_password_breaks_out_of_its_quotes(kafka: Any, name: str,
         ({"gateway_ssl_cafile": __file__}, "gateway_ssl_cafile needs a gateway_ssl_certfile."),
     ],
 )  # fmt: skip
-def test_settings_that_contradict_each_other_end_in_a_sentence(given: dict[str, str], sentence: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(BadSettings) as refused:
         Settings.load(**given)
     assert str(refused.value) == sentence
@@ -269,7 +275,7 @@ def test_settings_that_contradict_each_other_end_in_a_sentence(given: dict[str, 
 @pytest.mark.parametrize(
     "url", ["https://id.example/token", "https://[::1]:8/", "http://127.0.0.1:8080/token", "http://localhost/token"]
 )
-def test_a_secret_is_sent_under_tls_or_nowhere_else(url: str) -> None:
+def test_a_token_url_must_use_tls_or_name_this_machine(url: str) -> None:
     assert Settings.load(**OAUTH | {"sasl_oauth_token_url": url}).sasl_oauth_token_url == url
 
 
@@ -281,7 +287,7 @@ def test_a_secret_is_sent_under_tls_or_nowhere_else(url: str) -> None:
         "https://id.example/#geheim", "https://id.exa\nmple/", "https://[geheim/",
     ],
 )  # fmt: skip
-def test_what_is_no_endpoint_is_refused_and_not_repeated(url: str) -> None:
+def test_an_invalid_token_url_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(BadSettings, match=r"^sasl_oauth_token_url: ") as refused:
         Settings.load(**OAUTH | {"sasl_oauth_token_url": url})
     assert "geheim" not in str(refused.value)
@@ -297,8 +303,10 @@ def test_what_is_no_endpoint_is_refused_and_not_repeated(url: str) -> None:
         ({"bootstrap_servers": ELSEWHERE, "sasl_mechanism": "SCRAM-SHA-256"}, MECHANISMS[1:]),
     ],
 )
-def test_passwords_go_unencrypted_to_this_machine_only(changed: dict[str, Any], mechanisms: tuple[str, ...]) -> None:
-    """Neither the coordinator's nor those that clients show to the gateway."""
+def test_passwords_are_sent_unencrypted_to_this_machine_only(
+    changed: dict[str, Any], mechanisms: tuple[str, ...]
+) -> None:
+    """This holds for the coordinator's passwords and for those that clients send to the gateway."""
     assert Settings.load(**(PLAIN | changed)).client_mechanisms == mechanisms
     assert Settings.load().client_mechanisms == ()
 
@@ -309,11 +317,11 @@ def test_passwords_go_unencrypted_to_this_machine_only(changed: dict[str, Any], 
 def test_a_password_is_read_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "password"
     file.write_text(" päss \r\n")
-    way = {name: value for name, value in SCRAM.items() if name != "sasl_password"}
-    from_file = Settings.load(**way, sasl_password_file=str(file))
+    connection = {name: value for name, value in SCRAM.items() if name != "sasl_password"}
+    from_file = Settings.load(**connection, sasl_password_file=str(file))
     assert from_file.librdkafka_arguments()["sasl.password"] == " päss "
     monkeypatch.setenv("COORDINATOR_SASL_PASSWORD", "word")
-    assert Settings.load(**way).librdkafka_arguments()["sasl.password"] == "word"
+    assert Settings.load(**connection).librdkafka_arguments()["sasl.password"] == "word"
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\xff"])
@@ -326,27 +334,31 @@ def test_a_file_without_a_password_is_refused(tmp_path: Path, content: bytes) ->
 
 def test_a_clients_secret_may_be_in_a_file(tmp_path: Path) -> None:
     (file := tmp_path / "secret").write_text("päss\n")
-    way = {name: value for name, value in OAUTH.items() if name != "sasl_oauth_client_secret"}
+    connection = {name: value for name, value in OAUTH.items() if name != "sasl_oauth_client_secret"}
     assert (
         'clientSecret="päss"'
-        in spellings.java(Settings.load(**way, sasl_oauth_client_secret_file=str(file))._settings())["sasl.jaas.config"]
+        in spellings.java(Settings.load(**connection, sasl_oauth_client_secret_file=str(file))._settings())[
+            "sasl.jaas.config"
+        ]
     )
 
 
 def test_no_secret_of_tokens_or_of_access_is_shown() -> None:
-    """I23: by no object that settings make, in any of their forms."""
+    """I23: no object that settings make shows a secret, in any of its forms."""
     key = "geheim" * 6
     settings = Settings.load(**OAUTH | {"sasl_oauth_client_secret": "geheim"}, access_key=key)
     made = (settings, settings._tokens, settings.signing(), settings.signer())
-    told = " ".join(f"{each!r} {each}" for each in made) + f"{settings.model_dump()} {settings.model_dump_json()}"
-    assert "geheim" not in told + repr(vars(settings)) + repr(settings.__pydantic_private__)
+    client_options = (
+        " ".join(f"{each!r} {each}" for each in made) + f"{settings.model_dump()} {settings.model_dump_json()}"
+    )
+    assert "geheim" not in client_options + repr(vars(settings)) + repr(settings.__pydantic_private__)
     with pytest.raises(ValidationError) as refused:
         Settings(**OAUTH | {"sasl_oauth_client_secret": "geheim", "sasl_username": "ana"}, access_key=key)
     assert "geheim" not in str(refused.value)
 
 
 def test_no_secret_is_shown(files: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
-    """I23."""
+    """I23: no form of the settings and no error message shows a secret."""
     secret = {"sasl_password": "geheim", "gateway_ssl_key_password": "geheim"}
     settings = Settings.load(**(SCRAM | secret), gateway_ssl_certfile=str(files.both))
     assert "geheim" not in f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()}"

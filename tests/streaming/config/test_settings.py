@@ -1,4 +1,4 @@
-"""Settings: where they come from, and the sentence that a wrong one ends in."""
+"""Tests of the settings: their sources, and the error of a wrong one."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COORDINATOR_CONFIG", raising=False)
 
 
-def test_defaults_are_kafkas() -> None:
-    """S19 and protocol.md 1.4."""
+def test_defaults_equal_those_of_kafka() -> None:
+    """S19 and protocol.md 1.4: the defaults equal those of Kafka."""
     config = Settings.load().group_config()
     assert config.group_initial_rebalance_delay_ms == 3_000
     assert (config.group_min_session_timeout_ms, config.group_max_session_timeout_ms) == (6_000, 1_800_000)
@@ -22,7 +22,9 @@ def test_defaults_are_kafkas() -> None:
     assert Settings.load().request_partitions == 16
 
 
-def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_overrides_the_environment_and_the_environment_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "coordinator.toml"
     file.write_text('topic_prefix = "file"\nrequest_partitions = 4\nreply_partitions = 4\n')
     monkeypatch.setenv("COORDINATOR_CONFIG", str(file))
@@ -44,7 +46,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ),
     ],
 )
-def test_a_wrong_setting_ends_in_a_sentence_that_names_it(flags: dict[str, object], sentence: str) -> None:
+def test_an_invalid_setting_is_refused_by_name(flags: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadSettings) as refused:
         Settings.load(**flags)
     assert str(refused.value) == sentence
@@ -68,7 +70,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         Settings.load()
 
 
-def test_a_file_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COORDINATOR_CONFIG", "no/such/file.toml")
     with pytest.raises(BadSettings, match=r"COORDINATOR_CONFIG names no/such/file.toml, which is not a file."):
         Settings.load()
@@ -81,7 +83,7 @@ def test_brokers_are_named_by_host_and_port(servers: str) -> None:
 
 
 @pytest.mark.parametrize("servers", ["localhost:9092", "kafka-1.example:9092,10.0.0.7:19092", "[::1]:9092"])
-def test_any_number_of_brokers_may_be_named(servers: str) -> None:
+def test_one_or_more_brokers_may_be_named(servers: str) -> None:
     assert Settings.load(bootstrap_servers=servers).bootstrap_servers == servers
 
 

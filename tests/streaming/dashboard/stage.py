@@ -1,4 +1,4 @@
-"""Groups for the page to show, without Kafka: a real shard lives through them, and its records go to a `Live`."""
+"""Groups that the page shows, without Kafka: a real shard handles their requests, and its records go to a `Live`."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ Place = tuple[str, int]
 
 
 class Stage:
-    """Members come, share partitions out, commit, fall silent and go; what is published is shown at once."""
+    """Members join, assign partitions, commit, become silent and leave; published records are shown at once."""
 
     def __init__(self, live: Live, now_ms: int) -> None:
         self.live = live
@@ -41,7 +41,7 @@ class Stage:
         self._shown = {"groups": 0, "events": 0}
 
     def begins(self) -> "Stage":
-        """Have the page shown as one that is caught up."""
+        """Set the page's status to caught up."""
         self.live.say(Status(Phase.LIVE))
         return self
 
@@ -50,14 +50,14 @@ class Stage:
         return self.world.now_ms
 
     def passes(self, wait_ms: int) -> None:
-        """Let time pass, a batch every two seconds at least; who is silent meanwhile may be dropped."""
+        """Advance the time, with a batch every two seconds at least; a silent member may be dropped meanwhile."""
         until_ms = self.world.now_ms + wait_ms
         while self.world.now_ms < until_ms:
             self.world.now_ms = min(until_ms, self.world.now_ms + TICK_MS)
             self._step()
 
     def joins(self, group_id: str, *client_ids: str, topics: tuple[str, ...] = ("orders",), **fields: Any) -> list[str]:
-        """Have newcomers join, and everybody that is there again; tells the newcomers' ids."""
+        """Send joins of new members, and of all present members again; return the new members' ids."""
         metadata = write_subscription(Subscription(topics))
         wanted: dict[str, Any] = {
             "session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": 300_000, "protocol_type": CONSUMERS,
@@ -65,30 +65,32 @@ class Stage:
             "client_host": "/10.4.0.17", "reason": "", **fields,
         }  # fmt: skip
         known = self.members.setdefault(group_id, [])
-        asked = [self.world.ask(JoinGroup, group_id, member_id="", client_id=each, **wanted) for each in client_ids]
+        request_ids = [
+            self.world.ask(JoinGroup, group_id, member_id="", client_id=each, **wanted) for each in client_ids
+        ]
         self._step()
         if known:
             self.world.now_ms += 40
-            asked += [
+            request_ids += [
                 self.world.ask(JoinGroup, group_id, member_id=each, client_id=each.rsplit("-", 5)[0], **wanted)
                 for each in known
             ]
             self._step()
         self.passes(3_000)
-        answers = [self._joined[request_id] for request_id in asked if request_id in self._joined]
+        answers = [self._joined[request_id] for request_id in request_ids if request_id in self._joined]
         new = [a.member_id for a in answers if a.member_id not in known]
         known.extend(new)
         self.generations[group_id] = max(a.generation_id for a in answers)
         return new
 
     def joins_alone(self, group_ids: list[str]) -> None:
-        """Have one member each join many groups, all in one batch."""
+        """Send one join to each of many groups, all in one batch."""
         for group_id in group_ids:
             self.world.join(group_id, client_id="ana")
         self.passes(3_000)
 
     def shares(self, group_id: str, places: list[Place]) -> None:
-        """Have the leader's plan brought: partitions in turn among the members."""
+        """Send the members' syncs with the leader's assignments: consecutive partitions for each member in turn."""
         generation, members = self.generations[group_id], self.members[group_id]
         plan: dict[str, dict[str, list[int]]] = {member: {} for member in members}
         for index, (topic, partition) in enumerate(places):
@@ -108,7 +110,7 @@ class Stage:
         self.passes(10)
 
     def beats(self, group_id: str, *but: str) -> None:
-        """Have everybody beat but these."""
+        """Send a heartbeat of every member except these."""
         for member in self.members[group_id]:
             if member not in but:
                 self.world.ask(Heartbeat, group_id, generation_id=self.generations[group_id], member_id=member)

@@ -1,4 +1,4 @@
-"""What the page's server answers, over groups that a real shard has lived through."""
+"""Tests of the responses of the page's server, with records that a real shard has written."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ PLACES = [("orders", partition) for partition in range(4)]
 
 @pytest.fixture
 def stage() -> Stage:
-    """Two members share four partitions; one falls silent, the other goes on."""
+    """Return a group in which two members own four partitions, one becomes silent, and the other continues."""
     stage = Stage(Live(now_ms=lambda: NOW_MS), NOW_MS - 600_000).begins()
     ana, bo = stage.joins("pay", "ana", "bo")
     stage.shares("pay", PLACES)
@@ -40,7 +40,7 @@ def stage() -> Stage:
 
 
 class Browser:
-    """Asks the application as a browser would."""
+    """A client that sends requests to the application as a browser does."""
 
     def __init__(self, app: Any, host: str = "127.0.0.1:9494") -> None:
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -64,7 +64,7 @@ def browser(stage: Stage) -> Browser:
 
 
 def described(browser: Browser, path: str) -> jsonschema.Draft202012Validator:
-    """What the schema says that a path answers; where it names none, an error."""
+    """Return a validator of the responses of a path, or of errors for an empty path."""
     whole = browser.get("/api/schema").json()
     answer = whole["paths"][path] if path else {"$ref": "#/$defs/Error"}
     return jsonschema.Draft202012Validator({**whole, **answer})
@@ -73,7 +73,7 @@ def described(browser: Browser, path: str) -> jsonschema.Draft202012Validator:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-ASKED = [
+PATHS = [
     "/api/groups",
     "/api/group?id=pay",
     "/api/timeline?id=pay",
@@ -86,32 +86,32 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("asked", ASKED)
-def test_each_answer_is_as_its_schema_says(browser: Browser, asked: str) -> None:
-    answer = browser.get(asked)
+@pytest.mark.parametrize("path", PATHS)
+def test_each_response_matches_its_schema(browser: Browser, path: str) -> None:
+    answer = browser.get(path)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert answer.headers["cache-control"] == "no-store"
-    described(browser, asked.partition("?")[0]).validate(answer.json())
+    described(browser, path.partition("?")[0]).validate(answer.json())
 
 
 def test_every_path_is_in_the_schema(stage: Stage) -> None:
-    """But the page, its files, figures and streams, which are no JSON."""
+    """The schema has every path except the page, its files, metrics and streams, which are not JSON."""
     schema = Browser(App(stage.live).asgi(None)).get("/api/schema").json()
-    assert set(schema["paths"]) == set(ANSWERS) == {asked.partition("?")[0] for asked in ASKED}
+    assert set(schema["paths"]) == set(ANSWERS) == {path.partition("?")[0] for path in PATHS}
     assert {"Overview", "GroupDetail", "Timeline", "Why", "Owner", "EventRow", "Status", "Error"} <= set(
         schema["$defs"]
     )
     assert {"type": "null"} in schema["paths"]["/api/why"]["anyOf"]
 
 
-def test_the_list_and_the_group_tell_the_same(browser: Browser) -> None:
+def test_the_list_and_the_group_have_the_same_summary(browser: Browser) -> None:
     (row,) = browser.get("/api/groups").json()["groups"]
     assert (row["group_id"], row["state"], row["members"], row["total_lag"]) == ("pay", "Stable", 1, 60)
     assert browser.get("/api/group?id=pay").json()["summary"] == row
 
 
-def test_a_moment_has_one_owner_or_none(browser: Browser) -> None:
-    """S10: before, between and after two owners of a partition."""
+def test_a_partition_has_at_most_one_owner_at_a_time(browser: Browser) -> None:
+    """S10: the test requests times before, between and after two owners of a partition."""
     lane = browser.get("/api/timeline?id=pay").json()["lanes"][2]
     bo, ana = lane["spans"]
     assert (bo["client_id"], bo["because"], ana["client_id"], ana["to_ms"]) == ("bo", "expired", "ana", None)
@@ -125,8 +125,8 @@ def test_a_moment_has_one_owner_or_none(browser: Browser) -> None:
     assert (between["owner"], between["before"], between["after"]) == (None, bo, ana)
 
 
-def test_a_timeline_may_be_bounded(browser: Browser) -> None:
-    """S12: what touches a stretch of time, and no more."""
+def test_a_timeline_can_be_limited_to_a_period(browser: Browser) -> None:
+    """S12: the response has the rebalances and events of the requested period, and no others."""
     whole = browser.get("/api/timeline?id=pay").json()
     first, second = whole["rebalances"]
     later = browser.get(f"/api/timeline?id=pay&from={second['started_ms']}&to={second['ended_ms']}").json()
@@ -136,8 +136,8 @@ def test_a_timeline_may_be_bounded(browser: Browser) -> None:
     assert {e["at_ms"] for e in later["events"]} <= set(range(second["started_ms"], second["ended_ms"] + 1))
 
 
-def test_why_at_a_moment_is_the_rebalance_before_it(browser: Browser) -> None:
-    """S14: whose silence it was, and that it was avoidable."""
+def test_why_explains_the_last_rebalance_before_a_time(browser: Browser) -> None:
+    """S14: the answer names the silent client, and the rebalance was avoidable."""
     latest = browser.get("/api/why?id=pay").json()
     assert (latest["cause"], latest["client_id"], latest["is_avoidable"]) == ("session_expired", "bo", True)
     earlier = browser.get(f"/api/why?id=pay&at={latest['at_ms'] - 1}").json()
@@ -145,8 +145,8 @@ def test_why_at_a_moment_is_the_rebalance_before_it(browser: Browser) -> None:
     assert browser.get("/api/why?id=pay&at=0").json() is None
 
 
-def test_what_is_to_come_has_no_owner_yet(browser: Browser) -> None:
-    """S10: whose it is now stands before it."""
+def test_a_future_time_has_no_owner(browser: Browser) -> None:
+    """S10: the present owner is the owner before that time."""
     ask = "/api/owner?id=pay&topic=orders&partition=2"
     now, later = browser.get(ask).json(), browser.get(f"{ask}&at={NOW_MS + 1}").json()
     assert (now["is_known"], now["at_ms"], now["before"]) == (True, NOW_MS, None)
@@ -156,7 +156,7 @@ def test_what_is_to_come_has_no_owner_yet(browser: Browser) -> None:
 # -- long histories ----------------------------------------------------------------------------------------------------
 
 
-def test_a_timeline_of_a_restless_group_has_an_end(
+def test_the_timeline_of_an_active_group_is_bounded(
     stage: Stage, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = browser.get("/api/timeline?id=pay").json()
@@ -167,8 +167,8 @@ def test_a_timeline_of_a_restless_group_has_an_end(
     assert short["known_from_ms"] > whole["known_from_ms"] == 0
 
 
-def test_answers_that_are_kept_are_bounded(stage: Stage, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what they take together; one that is larger by itself is not kept at all."""
+def test_cached_responses_are_bounded(stage: Stage, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is their total size; a response that is larger than the bound is not kept."""
 
     def kept() -> int:
         return sum(len(written) for _, written in stage.live._kept.values())
@@ -185,19 +185,17 @@ def test_answers_that_are_kept_are_bounded(stage: Stage, browser: Browser, monke
 
 
 @pytest.mark.parametrize("what", ["summary", "detail", "timeline", "owner"])
-def test_records_do_not_wait_for_an_answer_in_the_making(
-    stage: Stage, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The views change meanwhile, and the answer is of before."""
+def test_records_are_read_while_a_response_is_made(stage: Stage, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The views change meanwhile, and the response shows the state before."""
     make, before = getattr(answers, what), len(stage.live.views.groups["pay"].events)
-    told = []
+    event_counts = []
 
     def making(*arguments: Any) -> Any:
         joining = threading.Thread(target=stage.joins, args=("pay", "cy"))
         joining.start()
         joining.join(20)
         assert not joining.is_alive(), "records wait"
-        told.append(next(len(each.events) for each in arguments if isinstance(each, GroupView)))
+        event_counts.append(next(len(each.events) for each in arguments if isinstance(each, GroupView)))
         return make(*arguments)
 
     monkeypatch.setattr(answers, what, making)
@@ -205,7 +203,7 @@ def test_records_do_not_wait_for_an_answer_in_the_making(
         stage.live.summaries(["pay", "gone meanwhile"])
     else:
         getattr(stage.live, what)("pay", *(("orders", 0) if what == "owner" else ()))
-    assert told == [before] != [len(stage.live.views.groups["pay"].events)]
+    assert event_counts == [before] != [len(stage.live.views.groups["pay"].events)]
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -219,7 +217,7 @@ def test_records_do_not_wait_for_an_answer_in_the_making(
         ("/api/timeline?id=pay&from=yesterday", 400),
         ("/api/timeline?id=pay&from=-1", 400),
         ("/api/timeline?id=pay&to=99999999999999999999999", 400),
-        ("/api/timeline?id=pay&to=%D9%A3", 400),  # a digit, but not one of ours
+        ("/api/timeline?id=pay&to=%D9%A3", 400),  # a digit, but not an ASCII digit
         ("/api/why?id=pay&at=1.5", 400),
         ("/api/owner?id=pay&topic=orders", 400),
         ("/api/owner?id=pay&partition=1", 400),
@@ -230,7 +228,7 @@ def test_records_do_not_wait_for_an_answer_in_the_making(
         ("/metrics", 404),
     ],
 )
-def test_an_error_is_a_sentence_in_json(browser: Browser, path: str, status: int) -> None:
+def test_an_error_is_returned_as_json(browser: Browser, path: str, status: int) -> None:
     answer = browser.get(path)
     assert answer.status_code == status
     described(browser, "").validate(answer.json())
@@ -238,7 +236,7 @@ def test_an_error_is_a_sentence_in_json(browser: Browser, path: str, status: int
     assert_guarded(answer)
 
 
-def test_before_it_has_caught_up_it_says_how_far_it_is() -> None:
+def test_requests_are_refused_with_the_progress_until_the_page_has_caught_up() -> None:
     live = Live()
     browser = Browser(App(live).asgi(None))
     live.say(Status(Phase.CATCHING_UP, 1_200, 5_000))
@@ -251,7 +249,7 @@ def test_before_it_has_caught_up_it_says_how_far_it_is() -> None:
     live.say(Status(Phase.LIVE))
     assert browser.get("/api/groups").json()["groups"] == []
     live.say(Status(Phase.AWAY, why="No Kafka broker answers."))
-    assert browser.get("/api/groups").status_code == 200, "what is known is shown on"
+    assert browser.get("/api/groups").status_code == 200, "the known groups are still shown"
     assert browser.get("/healthz").json() == {
         "phase": "reconnecting",
         "read": 0,
@@ -260,7 +258,7 @@ def test_before_it_has_caught_up_it_says_how_far_it_is() -> None:
     }
 
 
-def test_a_bug_says_so_and_shows_nothing_of_itself(stage: Stage, browser: Browser) -> None:
+def test_a_bug_is_reported_without_details(stage: Stage, browser: Browser) -> None:
     stage.live.views.alarms.append("no alarm")  # type: ignore[arg-type]
     stage.live.views.groups["pay"].events = None  # type: ignore[assignment]
     answer = browser.get("/api/timeline?id=pay")
@@ -268,7 +266,7 @@ def test_a_bug_says_so_and_shows_nothing_of_itself(stage: Stage, browser: Browse
     assert_guarded(answer)
 
 
-# -- who may ask -------------------------------------------------------------------------------------------------------
+# -- allowed requests --------------------------------------------------------------------------------------------------
 
 
 def assert_guarded(answer: httpx.Response) -> None:
@@ -276,7 +274,7 @@ def assert_guarded(answer: httpx.Response) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/static/main.js", "/api/groups", "/api/schema", "/healthz"])
-def test_everything_is_guarded(browser: Browser, path: str) -> None:
+def test_every_response_has_the_security_headers(browser: Browser, path: str) -> None:
     assert_guarded(browser.get(path))
     policy = HEADERS["Content-Security-Policy"]
     assert "unsafe" not in policy
@@ -284,19 +282,19 @@ def test_everything_is_guarded(browser: Browser, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_it_is_only_read(browser: Browser, method: str) -> None:
+def test_only_get_and_head_are_allowed(browser: Browser, method: str) -> None:
     answer = browser.get("/api/groups", method)
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
     assert_guarded(answer)
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9494", "127.0.0.1:1", "[::1]:9494", "[::1]"])
-def test_on_the_loopback_interface_it_is_asked_by_that_name(stage: Stage, host: str) -> None:
+def test_loopback_names_are_accepted_as_host(stage: Stage, host: str) -> None:
     browser = Browser(App(stage.live).asgi(names_of("127.0.0.1")))
     assert browser.get("/api/groups", host=host).status_code == 200
 
 
-def test_a_proxy_may_ask_for_it_by_a_name_of_its_own(stage: Stage) -> None:
+def test_a_configured_name_of_a_proxy_is_accepted_as_host(stage: Stage) -> None:
     browser = Browser(App(stage.live).asgi(names_of("127.0.0.1", ["Ops.example.com"])))
     assert browser.get("/api/groups", host="ops.example.com:443").status_code == 200
     assert browser.get("/api/groups", host="example.com").status_code == 400
@@ -305,8 +303,8 @@ def test_a_proxy_may_ask_for_it_by_a_name_of_its_own(stage: Stage) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example:9494", "localhost.evil.example", "", "[::2]:1"]
 )
-def test_a_name_that_a_stranger_leads_here_is_refused(stage: Stage, host: str) -> None:
-    """DNS rebinding: a page from elsewhere would otherwise be of the same origin as this one."""
+def test_an_unknown_host_name_is_refused(stage: Stage, host: str) -> None:
+    """DNS rebinding: without the check a stranger's page would have the same origin as this one."""
     app = App(stage.live)
     answer = Browser(app.asgi(names_of("127.0.0.1"))).get("/api/groups", host=host)
     assert (answer.status_code, "groups" in answer.json()) == (400, False)
@@ -316,7 +314,7 @@ def test_a_name_that_a_stranger_leads_here_is_refused(stage: Stage, host: str) -
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_fetched_once(browser: Browser) -> None:
+def test_an_unchanged_file_is_not_sent_again(browser: Browser) -> None:
     first = browser.get("/static/main.js")
     assert (first.status_code, first.headers["content-type"]) == (200, "text/javascript; charset=utf-8")
     again = browser.get("/static/main.js", if_none_match=first.headers["etag"])
@@ -324,14 +322,14 @@ def test_a_file_is_fetched_once(browser: Browser) -> None:
     assert browser.get("/static/main.js", if_none_match='"another"').status_code == 200
 
 
-def test_figures_are_shown_where_there_are_any(stage: Stage) -> None:
+def test_metrics_are_returned_if_there_is_a_registry(stage: Stage) -> None:
     registry = CollectorRegistry()
     Counter("looks", "How often.", registry=registry).inc(3)
     answer = Browser(App(stage.live, registry).asgi(None)).get("/metrics")
     assert "looks_total 3.0" in answer.text
 
 
-# -- strangers' ids ----------------------------------------------------------------------------------------------------
+# -- hostile ids -------------------------------------------------------------------------------------------------------
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -351,7 +349,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("group_id", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_strangers_id_comes_back_as_it_is(group_id: str) -> None:
+def test_a_hostile_id_is_returned_unchanged(group_id: str) -> None:
     stage = Stage(Live(now_ms=lambda: NOW_MS), NOW_MS - 60_000).begins()
     stage.joins(group_id, "ana")
     browser = Browser(App(stage.live).asgi(LOOPBACK_NAMES))
@@ -360,13 +358,13 @@ def test_a_strangers_id_comes_back_as_it_is(group_id: str) -> None:
         assert browser.get(f"/api/{path}?id={quote(group_id, safe='')}").status_code == 200
 
 
-def test_an_id_of_any_length_is_only_not_known(browser: Browser) -> None:
+def test_a_very_long_id_is_not_found(browser: Browser) -> None:
     assert browser.get(f"/api/group?id={'x' * 10_000}").status_code == 404
     assert browser.get(f"/api/owner?id=pay&topic={'%F0%9F%98%80' * 5_000}&partition=0").json()["owner"] is None
 
 
-def test_a_record_of_ten_thousand_characters_is_shown() -> None:
-    """The coordinator takes no such id; a record of another's making must not end the page."""
+def test_a_group_id_of_ten_thousand_characters_is_shown() -> None:
+    """The coordinator accepts no such id; a record from another writer must not stop the page."""
     live = Live()
     live.say(Status(Phase.LIVE))
     group_id = "\u202e<" * 5_000

@@ -1,4 +1,4 @@
-"""The page's files: small, all our own or as they were published, and nothing in them that strangers could use."""
+"""Tests of the page's files: their size, their origin, and no code that could run strangers' text."""
 
 import hashlib
 import re
@@ -18,20 +18,20 @@ OURS = sorted(
 
 
 def test_the_page_is_small() -> None:
-    """All files together, as they are, come to 200 KB at most."""
+    """All files together have 200 KB at most, uncompressed."""
     bytes_in_all = sum(file.stat().st_size for file in STATIC.iterdir())
     print(f"page weight: {bytes_in_all} bytes")
     assert bytes_in_all <= BYTES_MAX
 
 
-def test_what_is_from_elsewhere_is_as_it_was_published() -> None:
+def test_vendored_files_equal_the_published_ones() -> None:
     listed = {m["name"]: m["sum"] for m in VENDORED.finditer((STATIC / "VENDOR.md").read_text())}
     assert listed == {n: hashlib.sha256((STATIC / n).read_bytes()).hexdigest() for n in ("preact.js", "htm.js")}
 
 
 @pytest.mark.parametrize("file", OURS, ids=lambda file: file.name)
-def test_nothing_makes_markup_of_text_and_nothing_comes_from_elsewhere(file: Path) -> None:
-    """Text reaches the page as text nodes alone; no inline script or style, no other origin."""
+def test_no_file_makes_markup_of_text_or_loads_from_another_origin(file: Path) -> None:
+    """Text enters the page only as text nodes; there is no inline script or style, and no other origin."""
     text = file.read_text()
     forbidden = r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function|https?://|\sstyle=|javascript:|\bon\w+=\""
     assert not re.findall(forbidden, text)
@@ -46,8 +46,8 @@ def test_every_file_that_a_module_imports_is_served() -> None:
             assert name in served, f"{file.name} wants {name}"
 
 
-def test_a_proxy_may_serve_it_under_any_path() -> None:
-    """What is fetched is named from where the page is."""
+def test_a_proxy_may_serve_the_page_under_any_path() -> None:
+    """The page fetches its files and data by relative paths."""
     for file in OURS:
         assert not re.search(r"""["'`]/(?:static|api)""", file.read_text()), file.name
 
@@ -57,11 +57,11 @@ def test_a_proxy_may_serve_it_under_any_path() -> None:
 TEXTS = ("ink", "soft", "accent", "good", "busy", "bad", "warm")
 GROUNDS = ("page", "panel", "row", "shade")
 AA = 4.5
-"""What text of that size wants (WCAG 2.2, 1.4.3)."""
+"""The contrast that text of this size needs (WCAG 2.2, 1.4.3)."""
 
 
 def colours() -> dict[str, tuple[str, str]]:
-    """Read the style sheet's names, each with its light and its dark colour."""
+    """Return the style sheet's names, each with its light and its dark colour."""
     css = (STATIC / "page.css").read_text()
     return {name: (light, dark) for name, light, dark in re.findall(r"--(\w+): light-dark\((#\w+), (#\w+)\)", css)}
 

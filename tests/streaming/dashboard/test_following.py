@@ -1,4 +1,4 @@
-"""The page's two threads, without Kafka: whatever goes wrong, they say so and go on."""
+"""Tests of the page's two threads, without Kafka: they report every error and continue."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,20 +12,20 @@ from streaming.dashboard.live import Live, Phase, Status
 from streaming.errors import BrokerUnreachable
 
 
-class Watched(Live):
-    """Keeps what it was told of how the reading is."""
+class RecordingLive(Live):
+    """A `Live` that keeps the statuses of the reading."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[Status] = []
+        self.statuses: list[Status] = []
 
     def say(self, status: Status) -> None:
-        self.told.append(status)
+        self.statuses.append(status)
         super().say(status)
 
 
 class Kafka:
-    """Stands for `Reading` and `EndOffsets`: what it is asked first goes wrong, and then it has no more to tell."""
+    """A stand-in for `Reading` and `EndOffsets`: the first call raises, and the second one stops the thread."""
 
     def __init__(self, error: Exception, stop: Callable[[], None]) -> None:
         self.errors, self.stop = [error], stop
@@ -57,19 +57,19 @@ class Kafka:
     ("error", "why", "is_logged"),
     [(BrokerUnreachable("No broker."), "No broker.", False), (ValueError("Invalid partition"), "ValueError", True)],
 )
-def test_nothing_ends_a_thread(
+def test_an_error_does_not_end_a_thread(
     thread: str, error: Exception, why: str, is_logged: bool, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    live, sentences = Watched(), list[str]()
+    live, sentences = RecordingLive(), list[str]()
     follows = Following(Settings(), live, sentences.append)
     kafka = Kafka(error, follows._stopping.set)
     pauses = dict.fromkeys(Phase, 0)
     for name, value in {"Reading": kafka, "EndOffsets": kafka, "AGAIN_AFTER_S": 0, "PAUSES_S": pauses}.items():
         monkeypatch.setattr(following, name, value)
     getattr(follows, thread)()
-    (away,) = (status for status in live.told if status.phase is Phase.AWAY)
-    assert why in (away.why or "")
-    assert sentences == [away.why]
+    (unavailable,) = (status for status in live.statuses if status.phase is Phase.AWAY)
+    assert why in (unavailable.why or "")
+    assert sentences == [unavailable.why]
     assert ("Traceback" in caplog.text) is is_logged
     assert not kafka.errors
     assert follows._stopping.is_set()

@@ -1,4 +1,4 @@
-"""What is pushed to browsers: over a real socket, from groups that a real shard lives through."""
+"""Tests of the events that are pushed to browsers, over a real socket, with records that a real shard writes."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ CHANGES_MAX = 50
 SCHEMA = json.loads(to_json(json_schema(ANSWERS, TOLD)))
 
 
-class Told(NamedTuple):
+class SentEvent(NamedTuple):
     """One server-sent event."""
 
     name: str
@@ -40,7 +40,7 @@ class Told(NamedTuple):
 
 
 class Following:
-    """A browser that follows; each event is waited for."""
+    """A browser that follows a stream and waits for each event."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
@@ -53,23 +53,23 @@ class Following:
             *lines, rest = (rest + chunk).split(b"\r\n")
             yield from (line.decode() for line in lines)
 
-    def next(self) -> Told:
+    def next(self) -> SentEvent:
         fields: dict[str, str] = {}
         until_s = time.monotonic() + HANG_S
         for line in self._lines:
             assert time.monotonic() < until_s, "nothing but pings"
             if not line and "event" in fields:
-                told = Told(fields["event"], fields.get("id"), json.loads(fields["data"]))
-                jsonschema.Draft202012Validator({**SCHEMA, **SCHEMA["stream"][told.name]}).validate(told.data)
-                return told
+                event = SentEvent(fields["event"], fields.get("id"), json.loads(fields["data"]))
+                jsonschema.Draft202012Validator({**SCHEMA, **SCHEMA["stream"][event.name]}).validate(event.data)
+                return event
             name, _, value = line.partition(": ")
             fields[name] = value
         raise AssertionError("the stream has ended")
 
-    def until(self, name: str) -> Told:
-        while (told := self.next()).name != name:
+    def until(self, name: str) -> SentEvent:
+        while (event := self.next()).name != name:
             pass
-        return told
+        return event
 
 
 @pytest.fixture
@@ -96,51 +96,51 @@ def following(url: str, resumes: str | None = None, **params: str) -> Iterator[F
 # -- all groups --------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_stream_says_how_it_is_and_to_fetch_everything(url: str) -> None:
-    with following(url) as told:
-        assert told.response.headers["content-type"].startswith("text/event-stream")
-        assert "content-security-policy" in told.response.headers
-        status, reset = told.next(), told.next()
+def test_a_new_stream_begins_with_a_status_and_a_reset(url: str) -> None:
+    with following(url) as stream:
+        assert stream.response.headers["content-type"].startswith("text/event-stream")
+        assert "content-security-policy" in stream.response.headers
+        status, reset = stream.next(), stream.next()
         assert (status.name, status.data["phase"], reset.name) == ("status", "live", "reset")
         assert reset.id
 
 
-def test_a_group_that_changes_is_told_in_a_line(stage: Stage, url: str) -> None:
-    """S10: the page has the group as it is, whatever has happened since the last look."""
-    with following(url) as told:
-        told.until("reset")
+def test_a_changed_group_is_sent_as_a_row(stage: Stage, url: str) -> None:
+    """S10: the page gets the group's present state, whatever has happened since the last check."""
+    with following(url) as stream:
+        stream.until("reset")
         stage.joins("pay", "bo")
         stage.shares("pay", [("orders", 0), ("orders", 1)])
-        while (group := told.until("group").data)["state"] != "Stable" or group["members"] != 2:
+        while (group := stream.until("group").data)["state"] != "Stable" or group["members"] != 2:
             assert group["group_id"] == "pay"
         assert group["partitions"] == 2
         (row,) = httpx.get(f"{url}/api/groups").json()["groups"]
         assert row == group
 
 
-def test_many_changes_of_a_group_between_two_looks_are_told_once(stage: Stage, url: str) -> None:
-    with following(url) as told:
-        told.until("reset")
+def test_many_changes_of_a_group_are_sent_as_one_event(stage: Stage, url: str) -> None:
+    with following(url) as stream:
+        stream.until("reset")
         ana = stage.members["pay"][0]
-        with stage.live.lock:  # nobody looks before all of it has happened
+        with stage.live.lock:  # no stream reads before all changes are made
             for offset in range(20):
                 stage.commits("pay", ana, {("orders", 0): offset})
             stage.joins("other", "cy")
-        groups = [told.until("group").data["group_id"] for _ in range(2)]
+        groups = [stream.until("group").data["group_id"] for _ in range(2)]
         assert sorted(groups) == ["other", "pay"]
         stage.commits("pay", ana, {("orders", 0): 100})
-        assert told.until("group").data["group_id"] == "pay"
+        assert stream.until("group").data["group_id"] == "pay"
 
 
-def test_who_was_away_is_told_what_it_missed(stage: Stage, url: str) -> None:
-    with following(url) as told:
-        told.until("reset")
+def test_a_resumed_stream_sends_the_missed_changes(stage: Stage, url: str) -> None:
+    with following(url) as stream:
+        stream.until("reset")
         stage.joins("first", "ana")
-        last = told.until("group").id
+        last = stream.until("group").id
     stage.joins("second", "ana")
     for params in ({}, {"last": str(last)}):
-        with following(url, None if params else last, **params) as told:
-            missed = told.until("group").data
+        with following(url, None if params else last, **params) as stream:
+            missed = stream.until("group").data
             assert missed["group_id"] == "second"
 
 
@@ -148,94 +148,94 @@ FOREIGN = ["another-5", "{epoch}-99999", "{epoch}-", "{epoch}--1", "{epoch}-\u06
 
 
 @pytest.mark.parametrize("last", FOREIGN)
-def test_who_comes_from_elsewhere_fetches_everything(stage: Stage, url: str, last: str) -> None:
+def test_an_unknown_last_event_id_causes_a_reset(stage: Stage, url: str, last: str) -> None:
     epoch = stage.live.cursor_of_overview().partition("-")[0]
-    with following(url, last=last.format(epoch=epoch)) as told:
-        told.next()
-        assert told.next().name == "reset"
+    with following(url, last=last.format(epoch=epoch)) as stream:
+        stream.next()
+        assert stream.next().name == "reset"
 
 
-def test_who_missed_too_much_fetches_everything(stage: Stage, url: str) -> None:
-    with following(url) as told:
-        last = told.until("reset").id
+def test_too_many_missed_changes_cause_a_reset(stage: Stage, url: str) -> None:
+    with following(url) as stream:
+        last = stream.until("reset").id
     ana = stage.members["pay"][0]
     for offset in range(CHANGES_MAX):
         stage.commits("pay", ana, {("orders", 0): offset})
-    with following(url, last) as told:
-        told.next()
-        assert told.next().name == "group", "as many as are kept can be told"
+    with following(url, last) as stream:
+        stream.next()
+        assert stream.next().name == "group", "the kept changes can still be sent"
     stage.commits("pay", ana, {("orders", 0): 0})
-    with following(url, last) as told:
-        told.next()
-        assert told.next().name == "reset"
+    with following(url, last) as stream:
+        stream.next()
+        assert stream.next().name == "reset"
 
 
-def test_after_a_gap_in_the_reading_everything_is_fetched(stage: Stage, url: str) -> None:
-    with following(url) as told:
-        told.until("reset")
+def test_a_gap_in_the_reading_causes_a_reset(stage: Stage, url: str) -> None:
+    with following(url) as stream:
+        stream.until("reset")
         stage.live.say(Status(Phase.AWAY, why="nobody answers"))
-        assert told.until("status").data == {"phase": "reconnecting", "read": 0, "of": 0, "why": "nobody answers"}
+        assert stream.until("status").data == {"phase": "reconnecting", "read": 0, "of": 0, "why": "nobody answers"}
         stage.live.say(Status(Phase.CATCHING_UP, 3, 9))
         stage.live.say(Status(Phase.LIVE))
-        told.until("reset")
+        stream.until("reset")
 
 
-def test_an_overview_is_never_older_than_the_reset_that_asked_for_it(stage: Stage, url: str) -> None:
-    """The overview is kept for a moment; what changes in that moment is told after the reset."""
+def test_an_overview_is_never_older_than_its_reset(stage: Stage, url: str) -> None:
+    """The overview is cached for a short time; changes within that time are sent after the reset."""
     httpx.get(f"{url}/api/groups")
     stage.joins("pay", "bo")
-    with following(url) as told:
-        told.until("reset")
-        assert told.until("group").data["members"] == 2
+    with following(url) as stream:
+        stream.until("reset")
+        assert stream.until("group").data["members"] == 2
 
 
-def test_a_group_that_is_deleted_is_told_as_dead(stage: Stage, url: str) -> None:
-    with following(url) as told:
-        told.until("reset")
+def test_a_deleted_group_is_sent_as_dead(stage: Stage, url: str) -> None:
+    with following(url) as stream:
+        stream.until("reset")
         stage.leaves("pay", stage.members["pay"][0])
         stage.deletes("pay")
-        while told.until("group").data["state"] != "Dead":
+        while stream.until("group").data["state"] != "Dead":
             pass
 
 
-def test_alarms_are_told_of(stage: Stage, url: str) -> None:
-    with following(url) as told:
-        told.until("reset")
+def test_an_alarm_is_sent(stage: Stage, url: str) -> None:
+    with following(url) as stream:
+        stream.until("reset")
         stage.live.take(Raw("events", 0, 1 << 40, NOW_MS, b"", b"nonsense"))
-        told.until("alarm")
+        stream.until("alarm")
     assert httpx.get(f"{url}/api/groups").json()["alarms"][0]["kind"] == "unreadable"
 
 
-def test_alarms_are_told_of_though_no_more_are_kept(stage: Stage, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alarm_is_sent_although_no_more_are_kept(stage: Stage, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fold, "ALARMS_MAX", 1)
-    with following(url) as told:
-        told.until("reset")
+    with following(url) as stream:
+        stream.until("reset")
         for offset in range(2):
             stage.live.take(Raw("events", 0, (1 << 40) + offset, NOW_MS, b"", b"nonsense"))
-            told.until("alarm")
+            stream.until("alarm")
 
 
-def test_while_it_catches_up_a_stream_says_only_that() -> None:
+def test_a_stream_sends_only_the_status_while_the_reading_catches_up() -> None:
     live = Live()
-    with WebServer(live, "127.0.0.1", 0) as web, following(web.url) as told:
-        assert told.next().data["phase"] == "catching up"
+    with WebServer(live, "127.0.0.1", 0) as web, following(web.url) as stream:
+        assert stream.next().data["phase"] == "catching up"
         live.say(Status(Phase.CATCHING_UP, 5, 10))
-        assert told.next().data["read"] == 5
+        assert stream.next().data["read"] == 5
         live.say(Status(Phase.LIVE))
-        assert [told.next().name, told.next().name] == ["status", "reset"]
+        assert [stream.next().name, stream.next().name] == ["status", "reset"]
 
 
 # -- one group ---------------------------------------------------------------------------------------------------------
 
 
-def test_of_one_group_every_event_is_told_in_order(stage: Stage, url: str) -> None:
-    """S03, S10: a join as it happens, then the group with its newcomer."""
-    with following(url, id="pay") as told:
-        told.until("reset")
+def test_every_event_of_one_group_is_sent_in_order(stage: Stage, url: str) -> None:
+    """S03, S10: the events of a join come first, then the group with its new member."""
+    with following(url, id="pay") as stream:
+        stream.until("reset")
         stage.joins("other", "cy")
         stage.joins("pay", "bo")
         stage.shares("pay", [("orders", 0), ("orders", 1)])
-        events = [told.until("event").data for _ in range(4)]
+        events = [stream.until("event").data for _ in range(4)]
         assert [e["event"] for e in events] == [
             "member_joined",
             "rebalance_started",
@@ -243,21 +243,21 @@ def test_of_one_group_every_event_is_told_in_order(stage: Stage, url: str) -> No
             "assignment_changed",
         ]
         assert "bo" in events[0]["text"]
-        while len((detail := told.until("detail").data)["members"]) != 2 or detail["summary"]["state"] != "Stable":
+        while len((detail := stream.until("detail").data)["members"]) != 2 or detail["summary"]["state"] != "Stable":
             pass
         assert [m["partitions"] for m in detail["members"]] == [1, 1]
 
 
-def test_of_one_group_no_event_is_missed_and_none_is_told_twice(stage: Stage, url: str) -> None:
+def test_every_event_of_one_group_is_sent_exactly_once(stage: Stage, url: str) -> None:
     seen: list[Any] = []
-    with following(url, id="pay") as told:
-        last = told.until("reset").id
+    with following(url, id="pay") as stream:
+        last = stream.until("reset").id
     for client in ("bo", "cy", "di"):
         stage.joins("pay", client)
         stage.shares("pay", [("orders", 0)])
-        with following(url, last, id="pay") as told:
+        with following(url, last, id="pay") as stream:
             while not seen or seen[-1]["event"] != "rebalance_completed" or client not in seen[-1]["text"]:
-                event = told.until("event")
+                event = stream.until("event")
                 seen.append(event.data)
                 last = event.id
     versions = [event["version"] for event in seen]
@@ -266,78 +266,78 @@ def test_of_one_group_no_event_is_missed_and_none_is_told_twice(stage: Stage, ur
 
 
 def test_a_resumed_stream_of_one_group_begins_with_the_group(stage: Stage, url: str) -> None:
-    """It may have been cut between an event and the group that it led to."""
-    with following(url, id="pay") as told:
-        last = told.until("reset").id
-    with following(url, last, id="pay") as told:
-        assert told.until("detail").data["summary"]["group_id"] == "pay"
+    """The stream may have been cut between an event and the group's state after it."""
+    with following(url, id="pay") as stream:
+        last = stream.until("reset").id
+    with following(url, last, id="pay") as stream:
+        assert stream.until("detail").data["summary"]["group_id"] == "pay"
 
 
 @pytest.mark.parametrize("group_id", ["a\r\nevent: reset\r\n\r\n", "\x00\u2028\u202e</script>", "x" * 249])
-def test_a_strangers_id_ends_no_event(stage: Stage, url: str, group_id: str) -> None:
-    with following(url) as told:
-        told.until("reset")
+def test_a_hostile_id_does_not_end_an_event(stage: Stage, url: str, group_id: str) -> None:
+    with following(url) as stream:
+        stream.until("reset")
         stage.joins(group_id, "ana")
-        assert told.next().data["group_id"] == group_id
-    with following(url, id=group_id) as told:
-        told.until("reset")
+        assert stream.next().data["group_id"] == group_id
+    with following(url, id=group_id) as stream:
+        stream.until("reset")
         stage.joins(group_id, group_id[:100])
-        assert told.next().data["record"]["client_id"] == group_id[:100]
+        assert stream.next().data["record"]["client_id"] == group_id[:100]
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-def test_streams_are_bounded_and_given_back(stage: Stage, url: str) -> None:
+def test_the_number_of_streams_is_bounded(stage: Stage, url: str) -> None:
     with contextlib.ExitStack() as browsers:
         follow = [browsers.enter_context(following(url)) for _ in range(STREAMS_MAX)]
-        for told in follow:
-            told.until("reset")
+        for stream in follow:
+            stream.until("reset")
         refused = httpx.get(f"{url}/api/stream")
         assert (refused.status_code, list(refused.json())) == (503, ["error"])
         assert httpx.get(f"{url}/api/groups").status_code == 200
     stage.joins("pay", "bo")
-    for _ in range(100):  # a stream is given back when the server next looks after it
+    for _ in range(100):  # a closed stream counts until the server checks it again
         if httpx.head(f"{url}/api/stream").status_code == 200:
             break
-    with following(url) as told:
-        told.until("reset")
+    with following(url) as stream:
+        stream.until("reset")
 
 
-def test_a_browser_that_takes_nothing_is_told_to_fetch_everything_once_it_does(stage: Stage) -> None:
-    """What it missed is not kept for it."""
+def test_a_browser_that_does_not_read_gets_a_reset(stage: Stage) -> None:
+    """The server does not keep the events that a slow browser missed."""
 
     async def follow() -> None:
-        told = Stream(stage.live, "pay", None).events()
-        assert [(await anext(told)).event for _ in range(2)] == ["status", "reset"]
+        stream = Stream(stage.live, "pay", None).events()
+        assert [(await anext(stream)).event for _ in range(2)] == ["status", "reset"]
         stage.joins("pay", "bo")
         stage.shares("pay", [("orders", 0)])
-        assert (await anext(told)).event == "event"  # and more, which it does not take
+        assert (await anext(stream)).event == "event"  # more events follow, which the browser does not read
         for offset in range(CHANGES_MAX + 1):
             stage.commits("pay", stage.members["pay"][0], {("orders", 0): offset})
         waiting = []
-        while (event := (await anext(told)).event) != "reset":
+        while (event := (await anext(stream)).event) != "reset":
             waiting.append(event)
-        assert len(waiting) < 10, "what one look found, and no more"
+        assert len(waiting) < 10, "the events of one check, and no more"
 
     asyncio.run(asyncio.wait_for(follow(), HANG_S))
 
 
-def test_it_ends_at_once_though_browsers_follow(stage: Stage) -> None:
+def test_the_server_stops_at_once_with_open_streams(stage: Stage) -> None:
     with WebServer(stage.live, "127.0.0.1", 0) as web:
-        with following(web.url) as told:
-            told.until("reset")
+        with following(web.url) as stream:
+            stream.until("reset")
             ending = threading.Thread(target=web.__exit__)
             ending.start()
             with pytest.raises((AssertionError, httpx.HTTPError)):
-                told.until("never")
+                stream.until("never")
             ending.join(HANG_S)
             assert not ending.is_alive()
         with pytest.raises(httpx.ConnectError):
             httpx.get(web.url)
 
 
-def test_a_port_that_is_taken_is_said_in_a_sentence() -> None:
+def test_a_used_port_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=rf"Cannot listen on 127\.0\.0\.1:{port} .*Choose another port"):

@@ -1,4 +1,4 @@
-"""A program beside ours: it is stopped, or dies with us."""
+"""Tests of child processes: a child is stopped, or ends with its parent."""
 
 import os
 import select
@@ -43,42 +43,42 @@ def start(children: ExitStack, folder: Path, *command: str) -> Child:
     return child
 
 
-def up(children: ExitStack, folder: Path, *command: str) -> Child:
-    """Start a program and wait for its first words: it is itself by then, no longer on the way to be."""
+def start_and_wait(children: ExitStack, folder: Path, *command: str) -> Child:
+    """Start a program and wait for its first output; the program runs by then, not the forked parent."""
     child = start(children, folder, *command)
     while not (folder / "log").exists() or not (folder / "log").read_text():
         assert not child.ended.wait(0.01)
     return child
 
 
-def test_its_output_is_kept_and_its_end_is_an_event(tmp_path: Path, children: ExitStack) -> None:
+def test_the_output_of_a_child_is_kept_and_its_end_is_an_event(tmp_path: Path, children: ExitStack) -> None:
     child = start(children, tmp_path, "/bin/sh", "-c", "echo out; echo err >&2; exit 3")
     assert child.ended.wait(WAIT_S)
     assert child.exit_code == 3
     assert (tmp_path / "log").read_text() == "out\nerr\n"
 
 
-def test_stop_asks_first(tmp_path: Path, children: ExitStack) -> None:
-    child = up(children, tmp_path, *LIVES)
+def test_stop_sends_sigterm_first(tmp_path: Path, children: ExitStack) -> None:
+    child = start_and_wait(children, tmp_path, *LIVES)
     child.stop(WAIT_S)
     assert child.exit_code == -signal.SIGTERM
 
 
-def test_stop_does_not_wait_for_ever(tmp_path: Path, children: ExitStack) -> None:
-    child = up(children, tmp_path, *DEAF)
+def test_stop_kills_a_child_that_ignores_sigterm(tmp_path: Path, children: ExitStack) -> None:
+    child = start_and_wait(children, tmp_path, *DEAF)
     child.stop(0.05)
     assert child.exit_code == -signal.SIGKILL
 
 
-def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_program_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Child(["/bin/no-such-program"], folder=tmp_path, log_file=tmp_path / "log", die_with_parent=False)
 
 
-def test_it_outlives_the_thread_that_asked_for_it(tmp_path: Path, children: ExitStack) -> None:
-    """prctl(2): the leash is pulled when the thread that forked ends, so no borrowed thread may fork."""
+def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path, children: ExitStack) -> None:
+    """prctl(2): the signal comes when the thread that forked ends, so the caller's thread must not fork."""
     made: list[Child] = []
-    thread = threading.Thread(target=lambda: made.append(up(children, tmp_path, *LIVES)))
+    thread = threading.Thread(target=lambda: made.append(start_and_wait(children, tmp_path, *LIVES)))
     thread.start()
     thread.join()
     assert not made[0].ended.wait(0.1)
@@ -86,7 +86,7 @@ def test_it_outlives_the_thread_that_asked_for_it(tmp_path: Path, children: Exit
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tie a process to its parent")
 @pytest.mark.parametrize("wait", [True, False], ids=["while it runs", "while it starts"])
-def test_it_dies_with_a_parent_that_is_killed(wait: bool, tmp_path: Path) -> None:
+def test_a_child_ends_with_a_killed_parent(wait: bool, tmp_path: Path) -> None:
     code = PARENT.format(command=LIVES, wait=wait)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(

@@ -1,6 +1,6 @@
-"""Fetching jars: what is trusted, what is refused, what is said.
+"""Tests of fetching jars: which files are trusted, which are refused, and what is reported.
 
-Most tests have a stand-in for Java that answers `-version` and "downloads" what a folder holds; none needs a network.
+Most tests use a stand-in for Java that answers `-version` and "downloads" the files of a folder; none needs a network.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ cp {here}/online/*.jar "$(dirname "$2")"
 
 
 class Online:
-    """A bundle of two jars, and a stand-in for Java that delivers what `online` holds."""
+    """A bundle of two jars, and a stand-in for Java that delivers the files of the folder `online`."""
 
     def __init__(self, here: Path) -> None:
         self.folder, self.starts_file, self.cache = here / "online", here / "starts", here / "cache"
@@ -71,12 +71,12 @@ def test_jars_are_downloaded_once(online: Online) -> None:
     assert online.kept == ["one.jar", "two.jar"]
 
 
-def test_what_takes_time_is_told(online: Online) -> None:
-    told: list[str] = []
-    jars = fetch(online.bundle, cache_dir=online.cache, report=told.append)
-    assert told == [f"Downloading the jars of the pair (2 files) into {jars[0].parent}. This is done once."]
-    fetch(online.bundle, cache_dir=online.cache, report=told.append)
-    assert len(told) == 1
+def test_a_download_is_reported_once(online: Online) -> None:
+    reports: list[str] = []
+    jars = fetch(online.bundle, cache_dir=online.cache, report=reports.append)
+    assert reports == [f"Downloading the jars of the pair (2 files) into {jars[0].parent}. This is done once."]
+    fetch(online.bundle, cache_dir=online.cache, report=reports.append)
+    assert len(reports) == 1
 
 
 def test_the_cache_folder_can_be_chosen(online: Online, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_the_cache_folder_can_be_chosen(online: Online, tmp_path: Path, monkeypa
         ({"one": "first"}, "not delivered: two.jar"),
     ],
 )
-def test_a_download_that_is_not_what_the_lock_names_is_refused_and_deleted(
+def test_a_download_that_differs_from_the_lock_is_refused_and_deleted(
     jars: dict[str, str], fault: str, online: Online
 ) -> None:
     online.deliver(**jars)
@@ -112,7 +112,7 @@ def test_a_jar_damaged_on_disk_is_fetched_again(online: Online) -> None:
     assert online.starts == 2
 
 
-def test_jars_put_there_by_hand_need_no_download(online: Online) -> None:
+def test_jars_copied_by_hand_need_no_download(online: Online) -> None:
     folder = fetch(online.bundle, cache_dir=online.cache)[0].parent
     by_hand = online.cache.with_name("by_hand") / folder.relative_to(online.cache)
     shutil.copytree(online.folder, by_hand)
@@ -122,7 +122,7 @@ def test_jars_put_there_by_hand_need_no_download(online: Online) -> None:
     assert online.starts == 1
 
 
-def test_another_lock_never_sees_the_jars_of_this_one(online: Online) -> None:
+def test_another_lock_uses_another_folder(online: Online) -> None:
     before = fetch(online.bundle, cache_dir=online.cache)
     online.deliver(one="first", two="third")
     write_lock(online.bundle)
@@ -130,7 +130,7 @@ def test_another_lock_never_sees_the_jars_of_this_one(online: Online) -> None:
     assert [jar.read_text() for jar in before] == ["first", "second"]
 
 
-def test_two_at_once_do_no_harm(online: Online) -> None:
+def test_two_concurrent_fetches_succeed(online: Online) -> None:
     came: list[list[str]] = []
     both = [threading.Thread(target=lambda: came.append(online.fetch())) for _ in range(2)]
     for one in both:
@@ -141,7 +141,7 @@ def test_two_at_once_do_no_harm(online: Online) -> None:
     assert online.kept == ["one.jar", "two.jar"]
 
 
-def test_a_cache_that_cannot_be_written(online: Online) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(online: Online) -> None:
     online.cache.write_text("a file where a folder is needed")
     with pytest.raises(JarsUnavailable) as caught:
         online.fetch()
@@ -152,8 +152,8 @@ def test_a_cache_that_cannot_be_written(online: Online) -> None:
     )
 
 
-def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real Ivy, cut off by a proxy that is not there."""
+def test_a_missing_network_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real Ivy cannot connect, as its proxy does not exist."""
     nowhere = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=9" for scheme in ("http", "https"))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", nowhere)
     with pytest.raises(JarsUnavailable) as caught:
@@ -168,11 +168,11 @@ def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("bundle", [CONNECTOR, BROKER, TOOLS], ids=lambda bundle: bundle.name)
-def test_the_lock_was_made_from_the_module(bundle: Bundle) -> None:
-    """A version changed in the one and not in the other would be noticed only where nothing is cached."""
+def test_the_lock_has_the_versions_of_the_module(bundle: Bundle) -> None:
+    """Without this test, a version that is changed in one file only would be noticed only without a cache."""
     module = ElementTree.parse(bundle.module_file)
-    asked = {f"{each.get('name')}-{each.get('rev')}.jar" for each in module.iter("dependency")}
+    required = {f"{each.get('name')}-{each.get('rev')}.jar" for each in module.iter("dependency")}
     lock = read_lock(bundle)
-    assert asked <= set(lock)
+    assert required <= set(lock)
     assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in lock.values())
     assert not any(re.search(r"-(sources|javadoc|tests?)\.jar$", name) for name in lock)

@@ -1,4 +1,4 @@
-"""Finding Java, and saying what to do where it is missing or too old."""
+"""Tests of finding Java, and of the errors if Java is missing or too old."""
 
 from pathlib import Path
 
@@ -8,18 +8,18 @@ from streaming.embedded.java import find_java
 from streaming.errors import JavaMissing
 
 
-def a_java(home: Path, *says: str) -> Path:
-    """Put a `java` into `home` that answers `-version` as told."""
+def write_java(home: Path, *lines: str) -> Path:
+    """Write a `java` into `home` that answers `-version` with the given lines."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in says))
+    java.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in lines))
     java.chmod(0o755)
     return java
 
 
 def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = a_java(tmp_path / "chosen", 'openjdk version "21.0.4" 2024-07-16')
-    other = a_java(tmp_path / "other", 'openjdk version "17.0.15" 2025-04-15')
+    chosen = write_java(tmp_path / "chosen", 'openjdk version "21.0.4" 2024-07-16')
+    other = write_java(tmp_path / "other", 'openjdk version "17.0.15" 2025-04-15')
     monkeypatch.setenv("PATH", str(other.parent))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "chosen"))
     assert find_java() == chosen
@@ -27,15 +27,13 @@ def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert find_java() == other
 
 
-def test_the_version_is_found_behind_what_java_says_of_its_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    java = a_java(tmp_path, "Picked up JAVA_TOOL_OPTIONS: -Xmx9g", 'openjdk version "25" 2025-09-16')
+def test_the_version_is_found_after_javas_note_on_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = write_java(tmp_path, "Picked up JAVA_TOOL_OPTIONS: -Xmx9g", 'openjdk version "25" 2025-09-16')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert find_java() == java
 
 
-def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaMissing) as caught:
@@ -43,7 +41,7 @@ def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert str(caught.value) == ("Java was not found: install Java 17 or newer, or set JAVA_HOME to the folder of one.")
 
 
-def test_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_home_without_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing) as caught:
         find_java()
@@ -61,8 +59,8 @@ def test_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ('openjdk version "16" 2021-03-16', 16),
     ],
 )
-def test_an_old_java(says: str, release: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = a_java(tmp_path, says)
+def test_an_old_java_is_reported(says: str, release: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = write_java(tmp_path, says)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing) as caught:
         find_java()
@@ -72,8 +70,10 @@ def test_an_old_java(says: str, release: int, tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("says", [(), ("The operation couldn't be completed",)])
-def test_something_that_is_not_java(says: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = a_java(tmp_path, *(line.replace("'", "") for line in says))
+def test_a_program_without_a_version_is_refused(
+    says: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = write_java(tmp_path, *(line.replace("'", "") for line in says))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match=f"^{java} does not print its version: install Java 17"):
         find_java()

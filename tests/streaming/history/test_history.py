@@ -1,4 +1,4 @@
-"""The tables of the history: they have all that records have, and rows fit them."""
+"""Tests of the history's tables: they have every field of the records, and every row fits its table."""
 
 import json
 import random
@@ -30,20 +30,20 @@ def test_the_table_of_events_has_every_field_of_every_event(kind: type[Any]) -> 
 
 
 @pytest.mark.parametrize(("kind", "table"), [(GroupRecord, "groups"), (OffsetRecord, "offsets")])
-def test_the_other_tables_have_every_field_as_well(kind: type[Any], table: str) -> None:
+def test_the_other_tables_have_every_field_of_their_records(kind: type[Any], table: str) -> None:
     fields = {field.encode_name for field in msgspec.structs.fields(kind)}
     assert fields | {"at"} == set(TABLES[table].names)
 
 
-def test_rows_are_as_the_tables_say() -> None:
-    """Whatever a shard publishes: no value is lost, none has another type."""
+def test_rows_fit_the_schemas_of_their_tables() -> None:
+    """Every record that a shard publishes keeps each value and its type."""
     world, views = World(["a", "b"]), Views()
     converse(world, random.Random(3), 60)
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for record in raws(world):
-        told = views.take(record, 0)
-        if told is not None and not isinstance(told, Tombstone):
-            rows[table_of(told)].append(to_row(told))
+        taken = views.take(record, 0)
+        if taken is not None and not isinstance(taken, Tombstone):
+            rows[table_of(taken)].append(to_row(taken))
     for name, each in rows.items():
         assert each
         read = pa.Table.from_pylist(each, schema=TABLES[name]).to_pylist()
@@ -51,14 +51,14 @@ def test_rows_are_as_the_tables_say() -> None:
             assert round(back.pop("at").timestamp() * 1_000) == row[AT_MS[name]]
             for member in row["members"] if name == "groups" else ():
                 del member["assignment"]
-            assert _there(back) == _there({column: value for column, value in row.items() if column != "at"})
+            assert _present(back) == _present({column: value for column, value in row.items() if column != "at"})
 
 
-def _there(row: dict[str, Any]) -> dict[str, Any]:
-    """What a row holds, with lists for tuples."""
+def _present(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a row that are not null, with lists for tuples."""
     return {column: value for column, value in json.loads(json.dumps(row)).items() if value is not None}
 
 
-def test_the_queries_of_the_product_are_there() -> None:
+def test_the_queries_of_the_product_exist() -> None:
     assert queries() == ["flapping_members", "rebalances_by_cause", "time_without_owner"]
     assert all(query(name).startswith("--") for name in queries())

@@ -1,4 +1,4 @@
-"""Which library serves what: confluent-kafka's clients are made in one place, kafka-python's by the member's client."""
+"""Tests of the use of Kafka libraries: one module makes confluent-kafka's clients, listed modules kafka-python's."""
 
 import ast
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ BY_KAFKA_PYTHON = {
     "streaming/embedded/broker.py",
     "streaming/kafka/topics.py",
 }
-"""The member's client, and the rooms that make topics."""
+"""The member's client, and the packages that create topics."""
 
 
 def makers(names: set[str]) -> set[str]:
@@ -47,7 +47,7 @@ def test_clients_of_kafka_python_are_made_by_the_members_client() -> None:
     assert makers(PYTHON) == BY_KAFKA_PYTHON
 
 
-def test_every_client_has_its_name_and_the_callers_options() -> None:
+def test_every_client_gets_its_name_and_the_callers_options() -> None:
     """librdkafka checks options when a client is made, and asks no broker."""
     settings = Settings(bootstrap_servers="127.0.0.1:1")
     clients.consumer(settings, "test", {"auto.offset.reset": "earliest"}).close()

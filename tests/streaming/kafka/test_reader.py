@@ -1,4 +1,4 @@
-"""The topic reader without brokers: where it begins and ends, and what it does when they are silent or refuse."""
+"""Tests of the topic reader without brokers: its begin and end offsets, silent brokers, and refusals."""
 
 import math
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ GROUPS, EVENTS = "coordinator.groups", "coordinator.events"
 
 
 class Message(NamedTuple):
-    """As much of confluent-kafka's Message as a reader looks at."""
+    """The part of confluent-kafka's Message that a reader uses."""
 
     place: tuple[str, int]
     at: int
@@ -50,14 +50,14 @@ class Message(NamedTuple):
 
 
 class Brokers:
-    """Topics as `{(topic, partition): offsets with a record}`; a partition's end may lie behind its last record."""
+    """Topics as `{(topic, partition): offsets with a record}`. A partition's end may be after its last record."""
 
     def __init__(self, offsets: dict[tuple[str, int], Iterable[int]]) -> None:
         self.offsets = {place: sorted(of) for place, of in offsets.items()}
         self.ends = {place: of[-1] + 1 if of else 0 for place, of in self.offsets.items()}
         self.lows = {place: of[0] if of else 0 for place, of in self.offsets.items()}
         self.failures: list[KafkaError] = []
-        self.away = self.is_closed = False
+        self.is_unreachable = self.is_closed = False
         self.now_s = 0.0
         self.options: dict[str, Any] = {}
         self._positions: dict[tuple[str, int], int] = {}
@@ -74,12 +74,12 @@ class Brokers:
         self._answer()
         return self.lows[place.topic, place.partition], self.ends[place.topic, place.partition]
 
-    def offsets_for_times(self, asked: list[Any], timeout: float) -> list[Any]:
+    def offsets_for_times(self, requested: list[Any], timeout: float) -> list[Any]:
         self._answer()
-        for each in asked:
+        for each in requested:
             later = [at for at in self.offsets[each.topic, each.partition] if 1_000 + at >= each.offset]
             each.offset = later[0] if later else -1
-        return asked
+        return requested
 
     def assign(self, places: list[Any]) -> None:
         self._ended = set()
@@ -95,7 +95,7 @@ class Brokers:
             found = [Message(place, at) for at in self.offsets[place] if at >= position][: limit - len(messages)]
             messages += found
             self._positions[place] = found[-1].at + 1 if found else position
-            if not found and not self.away and place not in self._ended and len(messages) < limit:
+            if not found and not self.is_unreachable and place not in self._ended and len(messages) < limit:
                 self._ended.add(place)
                 messages.append(Message(place, self.ends[place], KafkaError(KafkaError._PARTITION_EOF)))
         self.now_s += 0 if messages else wait_s
@@ -105,7 +105,7 @@ class Brokers:
         self.is_closed = True
 
     def _answer(self) -> None:
-        if self.away:
+        if self.is_unreachable:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
@@ -133,7 +133,7 @@ def offsets(records: Iterable[Record], topic: str = GROUPS, partition: int = 0) 
 # -- the backlog -------------------------------------------------------------------------------------------------------
 
 
-def test_backlog_is_all_that_the_topics_had_when_the_reader_was_made(brokers: Brokers) -> None:
+def test_the_backlog_has_all_records_from_before_the_reader_was_made(brokers: Brokers) -> None:
     topics = reading()
     assert not topics.is_caught_up
     brokers.offsets[GROUPS, 0] += [5, 6]
@@ -141,18 +141,18 @@ def test_backlog_is_all_that_the_topics_had_when_the_reader_was_made(brokers: Br
     assert offsets(records) == [0, 1, 2, 3, 4]
     assert offsets(records, EVENTS) == [10, 11, 12]
     assert topics.is_caught_up
-    assert offsets(topics.poll(1.0)) == [5, 6], "records beyond the backlog are kept for the next poll"
+    assert offsets(topics.poll(1.0)) == [5, 6], "records after the backlog are kept for the next poll"
 
 
-def test_a_hole_at_the_end_of_a_partition_is_passed_over(brokers: Brokers) -> None:
-    """A transaction's marker has an offset and is no record."""
+def test_a_hole_at_the_end_of_a_partition_is_skipped(brokers: Brokers) -> None:
+    """A transaction's marker has an offset and is not a record."""
     brokers.ends[GROUPS, 0] = 9
     topics = reading(GROUPS)
     assert offsets(topics.backlog()) == [0, 1, 2, 3, 4]
     assert topics.is_at_the_ends()
 
 
-def test_partitions_may_be_read_one_after_the_other(brokers: Brokers) -> None:
+def test_partitions_can_be_read_one_after_the_other(brokers: Brokers) -> None:
     brokers.offsets[EVENTS, 1] += [3, 4]
     topics = reading(EVENTS)
     brokers.offsets[EVENTS, 1] += [5]
@@ -161,19 +161,19 @@ def test_partitions_may_be_read_one_after_the_other(brokers: Brokers) -> None:
     assert offsets(topics.poll(1.0), EVENTS, 1) == [3, 4, 5], "they were dropped when the other partition was assigned"
 
 
-def test_only_the_partitions_wanted_are_read(brokers: Brokers) -> None:
+def test_only_the_selected_partitions_are_read(brokers: Brokers) -> None:
     topics = reading(partitions=lambda count: {count - 1})
     assert set(topics.ends) == {(GROUPS, 1), (EVENTS, 1)}
     assert {record.partition for record in topics.backlog()} == {1}
 
 
-def test_the_newest_records_are_shared_out_among_a_topics_partitions(brokers: Brokers) -> None:
+def test_the_newest_records_are_divided_among_a_topics_partitions(brokers: Brokers) -> None:
     topics = reading(newest=4)
     assert topics.begins == {(GROUPS, 0): 3, (GROUPS, 1): 0, (EVENTS, 0): 11, (EVENTS, 1): 1}
     assert offsets(topics.backlog()) == [3, 4]
 
 
-def test_reading_may_begin_at_a_time(brokers: Brokers) -> None:
+def test_reading_can_begin_at_a_time(brokers: Brokers) -> None:
     topics = reading()
     begins = topics.offsets_at(1_003)
     assert begins == {(GROUPS, 0): 3, (EVENTS, 0): 10}
@@ -181,27 +181,27 @@ def test_reading_may_begin_at_a_time(brokers: Brokers) -> None:
     assert offsets(topics.backlog(begins)) == [3, 4]
 
 
-def test_progress_counts_the_records_of_all_readers_that_share_it(brokers: Brokers) -> None:
-    told: list[tuple[int, int]] = []
-    progress = Progress(lambda read, of: told.append((read, of)))
+def test_a_shared_progress_counts_the_records_of_all_readers(brokers: Brokers) -> None:
+    reports: list[tuple[int, int]] = []
+    progress = Progress(lambda read, of: reports.append((read, of)))
     for topic in (GROUPS, EVENTS):
         assert list(reading(topic).backlog(progress=progress))
-    assert told[-1] == (11, 11)
+    assert reports[-1] == (11, 11)
 
 
-def test_progress_in_words_is_reported_now_and_then(brokers: Brokers) -> None:
-    told: list[str] = []
-    progress = Progress.in_words(told.append)
+def test_progress_in_words_is_reported_at_intervals(brokers: Brokers) -> None:
+    reports: list[str] = []
+    progress = Progress.in_words(reports.append)
     for now_s in (0.0, 1.0, module.REPORT_EVERY_S, module.REPORT_EVERY_S + 1.0):
         brokers.now_s = now_s
         progress.count(10)
-    assert told == ["Read 30 of about 0 records."]
+    assert reports == ["Read 30 of about 0 records."]
 
 
-# -- as they grow ------------------------------------------------------------------------------------------------------
+# -- topics that grow --------------------------------------------------------------------------------------------------
 
 
-def test_reading_from_the_ends_brings_only_new_records(brokers: Brokers) -> None:
+def test_reading_from_the_ends_returns_only_new_records(brokers: Brokers) -> None:
     topics = reading()
     topics.seek_to_ends()
     assert topics.is_caught_up
@@ -214,7 +214,7 @@ def test_reading_from_the_ends_brings_only_new_records(brokers: Brokers) -> None
     assert topics.is_at_the_ends()
 
 
-def test_a_record_shows_its_headers_where_it_is_a_tombstone(brokers: Brokers) -> None:
+def test_a_tombstone_has_its_headers(brokers: Brokers) -> None:
     topics = reading(GROUPS)
     assert topics.poll(1.0)[0] == Record(GROUPS, 0, 0, 1_000, b"", b"value", ())
     assert module._record(Message((GROUPS, 0), 5, of=None), (GROUPS, 0), 5).headers == [("version", b"7")]  # type: ignore[arg-type]
@@ -229,16 +229,16 @@ def test_a_topic_that_does_not_exist_is_named(brokers: Brokers) -> None:
     assert brokers.is_closed
 
 
-def test_brokers_that_are_away_are_reported_at_once(brokers: Brokers) -> None:
-    brokers.away = True
+def test_unreachable_brokers_are_reported_at_once(brokers: Brokers) -> None:
+    brokers.is_unreachable = True
     with pytest.raises(BrokerUnreachable, match="No Kafka broker answers at "):
         reading()
     assert brokers.is_closed
 
 
-def test_brokers_that_fall_silent_are_an_error_after_a_while(brokers: Brokers) -> None:
+def test_silent_brokers_raise_an_error_after_the_time_limit(brokers: Brokers) -> None:
     topics = reading(GROUPS, silence_s=20.0)
-    brokers.away, brokers.offsets[GROUPS, 0] = True, [0, 1]
+    brokers.is_unreachable, brokers.offsets[GROUPS, 0] = True, [0, 1]
     with pytest.raises(BrokerUnreachable, match=r"coordinator\.groups-0 cannot be read on"):
         list(topics.backlog())
     assert 20.0 < brokers.now_s < 21.0
@@ -246,33 +246,33 @@ def test_brokers_that_fall_silent_are_an_error_after_a_while(brokers: Brokers) -
 
 def test_a_backlog_ends_within_its_time(brokers: Brokers) -> None:
     topics = reading(GROUPS, silence_s=math.inf)
-    brokers.away, brokers.offsets[GROUPS, 0] = True, [0, 1]
+    brokers.is_unreachable, brokers.offsets[GROUPS, 0] = True, [0, 1]
     with pytest.raises(TopicUnread, match=r"coordinator\.groups could not be read to its end within 5 s"):
         list(topics.backlog(within_s=5.0))
     assert 5.0 < brokers.now_s < 6.0
 
 
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED])
-def test_errors_that_do_not_last_or_do_not_matter_are_passed_over(brokers: Brokers, code: int) -> None:
+def test_temporary_and_irrelevant_errors_are_ignored(brokers: Brokers, code: int) -> None:
     topics = reading(GROUPS)
     brokers.failures = [KafkaError(code)]
     assert offsets(topics.backlog()) == [0, 1, 2, 3, 4]
 
 
-def test_a_refusal_is_raised_or_told_to_whoever_asked_for_errors(brokers: Brokers) -> None:
+def test_a_refusal_is_raised_or_passed_to_the_error_callback(brokers: Brokers) -> None:
     refused = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     topics = reading(GROUPS)
     brokers.failures = [refused]
     with pytest.raises(BrokerUnreachable, match="The coordinator's topics cannot be read: "):
         list(topics.backlog())
-    told: list[KafkaError] = []
-    topics = reading(GROUPS, on_error=told.append)
+    reports: list[KafkaError] = []
+    topics = reading(GROUPS, on_error=reports.append)
     brokers.failures = [refused]
     assert offsets(topics.backlog()) == [0, 1, 2, 3, 4]
-    assert told == [refused]
+    assert reports == [refused]
 
 
-def test_a_callers_options_come_before_the_readers_own(brokers: Brokers) -> None:
+def test_a_callers_options_override_the_readers_own(brokers: Brokers) -> None:
     reading(GROUPS, when_expired="error", options={"fetch.wait.max.ms": 1_000})
     chosen = ("client.id", "auto.offset.reset", "fetch.wait.max.ms", "enable.partition.eof")
     assert [brokers.options[name] for name in chosen] == ["test", "error", 1_000, True]

@@ -1,10 +1,10 @@
-"""The four topics as the settings describe them (design.md 2)."""
+"""Tests of the four topics that the settings describe (design.md 2)."""
 
 from streaming.config.settings import Settings
 from streaming.kafka.topics import layout
 
 
-def test_a_shard_is_a_partition_of_requests_and_of_what_it_publishes() -> None:
+def test_requests_groups_and_events_have_a_partition_for_each_shard() -> None:
     topics = layout(Settings(topic_prefix="mine", request_partitions=7, reply_partitions=3))
     assert [(topic.name, topic.partitions) for topic in topics] == [
         ("mine.requests", 7),
@@ -14,7 +14,7 @@ def test_a_shard_is_a_partition_of_requests_and_of_what_it_publishes() -> None:
     ]
 
 
-def test_what_is_kept_and_for_how_long() -> None:
+def test_cleanup_policies_and_retention_times() -> None:
     topics = layout(Settings())
     assert topics.requests.config["message.timestamp.type"] == "LogAppendTime"
     assert [(topic.config["cleanup.policy"], topic.config.get("retention.ms")) for topic in topics] == [
@@ -25,8 +25,8 @@ def test_what_is_kept_and_for_how_long() -> None:
     ]
 
 
-def test_replies_do_not_wait_a_week_for_their_segment_to_close() -> None:
-    """Kafka deletes closed segments only, and closes one after seven days unless told otherwise."""
+def test_segments_close_within_the_retention_time() -> None:
+    """Kafka deletes closed segments only, and by default closes a segment after seven days."""
     for topic in layout(Settings()):
         if "retention.ms" in topic.config:
             assert int(topic.config["segment.ms"]) <= int(topic.config["retention.ms"])

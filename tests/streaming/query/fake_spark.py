@@ -1,7 +1,7 @@
-"""Spark's part in the operator's life, without Spark: who is called in a batch, with what, and what stays.
+"""A stand-in for Spark that calls the operator: the keys of a batch, the arguments of each call, and the stored state.
 
-As in `FlatMapGroupsInPandasWithStateExec`: keys with rows first, then keys whose timeout is strictly before the batch's
-time; a call that neither updates, removes nor sets a timeout leaves the stored row as it was.
+It follows `FlatMapGroupsInPandasWithStateExec`: it calls keys with rows first, then keys whose timeout is strictly
+before the batch's time. A call that neither updates, removes nor sets a timeout leaves the stored row as it was.
 """
 
 import json
@@ -59,12 +59,12 @@ class FakeSpark:
         elif state._updated or state._timeout_timestamp != NO_TIMEOUT:
             self.store[shard] = (state.get[0] if state.exists else value, state._timeout_timestamp)
         else:
-            assert timeout is None, "the call left an old timeout behind: it would be repeated in every batch"
+            assert timeout is None, "the call kept an old timeout, and would be repeated in every batch"
         return out
 
 
 def _unpacked(packs: pd.DataFrame) -> pd.DataFrame:
-    """Turn packs into rows as the query does, and leave tallies as they are."""
+    """Convert packs to rows as the query does, and leave tallies unchanged."""
     rows: list[tuple[object, ...]] = []
     for pack in packs.itertuples():
         if pack.topic is None:

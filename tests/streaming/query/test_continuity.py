@@ -1,4 +1,4 @@
-"""Where a shard's records do not go on: every break is told, and the cut into batches makes no difference."""
+"""Tests of breaks in a shard's log: each break is reported, and the division into batches makes no difference."""
 
 import random
 from collections import defaultdict
@@ -27,17 +27,17 @@ def breaks(events: list[LogBroken]) -> list[tuple[int, int]]:
     return [(event.expected, event.found) for event in events]
 
 
-def test_records_without_a_break_pass_as_they_are() -> None:
+def test_records_without_a_break_pass_unchanged() -> None:
     followed = follow(SHARD, rows(4, 5, 6), 4)
     assert followed == (rows(4, 5, 6), [], 7)
 
 
-def test_a_batch_without_records_keeps_the_place() -> None:
+def test_a_batch_without_records_keeps_the_next_offset() -> None:
     assert follow(SHARD, [], 4) == ([], [], 4)
     assert follow(SHARD, [], None) == ([], [], None)
 
 
-def test_a_gap_inside_a_batch_is_told_as_one_between_two_batches_is() -> None:
+def test_gaps_inside_a_batch_and_between_batches_are_reported() -> None:
     followed = follow(SHARD, rows(4, 5, 9, 12), 2)
     assert breaks(followed.breaks) == [(2, 4), (6, 9), (10, 12)]
     assert [event.at_ms for event in followed.breaks] == [1_004, 1_009, 1_012]
@@ -45,39 +45,39 @@ def test_a_gap_inside_a_batch_is_told_as_one_between_two_batches_is() -> None:
     assert (followed.fresh, followed.next_offset) == (rows(4, 5, 9, 12), 13)
 
 
-def test_a_state_without_a_place_takes_the_first_record_as_it_comes_and_no_other() -> None:
+def test_a_state_without_a_next_offset_accepts_any_first_record() -> None:
     followed = follow(SHARD, rows(7, 9), None)
     assert breaks(followed.breaks) == [(8, 9)]
 
 
-def test_records_that_came_before_are_dropped_wherever_they_stand() -> None:
+def test_repeated_records_are_dropped_at_any_position() -> None:
     followed = follow(SHARD, [*rows(2, 3, 4), *rows(4, 5)], 3)
     assert followed.fresh == rows(3, 4, 5)
     assert breaks(followed.breaks) == [(3, 2), (5, 4)]
     assert followed.next_offset == 6
 
 
-def test_records_that_all_came_before_do_not_move_the_place_back() -> None:
+def test_a_batch_of_repeats_does_not_lower_the_next_offset() -> None:
     followed = follow(SHARD, rows(1, 2), 9)
     assert (followed.fresh, followed.next_offset) == ([], 9)
     assert breaks(followed.breaks) == [(9, 1), (9, 2)]
 
 
 @pytest.mark.parametrize("more", [0, 1, 500])
-def test_what_is_told_of_one_batch_is_bounded_and_the_rest_summed_up(more: int) -> None:
-    """A producer's transactions leave a mark for every commit: a batch may have as many breaks as records."""
+def test_reported_breaks_of_a_batch_are_bounded_and_the_rest_is_summed_up(more: int) -> None:
+    """A producer's transactions leave a marker for every commit: a batch may have as many breaks as records."""
     offsets = range(1, 2 * (BREAKS_TOLD_MAX + more), 2)
-    *told, last = follow(SHARD, rows(*offsets), 0).breaks
-    assert len(told) == BREAKS_TOLD_MAX - 1
-    assert breaks(told) == [(offset - 1, offset) for offset in offsets][: BREAKS_TOLD_MAX - 1]
+    *reported, last = follow(SHARD, rows(*offsets), 0).breaks
+    assert len(reported) == BREAKS_TOLD_MAX - 1
+    assert breaks(reported) == [(offset - 1, offset) for offset in offsets][: BREAKS_TOLD_MAX - 1]
     assert (last.expected, last.found, last.breaks) == (
         2 * (BREAKS_TOLD_MAX - 1) + 1 - 1, offsets[-1], more + 1,
     ) if more else (last.breaks == 1)  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_same_log_with_gaps_gives_the_same_outputs_however_it_is_cut(seed: int) -> None:
-    """I17, for each key: Kafka keeps no order between two."""
+def test_a_log_with_gaps_gives_the_same_outputs_for_any_batches(seed: int) -> None:
+    """I17, for each key: Kafka keeps no order between two keys."""
     chance = random.Random(seed)
     offsets = sorted(chance.sample(range(60), 25))
     log = [(offset, commit(offset)) for offset in offsets]
@@ -87,7 +87,7 @@ def test_the_same_log_with_gaps_gives_the_same_outputs_however_it_is_cut(seed: i
     assert run(pieces) == whole
     assert run([[row] for row in log]) == whole
     assert sum(b'"log_broken"' in value for value in whole[b""]) == sum(b - a > 1 for a, b in pairwise(offsets)), (
-        "every gap is told"
+        "every gap is reported"
     )
 
 
@@ -105,7 +105,7 @@ def commit(offset: int) -> bytes:
 
 
 def run(batches: list[list[tuple[int, bytes]]]) -> dict[bytes, list[bytes]]:
-    """Return what a query of these batches writes under each key, in order."""
+    """Return the records that a query of these batches writes under each key, in order."""
     home = shard_of("g", 1)
     spark = FakeSpark(ShardOperator(1, b"a secret of some length", Config(), OutputTopics("r", "g", "e", "q")))
     written: dict[bytes, list[bytes]] = defaultdict(list)

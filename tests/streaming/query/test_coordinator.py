@@ -4,5 +4,5 @@ from streaming.query.coordinator import SPARK_LOG
 
 
 def test_the_configuration_of_sparks_log_exists():
-    """Without it Spark logs in words of its own, whatever `--log-format` is."""
+    """Without this file Spark logs in its own format, whatever `--log-format` is."""
     assert SPARK_LOG.is_file()

@@ -1,4 +1,4 @@
-"""Where tests stop the operator: nowhere unless asked for, and then once for each shard."""
+"""Tests of the failpoints: the operator stops only where a test requests it, and once for each shard."""
 
 import signal
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ from streaming.query import failpoints
 
 @pytest.fixture
 def signals() -> Iterator[list[int]]:
-    """Count the signals that would stop us."""
+    """Yield the list of received signals; each of them would stop the process."""
     received: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: received.append(number))
     yield received
     signal.signal(signal.SIGUSR1, before)
 
 
-def test_in_production_there_is_nothing_to_call() -> None:
+def test_production_has_no_failpoint() -> None:
     assert failpoints.reach is None
 
 
-def test_each_shard_is_stopped_once_where_it_was_asked_for(signals: list[int], tmp_path: Path) -> None:
+def test_each_shard_is_stopped_once_at_the_requested_point(signals: list[int], tmp_path: Path) -> None:
     reach = failpoints._failpoint(f"SIGUSR1 stepped 1,12 {tmp_path}")
     assert reach is not None
     reached = [("called", 1), ("stepped", 2), ("stepped", 1), ("stepped", 1), ("yielded", 1), ("stepped", 12)]
@@ -35,6 +35,6 @@ def test_each_shard_is_stopped_once_where_it_was_asked_for(signals: list[int], t
     assert sorted(file.name for file in tmp_path.iterdir()) == ["1", "12"]
 
 
-def test_a_point_that_there_is_not_is_refused() -> None:
+def test_an_unknown_failpoint_is_refused() -> None:
     with pytest.raises(AssertionError):
         failpoints._failpoint("SIGKILL nowhere 1 /tmp")

@@ -1,4 +1,4 @@
-"""Records that mean harm, at the parser and the operator: each is answered or set aside, and no neighbour notices."""
+"""Tests of hostile records at the parser and the operator: each is answered or rejected, without effect on others."""
 
 import json
 import logging
@@ -73,7 +73,7 @@ FITTING: dict[str, Any] = {
 
 @st.composite
 def shaped(draw: st.DrawFn) -> bytes:
-    """Draw an object that looks like a request: right fields and wrong ones, in any mixture."""
+    """Draw an object that looks like a request, with any mixture of right and wrong fields."""
     value: dict[str, Any] = {"kind": draw(st.sampled_from(KINDS) | anything)}
     for name in draw(st.lists(st.sampled_from(FIELDS), unique=True, max_size=14)):
         is_fitting = name in FITTING and draw(st.integers(0, 3))
@@ -84,7 +84,7 @@ def shaped(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """Draw a request with some of its bytes changed, taken out or doubled."""
+    """Draw a request with some of its bytes changed, removed or repeated."""
     data = bytearray(encode_request(draw(st.sampled_from([beat("m"), join("h")]))))
     for _ in range(draw(st.integers(1, 5))):
         at = draw(st.integers(0, len(data) - 1))
@@ -122,8 +122,8 @@ def join(group_id: str, request_id: str = "join", **fields: Any) -> JoinGroup:
 
 @settings(max_examples=500)
 @given(hostile)
-def test_whatever_the_record_holds_is_a_request_or_says_why_not(value: bytes | None) -> None:
-    """I6, F "Requests": never an exception; and a request that is taken can be written again."""
+def test_every_record_is_read_as_a_request_or_has_a_reason(value: bytes | None) -> None:
+    """I6, F "Requests": the parser never raises, and a request that it accepts can be written again."""
     read = decode_request(value)
     if isinstance(read, Unreadable):
         assert read.why
@@ -134,8 +134,8 @@ def test_whatever_the_record_holds_is_a_request_or_says_why_not(value: bytes | N
 
 
 @given(st.binary(max_size=100) | st.builds(lambda value: json.dumps(value).encode(), anything))
-def test_no_bytes_are_more_than_a_wrong_key(key: bytes) -> None:
-    """Keys and values of the output topics raise ValueError where they are no such thing, and nothing else."""
+def test_any_bytes_are_read_or_raise_value_error(key: bytes) -> None:
+    """The readers of keys and values of the output topics raise only ValueError."""
     for read in (decode_group_key, decode_answer, decode_event, lambda data: decode_group_record(data, data)):
         try:
             read(key)
@@ -154,8 +154,8 @@ def spark() -> FakeSpark:
 HOME = shard_of("g", PARTITIONS)
 
 
-def neighbours(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """What group `g` and its inbox were told, topic by topic: which topic comes first tells nothing."""
+def records_of_g(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """Return the records of group `g` and of its mailbox, sorted by topic, as the order of topics means nothing."""
     rows = rows.sort_values("topic", kind="stable")
     kept = rows[[key is not None and bytes(key) in (b"mine", b'["group","g"]', b"g") for key in rows["key"]]]
     return [tuple(row) for row in kept[["topic", "partition", "key", "value", "version"]].itertuples(index=False)]
@@ -166,32 +166,30 @@ def own(request: Request, offset: int, at_ms: int) -> Record:
     return HOME, offset, at_ms, value
 
 
-def names_the_neighbour(value: bytes | None) -> bool:
-    """Tell whether a record asks something of group `g`, or for an answer to its inbox."""
+def concerns_g(value: bytes | None) -> bool:
+    """Return whether a record is a request to group `g`, or names its mailbox."""
     request = decode_request(value)
     return getattr(request, "group_id", None) == "g" or request.reply_to == "mine"
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(hostile.filter(lambda value: not names_the_neighbour(value)), min_size=1, max_size=25), st.randoms())
-def test_a_batch_with_any_mix_of_hostile_rows_is_answered_and_neighbours_notice_nothing(
-    values: list[bytes | None], chance: random.Random
-) -> None:
-    """I6, I17, I19, I22, F "Requests": the same bytes for group `g` with them as without; outputs bounded."""
+@given(st.lists(hostile.filter(lambda value: not concerns_g(value)), min_size=1, max_size=25), st.randoms())
+def test_hostile_rows_of_a_batch_do_not_affect_another_group(values: list[bytes | None], chance: random.Random) -> None:
+    """I6, I17, I19, I22, F "Requests": hostile rows change no byte for group `g`, and outputs are bounded."""
     ours = [join("g", "join"), beat("stranger", group_id="g"), join("g", "again"), beat("m", "last", "g")]
     places = sorted(chance.sample(range(len(values) + len(ours)), len(ours)))
     mine = [own(request, place, 1_000 + place) for request, place in zip(ours, places, strict=True)]
     others = iter(values)
     theirs = [(HOME, n, 1_000 + n, next(others)) for n in range(len(values) + len(ours)) if n not in places]
     alone, together = spark(), spark()
-    for world in (alone, together):
-        world.batch(1_000, [own(join("g", "first"), 0, 900)])
-    expected = neighbours(alone.batch(2_000, mine))
+    for fake in (alone, together):
+        fake.batch(1_000, [own(join("g", "first"), 0, 900)])
+    expected = records_of_g(alone.batch(2_000, mine))
     rows = together.batch(2_000, [*theirs, *mine])
-    assert neighbours(rows) == expected
-    later = [neighbours(world.batch(3_000, [own(join("g", "late"), 99, 2_900)])) for world in (alone, together)]
+    assert records_of_g(rows) == expected
+    later = [records_of_g(fake.batch(3_000, [own(join("g", "late"), 99, 2_900)])) for fake in (alone, together)]
     assert later[0] == later[1]
-    assert neighbours(alone.batch(60_000, [])) == neighbours(together.batch(60_000, []))
+    assert records_of_g(alone.batch(60_000, [])) == records_of_g(together.batch(60_000, []))
     written = rows["value"].dropna()
     asked_bytes = sum(len(value or b"") for value in values)
     assert sum(map(len, written)) < 50_000 + 4 * asked_bytes
@@ -199,12 +197,12 @@ def test_a_batch_with_any_mix_of_hostile_rows_is_answered_and_neighbours_notice_
     assert len(rows) < 40 + 8 * len(values)
     later = together.batch(60_000, [])
     assert all(topic is None or topic in TOPICS for topic in {*rows["topic"], *later["topic"]}), (
-        "no topic of a client's"
+        "no topic that a client chose"
     )
 
 
-def test_a_request_as_large_as_a_record_can_be_gets_a_short_answer() -> None:
-    """I22: 8 MiB in one field's value, and in one field's name."""
+def test_a_request_of_the_largest_size_gets_a_short_response() -> None:
+    """I22: a request may have 8 MiB in a field's value or in a field's name."""
     large = "x" * (RECORD_BYTES_MAX - 500)
     for fields in ({"member_id": large}, {large: 1}, {"kind": large}):
         value = json.dumps({**json.loads(encode_request(beat("m"))), **fields}).encode()
@@ -213,11 +211,11 @@ def test_a_request_as_large_as_a_record_can_be_gets_a_short_answer() -> None:
         assert len(reply) < 1_000, len(reply)
 
 
-# -- ids, wherever they are displayed ----------------------------------------------------------------------------------
+# -- ids that are displayed --------------------------------------------------------------------------------------------
 
 
 def evil(kind: Any) -> Any:
-    """Make a value of a type with `EVIL` wherever there can be text."""
+    """Return a value of a type with `EVIL` in every text field."""
     match get_origin(kind) or kind:
         case kind_of if kind_of is tuple:
             inner = get_args(kind)
@@ -240,13 +238,13 @@ def evil(kind: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", [*get_args(AnyEvent), GroupRecord, OffsetRecord, Tombstone, Gap])
-def test_no_record_moves_the_cursor_of_who_watches(kind: type) -> None:
-    """I23, F "Hostile": `coordinator watch`, whatever text is in a record."""
+def test_a_watched_record_contains_no_control_characters(kind: type) -> None:
+    """I23, F "Hostile": `coordinator watch` prints any text of a record without control characters."""
     assert str(to_line(evil(kind), 1)).isprintable()
 
 
-def test_no_reply_moves_the_cursor_of_who_asks() -> None:
-    """I23: `coordinator request` on a terminal; what it prints is JSON still."""
+def test_a_printed_reply_contains_no_control_characters() -> None:
+    """I23: `coordinator request` prints a reply to a terminal without control characters, still as JSON."""
     reply = {"group_id": EVIL, "members": [{"client_id": EVIL, "client_host": "größe 消费者"}]}
     written = fit_for_a_terminal(json.dumps(reply, indent=2, ensure_ascii=False))
     assert all(line.isprintable() for line in written.split("\n"))
@@ -254,10 +252,10 @@ def test_no_reply_moves_the_cursor_of_who_asks() -> None:
     assert "größe 消费者" in written
 
 
-def test_no_id_becomes_a_line_of_a_gateways_log_or_a_label_of_its_metrics(
+def test_no_id_adds_a_line_to_a_gateways_log_or_a_label_to_its_metrics(
     gateway: Gateway, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """I23, F "Hostile": log-line and metric-label injection, by group, member and client ids."""
+    """I23, F "Hostile": group, member and client ids cannot inject log lines or metric labels."""
     caplog.set_level(logging.DEBUG, "streaming.gateway")
     with connect(gateway.bootstrap_servers, client_id=EVIL) as wire:
         assert wire.call(joining(EVIL)).error_code == 79
@@ -269,8 +267,8 @@ def test_no_id_becomes_a_line_of_a_gateways_log_or_a_label_of_its_metrics(
     assert "pwned" not in generate_latest(gateway.metrics.registry).decode()
 
 
-def test_no_id_becomes_a_line_of_a_leaders_log(caplog: pytest.LogCaptureFixture) -> None:
-    """I23: who leads logs the ids of members that others have started."""
+def test_no_id_adds_a_line_to_a_leaders_log(caplog: pytest.LogCaptureFixture) -> None:
+    """I23: a leader logs the ids of members that other people started."""
     make_plan(resolve(["range"])[0], [JoinedMember(EVIL, None, b"")], lambda topic: ())
     (record,) = caplog.records
     assert record.getMessage().isprintable()

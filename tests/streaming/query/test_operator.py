@@ -1,4 +1,4 @@
-"""The operator under Spark's rules of calling it, without Spark."""
+"""Tests of the operator without Spark, called as Spark calls it."""
 
 import json
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def join(request_id: str = "join", group_id: str = "g") -> JoinGroup:
 
 
 def published(rows: pd.DataFrame, topic: str) -> list[dict[str, Any]]:
-    """Read what went to one of the output topics."""
+    """Return the records of one output topic."""
     return [json.loads(value) for value in rows[rows["topic"] == topic]["value"]]
 
 
@@ -81,32 +81,34 @@ def beat(member_id: str, request_id: str = "beat") -> Heartbeat:
     return Heartbeat(request_id=request_id, reply_to="inbox", group_id="g", generation_id=1, member_id=member_id)
 
 
-def said(*batches: pd.DataFrame) -> list[tuple[str, bytes, bytes]]:
-    """List the records that some batches write, topic by topic."""
+def written(*batches: pd.DataFrame) -> list[tuple[str, bytes, bytes]]:
+    """List the records that some batches write, sorted by topic."""
     records = [(r.topic, r.key, r.value) for rows in batches for r in rows.itertuples() if r.topic is not None]
     return sorted(records, key=lambda record: record[0])
 
 
 @pytest.mark.parametrize("cut", range(1, 4))
-def test_a_batch_that_is_planned_anew_keeps_its_time(spark: FakeSpark, cut: int) -> None:
-    """I17: what it had noticed too late, or in time, is said again with equal bytes, and only what it had asked."""
+def test_a_replanned_batch_keeps_its_time(spark: FakeSpark, cut: int) -> None:
+    """I17: requests of a replaced plan are handled as of its time, with equal bytes; later requests are not."""
     stable(spark, 0)
     log = [record(join(str(n)), n + 2, 1_000 + n) for n in range(3)]
     after = record(DescribeGroup(request_id="d", reply_to="inbox", group_id="g"), 5, 30_000)
     first_ms, again_ms = 9_000, 30_000
-    plans = [(first_ms, {HOME: 5}), (first_ms + 1, {HOME: 4})]  # the second was made instead, and put aside too
+    plans = [(first_ms, {HOME: 5}), (first_ms + 1, {HOME: 4})]  # the second replaced the first, and was replaced too
     anew = FakeSpark(replace(spark.operator, replanned=plans), store=dict(spark.store))
     plain = FakeSpark(spark.operator, store=dict(spark.store))
     once = spark.batch(first_ms, log)
-    assert any(b'"joins_until_ms":19000' in value for _, _, value in said(once)), "it had been away till then"
+    assert any(b'"joins_until_ms":19000' in value for _, _, value in written(once)), (
+        "the coordinator was unavailable until then"
+    )
     pieces = ((again_ms, log[:cut]), (again_ms + 1, [*log[cut:], after]))
-    told = said(*(anew.batch(*piece) for piece in pieces))
-    assert told == said(once, spark.batch(again_ms + 1, [after]))
-    assert told != said(*(plain.batch(*piece) for piece in pieces))
+    records = written(*(anew.batch(*piece) for piece in pieces))
+    assert records == written(once, spark.batch(again_ms + 1, [after]))
+    assert records != written(*(plain.batch(*piece) for piece in pieces))
 
 
 def test_the_worker_keeps_rosters_from_batch_to_batch(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch of heartbeats inflates no group, whichever task Spark runs it in."""
+    """A batch of heartbeats decodes no roster, whichever task Spark runs it in."""
     member_id = stable(spark, 0)
     monkeypatch.setattr(codec, "_read_roster", None)
     another = FakeSpark(replace(spark.operator), store=dict(spark.store))
@@ -115,21 +117,21 @@ def test_the_worker_keeps_rosters_from_batch_to_batch(spark: FakeSpark, monkeypa
 
 
 def test_a_join_is_answered_in_its_own_batch_and_the_records_carry_their_keys(spark: FakeSpark) -> None:
-    """S25, S57."""
+    """S25, S57: the response leaves in the batch of the request, and each record has its topic's key."""
     rows = spark.batch(1_000, [record(join(), 0, 990)])
     assert [r["error"] for r in replies(rows)] == ["NONE"]
     keys = {(topic, bytes(key)) for topic, key in zip(rows["topic"], rows["key"], strict=True) if topic}
     assert keys == {("replies", b"inbox"), ("groups", b'["group","g"]'), ("events", b"g")}
 
 
-def test_a_silent_member_expires_by_the_processing_time_timeout_never_early(spark: FakeSpark) -> None:
-    """S05, S74, S145: session 10000, and the slack of 1000 for heartbeats on their way."""
+def test_a_silent_member_never_expires_before_its_session_timeout(spark: FakeSpark) -> None:
+    """S05, S74, S145: the session timeout is 10000 ms, plus the slack of 1000 ms for heartbeats on their way."""
     member_id = stable(spark, 5_000)
     spark.batch(6_000, [record(beat(member_id), 2, 6_000)])
     spark.batch(5_000 + 10_000 + 1_000 + ALARM_WAIT_MS, [])
-    assert spark.calls == [], "it is left to the alarm for so long"
+    assert spark.calls == [], "until then the alarm is responsible"
     woken = spark.batch(5_000 + 10_000 + 1_000 + ALARM_WAIT_MS + 1, [])
-    assert woken["topic"].tolist() == ["requests", None], "whether the whole log was read is not known before"
+    assert woken["topic"].tolist() == ["requests", None], "only the wake record shows that the whole log was read"
     early = spark.batch(20_000, [(HOME, 3, 6_000 + 10_000 + 1_000 - 1, woken["value"][0])])
     assert early["topic"].isna().all()
     due = spark.batch(20_000, [(HOME, 4, 6_000 + 10_000 + 1_000, woken["value"][0])])
@@ -147,11 +149,11 @@ def test_an_alarm_moved_by_heartbeats_does_not_repeat_itself(spark: FakeSpark) -
     for ms in range(59_000, 69_000, 500):
         spark.batch(ms, [])
         woken += len(spark.calls)
-    assert woken <= 1, "at most one early look, which sets the alarm right"
+    assert woken <= 1, "at most one early call, which corrects the timeout"
 
 
-def test_rows_are_taken_in_the_order_of_the_log_whatever_spark_hands_over(spark: FakeSpark) -> None:
-    """I20."""
+def test_rows_are_processed_in_the_order_of_the_log(spark: FakeSpark) -> None:
+    """I20: the operator sorts the rows by offset."""
     member_id = stable(spark, 0)
     beats = [record(beat(member_id, f"beat-{i}"), 10 + i, 100 + i) for i in range(7)]
     rows = spark.batch(200, beats[::-1])
@@ -159,7 +161,7 @@ def test_rows_are_taken_in_the_order_of_the_log_whatever_spark_hands_over(spark:
 
 
 def test_a_repeated_batch_writes_equal_bytes(spark: FakeSpark) -> None:
-    """I16: state of before, same rows, same time."""
+    """I16: the earlier state, the same rows and the same time give equal bytes."""
     spark.batch(0, [record(join("first"), 0, 0)])
     before = dict(spark.store)
     first = spark.batch(50, [record(join("second"), 1, 50)])
@@ -189,8 +191,8 @@ ANSWERED = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_request_becomes_a_rejected_event_and_harms_no_neighbour(spark: FakeSpark, name: str) -> None:
-    """S25, I6."""
+def test_a_record_that_is_not_a_request_becomes_a_rejected_event(spark: FakeSpark, name: str) -> None:
+    """S25, I6: the record is reported, and the next request is answered."""
     member_id = stable(spark, 0)
     rows = spark.batch(10, [(HOME, 2, 10, BAD[name]), record(beat(member_id), 3, 10)])
     (event,) = published(rows, "events")
@@ -200,8 +202,8 @@ def test_what_is_no_request_becomes_a_rejected_event_and_harms_no_neighbour(spar
 
 
 @pytest.mark.parametrize("name", ANSWERED)
-def test_a_bad_field_is_answered_42_with_its_name_and_harms_no_neighbour(spark: FakeSpark, name: str) -> None:
-    """S25, I6."""
+def test_a_bad_field_is_answered_42_with_its_name(spark: FakeSpark, name: str) -> None:
+    """S25, I6: the response names the field, and the next request is answered."""
     member_id = stable(spark, 0)
     fields, named = ANSWERED[name]
     value = json.dumps({**fields, "request_id": "bad", "reply_to": "inbox"}).encode()
@@ -212,8 +214,8 @@ def test_a_bad_field_is_answered_42_with_its_name_and_harms_no_neighbour(spark: 
     assert good["error"] == "NONE"
 
 
-def test_a_group_in_the_wrong_shard_is_told_the_right_one(spark: FakeSpark) -> None:
-    """S17."""
+def test_a_request_in_the_wrong_shard_is_answered_with_the_right_shard(spark: FakeSpark) -> None:
+    """S17: the response is NOT_COORDINATOR and names the shard of the group."""
     wrong = (HOME + 1) % PARTITIONS
     (reply,) = replies(spark.batch(0, [record(join(), 0, 0, shard=wrong)]))
     assert (reply["error"], reply["code"]) == ("NOT_COORDINATOR", 16)
@@ -223,7 +225,7 @@ def test_a_group_in_the_wrong_shard_is_told_the_right_one(spark: FakeSpark) -> N
     held = unpacked(text)
     assert (held.next_offset, held.deferred, timeout) == (1, (), NO_TIMEOUT)
     kept = codec.decode_shard(held.shard or b"")
-    assert not kept.groups, "nothing is kept of it but where and when the log goes on"
+    assert not kept.groups, "the state keeps only the next offset and the time"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_a_group_in_the_wrong_shard_is_told_the_right_one(spark: FakeSpark) -> N
     ],
 )
 def test_damaged_state_stops_the_batch(spark: FakeSpark, damage: Callable[[str], str], sentence: str) -> None:
-    """F8."""
+    """F8: damaged state raises CorruptState."""
     stable(spark, 0)
     text, timeout = spark.store[HOME]
     assert text is not None
@@ -244,18 +246,18 @@ def test_damaged_state_stops_the_batch(spark: FakeSpark, damage: Callable[[str],
         spark.batch(1, [record(beat("m"), 2, 1)])
 
 
-def test_requests_that_a_plan_passes_over_are_told_of(spark: FakeSpark) -> None:
-    """F8: Spark's plans have no checksum; a digit that changed there must not go unnoticed."""
+def test_skipped_requests_are_reported(spark: FakeSpark) -> None:
+    """F8: Spark's plans of batches have no checksum; a changed digit there must be noticed."""
     member_id = stable(spark, 0)
     rows = spark.batch(100, [record(beat(member_id), 12, 100)])
     (event,) = published(rows, "events")
     assert (event["event"], event["partition"], event["expected"], event["found"]) == ("log_broken", HOME, 2, 12)
     assert [r["error"] for r in replies(rows)] == ["NONE"]
-    assert not published(spark.batch(200, [record(beat(member_id), 13, 200)]), "events"), "it goes on from there"
+    assert not published(spark.batch(200, [record(beat(member_id), 13, 200)]), "events"), "the log continues from there"
 
 
-def test_requests_that_a_plan_brings_again_are_told_of_and_change_nothing(spark: FakeSpark) -> None:
-    """F8, I14: they were answered; answered again they might hear something else."""
+def test_repeated_requests_are_reported_and_change_nothing(spark: FakeSpark) -> None:
+    """F8, I14: repeated requests were answered before; a second response could differ."""
     member_id = stable(spark, 0)
     leave = LeaveGroup(request_id="go", reply_to="inbox", group_id="g", members=(Leaving(member_id=member_id),))
     spark.batch(100, [record(beat(member_id, "before"), 2, 100), record(leave, 3, 101)])
@@ -269,23 +271,23 @@ def test_requests_that_a_plan_brings_again_are_told_of_and_change_nothing(spark:
     assert not published(spark.batch(400, [record(beat(member_id), 5, 400)]), "events")
 
 
-def test_the_place_in_the_log_outlives_a_batch_that_only_a_timeout_began(spark: FakeSpark) -> None:
-    """F8: what a damaged plan passes over just after a silence must not go unnoticed."""
+def test_the_next_offset_is_kept_by_a_batch_that_a_timeout_began(spark: FakeSpark) -> None:
+    """F8: requests that a damaged plan skips just after a silence must be noticed."""
     member_id = stable(spark, 0)
     woken = spark.batch(11_001 + ALARM_WAIT_MS, [])
-    assert spark.calls == [HOME], "by its timeout, with no record"
+    assert spark.calls == [HOME], "called by its timeout, without a record"
     assert published(woken, "requests") == [{"kind": "wake"}]
     rows = spark.batch(11_002 + ALARM_WAIT_MS, [record(beat(member_id), 12, 11_002)])
     (event,) = (event for event in published(rows, "events") if event["event"] == "log_broken")
     assert (event["expected"], event["found"]) == (2, 12)
 
 
-def test_a_state_from_before_says_nothing_of_where_the_log_goes_on(spark: FakeSpark) -> None:
+def test_a_state_of_an_older_version_has_no_next_offset(spark: FakeSpark) -> None:
     member_id = stable(spark, 0)
     text, timeout = spark.store[HOME]
     assert text is not None
     spark.store[HOME] = (packed(unpacked(text)._replace(next_offset=None)), timeout)
-    assert " " not in str(spark.store[HOME][0]), "as it was written then"
+    assert " " not in str(spark.store[HOME][0]), "the format of an older version"
     spark.batch(9_001, [record(beat(member_id), 12, 9_001)])
     assert not published(spark.batch(9_002, [record(beat(member_id), 13, 9_002)]), "events")
 
@@ -300,8 +302,8 @@ def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:
     }  # fmt: skip
 
 
-def test_a_record_that_only_wakes_is_no_request_but_has_the_shard_looked_at(spark: FakeSpark) -> None:
-    """S05: whatever has been due since is seen to."""
+def test_a_wake_record_is_not_counted_as_a_request_and_runs_the_shard(spark: FakeSpark) -> None:
+    """S05: everything that has become due since is done."""
     stable(spark, 0)
     rows = spark.batch(11_001, [(HOME, 2, 11_000, b'{"kind":"wake"}')])
     events = published(rows, "events")
@@ -315,7 +317,7 @@ def test_a_record_that_only_wakes_is_no_request_but_has_the_shard_looked_at(spar
 def test_requests_beyond_the_budget_wait_in_the_state_and_are_answered_by_the_next_batch(
     spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I22: 300 small questions with large answers killed the worker, and the batch was repeated for ever."""
+    """I22: 300 small requests with large responses killed the worker, and the batch was repeated for ever."""
     member_id = stable(spark, 0)
     monkeypatch.setattr("coordinator.budget.STEP_BYTES_MAX", 1)
     describe = DescribeGroup(request_id="d", reply_to="inbox", group_id="g")
@@ -330,7 +332,7 @@ def test_requests_beyond_the_budget_wait_in_the_state_and_are_answered_by_the_ne
     assert spark.store == after
     monkeypatch.undo()
     second = spark.batch(302, [])
-    assert spark.calls == [HOME], "by its timeout, where no record comes"
+    assert spark.calls == [HOME], "called by its timeout, without a record"
     assert [reply["kind"] for reply in replies(second)] == ["heartbeat", "describe_group"]
     assert second.iloc[-1]["tally"]["deferred"] == 0
     text, _ = spark.store[HOME]
@@ -339,6 +341,6 @@ def test_requests_beyond_the_budget_wait_in_the_state_and_are_answered_by_the_ne
 
 
 @pytest.mark.parametrize("text", ["1 x y z", "1 eA== !", "1 eA== eA=="])
-def test_state_whose_waiting_requests_are_damaged_is_refused(text: str) -> None:
+def test_state_with_damaged_deferred_requests_is_refused(text: str) -> None:
     with pytest.raises(CorruptState):
         unpacked(text)

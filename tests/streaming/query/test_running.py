@@ -1,4 +1,4 @@
-"""Who runs on a checkpoint, as the operating system knows it."""
+"""Tests of the mark on a checkpoint folder, which shows that a coordinator uses it."""
 
 import subprocess
 import sys
@@ -19,8 +19,8 @@ sys.stdin.read()
 """
 
 
-def test_two_coordinators_do_not_keep_each_other_from_starting(tmp_path: Path) -> None:
-    """One of them may be stopped, and never end: the other one takes over."""
+def test_two_coordinators_may_mark_one_checkpoint(tmp_path: Path) -> None:
+    """The second one may start while the first one is stopped and has not ended; it takes over."""
     one, other = Mark(), Mark()
     one.set(str(tmp_path))
     other.set(str(tmp_path))
@@ -34,7 +34,7 @@ def test_two_coordinators_do_not_keep_each_other_from_starting(tmp_path: Path) -
         assert is_known
 
 
-def test_the_mark_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
+def test_the_mark_ends_when_its_process_is_killed(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -54,7 +54,7 @@ def test_no_coordinator_starts_while_a_command_changes_the_checkpoint(tmp_path: 
     Mark().set(str(tmp_path))
 
 
-def test_a_checkpoint_elsewhere_has_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_checkpoint_has_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Mark().set("hdfs:///coordinator/main")
     with alone("s3a://bucket/main") as is_known:
@@ -63,7 +63,7 @@ def test_a_checkpoint_elsewhere_has_no_mark(tmp_path: Path, monkeypatch: pytest.
     assert local_folder("file:/var/lib/main") == Path("/var/lib/main")
 
 
-def test_a_folder_that_cannot_be_written_to_is_somebody_elses_to_tell(tmp_path: Path) -> None:
+def test_setting_the_mark_ignores_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (file := tmp_path / "state").write_text("a file")
     Mark().set(str(file))
     with pytest.raises(InUse, match=MARK), alone(str(file)):

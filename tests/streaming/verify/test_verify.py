@@ -1,5 +1,8 @@
-"""What is judged of topics alone: nothing is said of what is right, however it was cut, repeated, compacted or expired;
-and each kind of wrong is told."""
+"""Tests of the verification of topics.
+
+Correct topics have no finding, also if batches were cut or repeated, or records compacted or expired. Each kind of
+error has its finding.
+"""
 
 import heapq
 import json
@@ -33,7 +36,7 @@ GROUP_IDS = ["a", "b", "c"]
 
 
 def judge(world: World, settling_ms: int = 0) -> list[Finding]:
-    """Judge as `verify` does, on what is kept."""
+    """Return the findings of `verify` on the records that are kept."""
     events, groups = world.topics["events"], world.topics["groups"]
     exchanges = Exchanges(None, settling_ms)
     found = list(exchanges.replies(world.topics["replies"], is_cut=world.begins["replies"] > 0))
@@ -62,16 +65,16 @@ def world(chance: random.Random) -> World:
     return world
 
 
-# -- nothing is said of what is right ----------------------------------------------------------------------------------
+# -- correct topics ----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_found_where_nothing_is_wrong(world: World) -> None:
-    """I1, I2, I5, I6, I8, I13: batches cut short and repeated, groups deleted and founded anew."""
+def test_correct_topics_have_no_finding(world: World) -> None:
+    """I1, I2, I5, I6, I8, I13: batches are cut short and repeated, groups are deleted and created again."""
     assert judge(world) == []
 
 
-def test_compaction_and_retention_are_no_loss(world: World, chance: random.Random) -> None:
-    """I8: what has a successor may be gone, tombstones after a while, and the oldest events, requests and replies."""
+def test_compaction_and_retention_cause_no_finding(world: World, chance: random.Random) -> None:
+    """I8: superseded records, old tombstones, and the oldest events, requests and replies may be gone."""
     until = chance.randrange(len(world.topics["groups"]))
     compacted_ms = world.topics["groups"][until].timestamp
     tombstones_too = chance.random() < 0.5
@@ -84,11 +87,11 @@ def test_compaction_and_retention_are_no_loss(world: World, chance: random.Rando
     assert judge(world) == []
 
 
-# -- and each wrong is told --------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def once(world: World, topic: str) -> Iterator[int]:
-    """Tell the places of records that are written only once, with others of their group behind them in both topics."""
+def written_once(world: World, topic: str) -> Iterator[int]:
+    """Yield the indexes of records that are written only once, before other records of their group."""
     records = world.topics[topic]
     counts: dict[tuple[bytes, bytes | None], int] = {}
     for record in records:
@@ -106,18 +109,20 @@ def _group(record: Written) -> str:
 
 
 @pytest.mark.parametrize("topic", ["events", "groups"])
-def test_a_record_that_was_never_written_is_missed(world: World, chance: random.Random, topic: str) -> None:
-    """I8: loss is visible to anybody."""
-    world.lose(topic, chance.choice(list(once(world, topic))))
+def test_a_lost_record_is_reported_as_missing(world: World, chance: random.Random, topic: str) -> None:
+    """I8: every reader can detect a lost record."""
+    world.lose(topic, chance.choice(list(written_once(world, topic))))
     found = [f for f in judge(world) if f.kind is not Kind.COMMIT_LOST]
     assert kinds(found) == {Kind.MISSING}, found
     assert len(found) == 1
 
 
-def test_a_repeat_that_differs_is_told(world: World, chance: random.Random) -> None:
-    """I8, F4: equal bytes, or it is no repeat."""
+def test_a_repeat_that_differs_is_reported(world: World, chance: random.Random) -> None:
+    """I8, F4: a repeat has equal bytes."""
     events = world.topics["events"]
-    index = chance.choice([i for i in once(world, "events") if json.loads(events[i].value or b"")["version"] > 2])
+    index = chance.choice(
+        [i for i in written_once(world, "events") if json.loads(events[i].value or b"")["version"] > 2]
+    )
     value = json.loads(events[index].value or b"")
     again = replace(events[index], value=json.dumps({**value, "at_ms": value["at_ms"] + 1}).encode())
     world.topics["events"] = [
@@ -176,8 +181,8 @@ def small() -> Small:
     return small
 
 
-def test_a_partition_with_two_owners_is_told(small: Small) -> None:
-    """I1."""
+def test_a_partition_with_two_owners_is_reported(small: Small) -> None:
+    """I1: a later record exchanges the assignments of two members, so that all six partitions have two owners."""
     index, record = small.records()[-1]
     assert len(record.members) == 2
     later = replace(small.topics["groups"][index], offset=len(small.topics["groups"]))
@@ -190,8 +195,8 @@ def test_a_partition_with_two_owners_is_told(small: Small) -> None:
     assert len(found) == 6
 
 
-def test_a_leaders_own_double_is_told_as_the_leaders() -> None:
-    """I1: the plan is passed on as it is."""
+def test_a_partition_that_the_leader_assigned_twice_is_reported() -> None:
+    """I1: the coordinator passes the leader's assignments on unchanged."""
     small = Small(["a"])
     small.plan({small.ids[0]: [0, 1], small.ids[1]: [1, 2]})
     (found,) = judge(small)
@@ -199,8 +204,8 @@ def test_a_leaders_own_double_is_told_as_the_leaders() -> None:
     assert "t-1" in found.text
 
 
-def test_a_generation_that_falls_is_told(small: Small) -> None:
-    """I2."""
+def test_a_decreasing_generation_is_reported(small: Small) -> None:
+    """I2: a group's generation never decreases."""
     index = small.records()[-1][0]
     small.alter("groups", index, generation_id=0)
     assert Kind.GENERATION_FELL in kinds(judge(small))
@@ -212,8 +217,8 @@ def last_completed(small: Small) -> int:
 
 
 @pytest.mark.parametrize("token", [1, 1_000_000_000])
-def test_a_plan_whose_token_is_not_above_the_last_one_is_told(small: Small, token: int) -> None:
-    """I2 for stores: the first plan's was 1,000,000,000, microseconds of the world's time."""
+def test_a_fencing_token_that_does_not_increase_is_reported(small: Small, token: int) -> None:
+    """I2 for stores: the first token was 1,000,000,000, the world's time in microseconds."""
     small.join("a", small.ids[0])
     small.join("a", small.ids[1])
     small.batch()
@@ -228,8 +233,8 @@ def test_a_plan_whose_token_is_not_above_the_last_one_is_told(small: Small, toke
 
 
 @pytest.mark.parametrize("by", [0, 1])
-def test_an_owner_whose_token_is_not_above_the_last_owners_is_told(small: Small, by: int) -> None:
-    """I2 for stores: the record says who owns what; the same owner may show the same token again."""
+def test_a_new_owner_without_a_higher_token_is_reported(small: Small, by: int) -> None:
+    """I2 for stores: the record has the owners; the same owner may have the same token again."""
     small.join("a", small.ids[0])
     small.join("a", small.ids[1])
     small.batch()
@@ -243,11 +248,11 @@ def test_an_owner_whose_token_is_not_above_the_last_owners_is_told(small: Small,
     small.alter("groups", index, members=members)
     found = judge(small)
     assert kinds(found) == {Kind.TOKEN_FELL}
-    assert len(found) == 1 + by, "partition 1 stays its owner's: an equal token is no lower one"
+    assert len(found) == 1 + by, "partition 1 keeps its owner, and an equal token is not lower"
     assert any("t-0 is" in f.text for f in found)
 
 
-def test_what_an_older_coordinator_wrote_has_no_tokens_and_is_not_judged(small: Small) -> None:
+def test_records_of_an_older_coordinator_without_tokens_are_accepted(small: Small) -> None:
     small.join("a", small.ids[0])
     small.join("a", small.ids[1])
     small.batch()
@@ -264,8 +269,8 @@ def test_what_an_older_coordinator_wrote_has_no_tokens_and_is_not_judged(small: 
     assert judge(small) == []
 
 
-def test_a_token_that_falls_over_a_groups_end_is_told() -> None:
-    """I2 for stores: versions begin at 1 again, generations may, tokens never do."""
+def test_a_token_that_decreases_after_a_groups_end_is_reported() -> None:
+    """I2 for stores: versions begin at 1 again, generations may do so, tokens never do."""
     world = Small(["a"])
     world.plan({world.ids[0]: [0], world.ids[1]: []})
     for member_id in world.ids:
@@ -283,8 +288,8 @@ def test_a_token_that_falls_over_a_groups_end_is_told() -> None:
     assert found.kind is Kind.TOKEN_FELL
 
 
-def test_a_wiped_state_is_told(small: Small) -> None:
-    """I2, I8, F8: a coordinator that has forgotten its groups begins again at 1."""
+def test_a_wiped_state_is_reported(small: Small) -> None:
+    """I2, I8, F8: a coordinator that has lost its groups begins again at 1."""
     again = World(["a"], now_ms=small.now_ms + 1_000)
     again.asked, again.topics, again.requests = small.asked, small.topics, small.requests
     again.join("a")
@@ -295,23 +300,23 @@ def test_a_wiped_state_is_told(small: Small) -> None:
     assert any("no record ended the group" in f.text for f in found)
 
 
-def test_a_reply_to_nobody_is_told(small: Small) -> None:
-    """I5."""
+def test_a_reply_without_a_request_is_reported(small: Small) -> None:
+    """I5: the reply has no request."""
     small.requests.pop()
     (found,) = judge(small)
     assert found.kind is Kind.ANSWERS_NOBODY
 
 
-def test_a_reply_of_another_kind_is_told(small: Small) -> None:
-    """I5."""
+def test_a_reply_of_another_kind_is_reported(small: Small) -> None:
+    """I5: the reply has the kind of another request."""
     small.alter("replies", -1, kind="leave_group")
     (found,) = judge(small)
     assert found.kind is Kind.ANSWERS_NOBODY
     assert "leave_group response to a heartbeat request" in found.text
 
 
-def test_two_different_answers_are_told_and_two_equal_ones_not(small: Small) -> None:
-    """I6, I8."""
+def test_two_replies_to_a_request_are_reported_only_if_they_differ(small: Small) -> None:
+    """I6, I8: an equal reply is a repeat, a different one is an error."""
     last = small.topics["replies"][-1]
     small.topics["replies"].append(replace(last, offset=last.offset + 1))
     assert judge(small) == []
@@ -320,10 +325,10 @@ def test_two_different_answers_are_told_and_two_equal_ones_not(small: Small) -> 
     assert found.kind is Kind.ANSWERED_TWICE
 
 
-def test_who_may_have_asked_before_the_requests_that_are_there_may_hear_twice(small: Small) -> None:
-    asked, heard = small.requests[-1], small.topics["replies"][-1]
-    small.requests.append(replace(asked, offset=asked.offset + 1))
-    small.topics["replies"].append(replace(heard, offset=heard.offset + 1))
+def test_a_request_that_may_be_repeated_may_have_two_replies(small: Small) -> None:
+    request, reply = small.requests[-1], small.topics["replies"][-1]
+    small.requests.append(replace(request, offset=request.offset + 1))
+    small.topics["replies"].append(replace(reply, offset=reply.offset + 1))
     small.alter("replies", -1, error="UNKNOWN_MEMBER_ID", code=25)
     assert judge(small) == []
     small.requests = small.requests[-1:]
@@ -331,24 +336,26 @@ def test_who_may_have_asked_before_the_requests_that_are_there_may_hear_twice(sm
 
 
 @pytest.mark.parametrize("index", [0, 3, 4, 5, 6], ids=["join", "sync", "leader's sync", "commit", "fetch"])
-def test_a_request_that_hears_nothing_is_told(small: Small, index: int) -> None:
-    """I6, also of what was parked: the group is Stable, so nobody waits."""
-    asked = json.loads(small.requests[index].value or b"")["request_id"]
-    small.topics["replies"] = [r for r in small.topics["replies"] if json.loads(r.value or b"")["request_id"] != asked]
+def test_a_request_without_a_reply_is_reported(small: Small, index: int) -> None:
+    """I6, also for a parked request: the group is Stable, so no request waits."""
+    asked_id = json.loads(small.requests[index].value or b"")["request_id"]
+    small.topics["replies"] = [
+        r for r in small.topics["replies"] if json.loads(r.value or b"")["request_id"] != asked_id
+    ]
     small.topics["replies"] = [replace(r, offset=i) for i, r in enumerate(small.topics["replies"])]
     (found,) = judge(small)
     assert found.kind is Kind.NEVER_ANSWERED
     assert found.place == f"requests-0@{index}"
 
 
-def test_what_nobody_has_handled_yet_is_no_finding(small: Small) -> None:
-    """I6: the coordinator may be away."""
+def test_a_request_that_is_not_handled_yet_is_not_reported(small: Small) -> None:
+    """I6: the coordinator may be unavailable."""
     small.ask(Heartbeat, "a", generation_id=2, member_id=small.ids[0])
     assert judge(small) == []
 
 
-def test_an_acknowledged_commit_that_is_not_published_is_told(small: Small) -> None:
-    """I13, though its version is there: the group's next record took it."""
+def test_an_acknowledged_commit_that_is_not_published_is_reported(small: Small) -> None:
+    """I13: the commit is missing although its version is published, with a record of another partition."""
     small.commit(9)
     offsets = [i for i, r in enumerate(small.topics["groups"]) if b'"offset":9' in (r.value or b"")]
     small.alter("groups", offsets[0], partition=3)
@@ -357,8 +364,8 @@ def test_an_acknowledged_commit_that_is_not_published_is_told(small: Small) -> N
     assert "9 was acknowledged for t-0" in found.text
 
 
-def test_a_fetch_that_does_not_know_an_acknowledged_commit_is_told(small: Small) -> None:
-    """I13: the bug of SeaweedFS, an offset fetch right after a commit said -1."""
+def test_a_fetch_without_an_acknowledged_commit_is_reported(small: Small) -> None:
+    """I13: this was a bug of SeaweedFS, where an offset fetch right after a commit returned -1."""
     index = next(i for i, r in enumerate(small.topics["replies"]) if b'"kind":"offset_fetch"' in (r.value or b""))
     partitions = json.loads(small.topics["replies"][index].value or b"")["partitions"]
     small.alter("replies", index, partitions=[{**partitions[0], "offset": 4}])
@@ -367,8 +374,8 @@ def test_a_fetch_that_does_not_know_an_acknowledged_commit_is_told(small: Small)
     assert "5 is committed for t-0, and 4 was fetched" in found.text
 
 
-def test_a_commit_that_is_lower_than_the_one_before_is_no_finding(small: Small) -> None:
-    """I13: offsets may be put back."""
+def test_a_lower_commit_is_not_reported(small: Small) -> None:
+    """I13: an offset may be reset to a lower one."""
     small.commit(2)
     small.ask(OffsetFetch, "a")
     small.batch()
@@ -377,15 +384,15 @@ def test_a_commit_that_is_lower_than_the_one_before_is_no_finding(small: Small) 
 
 @pytest.mark.parametrize("topic", ["groups", "events", "replies"])
 @pytest.mark.parametrize("value", [b"{", b'{"x":' + b"[" * 100_000, b"\xff", b""])
-def test_what_cannot_be_read_is_told(small: Small, topic: str, value: bytes) -> None:
+def test_an_unreadable_record_is_reported(small: Small, topic: str, value: bytes) -> None:
     records = small.topics[topic]
     records.append(replace(records[-1], offset=records[-1].offset + 1, value=value))
     (found,) = judge(small)
     assert (found.kind, found.place) == (Kind.UNREADABLE, f"{topic}-0@{records[-1].offset}")
 
 
-def test_what_is_young_is_not_judged_yet(small: Small) -> None:
-    """A batch writes to all topics, but not at once."""
+def test_records_within_the_settling_time_are_not_judged(small: Small) -> None:
+    """A batch writes to all topics, but not at the same time."""
     small.commit(9)
     small.topics["groups"].pop()
     small.ask(Heartbeat, "a", generation_id=2, member_id=small.ids[0])

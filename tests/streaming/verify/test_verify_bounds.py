@@ -1,4 +1,4 @@
-"""Bounds of what a verification keeps and reports."""
+"""Tests of the bounds of a verification's report, and of hostile ids in it."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from tests.streaming.verify.test_verify import judge, kinds
 from tests.streaming.views.written import World
 
 
-def test_a_report_is_bounded_and_counts_on() -> None:
+def test_a_report_is_bounded_and_counts_all_findings() -> None:
     report = Report()
     for number in range(FINDINGS_MAX + 5):
         report.add(Finding(Kind.MISSING, f"g{number}", "groups-0@1", "version 7 is in no topic"))
@@ -22,8 +22,8 @@ def test_a_report_is_bounded_and_counts_on() -> None:
 EVIL = "\x1b]0;pwned\x07\r\n\u202e\u2028\x9b31m[red]<b>"
 
 
-def test_what_a_stranger_chose_cannot_move_the_cursor_or_hide_text() -> None:
-    """I23."""
+def test_control_characters_in_a_record_are_escaped() -> None:
+    """I23: every finding is printable, and control characters are escaped."""
     world = World([EVIL])
     world.join(EVIL, client_id=EVIL)
     world.ask(Heartbeat, EVIL, generation_id=0, member_id=EVIL)

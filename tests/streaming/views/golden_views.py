@@ -1,7 +1,8 @@
-"""Views of a few groups, made by hand: the story that the commands' expected output is about.
+"""Views of a few example groups, written by hand; the expected output of the commands shows them.
 
-`orders` has three members and four partitions of `t`: ana founds it, bo joins, cy comes and owns nothing much; bo falls
-silent. `idle` has offsets and nobody; `moving` rebalances. The ids of `hostile` are chosen to be trouble.
+`orders` has three members and four partitions of `t`: ana is the first member, bo and cy join, cy gets no partition,
+and bo becomes silent and is dropped. `idle` has offsets and no members; `moving` rebalances. The ids of the group
+`EVIL` are hostile text.
 """
 
 from datetime import UTC, datetime
@@ -74,17 +75,19 @@ def event(kind: type[AnyEvent], version: int, after_ms: int, generation_id: int,
     return kind(**{**common, **fields})
 
 
-def who(member_id: str) -> dict[str, Any]:
+def member_fields(member_id: str) -> dict[str, Any]:
     return {"member_id": member_id, "client_id": member_id.partition("-")[0], "client_host": "/10.0.0.1"}
 
 
 def joined(version: int, after_ms: int, generation_id: int, member_id: str) -> AnyEvent:
-    return event(MemberJoined, version, after_ms, generation_id, **who(member_id), group_instance_id=None, reason=None)
+    return event(
+        MemberJoined, version, after_ms, generation_id, **member_fields(member_id), group_instance_id=None, reason=None
+    )
 
 
 def started(version: int, after_ms: int, generation_id: int, cause: str, member_id: str) -> AnyEvent:
     return event(
-        RebalanceStarted, version, after_ms, generation_id, **who(member_id),
+        RebalanceStarted, version, after_ms, generation_id, **member_fields(member_id),
         cause=cause, reason=None, members=1, joins_until_ms=NOON_MS + after_ms + 3_000,
     )  # fmt: skip
 
@@ -112,8 +115,8 @@ HISTORY = [
     joined(7, 10_500, 1, CY),
     completed(8, 11_200, 2, 1_200, ANA, BO, CY, joined=(BO, CY)),
     moved(9, 11_200, 2, (2, ANA, BO), (3, ANA, BO)),
-    event(MemberExpired, 10, 60_000, 2, **who(BO), group_instance_id=None, why="session_expired", silence_ms=10_000,
-          reason=None),
+    event(MemberExpired, 10, 60_000, 2, **member_fields(BO), group_instance_id=None, why="session_expired",
+          silence_ms=10_000, reason=None),
     started(11, 60_000, 2, "session_expired", BO),
     completed(12, 61_000, 3, 1_000, ANA, CY, gone=(BO,)),
     moved(13, 61_000, 3, (2, BO, ANA), (3, BO, ANA)),
@@ -132,12 +135,12 @@ RECORDS: list[GroupRecord | OffsetRecord] = [
 TOPICS = OutputTopics("replies", "groups", "events", "requests")
 
 
-def story() -> Views:
-    """Fold the story."""
+def example_views() -> Views:
+    """Return the views of all example records."""
     views = Views()
-    for offset_in_topic, told in enumerate(HISTORY):
-        row = to_row(told, TOPICS, 0)
-        views.take(Raw("events", 0, offset_in_topic, told.at_ms, row.key, row.value), 0)
+    for offset_in_topic, each in enumerate(HISTORY):
+        row = to_row(each, TOPICS, 0)
+        views.take(Raw("events", 0, offset_in_topic, each.at_ms, row.key, row.value), 0)
     for offset_in_topic, record in enumerate(RECORDS):
         views.take(_raw(offset_in_topic, record), 0)
     return views

@@ -1,4 +1,4 @@
-"""What the views answer about groups that a real shard has lived through."""
+"""Tests of the answers of the views, from records that a real shard has written."""
 
 from coordinator.phases import Phase
 from streaming.dashboard.live import Live
@@ -28,8 +28,8 @@ def detail(stage: Stage) -> answers.GroupDetail:
 # -- the list ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_rebalance_that_ended_with_nobody_is_one_of_the_hour() -> None:
-    """S14: a member that joins and leaves twice is behind four."""
+def test_a_rebalance_that_ended_without_members_is_counted() -> None:
+    """S14: a member that joins and leaves twice causes four rebalances."""
     stage = staged()
     for _ in range(2):
         (ana,) = stage.joins("pay", "ana")
@@ -38,8 +38,8 @@ def test_a_rebalance_that_ended_with_nobody_is_one_of_the_hour() -> None:
     assert summary(stage).rebalances_1h == len(rebalances(group(stage).events)) == 4
 
 
-def test_the_list_and_why_tell_the_same_of_a_rebalance_with_two_reasons() -> None:
-    """S14: the first began it."""
+def test_the_list_and_why_agree_on_a_rebalance_with_two_causes() -> None:
+    """S14: both name the first cause."""
     stage = staged()
     _, bo = stage.joins("pay", "ana", "bo")
     stage.shares("pay", [("orders", 0)])
@@ -52,11 +52,11 @@ def test_the_list_and_why_tell_the_same_of_a_rebalance_with_two_reasons() -> Non
     assert (last.last_cause, last.last_rebalance_ms) == (why.cause, why.at_ms) == ("member_joined", why.at_ms)
 
 
-# -- who is awaited ----------------------------------------------------------------------------------------------------
+# -- awaited members ---------------------------------------------------------------------------------------------------
 
 
-def test_while_joins_are_collected_those_from_before_are_awaited() -> None:
-    """S43, S47: neither the newcomer, which has come, nor who has left."""
+def test_members_of_the_last_generation_are_awaited_in_the_join_phase() -> None:
+    """S43, S47: neither the new member, which has joined, nor a member that has left is awaited."""
     stage = staged()
     ana, bo, cy = stage.joins("pay", "ana", "bo", "cy")
     stage.shares("pay", [("orders", 0)])
@@ -68,12 +68,12 @@ def test_while_joins_are_collected_those_from_before_are_awaited() -> None:
     assert detail(stage).awaited == [ana, cy]
 
 
-def test_while_the_plan_is_awaited_its_leader_is() -> None:
-    """S43."""
+def test_the_leader_is_awaited_until_it_sends_the_assignments() -> None:
+    """S43: the leader's sync is awaited."""
     stage = staged()
     stage.joins("pay", "ana", "bo")
-    told = detail(stage)
-    assert (told.summary.state, told.awaited) == (Phase.COMPLETING, [told.leader])
+    answer = detail(stage)
+    assert (answer.summary.state, answer.awaited) == (Phase.COMPLETING, [answer.leader])
 
 
 # -- long histories ----------------------------------------------------------------------------------------------------
@@ -92,8 +92,8 @@ def restless(times: int) -> tuple[Views, GroupView]:
     return stage.live.views, group(stage)
 
 
-def test_of_a_long_history_the_latest_is_told_and_since_when_it_is_whole() -> None:
-    """S12: and what was before, to who asks for an earlier end."""
+def test_a_long_history_is_cut_to_its_latest_part() -> None:
+    """S12: a request with an earlier end gets the earlier part."""
     views, pay = restless(10)
     whole, short = answers.timeline(views, pay), answers.timeline(views, pay, weight_max=20)
     assert whole.known_from_ms == 0
@@ -107,10 +107,10 @@ def test_of_a_long_history_the_latest_is_told_and_since_when_it_is_whole() -> No
     assert earlier.events[-1].at_ms == left_out.at_ms
 
 
-def test_the_latest_is_told_whatever_it_weighs() -> None:
-    """A plan that moves thousands of partitions, and the rebalance that it ended."""
+def test_the_latest_events_are_returned_at_any_weight() -> None:
+    """An example is an assignment that moves thousands of partitions, with the rebalance that it ended."""
     views, pay = restless(1)
-    told = answers.timeline(views, pay, weight_max=0)
-    assert [event.event for event in told.events] == ["rebalance_completed", "assignment_changed"]
-    assert len(told.rebalances) == 1
+    answer = answers.timeline(views, pay, weight_max=0)
+    assert [event.event for event in answer.events] == ["rebalance_completed", "assignment_changed"]
+    assert len(answer.rebalances) == 1
     assert answers.timeline(views, pay, weight_max=pay.weight) == answers.timeline(views, pay)

@@ -1,4 +1,4 @@
-"""Numbers that no calendar has, in every field of a record that is a time or an offset: shown plainly everywhere."""
+"""Tests of numbers outside every calendar, in every field that is a time or an offset: each output shows them."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ EVERY = [*HISTORY, *RECORDS]
 
 
 def numbers_of(record: Any) -> list[str]:
-    """Name the fields of a record that are times, durations or offsets."""
+    """Return the names of the fields of a record that are times, durations or offsets."""
     names = type(record).__struct_fields__
     return [name for name in names if name.endswith("_ms") or name == "offset"]
 
@@ -46,10 +46,10 @@ def number(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(params=sorted({name for record in EVERY for name in numbers_of(record)}))
 def views(request: pytest.FixtureRequest, number: int) -> Views:
-    """Fold the story with one field of all records replaced."""
+    """Return the example views with one field of all records replaced."""
     views = Views()
-    for place, told in enumerate(_replaced(HISTORY, request.param, number)):
-        row = to_record(told, TOPICS, 0)
+    for place, event in enumerate(_replaced(HISTORY, request.param, number)):
+        row = to_record(event, TOPICS, 0)
         views.take(Raw("events", 0, place, NOON_MS, row.key, row.value), 0)
     for place, record in enumerate(_replaced(RECORDS, request.param, number)):
         views.take(_raw(place, record), 0)
@@ -61,7 +61,7 @@ def _replaced(records: list[Any], name: str, number: int) -> Iterator[Any]:
         yield structs.replace(record, **{name: number}) if name in numbers_of(record) else record
 
 
-def test_every_command_writes_every_form(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_prints_hostile_numbers_in_every_format(views: Views, capsys: pytest.CaptureFixture[str]) -> None:
     for form in OutputFormat:
         to, group = Output(form), views.groups["orders"]
         showing.show_groups([answers.summary(g, ENDS, NOON_MS) for g in views.present()], to)
@@ -74,8 +74,8 @@ def test_every_command_writes_every_form(views: Views, capsys: pytest.CaptureFix
         assert capsys.readouterr().out
 
 
-def test_a_number_that_no_calendar_has_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """A commit with a retention of 2**61 ms."""
+def test_a_number_outside_every_calendar_is_printed_as_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example is a commit with a retention of 2**61 ms."""
     views = Views()
     for place, record in enumerate(_replaced(RECORDS, "expire_timestamp_ms", 2**61)):
         views.take(_raw(place, record), 0)
@@ -94,7 +94,7 @@ def test_a_time_is_written_in_every_zone(number: int, zone: Any) -> None:
     assert (clock(number) != str(number)) == has_year
 
 
-def test_a_watched_line_is_written(number: int) -> None:
+def test_watch_prints_hostile_numbers(number: int) -> None:
     for record in EVERY:
         for name in numbers_of(record):
             line = to_line(structs.replace(record, **{name: number}), number)
@@ -102,7 +102,7 @@ def test_a_watched_line_is_written(number: int) -> None:
             assert clock(line.at_ms)
 
 
-def test_metrics_are_written(views: Views) -> None:
+def test_metrics_are_written_with_hostile_numbers(views: Views) -> None:
     views.is_live = True
     registry = CollectorRegistry()
     registry.register(GroupFigures(lambda: nullcontext((views, ENDS)), groups_max=10, of_partitions=True))
@@ -110,7 +110,7 @@ def test_metrics_are_written(views: Views) -> None:
 
 
 def test_tables_keep_every_number(number: int, tmp_path: Path) -> None:
-    """A Parquet file holds it whole; the readers of the file may not write it as a time, and none of them fails."""
+    """A Parquet file keeps the number; some readers cannot show it as a time, and none of them fails."""
     for record in EVERY:
         for name in numbers_of(record):
             row = to_row(structs.replace(record, **{name: number}))
@@ -119,7 +119,7 @@ def test_tables_keep_every_number(number: int, tmp_path: Path) -> None:
             assert pq.read_table(file, columns=[name]).to_pylist() == [{name: number}]
 
 
-def test_a_checkpoints_deadlines_are_written(number: int) -> None:
+def test_hostile_deadlines_of_a_checkpoint_are_printed(number: int) -> None:
     group = KeptGroup("g", "Empty", 1, 1, 0, 1, number, "offsets")
     shard = KeptShard(shard=0, codec_version=4, size_bytes=1, forgotten=0, alarm_ms=number, groups=[group])
     contents = Contents("c", {}, 1, 1, "hdfs", 1, planned=1, finished=1, planned_at_ms=number, shards=[shard])
@@ -129,7 +129,7 @@ def test_a_checkpoints_deadlines_are_written(number: int) -> None:
 
 
 @needs("node")
-def test_the_page_writes_times(number: int) -> None:
+def test_the_page_shows_hostile_times(number: int) -> None:
     words = Path(streaming.dashboard.__file__).parent / "static" / "words.js"
     program = f"""
         import {{iso, clock, dayAndClock}} from {json.dumps(words.as_uri())};

@@ -1,4 +1,4 @@
-"""Where partitions end, as brokers tell it that are not there: one partition's trouble is its own."""
+"""Tests of the end offsets of partitions, without brokers: one partition's error does not affect others."""
 
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -19,22 +19,22 @@ class Found(NamedTuple):
 
 
 class Brokers:
-    """Answers as librdkafka's admin client does: 10 for each partition that is not in trouble."""
+    """A stand-in for librdkafka's admin client, which answers 10 for each partition without an error."""
 
-    def __init__(self, troubles: dict[int, int], *, are_away: bool = False) -> None:
-        self.troubles, self.are_away = troubles, are_away
+    def __init__(self, errors: dict[int, int], *, are_unreachable: bool = False) -> None:
+        self.errors, self.are_unreachable = errors, are_unreachable
 
-    def list_offsets(self, asked: Any, request_timeout: float) -> dict[Any, Any]:
-        answers: dict[Any, Future[Found]] = {place: Future() for place in asked}
+    def list_offsets(self, requested: Any, request_timeout: float) -> dict[Any, Any]:
+        answers: dict[Any, Future[Found]] = {place: Future() for place in requested}
         for place, answer in answers.items():
-            if place.partition in self.troubles:
-                answer.set_exception(KafkaException(KafkaError(self.troubles[place.partition])))
+            if place.partition in self.errors:
+                answer.set_exception(KafkaException(KafkaError(self.errors[place.partition])))
             else:
                 answer.set_result(Found(10))
         return answers
 
     def list_topics(self, timeout: float) -> None:
-        if self.are_away:
+        if self.are_unreachable:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
@@ -43,14 +43,14 @@ def ends() -> EndOffsets:
     return EndOffsets(Settings())
 
 
-def test_a_partition_without_a_leader_has_no_end_and_the_others_have_theirs(ends: EndOffsets) -> None:
+def test_only_a_partition_without_a_leader_has_no_end_offset(ends: EndOffsets) -> None:
     ends._admin = Brokers({1: KafkaError.LEADER_NOT_AVAILABLE})
     assert ends.of(PLACES) == {("t", 0): 10, ("t", 2): 10}
     assert ends.of(PLACES[1:2]) == {}
 
 
-def test_asked_for_a_time_an_end_that_nobody_knows_is_told(ends: EndOffsets) -> None:
-    """A reset would take it for a partition without younger records, and go to its end."""
+def test_an_unknown_end_is_an_error_for_a_request_by_time(ends: EndOffsets) -> None:
+    """Without the error a reset would treat it as a partition without later records, and go to its end."""
     ends._admin = Brokers({1: KafkaError.LEADER_NOT_AVAILABLE})
     with pytest.raises(BrokerUnreachable):
         ends.of(PLACES, OffsetSpec.for_timestamp(1))
@@ -59,8 +59,8 @@ def test_asked_for_a_time_an_end_that_nobody_knows_is_told(ends: EndOffsets) -> 
 
 
 @pytest.mark.parametrize("error", [KafkaError._NOENT, KafkaError._TIMED_OUT, KafkaError.LEADER_NOT_AVAILABLE])
-def test_where_nobody_answers_the_brokers_are_away(ends: EndOffsets, error: int) -> None:
-    ends._admin = Brokers(dict.fromkeys(range(3), error), are_away=True)
+def test_if_no_partition_answers_unreachable_brokers_are_an_error(ends: EndOffsets, error: int) -> None:
+    ends._admin = Brokers(dict.fromkeys(range(3), error), are_unreachable=True)
     with pytest.raises(BrokerUnreachable):
         ends.of(PLACES)
     ends._admin = Brokers(dict.fromkeys(range(3), error))
@@ -68,7 +68,7 @@ def test_where_nobody_answers_the_brokers_are_away(ends: EndOffsets, error: int)
 
 
 @pytest.mark.parametrize("place", [("t", -1), ("t", 2**31), ("", 0), ("a/b", 0)])
-def test_what_cannot_be_there_is_not_asked_for(ends: EndOffsets, place: tuple[str, int]) -> None:
-    """Groups may commit for it all the same, as they may with Kafka."""
-    ends._admin = Brokers({}, are_away=True)
+def test_an_impossible_partition_is_not_requested(ends: EndOffsets, place: tuple[str, int]) -> None:
+    """Groups may commit offsets of such partitions, as with Kafka."""
+    ends._admin = Brokers({}, are_unreachable=True)
     assert ends.of([place, ("t", 0)]) == {("t", 0): 10}

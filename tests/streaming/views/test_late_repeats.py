@@ -1,5 +1,7 @@
-"""A batch that is written again after later ones, as a writer does that was paused: no reader goes back, whatever is
-left by compaction is judged, and the topic is put right."""
+"""Tests of a batch that a paused writer writes again after later batches.
+
+No reader returns to older records, `verify` reports what compaction has left, and the topic is repaired.
+"""
 
 import random
 from collections.abc import Iterator
@@ -31,7 +33,7 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 
 def commit(world: World, offset: int, *partitions: int, group_id: str = "a") -> None:
-    """Commit from outside, in a batch of its own."""
+    """Commit without a member, in a batch of its own."""
     world.now_ms += 10
     offsets = tuple(OffsetToCommit("t", partition, offset) for partition in partitions)
     world.ask(OffsetCommit, group_id, offsets=offsets)
@@ -39,7 +41,7 @@ def commit(world: World, offset: int, *partitions: int, group_id: str = "a") -> 
 
 
 def two_commits() -> World:
-    """Batch 0 commits 10 of two partitions, batch 1 commits 500 of one; then batch 0 is written again."""
+    """Commit 10 for two partitions in batch 0, 500 for one of them in batch 1, and then write batch 0 again."""
     world = World(["a"])
     commit(world, 10, 0, 1)
     commit(world, 500, 0)
@@ -59,7 +61,7 @@ def standing(views: Views) -> Any:
 
 
 def newest(world: World) -> dict[bytes, tuple[GroupRecord | OffsetRecord, int]]:
-    """Say what each key held before anything was repeated late."""
+    """Return the last value of each key before any late repeat."""
     return {record.key: record.value for record in world.topics["groups"]}  # type: ignore[misc]
 
 
@@ -67,25 +69,25 @@ def newest(world: World) -> dict[bytes, tuple[GroupRecord | OffsetRecord, int]]:
 
 
 @pytest.mark.parametrize("is_live", [True, False])
-def test_views_do_not_go_back(chance: random.Random, is_live: bool) -> None:
-    """A whole batch or a few, once or often, of groups that were deleted and founded anew since: I8."""
+def test_late_repeats_do_not_change_the_views(chance: random.Random, is_live: bool) -> None:
+    """I8: one to three batches are repeated, also of groups that were deleted and created again since."""
     world = conversation(chance)
     before = folded(raws(world), Views(is_live=is_live))
     for _ in range(chance.randrange(1, 4)):
         world.now_ms += 1_000
         world.repeat(chance.randrange(len(world.batches)))
     after = folded(raws(world), Views(is_live=is_live))
-    told = [known(views) for views in (before, after)]
-    for each in told:
+    known_views = [known(views) for views in (before, after)]
+    for each in known_views:
         for name in ("positions", "records"):
             del each[name]
-    assert told[0]["groups"] == told[1]["groups"]
+    assert known_views[0]["groups"] == known_views[1]["groups"]
     assert not list(after.missing(LATER_MS, AT_MS))
     assert not after.alarms
 
 
-class _Told(Reading):
-    """A reading of records that are given, without Kafka."""
+class _ReadingOfRecords(Reading):
+    """A reading of given records, without Kafka."""
 
     def __init__(self, records: list[Written]) -> None:
         self.views, self._records = Views(), records
@@ -97,17 +99,17 @@ class _Told(Reading):
         return self.views.take(raw, 0)
 
 
-def test_who_catches_up_takes_the_newest_record_of_a_key(chance: random.Random) -> None:
-    """Commands look at one record of each key, wherever the newest one stands."""
+def test_catching_up_uses_the_newest_record_of_each_key(chance: random.Random) -> None:
+    """Commands use one record of each key: the newest one, at any position."""
     world = conversation(chance)
     before = folded(raws(world), Views())
     world.repeat(chance.randrange(len(world.batches)))
     records = [*world.topics["groups"], *world.topics["events"]]
-    assert standing(_Told(records).catch_up(lambda read, of: None)) == standing(before)
+    assert standing(_ReadingOfRecords(records).catch_up(lambda read, of: None)) == standing(before)
 
 
-def test_a_group_that_is_deleted_and_back_and_deleted_in_a_batch_is_no_alarm(chance: random.Random) -> None:
-    """Parts of the batch are repeated: which of its lives a tombstone is of, its time tells."""
+def test_a_group_that_is_deleted_twice_in_a_batch_raises_no_alarm(chance: random.Random) -> None:
+    """Parts of the batch are repeated: the time of a tombstone shows which of the group's lives it ends."""
     world = World(["a"])
     for _ in range(3):
         for _ in range(chance.randrange(1, 4)):
@@ -125,7 +127,7 @@ def test_a_group_that_is_deleted_and_back_and_deleted_in_a_batch_is_no_alarm(cha
 # -- watch -------------------------------------------------------------------------------------------------------------
 
 
-def test_watch_tells_nothing_twice(chance: random.Random) -> None:
+def test_watch_prints_no_repeated_record(chance: random.Random) -> None:
     world = conversation(chance)
     records = sorted((r for t in ("groups", "events") for r in world.topics[t]), key=lambda r: r.timestamp)
     reader = Reader()
@@ -142,24 +144,24 @@ def test_watch_tells_nothing_twice(chance: random.Random) -> None:
 # -- verify ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_older_record_that_stands_last_is_told() -> None:
+def test_an_older_record_in_the_last_position_is_reported() -> None:
     found = judge(two_commits())
     assert [(f.kind, f.group_id) for f in found] == [(Kind.STANDS_OLD, "a")]
     assert "version 2 is the last record of the offset of t-0, after version 4" in found[0].text
 
 
-def test_one_that_was_written_again_since_is_a_note() -> None:
+def test_a_repaired_record_is_not_reported() -> None:
     world = two_commits()
     world.ask(RepublishGroup, "a", group=True, offsets=())
-    ask_again(world)
+    append_requests(world)
     world.batch()
     assert judge(world) == []
 
 
-def test_where_compaction_took_the_newer_record_it_is_told_that_it_may_have() -> None:
-    """The group's other records tell: a higher version of it stands before the last record of the key."""
+def test_a_newer_record_that_compaction_may_have_removed_is_reported() -> None:
+    """The group's other records show it: a higher version is before the last record of the key."""
     world = two_commits()
-    commit(world, 7, 2)  # a higher version than all that is repeated
+    commit(world, 7, 2)  # a higher version than every repeated record
     world.repeat(0)
     world.compact(len(world.topics["groups"]))
     found = [f for f in judge(world) if f.kind is Kind.STANDS_OLD]
@@ -167,7 +169,7 @@ def test_where_compaction_took_the_newer_record_it_is_told_that_it_may_have() ->
     assert all("compaction may have removed a newer record" in f.text for f in found)
 
 
-def test_late_repeats_are_no_other_finding(chance: random.Random) -> None:
+def test_late_repeats_cause_no_other_finding(chance: random.Random) -> None:
     world = conversation(chance)
     for _ in range(chance.randrange(1, 4)):
         world.now_ms += 60_000
@@ -175,7 +177,7 @@ def test_late_repeats_are_no_other_finding(chance: random.Random) -> None:
     assert kinds(judge(world)) <= {Kind.STANDS_OLD}
 
 
-# -- what was committed ------------------------------------------------------------------------------------------------
+# -- committed offsets -------------------------------------------------------------------------------------------------
 
 
 def past_of(world: World) -> Past:
@@ -191,27 +193,27 @@ def committed(past: Past, at_ms: int) -> int | None:
     return found.offset if found else None
 
 
-def test_what_was_committed_is_not_what_was_repeated() -> None:
+def test_a_late_repeat_does_not_change_the_committed_offset() -> None:
     world = two_commits()
     assert committed(past_of(world), world.now_ms) == 500
 
 
-def test_what_stands_behind_a_higher_version_is_uncertain_once_compacted() -> None:
+def test_a_record_after_a_higher_version_is_uncertain_after_compaction() -> None:
     world = two_commits()
     commit(world, 7, 2)
     world.repeat(0)
     world.compact(len(world.topics["groups"]))
     past = past_of(world)
-    assert committed(past, world.now_ms) == 10, "all that is left"
+    assert committed(past, world.now_ms) == 10, "the only record that is left"
     assert not past.is_certain([("t", 0)], world.now_ms, of_all=False)
     assert past.certain_from_ms([("t", 0)], of_all=False) > world.now_ms
 
 
-# -- and the topic is put right ----------------------------------------------------------------------------------------
+# -- the topic is repaired ---------------------------------------------------------------------------------------------
 
 
-def noticed(world: World, found: Repeats | None = None, now_ms: int = 0) -> list[RepublishGroup]:
-    """Read all of the topic, and say what is asked for once it has settled."""
+def requested(world: World, found: Repeats | None = None, now_ms: int = 0) -> list[RepublishGroup]:
+    """Read the whole topic, and return the requests that are due after the settling time."""
     found = found or Repeats()
     for record in world.topics["groups"]:
         found.take(0, record.key, raw(record).order, now_ms)
@@ -219,51 +221,51 @@ def noticed(world: World, found: Repeats | None = None, now_ms: int = 0) -> list
     return [request for _, request in found.overdue(now_ms + SETTLING_MS)]
 
 
-def ask_again(world: World) -> None:
-    """Append what is asked for to the log, as the driver does."""
-    for request in noticed(world):
+def append_requests(world: World) -> None:
+    """Append the requests to the log, as the driver does."""
+    for request in requested(world):
         world.ask(RepublishGroup, request.group_id, group=request.group, offsets=request.offsets)
 
 
-def test_what_was_repeated_late_is_asked_for() -> None:
-    """Also partition 1, which nobody has committed since: a reader after compaction could not tell."""
-    (request,) = noticed(two_commits())
+def test_late_repeats_are_requested_again() -> None:
+    """Partition 1 is requested too, though it has no later commit: after compaction a reader could not know that."""
+    (request,) = requested(two_commits())
     assert (request.group_id, request.group) == ("a", True)
     assert [(each.topic, each.partition) for each in request.offsets] == [("t", 0), ("t", 1)]
 
 
-def test_an_ordinary_repeat_asks_for_nothing(chance: random.Random) -> None:
-    """A driver that is killed leaves part of a batch, and the next one writes all of it."""
-    assert noticed(conversation(chance)) == []
+def test_an_ordinary_repeat_causes_no_request(chance: random.Random) -> None:
+    """A killed driver leaves part of a batch, and the next driver writes the whole batch."""
+    assert requested(conversation(chance)) == []
 
 
-def test_the_topic_is_as_it_was_before_the_repeat(chance: random.Random) -> None:
-    """A reader that has only the last record of each key is told what all records tell; and nothing is asked twice."""
+def test_the_topic_is_repaired_after_late_repeats(chance: random.Random) -> None:
+    """The last record of each key gives the same views as all records, and no record is requested twice."""
     world = conversation(chance)
     for _ in range(chance.randrange(1, 4)):
         world.repeat(chance.randrange(len(world.batches)), ("groups",))
     world.now_ms += 1
-    ask_again(world)
+    append_requests(world)
     world.batch()
-    assert noticed(world) == []
+    assert requested(world) == []
     last = {record.key: record for record in world.topics["groups"]}.values()
     by_offset = sorted(last, key=lambda record: record.offset)
     assert standing(folded(map(raw, by_offset), Views())) == standing(folded(raws(world)))
     assert judge(world) == []
 
 
-def test_the_newest_record_may_be_gone_and_the_key_is_asked_for() -> None:
-    """At the start all of the topic is read; what compaction has left tells that a repeat came late."""
+def test_a_key_without_its_newest_record_is_requested() -> None:
+    """The whole topic is read at the start; the records that compaction has left show the late repeat."""
     world = two_commits()
     commit(world, 7, 2)
     world.repeat(0)
     world.compact(len(world.topics["groups"]))
-    (request,) = noticed(world)
+    (request,) = requested(world)
     assert [(each.topic, each.partition) for each in request.offsets] == [("t", 0), ("t", 1)]
 
 
-def test_of_two_writers_at_once_the_older_record_is_found() -> None:
-    """The batch is repeated up to its highest version, but one of its records came in between."""
+def test_an_older_record_of_two_concurrent_writers_is_found() -> None:
+    """The batch is repeated up to its highest version, but one of its records was written between the others."""
     world = World(["a"])
     commit(world, 1, 0)
     commit(world, 2, 0)
@@ -271,40 +273,40 @@ def test_of_two_writers_at_once_the_older_record_is_found() -> None:
     records += [
         replace(r, offset=n) for n, r in enumerate([*records, records[0], records[-2], records[-1]], len(records))
     ]
-    assert noticed(world) == []
+    assert requested(world) == []
     records += [replace(r, offset=n) for n, r in enumerate([records[1], records[0]], len(records))]
-    (request,) = noticed(world)
+    (request,) = requested(world)
     assert request.group
 
 
-def test_keys_asked_for_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_requested_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "KEYS_AT_ONCE", 3)
     world = World(["a"])
     commit(world, 1, *range(8))
     commit(world, 2, *range(8))
     world.repeat(0)
-    found, asked = Repeats(), []
+    found, counts = Repeats(), []
     for record in world.topics["groups"]:
         found.take(0, record.key, raw(record).order, 0)
     for now_ms in range(SETTLING_MS, SETTLING_MS + 3 * repeats.ASK_EVERY_MS, repeats.ASK_EVERY_MS // 2):
-        asked.append(sum(len(r.offsets) + r.group for _, r in found.overdue(now_ms)))
-    assert asked == [3, 0, 3, 0, 3, 0]
+        counts.append(sum(len(r.offsets) + r.group for _, r in found.overdue(now_ms)))
+    assert counts == [3, 0, 3, 0, 3, 0]
 
 
-def test_keys_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups that were silent longest are forgotten; nothing that is right is asked for because of that."""
+def test_remembered_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The groups without records for the longest time are forgotten; no correct record is requested because of that."""
     monkeypatch.setattr(repeats, "KEYS_MAX", 6)
     world = World(["a", "b", "c"])
     for group_id in world.group_ids:
         commit(world, 1, 0, 1, group_id=group_id)
     found = Repeats()
-    assert noticed(world, found) == []
+    assert requested(world, found) == []
     assert list(found._groups) == ["b", "c"]
     world.repeat(0)
-    assert noticed(world) == []
+    assert requested(world) == []
 
 
-def test_what_cannot_be_read_is_passed_over() -> None:
+def test_an_unreadable_record_is_ignored() -> None:
     found = Repeats()
     for key, value in ((b"{", b"{}"), (b'["group","g"]', b"{}"), (b'["group","g"]', b"[" * 100_000)):
         found.take(0, key, order_in(value, None, None), 0)

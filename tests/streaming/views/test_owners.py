@@ -1,4 +1,4 @@
-"""Whose a partition was, where the history does not tell all of it."""
+"""Tests of a partition's owners, if the history is incomplete."""
 
 from typing import Any
 
@@ -50,44 +50,44 @@ def owned_by(member_id: str) -> GroupRecord:
     )  # fmt: skip
 
 
-def told(group: GroupView, at_ms: int, known_from_ms: int = 0) -> tuple[bool, str | None, str | None, str | None]:
-    """Say whether it is known, and the owners at a moment, before and after."""
+def owners_at(group: GroupView, at_ms: int, known_from_ms: int = 0) -> tuple[bool, str | None, str | None, str | None]:
+    """Return whether the owner is known, and the owners at a time, before it and after it."""
     group.known_from_ms = known_from_ms
     answer = answers.owner(Views(), group, "t", 0, at_ms, now_ms=T + 9 * HOUR_MS)
     owner, before, after = (s.member_id if s else None for s in (answer.owner, answer.before, answer.after))
     return answer.is_known, owner, before, after
 
 
-# -- what is not known -------------------------------------------------------------------------------------------------
+# -- unknown owners ----------------------------------------------------------------------------------------------------
 
 
-def test_that_the_first_owner_has_always_been_the_owner_nobody_knows() -> None:
-    """S10: of a time before the history it is only said who came after."""
+def test_an_owner_before_the_history_is_unknown() -> None:
+    """S10: for a time before the history only the later owner is known."""
     group = GroupView("g", 0, events=[moved("ana", "bo")])
-    assert told(group, T - 1, known_from_ms=T) == (False, None, None, "ana")
-    assert told(group, T, known_from_ms=T) == (True, "ana", None, None)
+    assert owners_at(group, T - 1, known_from_ms=T) == (False, None, None, "ana")
+    assert owners_at(group, T, known_from_ms=T) == (True, "ana", None, None)
 
 
-def test_where_the_whole_history_is_known_it_begins_with_the_group() -> None:
+def test_a_whole_history_begins_with_the_group() -> None:
     group = GroupView("g", 0, events=[moved("ana", "bo")])
-    assert told(group, MOVED_MS - 1) == (False, None, None, "ana")
+    assert owners_at(group, MOVED_MS - 1) == (False, None, None, "ana")
     never_moved = GroupView("g", 0, record=owned_by("ana"))
-    assert told(never_moved, T - 1) == (False, None, None, "ana")
-    assert told(never_moved, T) == (True, "ana", None, None)
+    assert owners_at(never_moved, T - 1) == (False, None, None, "ana")
+    assert owners_at(never_moved, T) == (True, "ana", None, None)
 
 
-def test_what_is_to_come_nobody_knows() -> None:
-    """S10: whose it is now is then the owner before."""
+def test_a_future_owner_is_unknown() -> None:
+    """S10: for a future time the present owner is the owner before."""
     group = GroupView("g", 0, events=[moved("ana", "bo")])
-    assert told(group, T + 9 * HOUR_MS) == (True, "bo", None, None)
-    assert told(group, T + 9 * HOUR_MS + 1) == (False, None, "bo", None)
+    assert owners_at(group, T + 9 * HOUR_MS) == (True, "bo", None, None)
+    assert owners_at(group, T + 9 * HOUR_MS + 1) == (False, None, "bo", None)
     group.events.append(moved("bo", None, T + 2 * HOUR_MS))
-    assert told(group, T + 9 * HOUR_MS + 1) == (False, None, "bo", None)
+    assert owners_at(group, T + 9 * HOUR_MS + 1) == (False, None, "bo", None)
 
 
-def test_an_owner_whose_beginning_is_told_is_known_though_the_rest_is_not() -> None:
+def test_an_owner_with_a_known_beginning_is_known() -> None:
     group = GroupView("g", 0, events=[moved(None, "bo")])
-    assert told(group, MOVED_MS, known_from_ms=MOVED_MS + 5) == (True, "bo", None, None)
+    assert owners_at(group, MOVED_MS, known_from_ms=MOVED_MS + 5) == (True, "bo", None, None)
 
 
 # -- static members ----------------------------------------------------------------------------------------------------
@@ -104,22 +104,22 @@ PROCESSES = [("one", None, T + 1_000), ("two", T + 1_000, T + 2_000)]
     ],
     ids=["it never moved", "it moved later"],
 )
-def test_what_a_fenced_member_had_before_the_history_it_had_until_then(group: GroupView, last: Any) -> None:
-    """S10: the plan that gave it the partition has expired, and each of its processes had it in turn."""
+def test_a_fenced_member_owned_its_partitions_until_it_was_replaced(group: GroupView, last: Any) -> None:
+    """S10: the event with the assignment has expired; each of the member's processes owned the partition in turn."""
     (spans,) = spans_of_owners(group).values()
     assert [(s.member_id, s.from_ms, s.to_ms) for s in spans] == [*PROCESSES, last]
     assert {s.because for s in spans[:-1]} == {"fenced"}
     assert [s.client_host for s in spans] == ["/one", "/two", "/three"]
-    assert told(group, T + 999, known_from_ms=T) == (True, "one", None, None)
+    assert owners_at(group, T + 999, known_from_ms=T) == (True, "one", None, None)
 
 
-def test_members_that_replace_each_other_in_a_circle_come_to_an_end() -> None:
-    """No coordinator writes that; whoever reads it is not to read for ever."""
+def test_members_that_replace_each_other_in_a_circle_do_not_loop() -> None:
+    """No coordinator writes such events; a reader of them must not read for ever."""
     group = GroupView("g", 0, events=[fenced(T, "a", "b"), fenced(T + 1, "b", "a")], record=owned_by("a"))
     assert spans_of_owners(group)
 
 
-def test_a_replaced_member_that_is_dropped_before_the_plan_moves_ends_there() -> None:
+def test_a_replaced_member_owns_its_partitions_until_it_is_dropped() -> None:
     gone = event(MemberExpired, T + 5_000, member_id="three", group_instance_id="desk", client_id="c", client_host="/x",
                  why="session_expired", silence_ms=1, reason=None)  # fmt: skip
     (spans,) = spans_of_owners(GroupView("g", 0, events=[*FENCES, gone, moved("three", "bo")])).values()
@@ -129,7 +129,7 @@ def test_a_replaced_member_that_is_dropped_before_the_plan_moves_ends_there() ->
     ]
 
 
-# -- with which fencing token ------------------------------------------------------------------------------------------
+# -- fencing tokens ----------------------------------------------------------------------------------------------------
 
 
 def completed(at_ms: int, token: int, *members: str) -> RebalanceCompleted:
@@ -139,8 +139,8 @@ def completed(at_ms: int, token: int, *members: str) -> RebalanceCompleted:
     )  # fmt: skip
 
 
-def test_an_owner_is_told_with_the_token_that_it_had_at_that_moment() -> None:
-    """design.md 17: each plan gives another one, and so does a restart of a static member, to that member alone."""
+def test_an_owner_has_the_fencing_token_of_that_time() -> None:
+    """design.md 17: each new assignment has a new token; a restarted static member alone gets a new one as well."""
     replaced = fenced(T + 4, "ana", "ana-2")
     events: list[AnyEvent] = [
         completed(T + 1, 11, "ana", "bo"),
@@ -155,7 +155,7 @@ def test_an_owner_is_told_with_the_token_that_it_had_at_that_moment() -> None:
     assert (answer.owner and answer.owner.member_id, answer.fencing_token) == ("ana-2", 13)
 
 
-def test_a_token_that_is_older_than_the_history_is_that_of_the_record() -> None:
+def test_a_token_from_before_the_history_is_read_from_the_record() -> None:
     record = owned_by("ana")
     members = (structs.replace(record.members[0], fencing_token=7),)
     group = GroupView("g", 0, record=structs.replace(record, members=members))
@@ -163,7 +163,7 @@ def test_a_token_that_is_older_than_the_history_is_that_of_the_record() -> None:
     assert answers.members(group)[0].fencing_token == 7
 
 
-def test_an_older_coordinator_gave_no_token() -> None:
+def test_records_of_an_older_coordinator_have_no_token() -> None:
     group = GroupView("g", 0, record=owned_by("ana"), events=[completed(T, 0, "ana")])
     assert token_at(group, "ana", T) is None
     assert answers.members(group)[0].fencing_token is None

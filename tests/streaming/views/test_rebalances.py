@@ -1,4 +1,4 @@
-"""Rebalances of histories that a real shard has written."""
+"""Tests of the rebalances in a history that a real shard has written."""
 
 import random
 
@@ -10,8 +10,8 @@ from tests.streaming.views.written import World, converse
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_latest_is_the_last_of_all(seed: int) -> None:
-    """Whenever one looks, and however much of the beginning is gone."""
+def test_latest_returns_the_last_rebalance(seed: int) -> None:
+    """This holds for every end of the history, and for every missing beginning."""
     chance = random.Random(seed)
     world = World(["a", "b"])
     converse(world, chance, 40)

@@ -1,4 +1,4 @@
-"""The views, without Kafka: folded in one go, in pieces, and by either topic first; what is missing; who owned what."""
+"""Tests of the views without Kafka: folding in any pieces and order of topics, missing records, and owners."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -35,19 +35,19 @@ AT_MS = 1_790_000_000_000
 
 
 def raw(record: Written) -> Raw:
-    told = {name: int(value) for name, value in record.headers}
+    headers = {name: int(value) for name, value in record.headers}
     return Raw(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value,  # type: ignore[arg-type]
-               told.get("version"), told.get("at_ms"))  # fmt: skip
+               headers.get("version"), headers.get("at_ms"))  # fmt: skip
 
 
 def raws(world: World) -> list[Raw]:
-    """All records of both topics by the time at which they were written."""
+    """Return the records of both topics, sorted by the time of writing."""
     records = [*world.topics["groups"], *world.topics["events"]]
     return [raw(record) for record in sorted(records, key=lambda r: r.timestamp)]
 
 
 def folded(records: Iterable[Raw], views: Views | None = None) -> Views:
-    """Fold records; all of them live, unless the views are given and are not."""
+    """Return the views of some records; new views are live."""
     views = views or Views(is_live=True)
     for record in records:
         views.take(record, now_ms=0)
@@ -55,12 +55,12 @@ def folded(records: Iterable[Raw], views: Views | None = None) -> Views:
 
 
 def known(views: Views) -> Any:
-    """Say all that views hold, whichever order their groups were met in."""
-    told = msgspec.to_builtins(views)
-    told["ended"] = sorted(told["ended"])
-    for each in told["groups"].values():
+    """Return the whole content of views, without the order in which they met their groups."""
+    content = msgspec.to_builtins(views)
+    content["ended"] = sorted(content["ended"])
+    for each in content["groups"].values():
         del each["versions"]
-    return told
+    return content
 
 
 @pytest.fixture(params=SEEDS)
@@ -78,25 +78,25 @@ def world(chance: random.Random) -> World:
 # -- folding -----------------------------------------------------------------------------------------------------------
 
 
-def test_pieces_come_to_the_same_as_one_go(world: World, chance: random.Random) -> None:
-    """However the reading is cut, and where it is taken up again."""
+def test_folding_in_pieces_gives_the_same_views(world: World, chance: random.Random) -> None:
+    """The reading may be interrupted at any record, and may resume at an earlier one."""
     records, again = raws(world), list[Raw]()
     views = Views(is_live=True)
     while records:
         piece, records = records[: (cut := chance.randrange(1, 50))], records[cut:]
         views = folded(again + piece, views)
-        again = piece[chance.randrange(len(piece)) :]  # who comes back may be given some of it once more
+        again = piece[chance.randrange(len(piece)) :]  # a resumed reading may repeat some records
     assert known(views) == known(folded(raws(world)))
 
 
-def test_either_topic_may_be_read_first(world: World) -> None:
+def test_either_topic_can_be_read_first(world: World) -> None:
     records = raws(world)
     groups, events = ([r for r in records if r.topic == topic] for topic in ("groups", "events"))
     assert known(folded(groups + events)) == known(folded(events + groups)) == known(folded(records))
 
 
 def test_each_event_is_kept_once_and_in_order(world: World) -> None:
-    """Batches of this world are cut short and written again; groups are deleted and founded anew."""
+    """Batches of this world are cut short and repeated; groups are deleted and created again."""
     views = folded(raws(world))
     for group_id, view in views.groups.items():
         written = [decode_event(r.value or b"") for r in world.topics["events"] if r.key == group_id.encode()]
@@ -104,7 +104,7 @@ def test_each_event_is_kept_once_and_in_order(world: World) -> None:
         assert view.events == list(once.values())
 
 
-def test_a_group_is_what_its_latest_records_say(world: World) -> None:
+def test_a_group_equals_its_latest_records(world: World) -> None:
     latest = {record.key: record.value for record in world.topics["groups"]}
     read = [decode_group_record(key, value) for key, value in latest.items()]
     views = folded(raws(world))
@@ -113,7 +113,7 @@ def test_a_group_is_what_its_latest_records_say(world: World) -> None:
     assert offsets == {tuple(k[1:]): r for k, r in read if r and k[0] == "offset"}
 
 
-def test_compaction_does_not_show(world: World, chance: random.Random) -> None:
+def test_compaction_does_not_change_the_views(world: World, chance: random.Random) -> None:
     whole = folded(raws(world))
     world.compact(chance.randrange(len(world.topics["groups"])), tombstones_too=chance.random() < 0.5)
     left = folded(raws(world), Views())
@@ -124,18 +124,18 @@ def test_compaction_does_not_show(world: World, chance: random.Random) -> None:
     assert not list(left.missing(LATER_MS, AT_MS))
 
 
-# -- what is missing ---------------------------------------------------------------------------------------------------
+# -- missing records ---------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_missing_where_all_was_written(world: World) -> None:
-    """I8."""
+def test_complete_topics_have_no_missing_record(world: World) -> None:
+    """I8: complete topics give no gap and no alarm."""
     views = folded(raws(world))
     assert not list(views.missing(LATER_MS, AT_MS))
     assert not views.alarms
 
 
-def test_what_is_lost_is_told_once(chance: random.Random) -> None:
-    """I8: a gap is an alarm, and the reading goes on."""
+def test_a_lost_record_is_reported_once(chance: random.Random) -> None:
+    """I8: a gap raises an alarm, and the reading continues."""
     world = World(["a"])
     world.join("a")
     world.batch()
@@ -157,8 +157,8 @@ def _version(record: Written) -> int:
     return int(msgspec.json.decode(record.value or b"")["version"])
 
 
-def test_what_was_there_before_may_have_holes(world: World, chance: random.Random) -> None:
-    """Compaction and retention leave them; what follows is judged all the same."""
+def test_the_history_before_the_start_may_have_holes(world: World, chance: random.Random) -> None:
+    """Compaction and retention leave holes; later records are still checked."""
     world.compact(len(world.topics["groups"]))
     world.expire("events", chance.randrange(len(world.topics["events"])))
     views = folded(raws(world), Views())
@@ -166,8 +166,8 @@ def test_what_was_there_before_may_have_holes(world: World, chance: random.Rando
     assert not list(views.missing(LATER_MS, AT_MS))
 
 
-def test_what_follows_may_have_none(world: World, chance: random.Random) -> None:
-    """I8: wherever the history ends, be it in the middle of a batch, or of a group's end."""
+def test_records_after_the_history_have_no_holes(world: World, chance: random.Random) -> None:
+    """I8: the history may end anywhere, also in the middle of a batch or of a group's end."""
     kept = [len(world.topics[topic]) for topic in ("groups", "events")]
     until_ms = chance.choice(raws(world)).timestamp_ms
     history = [r for r in raws(world) if r.timestamp_ms < until_ms]
@@ -179,7 +179,7 @@ def test_what_follows_may_have_none(world: World, chance: random.Random) -> None
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b'{"event": "unheard of"}', b"[" * 100_000])
-def test_what_cannot_be_read_is_an_alarm(value: bytes) -> None:
+def test_an_unreadable_record_raises_an_alarm(value: bytes) -> None:
     views = Views()
     assert views.take(Raw("events", 3, 7, 1, b"g", value), 0) is None
     assert views.take(Raw("groups", 3, 7, 1, b'["group","g"]', value), 0) is None
@@ -191,7 +191,7 @@ def test_what_cannot_be_read_is_an_alarm(value: bytes) -> None:
 
 
 def test_histories_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest events stay; since when the history is whole is told."""
+    """The newest events are kept, and the views know from which time on the history is complete."""
     whole = folded(raws(world))
     monkeypatch.setattr(fold, "HISTORY_MAX", 40)
     monkeypatch.setattr(fold, "WEIGHT_MAX", 90)
@@ -205,8 +205,8 @@ def test_histories_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) ->
             assert view.known_from_ms > before[-len(view.events) - 1].at_ms
 
 
-def test_one_group_may_have_all_the_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for one group is told all that the topic holds of it, and nothing of others takes room."""
+def test_views_of_one_group_keep_all_of_its_events(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views of one group have all of its events, and events of other groups take no space."""
     whole = folded(raws(world))
     monkeypatch.setattr(fold, "HISTORY_MAX", 2)
     for group_id, view in whole.groups.items():
@@ -216,7 +216,7 @@ def test_one_group_may_have_all_the_room(world: World, monkeypatch: pytest.Monke
         assert alone.positions == whole.positions
 
 
-def test_forgotten_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_deleted_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fold, "ENDED_MAX", 3)
     world = World([f"g{n}" for n in range(8)])
     for group_id in world.group_ids:
@@ -238,8 +238,8 @@ def all_spans(views: Views) -> Iterator[tuple[Any, Any]]:
         yield from ((view, spans) for spans in spans_of_owners(view).items())
 
 
-def test_a_partition_has_one_owner_at_most_at_any_time(world: World, chance: random.Random) -> None:
-    """S10, I5: whatever part of the history is left."""
+def test_a_partition_has_at_most_one_owner_at_any_time(world: World, chance: random.Random) -> None:
+    """S10, I5: this holds for every remaining part of the history."""
     if chance.random() < 0.5:
         world.expire("events", chance.randrange(len(world.topics["events"])))
     for _, (_, spans) in all_spans(folded(raws(world))):
@@ -251,7 +251,7 @@ def test_a_partition_has_one_owner_at_most_at_any_time(world: World, chance: ran
 
 
 def test_owners_are_those_of_the_assignment(world: World, chance: random.Random) -> None:
-    """S10: at every `assignment_changed`, and now."""
+    """S10: the owners are compared at every `assignment_changed`, and at the end."""
     if chance.random() < 0.5:
         world.expire("events", chance.randrange(len(world.topics["events"])))
     for view in folded(raws(world)).groups.values():
@@ -268,8 +268,8 @@ def test_owners_are_those_of_the_assignment(world: World, chance: random.Random)
             }
 
 
-def test_who_is_gone_owns_nothing_any_more() -> None:
-    """S10: between an expulsion and the next plan a partition is nobody's."""
+def test_a_dropped_member_owns_no_partition() -> None:
+    """S10: between the expiry of a member and the next assignment its partitions have no owner."""
     world = World(["a"])
     ana = _joined(world, "a")
     world.sync("a", 1, ana, {ana: [0, 1]})
@@ -279,9 +279,9 @@ def test_who_is_gone_owns_nothing_any_more() -> None:
     world.batch()
     views = folded(raws(world))
     expired = next(e for e in views.groups["a"].events if isinstance(e, MemberExpired))
-    told = answers.owner(views, views.groups["a"], "t", 0, owned_ms)
-    assert told.owner is not None
-    assert (told.owner.member_id, told.owner.to_ms, told.owner.because) == (ana, expired.at_ms, "expired")
+    owned = answers.owner(views, views.groups["a"], "t", 0, owned_ms)
+    assert owned.owner is not None
+    assert (owned.owner.member_id, owned.owner.to_ms, owned.owner.because) == (ana, expired.at_ms, "expired")
     nobody = answers.owner(views, views.groups["a"], "t", 0, expired.at_ms)
     assert (nobody.owner, nobody.is_known) == (None, True)
     assert nobody.before is not None
@@ -291,8 +291,8 @@ def test_who_is_gone_owns_nothing_any_more() -> None:
     assert earlier.after is not None
 
 
-def test_of_an_owner_from_before_the_history_the_end_is_known() -> None:
-    """S10: its time ends when it is gone, not when the next plan says so."""
+def test_the_end_of_an_owner_from_before_the_history_is_known() -> None:
+    """S10: the owner's time ends when the member is gone, not with the next assignment."""
     common: dict[str, Any] = {"group_id": "a", "generation_id": 7}
     gone = MemberExpired(**common, version=10, at_ms=1_000, member_id="ana", group_instance_id=None, client_id="c",
                          client_host="h", why="session_expired", silence_ms=9, reason=None)  # fmt: skip
@@ -307,28 +307,28 @@ def test_of_an_owner_from_before_the_history_the_end_is_known() -> None:
 # -- rebalances --------------------------------------------------------------------------------------------------------
 
 
-def test_rebalances_are_told_whole(world: World) -> None:
-    """S12: each has its causes, its end, and how long it took."""
+def test_each_rebalance_is_complete(world: World) -> None:
+    """S12: each rebalance has its causes, its end, and its duration."""
     for view in folded(raws(world)).groups.values():
-        told = rebalances(view.events)
-        assert [r.completed for r in told if r.completed] == [
+        found = rebalances(view.events)
+        assert [r.completed for r in found if r.completed] == [
             e for e in view.events if isinstance(e, RebalanceCompleted)
         ]
-        for each in told:
+        for each in found:
             assert each.started
             if each.completed and each.ended_ms is not None:
                 assert each.ended_ms - each.started_ms == each.completed.duration_ms
-        for before, after in pairwise(told):
+        for before, after in pairwise(found):
             assert before.ended_ms is not None
             assert before.ended_ms <= after.started_ms
 
 
-# -- whole worlds ------------------------------------------------------------------------------------------------------
+# -- simulated worlds --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_worlds_of_the_simulation(seed: int) -> None:
-    """Members, strangers, operators and faults: views agree with what the coordinator keeps, and nothing is missing."""
+def test_views_of_simulated_worlds_equal_the_coordinators_state(seed: int) -> None:
+    """With members, strangers, operators and faults, the views equal the coordinator's state; no record is missing."""
     whole = WholeWorld(f"views/{seed}", 2_000)
     whole.run()
     views, offsets = Views(is_live=True), {"groups": 0, "events": 0}
@@ -342,7 +342,9 @@ def test_worlds_of_the_simulation(seed: int) -> None:
             views.take(Raw(row.topic, 0, offsets[row.topic], 0, row.key or b"", row.value, **header), 0)  # type: ignore[arg-type]
             offsets[row.topic] += 1
     assert not list(views.missing(LATER_MS, AT_MS))
-    assert not [alarm for alarm in views.alarms if alarm.kind != "clockahead"], "that one is true: clocks jump here"
+    assert not [alarm for alarm in views.alarms if alarm.kind != "clockahead"], (
+        "this alarm is correct: clocks jump here"
+    )
     there = {group_id: group for group_id, group in whole.judge.groups.items() if group.phase is not Phase.DEAD}
     assert {g.group_id: (g.state, [m.member_id for m in g.members]) for g in views.present()} == {
         group_id: (group.phase, list(group.members)) for group_id, group in there.items()
@@ -358,11 +360,11 @@ def _joined(world: World, group_id: str) -> str:
     return str(answer.member_id)
 
 
-# -- where something is not there --------------------------------------------------------------------------------------
+# -- incomplete data ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("header", "kinds"), [(b"x", ["unreadable"]), (b"", ["unreadable"]), (b"12", [])])
-def test_a_tombstone_whose_header_is_no_number_is_an_alarm(header: bytes, kinds: list[str]) -> None:
+def test_a_tombstone_with_an_invalid_header_raises_an_alarm(header: bytes, kinds: list[str]) -> None:
     record = Record("groups", 3, 7, 5, b'["group","g"]', None, [("version", header)])
     reading, views = Reading.__new__(Reading), Views()
     reading._kinds = {"groups": "groups"}
@@ -370,14 +372,14 @@ def test_a_tombstone_whose_header_is_no_number_is_an_alarm(header: bytes, kinds:
     assert [alarm.kind for alarm in views.alarms] == kinds
 
 
-def test_alarms_are_counted_beyond_those_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alarms_are_counted_after_the_limit_of_kept_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fold, "ALARMS_MAX", 2)
     views = folded(Raw("events", 3, offset, 1, b"g", b"{") for offset in range(5))
     assert (len(views.alarms), views.alarms_told) == (2, 5)
 
 
-def test_where_all_events_have_expired_the_history_begins_with_the_reading(world: World) -> None:
-    """S10, S12: nothing is known of what was before, however little comes after it."""
+def test_if_all_events_have_expired_the_history_begins_with_the_reading(world: World) -> None:
+    """S10, S12: the time before the reading is unknown, however few events follow."""
     views = Views()
     views.expired_before(0, AT_MS)
     folded((r for r in raws(world) if r.topic == "groups"), views)
@@ -387,7 +389,7 @@ def test_where_all_events_have_expired_the_history_begins_with_the_reading(world
     assert views.from_ms == {0: AT_MS}
 
 
-def test_where_some_events_are_left_the_history_begins_with_the_first(world: World) -> None:
+def test_if_some_events_are_left_the_history_begins_with_the_first(world: World) -> None:
     world.expire("events", len(world.topics["events"]) // 2)
     left = [r for r in raws(world) if r.topic == "events"]
     views = Views()

@@ -1,4 +1,4 @@
-"""The output topics as lines, without Kafka: words, what a terminal must not see, repeats and gaps."""
+"""Tests of the output topics as lines, without Kafka: wording, escaped control characters, repeats and gaps."""
 
 import json
 from collections.abc import Iterable
@@ -68,7 +68,7 @@ def event(kind: type[AnyEvent], version: Any = 2, **fields: Any) -> AnyEvent:
 WHO = {"member_id": ANA, "group_instance_id": None, "client_id": "ana", "client_host": "/10.0.0.1"}
 BLAMED = {"member_id": ANA, "client_id": "ana", "client_host": "/10.0.0.1"}
 
-SAID: list[tuple[Any, str]] = [
+TEXTS: list[tuple[Any, str]] = [
     (group(1, Phase.STABLE, member(ANA, t=[0, 1, 2], u=[4]), member(BO)),
      "Stable, generation 3, led by ana-2a84 | ana-2a84: t 0-2, u 4 | bo-cbcd: nothing"),
     (group(1, Phase.PREPARING, member(ANA)), "PreparingRebalance, generation 3, 1 member"),
@@ -116,13 +116,13 @@ SAID: list[tuple[Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("record", "text"), SAID, ids=[type(record).__name__ for record, _ in SAID])
-def test_a_record_in_words(record: Any, text: str) -> None:
+@pytest.mark.parametrize(("record", "text"), TEXTS, ids=[type(record).__name__ for record, _ in TEXTS])
+def test_each_record_has_its_text(record: Any, text: str) -> None:
     assert to_line(record, None).text == text
 
 
-def test_every_event_has_words() -> None:
-    """A new event without words would end `follow` at its first one."""
+def test_every_event_has_a_text() -> None:
+    """An event without a text would stop `follow` at its first record."""
     assert set(_WORDS) >= {*get_args(AnyEvent), GroupRecord, OffsetRecord}
 
 
@@ -130,15 +130,15 @@ EVIL = "\x1b]0;pwned\x07\r\n\u202e\u2028[red]"
 
 
 @pytest.mark.parametrize("field", ["group_id", "member_id", "client_host", "reason", "cause"])
-def test_what_a_stranger_chose_cannot_move_the_cursor_or_hide_text(field: str) -> None:
-    """Ids come from anybody who may write to the request topic."""
+def test_control_characters_in_a_record_are_escaped(field: str) -> None:
+    """Any client that may write to the request topic chooses ids."""
     fields = {"cause": "x", **BLAMED, "reason": "", "members": 1, "joins_until_ms": 0}
     line = str(to_line(event(RebalanceStarted, **fields | {field: EVIL}), 0))
     assert line.isprintable()
     assert r"\x1b]0;pwned\x07" in line
 
 
-def test_small_words() -> None:
+def test_words_for_small_values() -> None:
     assert escape("a\tb\x9b") == r"a\tb\x9b"
     assert escape("größe 消费者") == "größe 消费者"
     assert [brief(None), brief("worker-7"), brief(ANA)] == ["nobody", "worker-7", "ana-2a84"]
@@ -149,8 +149,8 @@ def test_small_words() -> None:
 # -- versions ----------------------------------------------------------------------------------------------------------
 
 
-class Seen:
-    """A group's versions on a clock that stands still unless told; `history` existed before the reading began."""
+class FollowedGroup:
+    """A group's versions on a clock that only a test moves; `history` existed before the reading began."""
 
     def __init__(self, *history: int, events: Iterable[int] = ()) -> None:
         self.versions, self.now_ms = VersionFollower(knows_beginning=False), NOW_MS
@@ -161,7 +161,7 @@ class Seen:
             self.versions.begin()
 
     def take(self, *versions: int, after_ms: int = 0, topic: int = GROUPS) -> list[bool]:
-        """Take records whose times grow with their versions."""
+        """Return whether each record is new; the records' times grow with their versions."""
         return [self.versions.take(topic, v, after_ms + v, self.now_ms, is_live=True) for v in versions]
 
     def missing(self, after_ms: int = PATIENCE_MS) -> list[tuple[int, int]]:
@@ -170,118 +170,118 @@ class Seen:
         return [(gone.start, gone.stop - 1) for gone in self.versions.give_up(self.now_ms)]
 
 
-def test_a_repeat_is_dropped_and_only_a_repeat() -> None:
-    """Design 9: a batch that Spark repeats writes equal bytes."""
-    assert Seen().take(1, 2, 3, 2, 3, 4) == [True, True, True, False, False, True]
+def test_only_a_repeat_is_dropped() -> None:
+    """Design 9: a repeated batch of Spark writes equal bytes."""
+    assert FollowedGroup().take(1, 2, 3, 2, 3, 4) == [True, True, True, False, False, True]
 
 
-def test_versions_may_come_in_any_order_for_a_while() -> None:
-    seen = Seen(1)
-    assert seen.take(5) + seen.take(2, 3, topic=EVENTS) == [True] * 3
-    assert seen.missing(PATIENCE_MS - 1) == []
-    seen.take(4, topic=EVENTS)
-    assert seen.missing() == []
+def test_versions_may_come_in_any_order_within_the_time_limit() -> None:
+    followed = FollowedGroup(1)
+    assert followed.take(5) + followed.take(2, 3, topic=EVENTS) == [True] * 3
+    assert followed.missing(PATIENCE_MS - 1) == []
+    followed.take(4, topic=EVENTS)
+    assert followed.missing() == []
 
 
-def test_what_does_not_come_is_called_missing_once() -> None:
-    seen = Seen(1)
-    seen.take(2, 6, 9)
-    assert seen.missing() == [(3, 5), (7, 8)]
-    assert seen.missing() == []
+def test_a_missing_version_is_reported_once() -> None:
+    followed = FollowedGroup(1)
+    followed.take(2, 6, 9)
+    assert followed.missing() == [(3, 5), (7, 8)]
+    assert followed.missing() == []
 
 
-def test_what_is_gone_from_before_the_reading_began_is_not_missed() -> None:
-    """Compaction and retention take records by right."""
-    assert Seen(4, 9).missing() == []
-    seen = Seen(4, events=[10])
-    seen.take(12)
-    assert seen.missing() == [(11, 11)]
+def test_versions_from_before_the_reading_are_not_reported_as_missing() -> None:
+    """Compaction and retention may remove records."""
+    assert FollowedGroup(4, 9).missing() == []
+    followed = FollowedGroup(4, events=[10])
+    followed.take(12)
+    assert followed.missing() == [(11, 11)]
 
 
-def test_reading_that_begins_in_the_middle_misses_nothing_before_its_first_record() -> None:
-    seen = Seen()
-    assert seen.take(7) + seen.take(5, 8, topic=EVENTS) == [True] * 3
-    assert seen.missing() == []
+def test_versions_before_the_first_record_are_not_reported_as_missing() -> None:
+    followed = FollowedGroup()
+    assert followed.take(7) + followed.take(5, 8, topic=EVENTS) == [True] * 3
+    assert followed.missing() == []
 
 
-def test_a_group_that_is_founded_anew_counts_from_one_again() -> None:
-    seen = Seen()
-    seen.take(1, 2)
-    seen.versions.take(GROUPS, 3, 3, seen.now_ms, is_live=True, ends_life=True)
-    assert seen.take(3) == [False], "a repeat of the old group's record is still one"
-    assert seen.take(1, 2, after_ms=99) == [True, True]
-    assert seen.take(1, 2, 3) == [False] * 3
-    assert seen.missing() == []
+def test_the_versions_of_a_new_group_begin_at_one() -> None:
+    followed = FollowedGroup()
+    followed.take(1, 2)
+    followed.versions.take(GROUPS, 3, 3, followed.now_ms, is_live=True, ends_life=True)
+    assert followed.take(3) == [False], "a repeat of the old group's record is still a repeat"
+    assert followed.take(1, 2, after_ms=99) == [True, True]
+    assert followed.take(1, 2, 3) == [False] * 3
+    assert followed.missing() == []
 
 
-def test_the_same_number_at_a_later_time_is_another_group_of_that_name() -> None:
-    seen = Seen()
-    seen.take(1, 2, 3)
-    assert seen.take(1, after_ms=99) == [True]
-    seen.take(4, after_ms=99)
-    assert seen.missing() == [(2, 3)]
+def test_the_same_version_at_a_later_time_belongs_to_a_new_group() -> None:
+    followed = FollowedGroup()
+    followed.take(1, 2, 3)
+    assert followed.take(1, after_ms=99) == [True]
+    followed.take(4, after_ms=99)
+    assert followed.missing() == [(2, 3)]
 
 
-def test_a_repeat_is_dropped_however_late_it_comes() -> None:
-    """Also one of a time before the reading began; what is remembered does not grow."""
-    seen = Seen()
-    seen.take(*range(10, 10_000))
-    assert seen.take(10, 2, 9_000) == [False] * 3
+def test_a_late_repeat_is_dropped() -> None:
+    """This includes a record from before the reading began; memory does not grow."""
+    followed = FollowedGroup()
+    followed.take(*range(10, 10_000))
+    assert followed.take(10, 2, 9_000) == [False] * 3
 
 
-def test_a_topic_that_begins_a_life_earlier_than_the_other_is_not_judged_by_it() -> None:
-    """Reading began while a batch was written: one topic still shows the end of the life before."""
-    seen = Seen()
-    assert seen.take(1, 2, after_ms=99) == [True, True]
-    seen.versions.take(EVENTS, 20, 90, seen.now_ms, is_live=True)
-    seen.versions.take(EVENTS, 22, 91, seen.now_ms, is_live=True, ends_life=True)
-    assert seen.missing() == []
-    assert seen.take(3, after_ms=99, topic=EVENTS) + seen.take(6, after_ms=99) == [True, True]
-    assert seen.missing() == [(4, 5)]
+def test_a_topic_may_begin_a_groups_life_before_the_other_topic() -> None:
+    """The reading began while a batch was written: one topic still has the end of the earlier life."""
+    followed = FollowedGroup()
+    assert followed.take(1, 2, after_ms=99) == [True, True]
+    followed.versions.take(EVENTS, 20, 90, followed.now_ms, is_live=True)
+    followed.versions.take(EVENTS, 22, 91, followed.now_ms, is_live=True, ends_life=True)
+    assert followed.missing() == []
+    assert followed.take(3, after_ms=99, topic=EVENTS) + followed.take(6, after_ms=99) == [True, True]
+    assert followed.missing() == [(4, 5)]
 
 
-def test_a_topic_that_begins_a_life_later_than_the_other_is_not_judged_by_it() -> None:
-    seen = Seen()
-    seen.take(20)
-    assert seen.take(2, after_ms=99, topic=EVENTS) == [True]
-    seen.versions.take(GROUPS, 22, 91, seen.now_ms, is_live=True, ends_life=True)
-    assert seen.missing() == []
-    assert seen.take(1, 3, 5, after_ms=99) == [True] * 3
-    assert seen.missing() == [(4, 4)]
+def test_a_topic_may_begin_a_groups_life_after_the_other_topic() -> None:
+    followed = FollowedGroup()
+    followed.take(20)
+    assert followed.take(2, after_ms=99, topic=EVENTS) == [True]
+    followed.versions.take(GROUPS, 22, 91, followed.now_ms, is_live=True, ends_life=True)
+    assert followed.missing() == []
+    assert followed.take(1, 3, 5, after_ms=99) == [True] * 3
+    assert followed.missing() == [(4, 4)]
 
 
-def test_a_batch_that_is_repeated_from_before_the_place_where_reading_began_is_no_other_life() -> None:
-    seen = Seen()
+def test_a_repeat_from_before_the_reading_does_not_begin_a_new_life() -> None:
+    followed = FollowedGroup()
     at_ms = NOW_MS
-    taken = [seen.versions.take(EVENTS, v, at_ms, seen.now_ms, is_live=True) for v in (30, 29, 30)]
+    taken = [followed.versions.take(EVENTS, v, at_ms, followed.now_ms, is_live=True) for v in (30, 29, 30)]
     assert taken == [True, True, False]
-    assert [seen.versions.take(GROUPS, v, at_ms, seen.now_ms, is_live=True) for v in (31, 32)] == [True, True]
-    assert seen.versions.take(EVENTS, 33, at_ms + 1, seen.now_ms, is_live=True)
-    assert seen.missing() == []
+    assert [followed.versions.take(GROUPS, v, at_ms, followed.now_ms, is_live=True) for v in (31, 32)] == [True, True]
+    assert followed.versions.take(EVENTS, 33, at_ms + 1, followed.now_ms, is_live=True)
+    assert followed.missing() == []
 
 
-def test_a_tombstone_without_a_time_is_new_once() -> None:
-    """Those of an older coordinator show no time."""
-    seen = Seen()
-    seen.take(1)
-    undated = [seen.versions.take(GROUPS, version, None, seen.now_ms, is_live=True) for version in (2, 2, 3, 2)]
+def test_a_tombstone_without_a_time_is_read_once() -> None:
+    """Tombstones of an older coordinator have no time."""
+    followed = FollowedGroup()
+    followed.take(1)
+    undated = [followed.versions.take(GROUPS, version, None, followed.now_ms, is_live=True) for version in (2, 2, 3, 2)]
     assert undated == [True, False, True, False]
-    assert seen.take(4) == [True]
-    assert seen.missing() == []
+    assert followed.take(4) == [True]
+    assert followed.missing() == []
 
 
-def test_a_version_is_given_up_when_too_many_come_after_it() -> None:
-    """What is remembered is bounded."""
-    seen = Seen(1)
-    seen.take(*range(3, BEYOND_MAX + 4))
-    assert list(seen.versions.give_up(seen.now_ms)) == [range(2, 3)]
+def test_a_version_is_reported_missing_after_too_many_later_ones() -> None:
+    """The memory for versions is bounded."""
+    followed = FollowedGroup(1)
+    followed.take(*range(3, BEYOND_MAX + 4))
+    assert list(followed.versions.give_up(followed.now_ms)) == [range(2, 3)]
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 class KafkaRecord(NamedTuple):
-    """As much of kafka-python's ConsumerRecord as is looked at."""
+    """The part of kafka-python's ConsumerRecord that the reader uses."""
 
     topic: str
     key: bytes
@@ -293,7 +293,7 @@ class KafkaRecord(NamedTuple):
 
 
 def fetched(output: Output, timestamp_ms: int = 1_000) -> Fetched:
-    """Make the Kafka record that the query would write."""
+    """Return the Kafka record that the query would write."""
     row = to_row(output, OutputTopics("replies", "groups", "events", "requests"), 0)
     return Fetched(row.topic, KafkaRecord(row.topic, row.key, row.value, row.headers or [], timestamp_ms))
 
@@ -307,7 +307,7 @@ def read(reader: Reader, *records: Fetched) -> list[tuple[str | None, str]]:
     return [(line.group_id, type(line.record).__name__) for line in reader.read(records, NOW_MS)]
 
 
-def test_both_topics_are_read_in_the_order_of_writing() -> None:
+def test_records_of_both_topics_are_sorted_by_time_of_writing() -> None:
     records: Iterable[Fetched] = (
         fetched(published(group(2))),
         fetched(published(offset(4))),
@@ -316,10 +316,10 @@ def test_both_topics_are_read_in_the_order_of_writing() -> None:
     )
     reader = Reader()
     assert read(reader, *records) == [("g", n) for n in ("GroupEmptied", "GroupRecord", "MemberLeft", "OffsetRecord")]
-    assert read(reader, *records) == [], "all of it repeats"
+    assert read(reader, *records) == [], "every record is a repeat"
 
 
-def test_tombstones_are_counted_by_their_header_and_end_the_numbering() -> None:
+def test_a_tombstone_has_its_version_in_a_header_and_ends_the_numbering() -> None:
     reader = Reader()
     ended = fetched(Published("g", ("group", "g"), None, 2, 6))
     anew = fetched(published(msgspec.structs.replace(group(1, Phase.EMPTY), since_ms=7)))
@@ -329,15 +329,15 @@ def test_tombstones_are_counted_by_their_header_and_end_the_numbering() -> None:
     assert (line.text, line.at_ms) == ("offset of t-4 forgotten", 1_000)
 
 
-def test_only_the_groups_asked_for_are_shown() -> None:
+def test_only_the_selected_groups_are_shown() -> None:
     other = event(MemberLeft, 1, **WHO, reason=None, group_id="h")
-    nobodys = event(Rejected, None, group_id=None, partition=0, offset=0, why="x")
-    records = [fetched(o) for o in (published(group(1)), other, nobodys)]
+    without_group = event(Rejected, None, group_id=None, partition=0, offset=0, why="x")
+    records = [fetched(o) for o in (published(group(1)), other, without_group)]
     assert read(Reader(groups={"h"}), *records) == [("h", "MemberLeft")]
     assert len(read(Reader(), *records)) == 3
 
 
-def test_a_gap_is_told_when_patience_is_over() -> None:
+def test_a_gap_is_reported_after_the_time_limit() -> None:
     reader = Reader()
     read(reader, fetched(published(offset(1))), fetched(published(offset(4, at=8))))
     assert not reader.is_in_doubt(NOW_MS + PATIENCE_MS - 1)
@@ -348,14 +348,14 @@ def test_a_gap_is_told_when_patience_is_over() -> None:
 
 @pytest.mark.parametrize("topic", ["groups", "events"])
 @pytest.mark.parametrize("value", [b"{}", b"\xff", b'{"event":"of a later version"}', None])
-def test_a_record_from_another_version_is_shown_as_such(topic: str, value: bytes | None) -> None:
+def test_a_record_of_an_unknown_format_is_shown_as_unreadable(topic: str, value: bytes | None) -> None:
     record = KafkaRecord(topic, b"no key of ours", value, [], partition=3, offset=17)
     (line,) = Reader().read([Fetched(topic, record)], NOW_MS)
     assert isinstance(line.record, Unreadable)
     assert line.text.startswith(f"{topic}-3@17 cannot be read: ")
 
 
-def test_times_are_those_of_the_happening() -> None:
+def test_a_line_has_the_time_of_its_event() -> None:
     lines = list(Reader().read([fetched(published(group(1))), fetched(published(offset(3)))], NOW_MS))
     assert [line.at_ms for line in lines] == [5, 9]
     assert str(to_line(outputs.GroupEmptied(group_id="g", version=1, at_ms=0, generation_id=1), None)) == (
@@ -363,12 +363,12 @@ def test_times_are_those_of_the_happening() -> None:
     )
 
 
-@pytest.mark.parametrize(("record", "text"), SAID, ids=[type(record).__name__ for record, _ in SAID])
-def test_a_line_in_json(record: Any, text: str) -> None:
+@pytest.mark.parametrize(("record", "text"), TEXTS, ids=[type(record).__name__ for record, _ in TEXTS])
+def test_each_line_can_be_written_as_json(record: Any, text: str) -> None:
     written = to_line(record, 6).in_json()
     assert written.isascii()
     assert "\n" not in written
-    told = json.loads(written)
-    assert (told["at_ms"], told["text"]) == (6, text)
-    assert told["record"]
-    assert told["fields"]
+    parsed = json.loads(written)
+    assert (parsed["at_ms"], parsed["text"]) == (6, text)
+    assert parsed["record"]
+    assert parsed["fields"]

@@ -1,4 +1,4 @@
-"""Why a group rebalanced, as three sentences: each cause, who was behind it, and what to change."""
+"""Tests of the three sentences that explain a rebalance: the cause, the member behind it, and the setting to change."""
 
 import inspect
 import re
@@ -35,8 +35,13 @@ def event(kind: Any, at_ms: int, version: int = 1, **fields: Any) -> AnyEvent:
 
 
 def started(at_ms: int, cause: str, member_id: str = ANA, reason: str | None = None, **fields: Any) -> AnyEvent:
-    who = {"member_id": member_id, "client_id": member_id.split("-")[0], "client_host": "/10.0.0.1", "reason": reason}
-    return event(RebalanceStarted, at_ms, cause=cause, members=2, joins_until_ms=at_ms, **who, **fields)
+    member = {
+        "member_id": member_id,
+        "client_id": member_id.split("-")[0],
+        "client_host": "/10.0.0.1",
+        "reason": reason,
+    }
+    return event(RebalanceStarted, at_ms, cause=cause, members=2, joins_until_ms=at_ms, **member, **fields)
 
 
 def completed(at_ms: int, took_ms: int) -> AnyEvent:
@@ -58,15 +63,15 @@ MOVED = AssignmentChanged(group_id="g", version=9, at_ms=T + 400, generation_id=
                           handovers=(Handover("t", 0, ANA, BO), Handover("t", 1, ANA, BO)))  # fmt: skip
 
 
-def told(*events: AnyEvent, at_ms: int | None = None) -> Why:
+def explained(*events: AnyEvent, at_ms: int | None = None) -> Why:
     answer = why(GroupView("g", 0, events=list(events)), at_ms)
     assert answer is not None
     return answer
 
 
-def test_a_member_that_fell_silent() -> None:
-    """S09, S14: it was avoidable, whose session it was, and the timeout to look at."""
-    answer = told(expired(T, 10_000), started(T, "session_expired"), completed(T + 400, 400), MOVED)
+def test_a_silent_member_is_the_cause() -> None:
+    """S09, S14: it was avoidable; the sentences name the member and the timeout to check."""
+    answer = explained(expired(T, 10_000), started(T, "session_expired"), completed(T + 400, 400), MOVED)
     assert (answer.cause, answer.is_avoidable, answer.setting) == ("session_expired", True, "session.timeout.ms")
     assert re.fullmatch(r"g rebalanced at \S+ for 400 ms, to generation 7: 2 partitions changed hands among 1 member\.",
                         answer.what)  # fmt: skip
@@ -75,7 +80,7 @@ def test_a_member_that_fell_silent() -> None:
 
 
 CASES = [
-    # cause                    its own reason                        told as                   avoidable  setting
+    # cause                    member's reason                       reported cause            avoidable  setting
     ("member_joined",          "subscribed",                         "member_joined",          False, None),
     ("member_left",            "the consumer is being closed",       "member_left",            False, None),
     ("member_left",            "consumer poll timeout has expired.", "poll_overdue",           True, POLL),
@@ -88,28 +93,32 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("cause", "reason", "as_", "is_avoidable", "setting"), CASES)
-def test_each_cause(cause: str, reason: str | None, as_: str, is_avoidable: bool, setting: str | None) -> None:
-    """S09, S107: unavoidable ones are told from avoidable ones, and these name the setting."""
-    answer = told(started(T, cause, reason=reason), completed(T + 10, 10))
-    assert (answer.cause, answer.is_avoidable, answer.setting) == (as_, is_avoidable, setting)
+@pytest.mark.parametrize(("cause", "reason", "reported_cause", "is_avoidable", "setting"), CASES)
+def test_each_cause_has_its_advice_and_setting(
+    cause: str, reason: str | None, reported_cause: str, is_avoidable: bool, setting: str | None
+) -> None:
+    """S09, S107: each cause is avoidable or unavoidable, and an avoidable one names the setting."""
+    answer = explained(started(T, cause, reason=reason), completed(T + 10, 10))
+    assert (answer.cause, answer.is_avoidable, answer.setting) == (reported_cause, is_avoidable, setting)
     assert answer.advice.startswith("Avoidable" if is_avoidable else "Unavoidable")
     assert (setting or "") in answer.advice
     assert all(sentence.endswith(".") and "{" not in sentence for sentence in (answer.what, answer.who, answer.advice))
 
 
-def test_a_client_that_comes_back_was_restarted() -> None:
-    """S09: with an instance id nobody would have noticed."""
-    answer = told(started(T, "member_left"), joined(T + 9_000, ANA_2), completed(T + 9_500, 9_500))
+def test_a_client_that_comes_back_soon_was_restarted() -> None:
+    """S09: with an instance id there would be no rebalance."""
+    answer = explained(started(T, "member_left"), joined(T + 9_000, ANA_2), completed(T + 9_500, 9_500))
     assert (answer.cause, answer.setting) == ("restarted", "group.instance.id")
     assert "joined again after 9.0 s" in answer.who
-    late = told(started(T, "member_left"), joined(T + 120_001, ANA_2), completed(T + 130_000, 130_000))
+    late = explained(started(T, "member_left"), joined(T + 120_001, ANA_2), completed(T + 130_000, 130_000))
     assert late.cause == "member_left"
-    assert told(started(T, "member_left"), joined(T + 9_000, BO), completed(T + 9_500, 9_500)).cause == "member_left"
+    assert (
+        explained(started(T, "member_left"), joined(T + 9_000, BO), completed(T + 9_500, 9_500)).cause == "member_left"
+    )
 
 
-def test_who_does_not_join_again_is_named_before_who_began_it() -> None:
-    """S09, S14, S78: a slow poller beats and never rejoins; the newcomer only began what all then waited for."""
+def test_a_member_that_does_not_rejoin_is_named_before_the_one_that_began_it() -> None:
+    """S09, S14, S78: a slow poller sends heartbeats and never rejoins; the new member only began the rebalance."""
     world = World(["g"])
     world.join("g", client_id="ana", client_host="/1")
     (ana,) = (o.answer.member_id for o in world.batch() if hasattr(getattr(o, "answer", None), "member_id"))
@@ -131,10 +140,10 @@ def test_who_does_not_join_again_is_named_before_who_began_it() -> None:
     )
 
 
-def test_who_never_asks_for_its_part_of_the_plan_is_named() -> None:
-    """S09: the wait counts from when joins were asked for; a second one is counted, and not named."""
+def test_a_member_that_does_not_sync_is_named() -> None:
+    """S09: the wait counts from the start of the rebalance; a second late member is counted, and not named."""
     late = [expired(T + 6_000, None, "syncs_overdue"), expired(T + 6_000, None, "syncs_overdue", ANA_2)]
-    answer = told(
+    answer = explained(
         started(T, "member_joined", BO), *late, started(T + 6_000, "sync_overdue"), completed(T + 6_100, 6_100)
     )
     assert (answer.cause, answer.setting, answer.member_id) == ("sync_overdue", POLL, ANA)
@@ -142,34 +151,34 @@ def test_who_never_asks_for_its_part_of_the_plan_is_named() -> None:
     assert "all waited 6.0 s for it and 1 member more; what began it: bo-cbcd at /10.0.0.1 joined." in answer.who
 
 
-def test_who_is_dropped_between_two_rebalances_is_behind_neither() -> None:
+def test_a_member_dropped_between_two_rebalances_caused_neither() -> None:
     late = expired(T + 20, None, "joins_overdue")
     events = [started(T, "member_joined", BO), completed(T + 10, 10), late, started(T + 20, "operator", BO)]
-    assert told(*events).cause == "operator"
-    assert told(*events, at_ms=T + 19).cause == "member_joined"
+    assert explained(*events).cause == "operator"
+    assert explained(*events, at_ms=T + 19).cause == "member_joined"
 
 
-class Looked(list[AnyEvent]):
-    """Counts how often one of its items is looked at."""
+class CountingList(list[AnyEvent]):
+    """A list of events that counts how often an item is read."""
 
-    looks = 0
+    reads = 0
 
     def __getitem__(self, index: Any) -> Any:
-        self.looks += 1
+        self.reads += 1
         return super().__getitem__(index)
 
 
 @pytest.mark.parametrize("cause", ["member_left", "session_expired"])
-def test_a_long_history_is_not_searched_through_for_each_rebalance(cause: str) -> None:
-    """Whoever comes back after two minutes has not been restarted: nothing that happened later is looked at."""
-    events = Looked(started(T + n * 60_000, cause) for n in range(1_000))
+def test_a_long_history_is_not_searched_for_each_rebalance(cause: str) -> None:
+    """A member that comes back after two minutes was not restarted: no later event is read."""
+    events = CountingList(started(T + n * 60_000, cause) for n in range(1_000))
     (rebalance,) = rebalances(events[:1])
     explain(GroupView("g", 0, events=events), rebalance, begun={})
-    assert events.looks < 50
+    assert events.reads < 50
 
 
 def test_every_cause_of_the_core_has_advice() -> None:
-    """S09: whatever cause the coordinator publishes stands in the table."""
+    """S09: the table has every cause that the coordinator publishes."""
     source = "".join(map(inspect.getsource, (leaving, membership, rebalance)))
     named = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = )"([a-z_]+)"', source))
     named |= set(re.findall(r'"([a-z_]+)" if is_leader and asks_as_before else "([a-z_]+)"', source)[0])
@@ -177,21 +186,21 @@ def test_every_cause_of_the_core_has_advice() -> None:
     assert named <= ADVICE.keys()
 
 
-def test_of_two_reasons_for_one_rebalance_the_first_counts() -> None:
-    answer = told(started(T, "member_joined", BO), started(T + 50, "session_expired"), completed(T + 400, 400))
+def test_the_first_of_two_causes_of_a_rebalance_counts() -> None:
+    answer = explained(started(T, "member_joined", BO), started(T + 50, "session_expired"), completed(T + 400, 400))
     assert (answer.cause, answer.at_ms) == ("member_joined", T)
 
 
-def test_one_may_ask_about_an_earlier_one() -> None:
+def test_an_earlier_rebalance_can_be_explained() -> None:
     events = [started(T, "member_joined"), completed(T + 10, 10), started(T + 60_000, "operator")]
-    assert told(*events).cause == "operator"
-    assert told(*events).what.endswith("and still rebalances.")
-    assert told(*events, at_ms=T + 59_999).cause == "member_joined"
+    assert explained(*events).cause == "operator"
+    assert explained(*events).what.endswith("and still rebalances.")
+    assert explained(*events, at_ms=T + 59_999).cause == "member_joined"
     assert why(GroupView("g", 0, events=events), T - 1) is None
 
 
-def test_who_flaps_is_named() -> None:
-    """S14: how often a client was behind a rebalance within the hour, and who is the worst."""
+def test_a_flapping_client_is_named() -> None:
+    """S14: the answer counts a client's rebalances within the hour, and the list is sorted by that number."""
     events: list[AnyEvent] = []
     for n in range(3):
         at_ms = T + n * 60_000
@@ -205,12 +214,12 @@ def test_who_flaps_is_named() -> None:
     assert [(f.client_id, f.rebalances, f.dropped) for f in flapping(group, T)] == [("ana", 3, 3), ("bo", 1, 0)]
 
 
-def test_what_is_no_longer_known_is_not_made_up() -> None:
-    answer = told(completed(T, 300))
+def test_an_unknown_cause_is_reported_as_unknown() -> None:
+    answer = explained(completed(T, 300))
     assert (answer.cause, answer.is_avoidable, answer.at_ms) == ("unknown", False, T - 300)
     assert answer.who == "The member that caused it is not known any more."
 
 
-def test_strangers_names_do_not_reach_a_terminal() -> None:
-    answer = told(started(T, "member_joined", "\x1b[2Jevil", reason="\n\x1b]0;x"), completed(T + 1, 1))
+def test_control_characters_of_ids_are_escaped() -> None:
+    answer = explained(started(T, "member_joined", "\x1b[2Jevil", reason="\n\x1b]0;x"), completed(T + 1, 1))
     assert all((answer.what + answer.who + answer.advice).isprintable() for _ in "x")

@@ -1,6 +1,6 @@
-"""A coordinator's topics without Kafka: what a real shard writes, batch by batch, and what may become of it later.
+"""A coordinator's topics without Kafka: a real shard writes them batch by batch.
 
-Batches may be cut short and repeated, as a crash would have it; the groups topic compacted, the events expired.
+Batches may be cut short and repeated, as after a crash; the groups topic may be compacted, and events may expire.
 """
 
 import random
@@ -33,12 +33,12 @@ from tests.coordinator.waking import wake
 TOPICS = OutputTopics("replies", "groups", "events", "requests")
 CONFIG = Config(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1_000, clock_slack_ms=0)
 PARTITIONS = 6
-WHAT = ["join", "rejoin", "sync", "sync", "commit", "commit", "leave", "delete", "beat", "fetch"]
+REQUEST_KINDS = ["join", "rejoin", "sync", "sync", "commit", "commit", "leave", "delete", "beat", "fetch"]
 
 
 @dataclass(frozen=True)
 class Written:
-    """A Kafka record, as far as a reader looks at it."""
+    """The part of a Kafka record that a reader uses."""
 
     topic: str
     partition: int
@@ -50,12 +50,12 @@ class Written:
 
 
 Row = tuple[str, bytes, bytes | None, list[tuple[str, bytes]]]
-"""A record that is to be written: topic, key, value and headers."""
+"""A record before it is written: topic, key, value and headers."""
 
 
 @dataclass
 class World:
-    """One shard, its log, and its topics. `group_ids` all live in it."""
+    """One shard, its log, and its topics. All groups of `group_ids` belong to the shard."""
 
     group_ids: list[str]
     now_ms: int = 1_000_000
@@ -70,7 +70,7 @@ class World:
         self.shard = Shard(0, 1, bytes(16), CONFIG)
         self.asked = 0
 
-    # -- asking --------------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def ask(self, kind: type[Any], group_id: str, **fields: Any) -> str:
         self.asked += 1
@@ -98,7 +98,7 @@ class World:
     # -- batches -------------------------------------------------------------------------------------------------------
 
     def batch(self, chance: random.Random | None = None) -> list[Output]:
-        """Take the log through one batch; with `chance`, it may be cut short and repeated."""
+        """Run one batch over the log; with `chance`, the batch may be cut short and repeated."""
         outputs = self.shard.step([*self.log, wake(self.now_ms)], self.now_ms)
         self.log = []
         rows = [(row.topic, row.key, row.value, row.headers or []) for row in (to_row(o, TOPICS, 0) for o in outputs)]
@@ -112,7 +112,7 @@ class World:
         return outputs
 
     def repeat(self, batch: int, topics: Collection[str] = TOPICS) -> None:
-        """Write a batch again after all later ones, as a writer does that was paused."""
+        """Write a batch again after all later ones, as a paused writer does."""
         self._write([row for row in self.batches[batch] if row[0] in topics])
 
     def _write(self, rows: list[Row]) -> None:
@@ -120,10 +120,10 @@ class World:
             records = self.topics[topic]
             records.append(Written(topic, 0, len(records), self.now_ms, key, value, headers))
 
-    # -- what becomes of it --------------------------------------------------------------------------------------------
+    # -- compaction, expiry and loss -----------------------------------------------------------------------------------
 
     def compact(self, until: int, *, tombstones_too: bool = False) -> None:
-        """Take from the groups topic, before an offset, what has a successor there."""
+        """Remove from the groups topic the records before an offset that have a successor there."""
         records = self.topics["groups"]
         head = [r for r in records if r.offset < until]
         latest = {r.key: r.offset for r in head}
@@ -135,7 +135,7 @@ class World:
         self.begins[topic] = until
 
     def lose(self, topic: str, index: int) -> Written:
-        """Take a record away as if it had never been written: the others move up."""
+        """Remove a record as if it had never been written; later records get lower offsets."""
         records = self.topics[topic]
         lost = records.pop(index)
         records[index:] = [replace(r, offset=r.offset - 1) for r in records[index:]]
@@ -143,7 +143,7 @@ class World:
 
 
 def converse(world: World, chance: random.Random, batches: int) -> None:
-    """Have members come, plan, commit, fetch, go and fall silent at random, and groups be deleted."""
+    """Send random requests: members join, sync, commit, fetch, leave and become silent, and groups are deleted."""
     members: dict[str, dict[str, int]] = {group_id: {} for group_id in world.group_ids}
     for _ in range(batches):
         for _ in range(chance.randrange(1, 6)):
@@ -151,7 +151,7 @@ def converse(world: World, chance: random.Random, batches: int) -> None:
             known = members[group_id]
             who = chance.choice(list(known)) if known else ""
             offset = OffsetToCommit("t", chance.randrange(PARTITIONS), chance.randrange(1_000))
-            match chance.choice(WHAT):
+            match chance.choice(REQUEST_KINDS):
                 case "join":
                     world.join(group_id)
                 case "rejoin" if who:

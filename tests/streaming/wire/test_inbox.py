@@ -1,4 +1,4 @@
-"""Who receives a message that comes to one of a process's addresses: each row of the module's table, and its ends."""
+"""Tests of the receivers of messages at a process's addresses: each row of the module's table, and closing."""
 
 import pytest
 from msgspec import json
@@ -9,8 +9,8 @@ from streaming.wire.inbox import Inbox, read_answer
 HERE, THERE = "here", "there"
 
 
-class Heard:
-    """What one receiver was called with."""
+class Receiver:
+    """A receiver that keeps the messages it was called with."""
 
     def __init__(self) -> None:
         self.messages: list[AnyAnswer] = []
@@ -37,8 +37,8 @@ def joined(request_id: str, member_id: str) -> JoinGroupAnswer:
     return JoinGroupAnswer(request_id=request_id, generation_id=1, member_id=member_id)
 
 
-def test_an_answer_goes_once_to_the_request_that_expects_it(inbox: Inbox) -> None:
-    first, second = Heard(), Heard()
+def test_a_response_goes_once_to_the_request_that_expects_it(inbox: Inbox) -> None:
+    first, second = Receiver(), Receiver()
     inbox.expect(HERE, "1", first.answer)
     inbox.expect(HERE, "2", second.answer)
     for _ in range(2):  # the coordinator repeats a batch after a crash
@@ -48,16 +48,16 @@ def test_an_answer_goes_once_to_the_request_that_expects_it(inbox: Inbox) -> Non
     assert inbox.waiting == 1
 
 
-def test_an_answer_at_another_address_is_not_the_one_that_is_expected(inbox: Inbox) -> None:
-    heard = Heard()
-    inbox.expect(HERE, "1", heard.answer)
+def test_a_response_at_another_address_is_not_the_expected_one(inbox: Inbox) -> None:
+    receiver = Receiver()
+    inbox.expect(HERE, "1", receiver.answer)
     inbox.deliver(THERE, HeartbeatAnswer(request_id="1"))
-    assert heard.messages == []
+    assert receiver.messages == []
     assert inbox.waiting == 1
 
 
-def test_an_answer_that_no_request_expects_goes_to_the_mailbox_that_its_id_begins_with(inbox: Inbox) -> None:
-    ana, bo, waiting = Heard(), Heard(), Heard()
+def test_an_unexpected_response_goes_to_the_mailbox_of_its_ids_prefix(inbox: Inbox) -> None:
+    ana, bo, waiting = Receiver(), Receiver(), Receiver()
     inbox.open_mailbox("ana", ana.message)
     inbox.open_mailbox("bo", bo.message)
     inbox.expect(HERE, "ana.2", waiting.answer)
@@ -69,7 +69,7 @@ def test_an_answer_that_no_request_expects_goes_to_the_mailbox_that_its_id_begin
 
 
 def test_a_notice_goes_to_the_mailbox_that_its_member_joined_through(inbox: Inbox) -> None:
-    ana, bo = Heard(), Heard()
+    ana, bo = Receiver(), Receiver()
     inbox.open_mailbox("ana", ana.message)
     inbox.open_mailbox("bo", bo.message)
     inbox.deliver(HERE, joined("ana.1", "member-a"))
@@ -81,55 +81,55 @@ def test_a_notice_goes_to_the_mailbox_that_its_member_joined_through(inbox: Inbo
 
 
 def test_a_notice_for_another_member_goes_to_the_mailbox_of_its_address(inbox: Inbox) -> None:
-    """As at a gateway, where a connection has an address of its own and its joins are answered to its requests."""
-    here, there, join = Heard(), Heard(), Heard()
+    """A gateway does this: a connection has an address of its own, and joins are answered to its requests."""
+    here, there, join = Receiver(), Receiver(), Receiver()
     inbox.open_mailbox("gateway.1", here.message)
     inbox.open_mailbox("gateway.2", there.message)
     inbox.expect("gateway.1", "1", join.answer)
     inbox.deliver("gateway.1", joined("1", "member-a"))
     inbox.deliver("gateway.1", notice("member-a"))
-    inbox.deliver("gateway.1", HeartbeatAnswer(request_id="gateway"))  # an answer is no notice
+    inbox.deliver("gateway.1", HeartbeatAnswer(request_id="gateway"))  # a response is not a notice
     assert here.messages == [notice("member-a")]
     assert there.messages == []
 
 
-def test_a_notice_is_not_the_answer_to_a_request_without_an_id(inbox: Inbox) -> None:
-    heard = Heard()
-    inbox.expect(HERE, "", heard.answer)
+def test_a_notice_is_not_the_response_to_a_request_without_an_id(inbox: Inbox) -> None:
+    receiver = Receiver()
+    inbox.expect(HERE, "", receiver.answer)
     inbox.deliver(HERE, notice("member-a"))
-    assert heard.messages == []
+    assert receiver.messages == []
 
 
-def test_after_a_timeout_a_late_answer_goes_to_nobody(inbox: Inbox) -> None:
-    heard, other = Heard(), Heard()
+def test_a_late_response_after_a_timeout_is_dropped(inbox: Inbox) -> None:
+    receiver, other = Receiver(), Receiver()
     for request_id in ("1", "2"):
-        inbox.expect(HERE, request_id, heard.answer)
+        inbox.expect(HERE, request_id, receiver.answer)
     inbox.expect(THERE, "1", other.answer)
     inbox.forget(HERE, ["1", "2", "never asked"])
     for address in (HERE, THERE):
         inbox.deliver(address, HeartbeatAnswer(request_id="1"))
-    assert heard.messages == []
+    assert receiver.messages == []
     assert len(other.messages) == 1
     assert inbox.waiting == 0
 
 
 def test_a_request_that_is_withdrawn_returns_its_callback_once(inbox: Inbox) -> None:
-    heard = Heard()
-    inbox.expect(HERE, "1", heard.answer)
-    assert inbox.withdraw(HERE, "1") == heard.answer
+    receiver = Receiver()
+    inbox.expect(HERE, "1", receiver.answer)
+    assert inbox.withdraw(HERE, "1") == receiver.answer
     assert inbox.withdraw(HERE, "1") is None
     inbox.deliver(HERE, HeartbeatAnswer(request_id="1"))
-    assert heard.messages == []
+    assert receiver.messages == []
 
 
 def test_an_answered_request_cannot_be_withdrawn(inbox: Inbox) -> None:
-    inbox.expect(HERE, "1", Heard().answer)
+    inbox.expect(HERE, "1", Receiver().answer)
     inbox.deliver(HERE, HeartbeatAnswer(request_id="1"))
     assert inbox.withdraw(HERE, "1") is None
 
 
 def test_a_closed_mailbox_receives_nothing_and_its_members_are_forgotten(inbox: Inbox) -> None:
-    ana, bo = Heard(), Heard()
+    ana, bo = Receiver(), Receiver()
     inbox.open_mailbox("ana", ana.message)
     inbox.open_mailbox("bo", bo.message)
     inbox.deliver(HERE, joined("ana.1", "member-a"))
@@ -144,30 +144,30 @@ def test_a_closed_mailbox_receives_nothing_and_its_members_are_forgotten(inbox: 
 
 
 def test_after_close_nothing_is_delivered(inbox: Inbox) -> None:
-    heard = Heard()
-    inbox.open_mailbox("ana", heard.message)
-    inbox.expect(HERE, "1", heard.answer)
+    receiver = Receiver()
+    inbox.open_mailbox("ana", receiver.message)
+    inbox.expect(HERE, "1", receiver.answer)
     inbox.close()
-    inbox.expect(HERE, "2", heard.answer)
+    inbox.expect(HERE, "2", receiver.answer)
     for request_id in ("1", "2", "ana.1"):
         inbox.deliver(HERE, HeartbeatAnswer(request_id=request_id))
-    assert heard.messages == []
+    assert receiver.messages == []
 
 
 def test_a_callback_may_use_the_inbox(inbox: Inbox) -> None:
-    """An answer often leads to the next request, or to a mailbox being closed."""
-    heard = Heard()
+    """A response often leads to the next request, or closes a mailbox."""
+    receiver = Receiver()
 
     def ask_again(answer: AnyAnswer, size: int) -> None:
-        inbox.expect(HERE, "1", heard.answer)
+        inbox.expect(HERE, "1", receiver.answer)
 
     inbox.expect(HERE, "1", ask_again)
     for _ in range(2):
         inbox.deliver(HERE, HeartbeatAnswer(request_id="1"))
-    assert len(heard.messages) == 1
+    assert len(receiver.messages) == 1
 
 
-def test_a_reply_that_cannot_be_read_is_logged_and_goes_to_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_reply_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
     assert read_answer(b"no reply") is None
     assert "cannot be read" in caplog.text
     assert read_answer(json.encode(HeartbeatAnswer(request_id="1"))) == HeartbeatAnswer(request_id="1")

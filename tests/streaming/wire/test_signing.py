@@ -1,4 +1,4 @@
-"""Who is believed to be whom: signatures of records, and what becomes of those that are wrong (promises.md 6)."""
+"""Tests of signatures of records, and of the treatment of wrong ones (promises.md 6)."""
 
 import pickle
 from collections.abc import Callable
@@ -32,9 +32,9 @@ def doubt(value: bytes, at_ms: int = NOW_MS, signing: Signing = SIGNING) -> str 
     return received.doubt
 
 
-def test_what_is_signed_is_believed_and_says_the_same() -> None:
+def test_a_signed_record_is_trusted_and_unchanged() -> None:
     assert doubt(VALUE) is None
-    assert decode_request(VALUE) == BEAT, "also where nobody looks at signatures"
+    assert decode_request(VALUE) == BEAT, "a reader that ignores signatures reads the same request"
     assert SIGNING.received(7, NOW_MS, VALUE) == Received(7, NOW_MS, BEAT, None, len(VALUE))
 
 
@@ -55,12 +55,12 @@ FORGERIES: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_what_was_changed_is_not_believed(forgery: str) -> None:
+def test_a_changed_record_is_not_trusted(forgery: str) -> None:
     assert doubt(FORGERIES[forgery]()) == WRONG
 
 
-def test_no_flipped_bit_is_believed() -> None:
-    """Whatever can still be read is in doubt."""
+def test_a_record_with_a_flipped_bit_is_not_trusted() -> None:
+    """A changed record that can still be read is in doubt."""
     for at in range(len(VALUE)):
         changed = bytearray(VALUE)
         changed[at] ^= 1
@@ -68,8 +68,8 @@ def test_no_flipped_bit_is_believed() -> None:
         assert isinstance(received.request, Unreadable) or received.doubt in (WRONG, UNSIGNED), at
 
 
-def test_no_part_of_a_record_is_believed() -> None:
-    """Torn anywhere it is no request, or one that only claims."""
+def test_a_cut_record_is_not_trusted() -> None:
+    """A record that is cut anywhere is not a request, or is in doubt."""
     for length in range(len(VALUE)):
         received = SIGNING.received(7, NOW_MS, VALUE[:length])
         assert isinstance(received.request, Unreadable) or received.doubt in (WRONG, UNSIGNED), length
@@ -78,27 +78,29 @@ def test_no_part_of_a_record_is_believed() -> None:
 @pytest.mark.parametrize(("late_ms", "why"), [
     (0, None), (AGE_MS_MAX, None), (-AGE_MS_MAX, None), (AGE_MS_MAX + 1, FAR), (-AGE_MS_MAX - 1, FAR),
 ])  # fmt: skip
-def test_a_record_is_believed_near_the_time_of_its_signature(late_ms: int, why: str | None) -> None:
-    """A copy that somebody writes again later is not."""
+def test_a_record_is_trusted_only_near_the_time_of_its_signature(late_ms: int, why: str | None) -> None:
+    """A copy that somebody writes again later is not trusted."""
     assert doubt(VALUE, NOW_MS + late_ms) == why
 
 
-def test_who_claims_to_be_somebody_must_sign_and_who_claims_nothing_is_nobody() -> None:
+def test_an_unsigned_record_is_trusted_only_without_a_principal() -> None:
     assert doubt(encode_request(BEAT)) == UNSIGNED
     assert doubt(encode_request(structs.replace(BEAT, principal=None))) is None
 
 
-def test_the_host_that_an_unsigned_record_names_is_not_believed() -> None:
-    """Whoever may write to the topic may write any host."""
+def test_the_host_of_an_unsigned_record_is_ignored() -> None:
+    """A client that may write to the topic may write any host."""
     unsigned = structs.replace(BEAT, principal=None, client_host="/10.0.0.1")
     for request in (unsigned, structs.replace(unsigned, principal="User:ana")):
         received = SIGNING.received(7, NOW_MS, encode_request(request))
         assert received.request == structs.replace(request, client_host="")
-    assert SIGNING.received(7, NOW_MS, SIGNING.signed(unsigned, NOW_MS)).request == unsigned, "a signer's is"
+    assert SIGNING.received(7, NOW_MS, SIGNING.signed(unsigned, NOW_MS)).request == unsigned, (
+        "the host of a signed record is trusted"
+    )
 
 
-def test_keys_can_be_changed_one_process_after_the_other() -> None:
-    """The new key is first known by all, then signed with, then the old one goes."""
+def test_keys_can_be_replaced_one_process_after_the_other() -> None:
+    """First every process gets the new key, then processes sign with it, then the old key is removed."""
     old, both, new = (Signing(keys, "requests") for keys in ((KEY,), (NEXT_KEY, KEY), (NEXT_KEY,)))
     assert doubt(old.signed(BEAT, NOW_MS), signing=both) is None
     assert doubt(both.signed(BEAT, NOW_MS), signing=new) is None
@@ -108,16 +110,18 @@ def test_keys_can_be_changed_one_process_after_the_other() -> None:
 @pytest.mark.parametrize(
     "value", [None, b"", b"=", b"\n" + b"=" * 56, b'{"kind":"wake","x":1}', b"{}\n" + b"A" * 55 + b"=", b"\xff=" * 60]
 )
-def test_nonsense_never_raises(value: bytes | None) -> None:
+def test_an_unreadable_record_never_raises(value: bytes | None) -> None:
     assert isinstance(SIGNING.received(7, NOW_MS, value).request, Unreadable)
 
 
-def test_a_signer_says_who_asks_where_the_request_does_not() -> None:
+def test_a_signer_adds_its_principal_to_a_request_without_one() -> None:
     signer = Signer(SIGNING, "User:root")
-    unsaid = structs.replace(BEAT, principal=None)
-    assert decode_request(signer.value_of(unsaid, NOW_MS)).principal == "User:root"
+    without_principal = structs.replace(BEAT, principal=None)
+    assert decode_request(signer.value_of(without_principal, NOW_MS)).principal == "User:root"
     assert decode_request(signer.value_of(BEAT, NOW_MS)).principal == "User:ana"
-    assert Signer(None, "User:root").value_of(unsaid, NOW_MS) == encode_request(unsaid), "without a key nobody claims"
+    assert Signer(None, "User:root").value_of(without_principal, NOW_MS) == encode_request(without_principal), (
+        "without a key no principal is added"
+    )
 
 
 # -- the key -----------------------------------------------------------------------------------------------------------
@@ -125,8 +129,8 @@ def test_a_signer_says_who_asks_where_the_request_does_not() -> None:
 SECRET = "a-very-secret-key-of-more-than-32-bytes"
 
 
-def test_the_key_is_shown_nowhere(tmp_path: Path) -> None:
-    """I23: in no repr, and not even in what Spark is given to run."""
+def test_no_object_shows_the_key(tmp_path: Path) -> None:
+    """I23: no repr shows the key, and the pickled operator that Spark runs does not contain it."""
     (file := tmp_path / "key").write_text(f"{SECRET}\n")
     settings = Settings.load(access="rules", access_key_file=str(file), super_users=["User:root"])
     signer = settings.signer()
@@ -137,7 +141,7 @@ def test_the_key_is_shown_nowhere(tmp_path: Path) -> None:
     for each in (settings, signer, settings.signing(), operator, client, client.signer(), settings.model_dump()):
         assert SECRET not in repr(each)
     assert SECRET.encode() not in pickle.dumps(operator)
-    assert client.signer().value_of(BEAT, NOW_MS) == signer.value_of(BEAT, NOW_MS), "and is the same one"
+    assert client.signer().value_of(BEAT, NOW_MS) == signer.value_of(BEAT, NOW_MS), "the client has the same key"
 
 
 @pytest.mark.parametrize(("flags", "sentence"), [
@@ -149,13 +153,13 @@ def test_the_key_is_shown_nowhere(tmp_path: Path) -> None:
     ({"access": "closed"}, "Input should be 'open' or 'rules'"),
     ({"super_users": ["root"]}, "super_users.0: String should match"),
 ])  # fmt: skip
-def test_a_wrong_setting_is_one_sentence_without_the_secret(flags: dict[str, object], sentence: str) -> None:
+def test_an_invalid_setting_is_reported_without_the_secret(flags: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadSettings, match=sentence) as refused:
         Settings.load(**flags)
     assert SECRET not in str(refused.value)
 
 
-def test_settings_come_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COORDINATOR_ACCESS", "rules")
     monkeypatch.setenv("COORDINATOR_ACCESS_KEY", SECRET)
     monkeypatch.setenv("COORDINATOR_SUPER_USERS", '["User:root"]')
@@ -167,8 +171,8 @@ def test_settings_come_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 # -- the operator ------------------------------------------------------------------------------------------------------
 
 
-def test_the_operator_believes_what_is_signed_and_answers_the_rest() -> None:
-    """Never a crash: each forged record is answered with 30, and is an event that says what is wrong with it."""
+def test_the_operator_trusts_signed_records_and_refuses_the_others() -> None:
+    """A forged record never stops the batch: it is answered with 30, and an event has the reason."""
     signing = Signing((KEY,), "requests")
     config = Config(access="rules", super_users=("User:root",))
     spark = FakeSpark(
@@ -196,7 +200,7 @@ def test_the_operator_believes_what_is_signed_and_answers_the_rest() -> None:
 
 HERE, ELSEWHERE = "/10.0.0.1", "/10.0.0.2"
 BY_HOST = {
-    # of these rules                                             an unsigned record   and a signed one from HERE, hear
+    # rules                                          response to an unsigned record, and to a signed one from HERE
     "allowed from here":      ([allow(ANONYMOUS, "READ", host="10.0.0.1")],                        30, 0),
     "allowed from anywhere":  ([allow(ANONYMOUS, "READ")],                                         0,  0),
     "denied elsewhere":       ([allow(ANONYMOUS, "READ"), deny("User:*", "READ", host="10.0.0.2")], 30, 0),
@@ -206,8 +210,8 @@ BY_HOST = {
 
 @pytest.mark.parametrize("name", BY_HOST)
 @pytest.mark.parametrize("host", [HERE, ELSEWHERE, "", "/", "10.0.0.1", "x/10.0.0.1"])
-def test_rules_by_host_are_not_passed_by_a_host_that_nobody_signed(name: str, host: str) -> None:
-    """What is known of no host may come from each: no host's permission is its own, and every host's denial is."""
+def test_an_unsigned_host_does_not_pass_rules_by_host(name: str, host: str) -> None:
+    """A record without a signed host may come from any host: permissions by host do not apply to it, denials do."""
     rules, unsigned, signed = BY_HOST[name]
     signing = Signing((KEY,), "requests")
     config = Config(access="rules", super_users=("User:root",), group_initial_rebalance_delay_ms=0)
@@ -227,7 +231,7 @@ def test_rules_by_host_are_not_passed_by_a_host_that_nobody_signed(name: str, ho
     assert [code == 30 for code in codes] == [False, unsigned == 30, signed == 30]
 
 
-def test_what_is_published_of_an_unsigned_join_shows_no_host() -> None:
+def test_records_published_for_an_unsigned_join_have_no_host() -> None:
     signing = Signing((KEY,), "requests")
     config = Config(access="rules", super_users=("User:root",), group_initial_rebalance_delay_ms=0)
     spark = FakeSpark(
@@ -243,6 +247,6 @@ def test_what_is_published_of_an_unsigned_join_shows_no_host() -> None:
     )  # fmt: skip
     values = [signing.signed(table, NOW_MS), encode_request(join)]
     rows = spark.batch(NOW_MS, [(shard_of("g", 4), offset, NOW_MS, value) for offset, value in enumerate(values)])
-    told = b"".join(value for value in rows[rows["topic"].isin(["g", "events"])]["value"])
-    assert b"member_joined" in told
-    assert b"10.0.0.1" not in told
+    published_bytes = b"".join(value for value in rows[rows["topic"].isin(["g", "events"])]["value"])
+    assert b"member_joined" in published_bytes
+    assert b"10.0.0.1" not in published_bytes
