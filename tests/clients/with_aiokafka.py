@@ -1,4 +1,4 @@
-"""A worker that is aiokafka's consumer."""
+"""A worker with aiokafka's consumer."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A worker that is librdkafka's consumer, by way of confluent-kafka."""
+"""A worker with librdkafka's consumer, through confluent-kafka."""
 
 import time
 from itertools import groupby
@@ -43,7 +43,7 @@ def tell_records(messages: list[Message]) -> None:
 
 def main() -> None:
     config, orders = read_config(), Orders()
-    asked = {
+    options = {
         "bootstrap.servers": config["bootstrap"],
         "group.id": config["group"],
         "client.id": config["client_id"],
@@ -56,7 +56,7 @@ def main() -> None:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }
-    consumer = Consumer({name: value for name, value in asked.items() if value is not None})
+    consumer = Consumer({name: value for name, value in options.items() if value is not None})
     topics = config["topics"] or [config["pattern"]]
     consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
     while (order := orders.next()) != "close":

@@ -1,9 +1,9 @@
-"""A worker that is kafka-python's consumer.
+"""A worker with kafka-python's consumer.
 
 Version 3.0.12 hangs if the leader of a group joins again because of new metadata, and its `poll` times out between the
-responses to its join and to its sync: the response to that sync is never read, and no heartbeat is sent. So the worker
-loads the metadata before the first join. If a pattern causes such a join, `poll` is given more time than the join
-takes.
+responses to its join and to its sync. The response to the sync is then never read, and no heartbeat is sent. So the
+worker loads the metadata before the first join. With a pattern, which can cause such a join, `poll` has a timeout that
+is longer than the join.
 """
 
 import time

@@ -26,7 +26,7 @@ class Note(NamedTuple):
         offset: The offset of a write, or the new length.
         data: The written bytes.
         path: The path that was created, renamed, linked, unlinked or synced.
-        to: Its new name.
+        to: The new name of the path.
     """
 
     what: str
@@ -46,7 +46,7 @@ def compile_recorder(folder: Path) -> Path:
     """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        raise NoCompiler("No C compiler is here (cc): what the machine would lose with its power cannot be recorded.")
+        raise NoCompiler("There is no C compiler (cc), so changes of files cannot be recorded.")
     library = folder / "journal.so"
     flags = ("-O2", "-shared", "-fPIC", "-Wno-nonnull-compare")
     subprocess.run([compiler, *flags, "-o", library, SOURCE, "-ldl", "-lpthread"], check=True)
@@ -60,7 +60,7 @@ def environment(library: Path, journal: Path, folders: list[Path]) -> dict[str, 
 
 
 def read(journal: Path) -> Iterator[Note]:
-    """Read a journal.
+    """Yield the notes of a journal.
 
     Raises:
         AssertionError: a file was changed in a way that is not recorded.
