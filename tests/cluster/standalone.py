@@ -77,7 +77,7 @@ class Cluster:
     def python_workers(self) -> list[psutil.Process]:
         """Return the processes that run the operator, and the daemons that forked them.
 
-        They are found by their working folder. A worker can outlive its daemon, and then it has no parent in the cluster.
+        They are found by their working folder, because a worker that outlives its daemon has no parent in the cluster.
         """
         return [p for p in psutil.process_iter() if _runs(p, "pyspark.daemon") and _folder(p).startswith(self._place)]
 

@@ -40,4 +40,4 @@ def test_options_of_spark_submit_win_except_those_that_a_checkpoint_fixes(tmp_pa
     conf_found = json.loads(found.read_text())
     assert conf_found["spark.locality.wait"] == "7s"
     assert conf_found["spark.sql.shuffle.partitions"] == "3"
-    assert conf_found["spark.speculation"] == "false", "what is not options is ours"
+    assert conf_found["spark.speculation"] == "false", "the coordinator's own option applies if spark-submit has none"

@@ -1,4 +1,4 @@
-// Package talk is the protocol between worker programs written in Go and the process that starts them: see tests/clients.
+// Package talk is the protocol between worker programs written in Go and their parent process: see tests/clients.
 package talk
 
 import (
