@@ -45,7 +45,7 @@ def test_a_failure_of_the_query_has_the_exit_code_of_its_cause(account: str) -> 
 
 
 def test_an_unknown_failure_is_reported_by_its_first_cause() -> None:
-    """The first cause is the Python error, if there is one. Spark's message begins with the line above its traceback."""
+    """The first cause is the Python error, if one exists. Spark's message begins with the line above its traceback."""
     python = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
   File "/a/durable.py", line 60, in _sync_file
     os.fsync(descriptor)
