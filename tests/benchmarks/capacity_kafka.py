@@ -117,9 +117,9 @@ def _identity(member: Member) -> dict[str, Any]:
 # -- setting up --------------------------------------------------------------------------------------------------------
 
 
-def _settle(everybody: Sequence[Member], load: Load, tell: Callable[[str], None]) -> None:
+def _settle(everybody: Sequence[Member], load: Load, report: Callable[[str], None]) -> None:
     """Make all members join and sync, as many groups at a time as the connections allow."""
-    tell(f"{len(everybody)} members join {load.groups} groups.")
+    report(f"{len(everybody)} members join {load.groups} groups.")
     at_a_time = min(len(everybody), JOINING // load.members * load.members)
     wires = [Wire(load.bootstrap_servers) for _ in range(at_a_time)]
     _await_coordinator(wires[0], sorted({member.group_id for member in everybody}))

@@ -39,15 +39,17 @@ class Crowd(Protocol):
         """Read the responses that have arrived, without waiting for more, and return their number."""
 
 
-def run(crowd: Crowd, members: int, warm_up_s: float, seconds: float, tell: Callable[[str], None]) -> dict[str, float]:
+def run(
+    crowd: Crowd, members: int, warm_up_s: float, seconds: float, report: Callable[[str], None]
+) -> dict[str, float]:
     """Send the crowd's heartbeats, and return the figures of the seconds after the warm-up."""
     gc.collect()
     gc.freeze()  # a collection over all these members would delay the loop
-    tell(f"Sending as many heartbeats as are answered, for {warm_up_s:.0f} + {seconds:.0f} s.")
+    report(f"Sending as many heartbeats as are answered, for {warm_up_s:.0f} + {seconds:.0f} s.")
     warming = _beat(crowd, warm_up_s)
-    tell(BEGIN)
+    report(BEGIN)
     turns = _beat(crowd, seconds)
-    tell(END)
+    report(END)
     _drain(crowd)
     per_s = _per_s(turns)
     moments_s = turns[:, 0]

@@ -70,8 +70,8 @@ def run(load: Load, pipe: Connection) -> None:
 class Swarm:
     """All members, on one producer and one consumer, as behind one gateway. Call `settle`, then `beat`."""
 
-    def __init__(self, load: Load, tell: Callable[[str], None]) -> None:
-        self._load, self._tell = load, tell
+    def __init__(self, load: Load, report: Callable[[str], None]) -> None:
+        self._load, self._report = load, report
         self._members = members(load.groups, load.members)
         self._shards = [shard_of(m.group_id, load.request_partitions) for m in self._members]
         self._producer = Producer(
@@ -98,11 +98,11 @@ class Swarm:
     def settle(self) -> float:
         """Make all members join and sync; return the seconds until all groups are Stable."""
         started_s = time.monotonic()
-        self._tell(f"{len(self._members)} members join {self._load.groups} groups.")
+        self._report(f"{len(self._members)} members join {self._load.groups} groups.")
         for member, answer in self._ask_all([m.join_group(f"{i:012}") for i, m in enumerate(self._members)]):
             assert isinstance(answer, JoinGroupAnswer), f"the response to a join is {answer}"
             member.take(answer)
-        self._tell("All have joined; leaders send the assignments.")
+        self._report("All have joined; leaders send the assignments.")
         for _, answer in self._ask_all([m.sync_group(f"{i:012}") for i, m in enumerate(self._members)]):
             assert not answer.code, f"the response to a sync is {answer}"
         return time.monotonic() - started_s
@@ -135,13 +135,13 @@ class Swarm:
         replies = Replies(total)
         gc.collect()
         gc.freeze()  # a collection over all these members would delay the load
-        self._tell(f"{load.rate:,.0f} heartbeats a second, for {load.warm_up_s} + {load.seconds} s.")
+        self._report(f"{load.rate:,.0f} heartbeats a second, for {load.warm_up_s} + {load.seconds} s.")
         start_s = time.monotonic() + TICK_S
         awaited_by_then = self._send_all(values, order, start_s, warm_up, replies)
         drained_s = time.monotonic() + DRAIN_WAIT_S
         while replies.awaited > replies.errors and time.monotonic() < drained_s:
             replies.take(self._receive(TICK_S), time.monotonic())
-        self._tell(END)
+        self._report(END)
         due_s = start_s + np.arange(warm_up, total) / load.rate
         return {
             **replies.figures(due_s, warm_up),
@@ -163,7 +163,7 @@ class Swarm:
                 self._send(member, b"%b%012d%b" % (head, i, tail))
             sent = max(sent, due)
             if awaited is None and sent >= warm_up:
-                self._tell(BEGIN)
+                self._report(BEGIN)
                 awaited = replies.awaited
             replies.take(self._receive(0), time.monotonic())
             time.sleep(max(0.0, now_s + TICK_S - time.monotonic()))

@@ -40,7 +40,7 @@ def consumer_arguments(config: Mapping[str, Any], assignors: Mapping[str, type])
     }
 
 
-def tell(event: str, **what: object) -> None:
+def write_event(event: str, **what: object) -> None:
     """Write an event immediately and in one write."""
     sys.stdout.write(json.dumps({"event": event, **what}) + "\n")
     sys.stdout.flush()

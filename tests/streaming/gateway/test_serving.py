@@ -274,7 +274,7 @@ def test_a_heartbeat_is_not_held_on_a_connection_with_other_requests():
     run(scenario)
 
 
-def test_a_heartbeat_with_an_error_or_of_another_member_is_not_held():
+def test_a_heartbeat_with_an_error_or_before_a_join_is_not_held():
     async def scenario(bench: Bench) -> None:
         bench.ask(heartbeat())
         bench.asking.answer(HeartbeatAnswer)
