@@ -102,10 +102,10 @@ def _publish(settings: Settings, records: Iterable[Written]) -> None:
 def _list_s(settings: Settings) -> float:
     command = [sys.executable, "-m", "streaming", "groups", "list", "-b", settings.bootstrap_servers]
     began_s = perf_counter()
-    listing = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     took_s = perf_counter() - began_s
-    if listing.returncode or len(lines := listing.stdout.splitlines()) != GROUPS + 1:
-        raise BenchFailed(f"`groups list` wrote {len(lines)} lines: {listing.stderr.strip()[-300:]}")
+    if done.returncode or len(done.stdout.splitlines()) != GROUPS + 1:
+        raise BenchFailed(f"`groups list` wrote {len(done.stdout.splitlines())} lines: {done.stderr.strip()[-300:]}")
     return took_s
 
 
