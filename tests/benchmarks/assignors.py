@@ -77,8 +77,8 @@ def _ours(name: str, cluster: Cluster) -> Solve:
             for m, topics in topics_of.items()
         ]
         started = perf_counter()
-        plan = assignor.assign(cluster, subscribers)
-        return plan, perf_counter() - started
+        assignment = assignor.assign(cluster, subscribers)
+        return assignment, perf_counter() - started
 
     return solve
 

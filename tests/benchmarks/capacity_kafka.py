@@ -173,5 +173,5 @@ def _sync(member: Member) -> Any:
     asked = member.sync_group("")
     assert isinstance(asked, SyncGroup)
     part = SyncGroupRequest.SyncGroupRequestAssignment
-    plan = [part(member_id=each.member_id, assignment=each.assignment) for each in asked.assignments]
-    return SyncGroupRequest(version=2, assignments=plan, **_identity(member))
+    assignments = [part(member_id=each.member_id, assignment=each.assignment) for each in asked.assignments]
+    return SyncGroupRequest(version=2, assignments=assignments, **_identity(member))

@@ -59,8 +59,8 @@ def _world_with_groups() -> World:
                 world.join(group_id, member_id)
             members |= _joined(world)
             leader = next(iter(members))
-            plan = {who: [2 * place, 2 * place + 1] for place, who in enumerate(members)}
-            world.sync(group_id, members[leader], leader, plan)
+            assignments = {who: [2 * place, 2 * place + 1] for place, who in enumerate(members)}
+            world.sync(group_id, members[leader], leader, assignments)
         for commit in range(COMMITS):
             offsets = tuple(OffsetToCommit("t", partition, commit) for partition in range(PARTITIONS))
             world.ask(OffsetCommit, group_id, member_id=leader, generation_id=members[leader], offsets=offsets)

@@ -174,9 +174,7 @@ def bare_python(folder: Path) -> Path:
     """Make an environment that has the project's dependencies, but not the project; return its Python program."""
     venv.create(folder, symlinks=True)
     own = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    (own / "dependencies.pth").write_text(
-        sysconfig.get_path("purelib") + "\n"
-    )  # .pth files in that folder are not read
+    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # .pth files there are not read
     python = folder / "bin" / "python"
     found = subprocess.run([python, "-c", "import msgspec, streaming"], cwd=folder, capture_output=True, text=True)
     assert "No module named 'streaming'" in found.stderr, found
