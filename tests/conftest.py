@@ -1,4 +1,4 @@
-"""What every test shares: one broker and one Spark session for the whole run, started when the first test asks."""
+"""The fixtures that all tests share: one broker and one Spark session for the whole run, started on first use."""
 
 import os
 from collections import Counter
@@ -13,8 +13,8 @@ from streaming.query.coordinator import Coordinator
 from tests.differential.theirs import RULES
 from tests.tools import MISSING
 
-# Most starts of Spark in the tests live for seconds. Java's optimizing compiler costs such a start 7 of its 22 seconds
-# of processor time, and nothing of that is ever earned back.
+# Most Spark processes of the tests run for seconds. Java's optimizing compiler takes 7 of the 22 seconds of processor
+# time of such a process, and the process ends before this time pays off.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
@@ -29,7 +29,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A real broker, whose own coordinator is the judge of ours in `tests.differential`."""
+    """A real broker. `tests.differential` compares our coordinator with the broker's own."""
     with Broker(tmp_path_factory.mktemp("broker"), properties=RULES) as broker:
         yield broker
 
@@ -53,6 +53,6 @@ def coordinator(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="session")
 def gateway(coordinator: Coordinator) -> Iterator[Gateway]:
-    """A gateway to that coordinator, for clients that know nothing of it."""
+    """A gateway to that coordinator, for unmodified clients."""
     with Gateway(coordinator.settings.model_copy(update={"gateway_port": 0})) as gateway:
         yield gateway

@@ -1,6 +1,7 @@
-"""`make pictures`: the pictures of the documents, taken of the demo as it runs.
+"""`make pictures`: the pictures of the documents, taken of the running demo.
 
-Everything is started as a user starts it; when the demo has told its story, a browser and a terminal are looked at.
+The product is started as a user starts it. When the demo has run its rebalances, pictures of a browser and of a
+terminal are taken.
 """
 
 import contextlib
@@ -31,13 +32,13 @@ PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 ROOT = PICTURES.parents[1]
 GROUP = "demo"
 REBALANCES = 9
-"""Twice, they join, one leaves, one dies, and both come back."""
+"""The rebalances of two rounds of the demo. In a round, members join, one leaves, one dies, and both come back."""
 
 WITHIN_S = 300.0
 WIDE, HIGH, COLUMNS, LINES = 1_200, 760, 150, 40
 
 FETCHES_FONTS = re.compile(r"@font-face \{\{.*?\}\}\s*|<!--.*?-->\s*", re.DOTALL)
-"""What Rich's pictures would fetch from elsewhere."""
+"""The parts of Rich's pictures that refer to other servers."""
 
 
 def main() -> int:
@@ -50,7 +51,7 @@ def main() -> int:
         running = Child(command, folder=ROOT, log_file=folder / "log", die_with_parent=True)
         try:
             ready = _await_ready(ready_file, running)
-            _await_story(ready["dashboard"], running)
+            _await_rebalances(ready["dashboard"], running)
             _photograph(ready["dashboard"])
             for picture, arguments in _commands(ready["dashboard"]).items():
                 _copy_terminal(picture, arguments, ready["bootstrap_servers"])
@@ -67,19 +68,19 @@ def _await_ready(ready_file: Path, running: Child) -> dict[str, Any]:
     return dict(json.loads(ready_file.read_text()))
 
 
-def _await_story(page: str, running: Child) -> None:
+def _await_rebalances(page: str, running: Child) -> None:
     until_s = time.monotonic() + WITHIN_S
-    while not _is_told(page):
+    while not _has_rebalanced(page):
         if running.ended.wait(1.0) or time.monotonic() > until_s:
-            sys.exit("The demo did not tell its story.")
+            sys.exit("The demo did not rebalance in time.")
 
 
-def _is_told(page: str) -> bool:
+def _has_rebalanced(page: str) -> bool:
     try:
-        told = _rebalances(page)
+        rebalances = _rebalances(page)
     except OSError:
         return False
-    return len(told) >= REBALANCES and all(each["ended_ms"] for each in told)
+    return len(rebalances) >= REBALANCES and all(each["ended_ms"] for each in rebalances)
 
 
 def _rebalances(page: str) -> list[dict[str, Any]]:
@@ -88,7 +89,7 @@ def _rebalances(page: str) -> list[dict[str, Any]]:
 
 
 def _commands(page: str) -> dict[str, tuple[str, ...]]:
-    """Say what is asked: how the group is, why it rebalanced when one died, and whose a partition was just then."""
+    """Return the commands by picture: describe, why and owner at the time of an expiry, and the timeline."""
     died_ms = next(each["started_ms"] for each in reversed(_rebalances(page)) if each["cause"] == "session_expired")
     at = datetime.fromtimestamp(died_ms / 1_000 + 0.1).astimezone().strftime("%H:%M:%S.%f")[:-3]
     return {
@@ -121,25 +122,25 @@ def _copy_terminal(picture: str, arguments: tuple[str, ...], bootstrap_servers: 
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(Text(f"$ coordinator {' '.join(arguments)}", style="bold"))
     console.print(Text.from_ansi(_as_on_a_terminal([*arguments, "-b", bootstrap_servers])))
-    told = console.export_svg(title="coordinator", code_format=FETCHES_FONTS.sub("", CONSOLE_SVG_FORMAT))
-    (PICTURES / f"{picture}.svg").write_text(told)
+    picture_text = console.export_svg(title="coordinator", code_format=FETCHES_FONTS.sub("", CONSOLE_SVG_FORMAT))
+    (PICTURES / f"{picture}.svg").write_text(picture_text)
 
 
 def _as_on_a_terminal(arguments: list[str]) -> str:
-    """Run a command and give what it writes to a terminal."""
+    """Run a command and return its output to a terminal."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (LINES, COLUMNS))
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     running = subprocess.Popen([sys.executable, "-m", "streaming", *arguments], env=environment, stdout=its, stdin=its)
     os.close(its)
-    told = b""
-    with contextlib.suppress(OSError):  # which is how the end of a terminal reads
+    output = b""
+    with contextlib.suppress(OSError):  # the end of a terminal's output raises this error
         while piece := os.read(ours, 65_536):
-            told += piece
+            output += piece
     os.close(ours)
     if running.wait(60):
         sys.exit(f"coordinator {' '.join(arguments)} failed.")
-    return told.decode().replace("\r\n", "\n")
+    return output.decode().replace("\r\n", "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Tallies of what is run by hand and takes hours: each run adds to a file in `docs/tallies`, which is kept.
+"""Tallies of the runs that are started by hand and take hours. Each run adds to a file in `docs/tallies`.
 
-A tally is one JSON object: `totals` by kind, and `runs`, a line each. A run that is cut short adds what it has come to.
+A tally is one JSON object with `totals` by kind, and `runs`, one line each. A run that is cut short adds its counts so
+far.
 """
 
 import json
@@ -16,25 +17,25 @@ def add(file: Path, run: Mapping[str, Any], counts: Mapping[str, Counts]) -> Non
     """Add a run to a tally.
 
     Args:
-        run: What tells it from others, as its seed and how long it took.
-        counts: What it came to, by kind; they are added to the totals.
+        run: The run's own fields, such as its seed and its duration.
+            counts: The run's counts, by kind. They are added to the totals.
     """
-    told = json.loads(file.read_text()) if file.exists() else {"totals": {}, "runs": []}
+    tally = json.loads(file.read_text()) if file.exists() else {"totals": {}, "runs": []}
     for kind, found in counts.items():
-        total = told["totals"].setdefault(kind, {})
+        total = tally["totals"].setdefault(kind, {})
         for name, count in found.items():
             total[name] = total.get(name, 0) + count
-    told["runs"].append({"date": datetime.now(UTC).date().isoformat(), **run, "counts": counts})
+    tally["runs"].append({"date": datetime.now(UTC).date().isoformat(), **run, "counts": counts})
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_suffix(".new")
-    beside.write_text(_text(told))
+    beside.write_text(_text(tally))
     beside.replace(file)
 
 
-def _text(told: Mapping[str, Any]) -> str:
-    """Write each total and each run on a line of its own, for people and for `git diff`."""
+def _text(tally: Mapping[str, Any]) -> str:
+    """Return the tally as JSON, with each total and each run on its own line, for readers and for `git diff`."""
     totals = ",\n".join(
-        f"    {json.dumps(kind)}: {json.dumps(told['totals'][kind])}" for kind in sorted(told["totals"])
+        f"    {json.dumps(kind)}: {json.dumps(tally['totals'][kind])}" for kind in sorted(tally["totals"])
     )
-    runs = ",\n".join(f"    {json.dumps(run)}" for run in told["runs"])
+    runs = ",\n".join(f"    {json.dumps(run)}" for run in tally["runs"])
     return f'{{\n  "totals": {{\n{totals}\n  }},\n  "runs": [\n{runs}\n  ]\n}}\n'

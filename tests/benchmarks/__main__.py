@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other, but for the two that take long: `steady` and `scaling`."""
+"""All benchmarks, one after the other, except the two that take long: `steady` and `scaling`."""
 
 from tests.benchmarks import (
     assignors,

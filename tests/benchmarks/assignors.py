@@ -1,8 +1,11 @@
-"""The leader's time for assignments: 1,000 members and 10,000 partitions; and a small group, beside kafka-python's
-sticky.
+"""The time that a leader needs to compute assignments.
 
-Each group has three assignments: the first one, one after a member left and one after another joined. Members own the
-partitions of the first one. Only the computation is timed, not its conversion from and to bytes.
+One group has 1,000 members and 10,000 partitions. A smaller group is also timed with the sticky assignor of
+kafka-python, for comparison.
+
+Each group has three assignments: the first one, one after a member has left and one after another member has joined.
+In the second and the third case, the members own the partitions of the first assignment. Only the computation is timed,
+not the conversion from and to bytes.
 """
 
 import argparse
@@ -37,26 +40,26 @@ Solve = Callable[[TopicsOf, Plan], tuple[Plan, float]]
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Time each computation a few times, and keep its best time."""
-    say(f"{MEMBERS} members share {TOPICS * PARTITIONS} partitions, without Spark and Kafka.")
+    """Time each computation three times, and keep its best time."""
+    say(f"Assigning {TOPICS * PARTITIONS} partitions to {MEMBERS} members, without Spark and Kafka.")
     cluster = Cluster({f"topic-{i:03}": PARTITIONS for i in range(TOPICS)})
     figures: dict[str, float] = {}
     for name in "sticky", "cooperative-sticky":
         for kind in KINDS:
-            seconds = _three_plans(MEMBERS, cluster, kind, _ours(name, cluster))
+            seconds = _three_assignments(MEMBERS, cluster, kind, _ours(name, cluster))
             prefix = f"assignors_{name.replace('-', '_')}_{kind}"
             figures |= {f"{prefix}_{case}_s": best for case, best in zip(CASES, seconds, strict=True)}
     small = Cluster({f"topic-{i:03}": SMALL_PARTITIONS for i in range(SMALL_TOPICS)})
     for kind in KINDS:
-        ours = _three_plans(SMALL_MEMBERS, small, kind, _ours("sticky", small))
-        theirs = _three_plans(SMALL_MEMBERS, small, kind, _kafka_pythons(small))
+        ours = _three_assignments(SMALL_MEMBERS, small, kind, _ours("sticky", small))
+        theirs = _three_assignments(SMALL_MEMBERS, small, kind, _kafka_pythons(small))
         for case, mine, other in zip(CASES, ours, theirs, strict=True):
             figures[f"assignors_ratio_{kind}_{case}"] = mine / other
     return figures
 
 
-def _three_plans(count: int, cluster: Cluster, kind: str, solve: Solve) -> list[float]:
-    """Time the three plans, in seconds."""
+def _three_assignments(count: int, cluster: Cluster, kind: str, solve: Solve) -> list[float]:
+    """Return the time of each of the three assignments, in seconds."""
     topics = sorted(cluster.partitions)
     members = {f"member-{i:04}": KINDS[kind](i, topics) for i in range(count + 1)}
     *others, newcomer = members
@@ -74,8 +77,8 @@ def _ours(name: str, cluster: Cluster) -> Solve:
             for m, topics in topics_of.items()
         ]
         started = perf_counter()
-        plan = assignor.assign(cluster, subscribers)
-        return plan, perf_counter() - started
+        assignment = assignor.assign(cluster, subscribers)
+        return assignment, perf_counter() - started
 
     return solve
 
@@ -91,7 +94,7 @@ class _Member(NamedTuple):
 
 
 class _Cluster:
-    """As much of kafka-python's cluster metadata as its assignor looks at."""
+    """The part of kafka-python's cluster metadata that its assignor reads."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._partitions = {topic: set(range(count)) for topic, count in cluster.partitions.items()}

@@ -1,10 +1,10 @@
-"""How a benchmark is run: its flags, its progress sentences, and what it starts, which ends with it.
+"""The frame of a benchmark: its flags, its progress messages, and the processes that start and end with it.
 
     python -m tests.benchmarks               all of them
     python -m tests.benchmarks.heartbeats    one of them
 
-Whatever is set by COORDINATOR_* in the environment holds for the coordinators that are measured, so that settings can
-be compared: COORDINATOR_STATE_STORE=rocksdb python -m tests.benchmarks.heartbeats
+The settings COORDINATOR_* of the environment apply to the coordinators that are measured. So settings can be compared:
+COORDINATOR_STATE_STORE=rocksdb python -m tests.benchmarks.heartbeats
 """
 
 import argparse
@@ -33,7 +33,7 @@ Measure = Callable[[argparse.Namespace], Figures]
 
 
 class BenchFailed(Exception):
-    """Something that is measured did not start, or did not do what it should: one sentence."""
+    """A measured process did not start, or did not do what it should. The text is one sentence."""
 
 
 class NotMeasurable(Exception):
@@ -53,14 +53,14 @@ def program(name: str) -> str:
 
 
 def say(sentence: str) -> None:
-    """Report progress; results go to standard output."""
+    """Write progress to standard error. Results go to standard output."""
     print(f"{time.strftime('%H:%M:%S')} {sentence}", file=sys.stderr, flush=True)
 
 
 def main(*benchmarks: Measure) -> None:
-    """Run benchmarks one after the other, print their figures and keep them in `latest.json`."""
+    """Run benchmarks one after the other, print their figures and write them to `latest.json`."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the started processes are stopped
     found: dict[str, float] = {"cores": os.cpu_count() or 1}
     reasons: list[str] = []
     try:
@@ -85,21 +85,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--groups", type=int, default=10_000, help="groups under load (%(default)s)")
     parser.add_argument("--members", type=int, default=10, help="members of each group (%(default)s)")
     parser.add_argument("--seconds", type=int, default=60, help="length of the load (%(default)s)")
-    parser.add_argument("--warm-up", type=int, default=60, help="warm-up before that, seconds (%(default)s)")
+    parser.add_argument("--warm-up", type=int, default=60, help="warm-up before the load, seconds (%(default)s)")
     parser.add_argument("--minutes", type=int, default=30, help="length of the steady load (%(default)s)")
     parser.add_argument("--rate", type=int, default=10_000, help="heartbeats a second of the steady load (%(default)s)")
-    parser.add_argument("--samples", type=int, default=200, help="requests at rest (%(default)s)")
+    parser.add_argument("--samples", type=int, default=200, help="requests to an idle coordinator (%(default)s)")
     parser.add_argument("--repeats", type=int, default=20, help="joins and leaves of each group (%(default)s)")
     parser.add_argument("--kills", type=int, default=10, help="members killed in each group (%(default)s)")
-    parser.add_argument("--storm-members", type=int, default=200, help="members that join at once (%(default)s)")
-    parser.add_argument("--ours-cooperative", action="store_true", help="measure our cooperative groups too")
-    parser.add_argument("--keep-log", type=Path, metavar="FILE", help="where the coordinator's log is copied")
+    parser.add_argument("--storm-members", type=int, default=200, help="members that join together (%(default)s)")
+    parser.add_argument("--ours-cooperative", action="store_true", help="also measure our cooperative groups")
+    parser.add_argument("--keep-log", type=Path, metavar="FILE", help="copy the coordinator's log here")
     return parser.parse_args()
 
 
 @contextmanager
 def broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
-    """Run an embedded broker in a folder that goes with it."""
+    """Run an embedded broker in a folder that is deleted with it."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-broker-", ignore_cleanup_errors=True) as folder,
         Broker(Path(folder), properties=properties, report=say) as running,
@@ -109,7 +109,7 @@ def broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
 
 @contextmanager
 def coordinator(settings: Settings, folder: Path) -> Iterator[Child]:
-    """Run the real query in a process of its own, and yield when it serves; its log is `folder/log`."""
+    """Run the real query in its own process, and yield when it serves requests. Its log is `folder/log`."""
     arguments = ("-v", "run", "--bootstrap-servers", settings.bootstrap_servers, "--checkpoint", settings.checkpoint)
     arguments += ("--replication-factor", "1", "--topic-prefix", settings.topic_prefix)
     with child("streaming", *arguments, folder=folder) as running:
@@ -118,7 +118,7 @@ def coordinator(settings: Settings, folder: Path) -> Iterator[Child]:
 
 @contextmanager
 def child(module: str, *arguments: str, folder: Path) -> Iterator[Child]:
-    """Run `python -m module`, which writes the file that `--ready-file` names when it is ready."""
+    """Run `python -m module`. When the module is ready, it writes the file that `--ready-file` names."""
     ready_file, log_file = folder / "ready", folder / "log"
     command = [sys.executable, "-m", module, *arguments, "--ready-file", str(ready_file)]
     running = Child(command, folder=ROOT, log_file=log_file, die_with_parent=True)
@@ -129,10 +129,10 @@ def child(module: str, *arguments: str, folder: Path) -> Iterator[Child]:
                 raise BenchFailed(f"{module} did not start: {_last_lines(log_file)}")
         yield running
         if running.ended.is_set():
-            raise BenchFailed(f"{module} ended in mid-run: {_last_lines(log_file)}")
+            raise BenchFailed(f"{module} ended before the benchmark did: {_last_lines(log_file)}")
     finally:
         running.stop(STOP_WAIT_S)
 
 
 def _last_lines(log_file: Path) -> str:
-    return " / ".join(log_file.read_text(errors="replace").splitlines()[-5:]) or "it said nothing"
+    return " / ".join(log_file.read_text(errors="replace").splitlines()[-5:]) or "its log is empty"

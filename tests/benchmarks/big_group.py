@@ -1,9 +1,10 @@
-"""One group of thousands: from the first of many joins at once to all of them synced, and the core's part in that.
+"""One group of thousands of members: the time from the first join to the last sync, and the core's part of that time.
 
-Everybody joins without an id, the round runs for its initial delay and one extension of that, which is six seconds;
-then the leader brings a plan for all, and each member asks for its part. This goes through the real coordinator, and
-before that through the core alone, step by step, at several sizes: what a member costs there must not grow with their
-number. The core also has all members beat, leave and run out of their sessions, each at once.
+All members join at the same time, without an id. The round lasts six seconds: the initial delay and one extension.
+Then the leader sends the assignments of all members, and each member requests its assignment. This is measured with
+the core alone, step by step, at several sizes, and then with the real coordinator. In the core, the cost of a member
+must not grow with the number of members. For the core alone it is also measured that all members send a heartbeat,
+leave and expire, each time all together.
 """
 
 import argparse
@@ -29,7 +30,7 @@ CONFIG = Config()
 SIZES = (1_000, 5_000)
 CORE_SIZES = (1_000, 2_000, 4_000, 5_000)
 ROUNDS = 3
-WARM_UP = (50, 500)  # groups of so many, first
+WARM_UP = (50, 500)  # sizes of the groups that are run first and are not measured
 
 
 def measure(options: argparse.Namespace) -> Figures:
@@ -37,18 +38,18 @@ def measure(options: argparse.Namespace) -> Figures:
     core_us = {size: _core_us(size) for size in CORE_SIZES}
     smallest = core_us[CORE_SIZES[0]]
     for size, us in core_us.items():
-        say(f"The core, microseconds for each of {size} members: {', '.join(f'{p} {t:.1f}' for p, t in us.items())}.")
+        say(f"Core, microseconds for each of {size} members: {', '.join(f'{p} {t:.1f}' for p, t in us.items())}.")
     return {
         **{f"big_group_core_us_{size}": sum(us.values()) for size, us in core_us.items()},
         **{f"big_group_core_{part}_growth": core_us[CORE_SIZES[-1]][part] / us for part, us in smallest.items()},
-        **_stormed(),
+        **_storms(),
     }
 
 
 # -- the real coordinator ----------------------------------------------------------------------------------------------
 
 
-def _stormed() -> Figures:
+def _storms() -> Figures:
     found: dict[str, float] = {}
     with (
         bench.broker() as broker,
@@ -70,14 +71,14 @@ def _stormed() -> Figures:
 
 
 def _storm(asker: Crowd, size: int) -> float:
-    """Make `size` members join a new group at once; return the seconds until all are synced."""
+    """Make `size` members join a new group at the same time; return the seconds until all are synced."""
     everybody = _members(size)
     began_s = time.monotonic()
     asker.settle(everybody)
     took_s = time.monotonic() - began_s
     group_id = everybody[0].group_id
     (answer,) = asker.ask(lambda request_id: DescribeGroup(request_id=request_id, reply_to="big", group_id=group_id))
-    assert isinstance(answer, DescribeGroupAnswer), f"a description was answered {answer}"
+    assert isinstance(answer, DescribeGroupAnswer), f"the response to DescribeGroup is {answer}"
     if (answer.state, answer.generation_id, len(answer.members)) != (Phase.STABLE, 1, size):
         raise BenchFailed(f"the group is {answer.state} with {len(answer.members)} of {size} members")
     return took_s
@@ -91,13 +92,13 @@ def _members(size: int) -> list[Member]:
 
 
 def _core_us(size: int) -> Mapping[str, float]:
-    """Return the time of each part for each member, in microseconds, as the best of several rounds."""
+    """Return the time of each part for each member, in microseconds: the best of several rounds."""
     rounds = [_Core(size).parts_s() for _ in range(ROUNDS)]
     return {part: 1e6 * min(parts_s[part] for parts_s in rounds) / size for part in rounds[0]}
 
 
 class _Core:
-    """A shard with one group. Each step begins with its state as bytes and ends with them, as a batch does."""
+    """A shard with one group. Each step begins and ends with the state as bytes, as a batch does."""
 
     def __init__(self, size: int) -> None:
         self._everybody = _members(size)
@@ -106,14 +107,14 @@ class _Core:
         self._offset = self._now_ms = 0
 
     def parts_s(self) -> Mapping[str, float]:
-        """Run from the first join to Stable, and the later parts; return the seconds of each part."""
+        """Run the parts from the first join to Stable, then the later parts; return the seconds of each part."""
         parts_s = {}
         parts_s["join"], _ = self._step([m.join_group(str(i)) for i, m in enumerate(self._everybody)])
         answers: list[AnyAnswer] = []
-        while not answers:  # the initial delay runs, and is extended once
+        while not answers:  # the initial delay passes, and it is extended once
             parts_s["joined"], answers = self._step(passed_ms=1_000)
         for answer in answers:
-            assert isinstance(answer, JoinGroupAnswer), f"a join was answered {answer}"
+            assert isinstance(answer, JoinGroupAnswer), f"the response to a join is {answer}"
             self._everybody[int(answer.request_id or 0)].take(answer)
         parts_s["sync"], _ = self._step([m.sync_group(str(i)) for i, m in enumerate(self._everybody)])
         stable = self._state
@@ -138,7 +139,7 @@ class _Core:
         took_s = time.perf_counter() - started
         answers = [output.answer for output in outputs if isinstance(output, Reply) and output.answer.request_id]
         refused = [answer for answer in answers if answer.code]
-        assert not refused, f"{len(refused)} requests were refused, the first one so: {refused[0]}"
+        assert not refused, f"{len(refused)} requests were refused, the first one with {refused[0]}"
         return took_s, answers
 
 

@@ -1,7 +1,8 @@
-"""How many heartbeats a second can be answered: by our coordinator, then by Kafka's own, on the same cores.
+"""The heartbeats a second that a coordinator answers: first ours, then Kafka's own, on the same cores.
 
-Each has a fresh broker, the same groups and members, and a load that costs as little as could be found: plain sockets,
-all heartbeats written beforehand, and one under way for each member (`closed_loop`).
+Each coordinator has a fresh broker and the same groups and members. The load uses as little processor time as possible:
+plain sockets, heartbeats that are all encoded beforehand, and one outstanding heartbeat for each member
+(`closed_loop`).
 """
 
 import argparse
@@ -20,15 +21,15 @@ from tests.benchmarks.loading import Run, follow, load_as_asked, loading
 from tests.benchmarks.usage import Usage
 
 BROKER_JVM = "-Xms1g -Xmx1g"
-"""As Kafka's own start script has it. The members are 350 MB of that: with the embedded broker's 512 MB Kafka answered
-42,000 heartbeats a second, with this 51,000, and no more with twice as much (one run each)."""
+"""The heap that Kafka's own start script sets. The members take 350 MB of it. Kafka answered 42,000 heartbeats a second
+with the embedded broker's 512 MB, 51,000 with this heap, and no more with twice this heap (one run each)."""
 
 LOAD = "load_generator"
-_JVM_VARIABLE = "_JAVA_OPTIONS"  # which wins over a command's own
+_JVM_VARIABLE = "_JAVA_OPTIONS"  # it overrides the options of the command line
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Measure ours, then Kafka's."""
+    """Measure our coordinator, then Kafka's."""
     ours, kafkas = _ours(options), _kafkas(options)
     return {
         "heartbeats_ratio": ours["max_per_s"] / kafkas["max_per_s"],
@@ -66,17 +67,17 @@ def _kafkas(options: argparse.Namespace) -> dict[str, float]:
 
 @contextmanager
 def _broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
-    """Run a broker with the memory that Kafka's own would have."""
+    """Run a broker with the heap that Kafka's own start script gives it."""
     os.environ[_JVM_VARIABLE] = BROKER_JVM
     with bench.broker(properties) as broker:
-        del os.environ[_JVM_VARIABLE]  # it is not for the query
+        del os.environ[_JVM_VARIABLE]  # the query must not read it
         yield broker
 
 
 def _loaded(
     run: Run, settings: Settings, options: argparse.Namespace, roles: Mapping[str, int], log_file: Path
 ) -> tuple[dict[str, float], list[int]]:
-    """Run the load; return its figures with the use of the cores, and the batches' times meanwhile."""
+    """Run the load; return its figures with the use of the cores, and the times of the batches during the load."""
     wanted = load_as_asked(settings, options)
     with loading(run, wanted) as (load_pid, pipe), Usage({**roles, LOAD: load_pid}, weighed=LOAD) as usage:
         found, batches_ms = follow(pipe, usage, log_file)

@@ -1,7 +1,8 @@
-"""Heartbeats to Kafka's own group coordinator, as many as it answers: 200 connections, on which members take turns.
+"""The largest number of heartbeats that Kafka's own group coordinator answers, over 200 shared connections.
 
-The broker answers the requests of a connection one after the other, and holds a join back until its group is complete.
-So members join over connections of their own, a thousand and more at a time, and beat over fewer that all share.
+The broker answers the requests of a connection one after the other, and it delays the response to a join until the
+group is complete. So each member joins over its own connection, up to 2,000 members at a time. Afterwards, the members
+send their heartbeats over the fewer shared connections.
 """
 
 import itertools
@@ -22,14 +23,17 @@ from tests.benchmarks.members import Member, members
 from tests.benchmarks.wire import CORRELATION_ID, Wire, framed
 
 CONNECTIONS = 200
-JOINING = 2_000  # connections of those who join at a time
+JOINING = 2_000  # members that join at the same time, each over its own connection
 COORDINATOR_WAIT_S = 60.0
 
 INITIAL_DELAY_MS = 200
-"""The broker's wait for a new group's members; with its default of 3 s all groups would take five minutes to set up."""
+"""The time that the broker waits for the members of a new group.
+
+With the default of 3 s, the setup of all groups would take five minutes.
+"""
 
 ANSWER = pack(">iiih", 10, CORRELATION_ID, 0, 0)
-"""A heartbeat's answer without an error, and without a throttling delay."""
+"""The response to a heartbeat, without an error and without a throttling delay."""
 
 UNKNOWN_MEMBER_ID = 25
 
@@ -45,7 +49,7 @@ def run(load: Load, pipe: Connection) -> None:
 class Crowd:
     """All members, on the connections that they share."""
 
-    turn_s = 0.1  # hundreds wait on each connection, so the broker is never without while we are away
+    turn_s = 0.1  # hundreds of heartbeats wait on each connection, so the broker has work between two turns
 
     def __init__(self, servers: str, everybody: Sequence[Member]) -> None:
         frames = [_heartbeat(member) for member in everybody]
@@ -67,11 +71,12 @@ class Crowd:
 
 
 class Shared:
-    """A connection and the members that beat over it, in a fixed order, each with one heartbeat under way."""
+    """A connection and the members that use it, in a fixed order. Each member has one outstanding heartbeat."""
 
     def __init__(self, servers: str, frames: Sequence[bytes]) -> None:
         self._wire = Wire(servers)
-        twice = (*frames, *frames)  # so that any members in a row, the last and the first too, are bytes in a row
+        # Twice, so that the frames of successive members are successive bytes, also past the last member.
+        twice = (*frames, *frames)
         self._frames = memoryview(b"".join(twice))
         self._starts = list(itertools.accumulate(map(len, twice), initial=0))
         self._all_good = ANSWER * len(frames)
@@ -81,7 +86,7 @@ class Shared:
         self.errors = 0
 
     def send(self) -> int:
-        """Send a heartbeat for each answered one, and return how many."""
+        """Send a heartbeat for each answered one, and return their number."""
         sent, self._due = self._due, 0
         end = self._next + sent
         if sent:
@@ -90,7 +95,7 @@ class Shared:
         return sent
 
     def take(self) -> int:
-        """Read the responses that have come, and return how many."""
+        """Read the responses that have arrived, and return their number."""
         data = self._cut + self._wire.receive_ready()
         answered = len(data) // len(ANSWER)
         whole, self._cut = data[: answered * len(ANSWER)], data[answered * len(ANSWER) :]
@@ -102,48 +107,48 @@ class Shared:
 
 
 def _heartbeat(member: Member) -> bytes:
-    return framed(HeartbeatRequest(version=3, **_who(member)))
+    return framed(HeartbeatRequest(version=3, **_identity(member)))
 
 
-def _who(member: Member) -> dict[str, Any]:
+def _identity(member: Member) -> dict[str, Any]:
     return {"group_id": member.group_id, "generation_id": member.generation_id, "member_id": member.member_id}
 
 
 # -- setting up --------------------------------------------------------------------------------------------------------
 
 
-def _settle(everybody: Sequence[Member], load: Load, tell: Callable[[str], None]) -> None:
+def _settle(everybody: Sequence[Member], load: Load, report: Callable[[str], None]) -> None:
     """Make all members join and sync, as many groups at a time as the connections allow."""
-    tell(f"{len(everybody)} members join {load.groups} groups.")
+    report(f"{len(everybody)} members join {load.groups} groups.")
     at_a_time = min(len(everybody), JOINING // load.members * load.members)
     wires = [Wire(load.bootstrap_servers) for _ in range(at_a_time)]
     _await_coordinator(wires[0], sorted({member.group_id for member in everybody}))
     for first in range(0, len(everybody), at_a_time):
         some = everybody[first : first + at_a_time]
-        for member, joined in zip(some, _answers(wires, some, [_join(member) for member in some]), strict=True):
-            assert not joined.error_code, f"Kafka: a join was answered {joined}"
+        for member, joined in zip(some, _responses(wires, some, [_join(member) for member in some]), strict=True):
+            assert not joined.error_code, f"Kafka: the response to a join is {joined}"
             member.member_id, member.generation_id = joined.member_id, joined.generation_id
             member.leads = tuple(other.member_id for other in joined.members)
         assert all(len(member.leads) in (0, load.members) for member in some), "Kafka: a member joined too late"
-        for synced in _answers(wires, some, [_sync(member) for member in some]):
-            assert not synced.error_code, f"Kafka: a sync was answered {synced}"
+        for synced in _responses(wires, some, [_sync(member) for member in some]):
+            assert not synced.error_code, f"Kafka: the response to a sync is {synced}"
     for wire in wires:
         wire.close()
 
 
 def _await_coordinator(wire: Wire, groups: Sequence[str]) -> None:
-    """Return when each group's coordinator serves: it tells who is a stranger then."""
+    """Wait until each group's coordinator serves requests: it then answers an unknown member with UNKNOWN_MEMBER_ID."""
     until_s = time.monotonic() + COORDINATOR_WAIT_S
     for group_id in groups:
         stranger = {"group_id": group_id, "generation_id": 1, "member_id": "nobody"}
         while wire.ask(HeartbeatRequest(version=3, **stranger)).error_code != UNKNOWN_MEMBER_ID:
             assert time.monotonic() < until_s, "Kafka's coordinator did not start"
-            wire.ask(FindCoordinatorRequest(version=2, key=group_id, key_type=0))  # makes its topic
+            wire.ask(FindCoordinatorRequest(version=2, key=group_id, key_type=0))  # creates the topic of the offsets
             time.sleep(0.1)
 
 
-def _answers(wires: Sequence[Wire], some: Sequence[Member], messages: Sequence[Any]) -> list[Any]:
-    """Send each member's message over a connection of its own; return the answers in the same order."""
+def _responses(wires: Sequence[Wire], some: Sequence[Member], messages: Sequence[Any]) -> list[Any]:
+    """Send each member's message over its own connection; return the responses in the same order."""
     for wire, member, message in zip(wires, some, messages, strict=False):
         wire.send(framed(message, member.client_id))
     return [wire.answer(message) for wire, message in zip(wires, messages, strict=False)]
@@ -168,5 +173,5 @@ def _sync(member: Member) -> Any:
     asked = member.sync_group("")
     assert isinstance(asked, SyncGroup)
     part = SyncGroupRequest.SyncGroupRequestAssignment
-    plan = [part(member_id=each.member_id, assignment=each.assignment) for each in asked.assignments]
-    return SyncGroupRequest(version=2, assignments=plan, **_who(member))
+    assignments = [part(member_id=each.member_id, assignment=each.assignment) for each in asked.assignments]
+    return SyncGroupRequest(version=2, assignments=assignments, **_identity(member))

@@ -1,7 +1,8 @@
-"""Heartbeats to our coordinator, as many as it answers: over plain sockets, as record batches that are written once.
+"""The largest number of heartbeats that our coordinator answers: over plain sockets, in record batches encoded once.
 
-One connection takes requests in, and one brings replies; of those only the heads of record batches are read, for how
-many there are, and compared with how often the end of a good answer occurs.
+One connection sends requests, and one reads responses. Only the headers of the record batches with responses are
+parsed, to count the responses. This count is compared with the number of times that the end of a response without an
+error occurs.
 """
 
 import itertools
@@ -23,7 +24,7 @@ from tests.benchmarks.load import Load, Swarm
 from tests.benchmarks.members import Member
 from tests.benchmarks.wire import Wire, framed
 
-BATCH = 320  # heartbeats of a shard that go together, at most; about 110 KB
+BATCH = 320  # heartbeats of a shard in one record batch, at most; about 110 KB
 FETCH_BYTES_MAX = 2**26
 FETCH_PARTITION_BYTES_MAX = 2**23
 PRODUCE_WAIT_MS = 30_000
@@ -35,7 +36,7 @@ _SIZED_FROM = 12
 _COMPRESSED = 0b111
 
 GOOD = msgspec.json.encode(HeartbeatAnswer(request_id="?")).partition(b"?")[2]
-"""How a heartbeat's answer without an error ends, from behind the request's id."""
+"""The end of a heartbeat's response without an error: the bytes after the request id."""
 
 
 def run(load: Load, pipe: Connection) -> None:
@@ -47,10 +48,10 @@ def run(load: Load, pipe: Connection) -> None:
 
 
 class Settled(Swarm):
-    """Members that have joined and synced over librdkafka, which is let go of thereafter."""
+    """Members that join and sync over librdkafka, whose clients are closed afterwards."""
 
     def by_shard(self) -> list[list[Member]]:
-        """Settle, and return each shard's members."""
+        """Make all members join and sync, and return the members of each shard."""
         self.settle()
         shards: list[list[Member]] = [[] for _ in range(self._load.request_partitions)]
         for member, shard in zip(self._members, self._shards, strict=True):
@@ -58,20 +59,20 @@ class Settled(Swarm):
         return shards
 
     def reply_ends(self) -> list[int]:
-        """Return the end offset of each partition of the replies."""
+        """Return the end offset of each partition of the topic of responses."""
         topic = self._load.replies_topic
         partitions = (TopicPartition(topic, number) for number in range(self._load.reply_partitions))
         return [self._consumer.get_watermark_offsets(partition)[1] for partition in partitions]
 
     def close(self) -> None:
         self._consumer.close()
-        del self._producer  # which ends its threads
+        del self._producer  # this ends its threads
 
 
 class Crowd:
     """All members, in batches of one shard each."""
 
-    turn_s = 0.02  # what comes later than this is too late for the query's next batch
+    turn_s = 0.02  # requests that are sent later miss the query's next batch
 
     def __init__(self, load: Load, shards: Sequence[Sequence[Member]], offsets: list[int]) -> None:
         self._replies_topic, self._offsets = load.replies_topic, offsets
@@ -86,7 +87,7 @@ class Crowd:
         self.under_way = self.errors = 0
 
     def send(self) -> None:
-        """Send batch after batch, as long as there are members without a heartbeat under way."""
+        """Send the next batches, up to one outstanding heartbeat for each member in total."""
         while self.under_way + self._sizes[self._next] <= self._members:
             self._requests.send(self._frames[self._next])
             self._unacknowledged.append(self._next)
@@ -94,31 +95,31 @@ class Crowd:
             self._next = next(self._turns)
 
     def take(self) -> int:
-        """Read the responses that have come, and check that the broker accepted the requests."""
+        """Check that the broker accepted the requests, read the responses, and return their number."""
         for sent in self._unacknowledged:
             (topic,) = self._requests.answer(self._produce[sent]).responses
-            assert not topic.partition_responses[0].error_code, f"Kafka: heartbeats were not taken: {topic}"
+            assert not topic.partition_responses[0].error_code, f"Kafka: heartbeats were not accepted: {topic}"
         self._unacknowledged.clear()
         answered = sum(itertools.starmap(self._counted, self._fetched()))
         self.under_way -= answered
         return answered
 
     def _fetched(self) -> Iterator[tuple[int, bytes]]:
-        """Ask for all replies since the last time, and yield them by partition."""
+        """Fetch all responses since the last call, and yield them by partition."""
         for topic in self._replies.ask(_fetch(self._replies_topic, self._offsets)).responses:
             for partition in topic.partitions:
-                assert not partition.error_code, f"Kafka: replies cannot be read: {partition}"
+                assert not partition.error_code, f"Kafka: responses cannot be read: {partition}"
                 if partition.records:
                     yield partition.partition_index, partition.records
 
     def _counted(self, partition: int, records: bytes) -> int:
-        """Count the replies in these record batches, of which the last may have been cut."""
+        """Count the responses in these record batches. The last batch may be incomplete."""
         at = answered = 0
         while at + _HEAD.size <= len(records):
             base, size, _, _, _, attributes, last, count = _HEAD.unpack_from(records, at)
             if (end := at + _SIZED_FROM + size) > len(records):
                 break
-            assert not attributes & _COMPRESSED, "replies are compressed: their errors cannot be seen"
+            assert not attributes & _COMPRESSED, "responses are compressed, so errors cannot be counted"
             at, answered = end, answered + count
             self._offsets[partition] = base + last + 1
         self.errors += answered - records.count(GOOD, 0, at)
@@ -136,7 +137,7 @@ def _produce(topic: str, shard: int, some: Sequence[Member]) -> ProduceRequest:
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, FETCH_PARTITION_BYTES_MAX)
     for i, member in enumerate(some):
         value = encode_request(member.heartbeat(f"{member.number:012}"))
-        builder.append(i, 0, member.group_id.encode(), value, [])  # the broker's clock dates it
+        builder.append(i, 0, member.group_id.encode(), value, [])  # the broker's clock sets the timestamp
     data = ProduceRequest.TopicProduceData
     records = data.PartitionProduceData(index=shard, records=bytes(builder.build()))
     return ProduceRequest(

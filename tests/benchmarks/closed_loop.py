@@ -1,7 +1,8 @@
-"""A closed loop: as many heartbeats are under way as there are members, and each answer lets the next one go.
+"""A closed loop: each member has one outstanding heartbeat and sends the next one when the response arrives.
 
-So a coordinator is asked as fast as it answers, and never more than its members would. Answers are looked for, and
-heartbeats sent in their place, in turns: few calls for many heartbeats, since the cores are for those who answer.
+So a coordinator receives requests as fast as it answers them, and never more requests at a time than it has members.
+In each turn, the loop reads the responses and sends as many new heartbeats. One call serves many heartbeats, because
+the coordinator needs the cores.
 """
 
 import gc
@@ -17,36 +18,38 @@ DRAIN_WAIT_S = 60.0
 
 
 class Crowd(Protocol):
-    """Settled members, whose heartbeats are all written."""
+    """Members that have joined and synced, and whose heartbeats are all encoded."""
 
     @property
     def turn_s(self) -> float:
-        """How long to wait between two looks for answers."""
+        """The pause between two reads of responses, in seconds."""
 
     @property
     def under_way(self) -> int:
-        """Heartbeats that are not answered yet."""
+        """The number of heartbeats that are not answered yet."""
 
     @property
     def errors(self) -> int:
-        """Answers that were not a plain yes."""
+        """The number of responses that differ from the response without an error."""
 
     def send(self) -> None:
-        """Send a heartbeat for each that was answered, all at first."""
+        """Send a heartbeat for each answered one. The first call sends a heartbeat of every member."""
 
     def take(self) -> int:
-        """Read the responses that have come, without waiting for more, and return how many."""
+        """Read the responses that have arrived, without waiting for more, and return their number."""
 
 
-def run(crowd: Crowd, members: int, warm_up_s: float, seconds: float, tell: Callable[[str], None]) -> dict[str, float]:
+def run(
+    crowd: Crowd, members: int, warm_up_s: float, seconds: float, report: Callable[[str], None]
+) -> dict[str, float]:
     """Send the crowd's heartbeats, and return the figures of the seconds after the warm-up."""
     gc.collect()
-    gc.freeze()  # a collection among all these members would hold the loop up
-    tell(f"As many heartbeats as are answered, for {warm_up_s:.0f} + {seconds:.0f} s.")
+    gc.freeze()  # a collection over all these members would delay the loop
+    report(f"Sending as many heartbeats as are answered, for {warm_up_s:.0f} + {seconds:.0f} s.")
     warming = _beat(crowd, warm_up_s)
-    tell(BEGIN)
+    report(BEGIN)
     turns = _beat(crowd, seconds)
-    tell(END)
+    report(END)
     _drain(crowd)
     per_s = _per_s(turns)
     moments_s = turns[:, 0]
@@ -64,7 +67,7 @@ def run(crowd: Crowd, members: int, warm_up_s: float, seconds: float, tell: Call
 
 
 def _beat(crowd: Crowd, seconds: float) -> "np.ndarray":
-    """Go on for so long: the moment of each turn, and the answers that it brought."""
+    """Run turns for this time; return the time of each turn and the number of its responses."""
     turns = []
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:

@@ -1,4 +1,4 @@
-"""Many members asked for from one place, and what the coordinator's log says of the batches that answered them."""
+"""A client that sends the requests of many members, and a reader of the coordinator's log for the times of batches."""
 
 import re
 import time
@@ -20,18 +20,18 @@ from tests.benchmarks.bench import BenchFailed
 from tests.benchmarks.members import SESSION_TIMEOUT_MS, Member
 
 SILENCE_S = 120.0
-LOG_WAIT_S = 1.5  # a batch is told when it is over, which is after its replies
+LOG_WAIT_S = 1.5  # a batch is logged when it ends, and this is after its responses
 
 Ask = Callable[[str], Request]
-"""A request that still wants its id."""
+"""A function that makes a request from a request id."""
 
 _BATCH = re.compile(r" duration_ms=(\d+) requests=(\d+) ")
 
 
 class Crowd:
-    """Asks for whomever it is told to, over one producer and one consumer: a `with` block.
+    """A client for many members, with one producer and one consumer. Use it in a `with` block.
 
-    What it does not wait for with `ask` it can `send`, and look for among the `answers`.
+    `ask` sends requests and waits for their responses. `send` does not wait: its responses come from `answers`.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -39,7 +39,7 @@ class Crowd:
         servers = {"bootstrap.servers": settings.bootstrap_servers}
         room = {"queue.buffering.max.messages": 10_000_000, "message.max.bytes": RECORD_BYTES_MAX}
         self._producer = Producer({**servers, **room, "linger.ms": 1})
-        unused_group = {"group.id": "crowd", "enable.auto.commit": False}  # it insists on one
+        unused_group = {"group.id": "crowd", "enable.auto.commit": False}  # a consumer requires an id
         self._consumer = Consumer({**servers, **unused_group})
         partitions = range(settings.reply_partitions)
         self._consumer.assign([TopicPartition(settings.replies_topic, p, OFFSET_BEGINNING) for p in partitions])
@@ -53,7 +53,7 @@ class Crowd:
         self._consumer.close()
 
     def ask(self, *asks: Ask) -> list[AnyAnswer]:
-        """Send requests at once and wait for all of their answers, which are returned in the order of the requests."""
+        """Send requests at the same time, wait for all responses, and return these in the order of the requests."""
         awaited = {self.send(ask): place for place, ask in enumerate(asks)}
         answers: dict[int, AnyAnswer] = {}
         heard_s = time.monotonic()
@@ -76,7 +76,7 @@ class Crowd:
         return request_id
 
     def answers(self, wait_s: float) -> Iterator[AnyAnswer]:
-        """Yield what came in the meantime, waiting up to so long for the first."""
+        """Yield the responses that have arrived. Wait at most `wait_s` for the first one."""
         self._producer.poll(0)
         for message in self._consumer.consume(20_000, wait_s):
             if message.error() is not None:
@@ -88,24 +88,24 @@ class Crowd:
 
         def join(member: Member, request_id: str) -> Request:
             request = member.join_group(request_id)
-            assert isinstance(request, JoinGroup), "a member's join is one"
+            assert isinstance(request, JoinGroup), "a member's join is a JoinGroup request"
             return msgspec.structs.replace(request, session_timeout_ms=session_timeout_ms)
 
         joined = self.ask(*((lambda request_id, m=m: join(m, request_id)) for m in members))
         for member, answer in zip(members, joined, strict=True):
-            assert isinstance(answer, JoinGroupAnswer), f"a join was answered {answer}"
+            assert isinstance(answer, JoinGroupAnswer), f"the response to a join is {answer}"
             member.take(answer)
-        see_that_all_is_well(self.ask(*(m.sync_group for m in members)))
+        check_no_errors(self.ask(*(m.sync_group for m in members)))
 
 
-def see_that_all_is_well(answers: Sequence[AnyAnswer]) -> None:
-    """Check that no response has an error."""
+def check_no_errors(answers: Sequence[AnyAnswer]) -> None:
+    """Raise BenchFailed if a response has an error."""
     if refused := [answer for answer in answers if answer.code]:
-        raise BenchFailed(f"{len(refused)} of {len(answers)} requests were refused, the first one so: {refused[0]}")
+        raise BenchFailed(f"{len(refused)} of {len(answers)} requests were refused, the first one with {refused[0]}")
 
 
 class Batch(NamedTuple):
-    """A batch of the coordinator, as its log tells it."""
+    """A batch of the coordinator, as its log describes it."""
 
     duration_ms: int
     requests: int
@@ -113,10 +113,10 @@ class Batch(NamedTuple):
 
 @contextmanager
 def batches(log_file: Path) -> Iterator[list[Batch]]:
-    """Yield a list that holds, after the `with` block, the batches that ended in it and shortly after."""
+    """Yield a list. After the `with` block, it holds the batches that ended during the block and shortly after it."""
     found: list[Batch] = []
     begin = log_file.stat().st_size
     yield found
     time.sleep(LOG_WAIT_S)
-    told = _BATCH.findall(log_file.read_bytes()[begin:].decode(errors="replace"))
-    found += [Batch(int(duration_ms), int(requests)) for duration_ms, requests in told]
+    logged = _BATCH.findall(log_file.read_bytes()[begin:].decode(errors="replace"))
+    found += [Batch(int(duration_ms), int(requests)) for duration_ms, requests in logged]

@@ -1,4 +1,4 @@
-"""What the benchmarks measure: each figure's name, meaning and goal; the table of them, and the file they go to."""
+"""The figures of the benchmarks: their names, meanings and goals, the table that shows them and the file with them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ Figures = Mapping[str, float]
 
 
 class Meaning(NamedTuple):
-    """What a figure says, and the most or the least that it should be, where there is a goal."""
+    """The meaning of a figure, and the largest or smallest value that meets its goal, if it has a goal."""
 
     says: str
     goal_max: float | None = None
@@ -26,35 +26,35 @@ class Meaning(NamedTuple):
 
 MEANINGS: Mapping[str, Meaning] = {
     # the core alone
-    "operator_us_per_heartbeat": Meaning("a shard's work for a heartbeat, microseconds, all in all", 10),
+    "operator_us_per_heartbeat": Meaning("a shard's work for a heartbeat, microseconds, in total", 10),
     "operator_decode_us": Meaning("... reading the request"),
     "operator_load_us": Meaning("... reading the shard's state"),
     "operator_step_us": Meaning("... the step itself"),
     "operator_state_us": Meaning("... writing the shard's state"),
-    "operator_rows_us": Meaning("... writing the reply"),
+    "operator_rows_us": Meaning("... writing the response"),
     "operator_groups": Meaning("groups in the shard"),
     "state_bytes_per_member": Meaning("state of a Stable group, bytes for each member"),
     "state_mb": Meaning("state of 16 such shards, MB"),
-    # 10,000 members of one group that do the same within a second, the core alone
+    # 10,000 members of one group that act within the same second, the core alone
     **{
         f"together_{act}_{figure}": Meaning(f"10,000 members {what}: {says}", goal)
         for act, what in (
             ("join", "join and sync"),
             ("restart_static", "restart under their instance ids"),
-            ("restart_dynamic", "leave and come back"),
+            ("restart_dynamic", "leave and join again"),
             ("leave", "leave"),
             ("expire", "expire"),
             ("commit", "commit"),
-            ("describe", "ask for a description each"),
+            ("describe", "send DescribeGroup each"),
         )
         for figure, says, goal in (
             ("s", "processor time, s", None),
             ("step_s", "... of the longest step, s", None),
-            ("mib", "records put out, MiB", None),
-            ("growth", "time against that of 1,000 members", 20),
+            ("mib", "published records, MiB", None),
+            ("growth", "the time divided by the time of 1,000 members", 20),
         )
     },
-    # the leader's plans
+    # the leader's assignments
     **{
         f"assignors_{name}_{kind}_{case}_s": Meaning(
             f"{name.replace('_', '-')}, {kind} subscriptions, {case}: 1,000 members x 10,000 partitions, seconds", 5
@@ -65,99 +65,99 @@ MEANINGS: Mapping[str, Meaning] = {
     },
     **{
         f"assignors_ratio_{kind}_{case}": Meaning(
-            f"sticky to kafka-python's, {kind} subscriptions, {case}: 100 members x 1,500 partitions", 1.0
+            f"sticky, our time to kafka-python's, {kind} subscriptions, {case}: 100 members x 1,500 partitions", 1.0
         )
         for kind in ("alike", "differing")
         for case in ("fresh", "left", "joined")
     },
-    # what is seen of it
-    "views_records_per_s": Meaning("records of the output topics that the views fold, a second", goal_min=50_000),
-    "views_records": Meaning("... how many of them"),
-    "groups_list_s": Meaning("`coordinator groups list` of 1,000 groups, start and all, median, s", 1.5),
+    # the views, the commands and the page
+    "views_records_per_s": Meaning("records of the output topics that the views process, a second", goal_min=50_000),
+    "views_records": Meaning("... their number"),
+    "groups_list_s": Meaning("`coordinator groups list` of 1,000 groups, with its start, median, s", 1.5),
     "groups_list_longest_s": Meaning("... the longest, s"),
-    "page_lag_ms": Meaning("a record's time to its being shown in a browser, one of 1,001 groups, median, ms", 300),
+    "page_lag_ms": Meaning("a record's timestamp to its display in a browser, one of 1,001 groups, median, ms", 300),
     "page_lag_p99_ms": Meaning("... 99 of 100, ms"),
     "page_lag_samples": Meaning("... records"),
     "page_kb": Meaning("all files of the page, kB", 200),
-    # at rest
-    "reply_rest_p50_ms": Meaning("request to reply at rest, median, ms", 170),
-    "reply_rest_p99_ms": Meaning("request to reply at rest, 99 of 100, ms", 400),
+    # an idle coordinator
+    "reply_rest_p50_ms": Meaning("request to response, idle coordinator, median, ms", 170),
+    "reply_rest_p99_ms": Meaning("request to response, idle coordinator, 99 of 100, ms", 400),
     "stateless_p50_ms": Meaning("the same through a stateless Spark query, median, ms"),
     "stateless_p99_ms": Meaning("the same through a stateless Spark query, 99 of 100, ms"),
-    "reply_rest_ratio": Meaning("coordinator to stateless query, medians", 1.6),
-    "reply_rest_samples": Meaning("requests measured, of each"),
-    "idle_cpu_percent": Meaning("the coordinator's use of a core when nothing is asked"),
-    "stateless_idle_cpu_percent": Meaning("the stateless query's use of a core when nothing is asked"),
-    # growth: groups that are known but silent
+    "reply_rest_ratio": Meaning("coordinator's time to the stateless query's, medians", 1.6),
+    "reply_rest_samples": Meaning("measured requests of each query"),
+    "idle_cpu_percent": Meaning("the coordinator's use of a core without requests"),
+    "stateless_idle_cpu_percent": Meaning("the stateless query's use of a core without requests"),
+    # growth: groups that send no requests
     "silent_bytes_per_group": Meaning("state of a silent group, bytes"),
     "silent_0_one_ms": Meaning("a batch that touches one shard of 16, without silent groups, median, ms"),
     "silent_0_all_ms": Meaning("a batch that touches all 16 shards, without silent groups, median, ms"),
     **{
-        f"silent_{size}_{shards}_added_ms": Meaning(f"... what {size} silent groups add to {says}, ms", goal_max)
+        f"silent_{size}_{shards}_added_ms": Meaning(f"... time that {size} silent groups add to {says}, ms", goal_max)
         for size in ("1k", "10k", "100k")
         for shards, says, goal_max in (
             ("one", "a batch that touches one shard", 60 if size == "100k" else None),
             ("all", "a batch that touches all shards", None),
         )
     },
-    "silent_100k_added_ms": Meaning("what 100,000 silent groups add to a batch that touches all shards, ms", 400),
-    "silent_others_cpu_percent": Meaning("all else's use of a core meanwhile, this client's too"),
-    # next to nothing to do
+    "silent_100k_added_ms": Meaning("time that 100,000 silent groups add to a batch that touches all shards, ms", 400),
+    "silent_others_cpu_percent": Meaning("others' use of a core in the meantime, this client's too"),
+    # a coordinator with little work
     **{
         f"idle_{groups}_{name}": Meaning(f"{says}, {where}", goal_max if name == "cpu_percent" else None)
         for groups, where, goal_max in (
             ("no_group", "without any group", 5),
-            ("100_groups", "100 groups of 10 members at rest, sessions of 45 s, heartbeats every 3 s", None),
+            ("100_groups", "100 stable groups of 10 members, session timeouts of 45 s, heartbeats every 3 s", None),
         )
         for name, says in {
             "cpu_percent": "the coordinator's use of a core",
             "jvm_cpu_percent": "... of that, the JVM",
             "broker_cpu_percent": "the broker's use of a core",
-            "others_cpu_percent": "all else's use of a core: near 0, or the figures are disturbed",
+            "others_cpu_percent": "others' use of a core: near 0, or the figures are disturbed",
             "batches_per_s": "batches a second",
         }.items()
     },
-    "idle_100_groups_errors": Meaning("heartbeats with an error or without an answer", 0),
+    "idle_100_groups_errors": Meaning("heartbeats with an error or without a response", 0),
     # killed and started again
-    "recovery_s": Meaning("kill -9 and start at once to the reply that waited for it, median, s", 12),
+    "recovery_s": Meaning("kill -9 and an immediate start to the response to a waiting request, median, s", 12),
     "recovery_longest_s": Meaning("... the longest, s"),
     "recovery_imports_and_checks_s": Meaning("... until Spark is started, median, s"),
     "recovery_spark_s": Meaning("... from there until the query is started, median, s"),
-    "recovery_first_batch_s": Meaning("... from there to the reply, median, s"),
+    "recovery_first_batch_s": Meaning("... from there to the response, median, s"),
     "recovery_groups": Meaning("groups of one member in state"),
     # one group of thousands
     **{
         f"big_group_{name}": meaning
         for size in (1_000, 5_000)
         for name, meaning in {
-            f"{size}_s": Meaning(f"{size} joins at once to all synced; 6 s are the initial delay, s"),
+            f"{size}_s": Meaning(f"{size} simultaneous joins to all synced; 6 s are the initial delay, s"),
             f"{size}_batch_max_ms": Meaning("... the longest batch, ms"),
             f"{size}_batches": Meaning("... batches with requests"),
         }.items()
     },
     **{
-        f"big_group_core_us_{size}": Meaning(f"the core alone, for each of {size} members, all in all, microseconds")
+        f"big_group_core_us_{size}": Meaning(f"the core alone, for each of {size} members, in total, microseconds")
         for size in (1_000, 2_000, 4_000, 5_000)
     },
     **{
         f"big_group_core_{part}_growth": Meaning(
-            f"a member's {says}: at 5,000 members to at 1,000; 5 were quadratic", 2.5
+            f"a member's {says}: time at 5,000 members to time at 1,000; 5 would be quadratic", 2.5
         )
         for part, says in {
             "join": "join",
-            "joined": "part in the end of the round",
+            "joined": "share of the end of the round",
             "sync": "sync",
             "heartbeat": "heartbeat",
-            "leave": "leaving, all in one batch",
+            "leave": "leave, all in one batch",
             "expire": "expiry, all in one batch",
         }.items()
     },
     # half an hour at 10,000 heartbeats a second
     "steady_minutes": Meaning("length of the steady load, minutes"),
-    "steady_samples": Meaning("samples that growth is told from, one a minute"),
+    "steady_samples": Meaning("samples from which growth is computed, one a minute"),
     "steady_heartbeats_per_s": Meaning("heartbeats answered a second"),
-    "steady_errors": Meaning("... with an error or not at all", 0),
-    "steady_p99_ms": Meaning("... due to be sent to reply, 99 of 100, ms"),
+    "steady_errors": Meaning("... with an error or without a response", 0),
+    "steady_p99_ms": Meaning("... due time to response, 99 of 100, ms"),
     **{
         f"steady_{what}{suffix}": Meaning(f"{says}{how}", goal_max)
         for what, says in {
@@ -170,7 +170,7 @@ MEANINGS: Mapping[str, Meaning] = {
             "heap_mb": "the JVM's heap after a full collection, MB",
         }.items()
         for suffix, how, goal_max in (
-            ("", ", at last", None),
+            ("", ", at the end", None),
             ("_added", ": rise of the fitted line from minute 5 to the end", None),
             ("_growth_percent", ": the same in per cent", 3),
         )
@@ -185,17 +185,17 @@ MEANINGS: Mapping[str, Meaning] = {
             "2_executors": "two executors of one task each",
         }.items()
         for name, says in {
-            "per_s": "heartbeats a second, as many as are answered",
-            "errors": "... with an error or not at all",
+            "per_s": "heartbeats a second, the most that are answered",
+            "errors": "... with an error or without a response",
             "cpu_percent": "the coordinator's use of a core",
             "broker_cpu_percent": "the broker's use of a core",
-            "others_cpu_percent": "all else's use of a core, the load's too",
+            "others_cpu_percent": "others' use of a core, the load's too",
         }.items()
     },
     "scaling_cores_speed_up": Meaning("two cores to one, heartbeats a second"),
     "scaling_executors_speed_up": Meaning("two executors to one, heartbeats a second"),
     # rebalances: three members and a fourth, ours beside Kafka's own coordinator
-    "join_ours_p50_s": Meaning("a fourth member's beginning to all four having their share, median, s", 1.0),
+    "join_ours_p50_s": Meaning("a fourth member's start until all four have their assignments, median, s", 1.0),
     "join_ours_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s", 2.0),
     "join_ours_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
     "join_ours_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
@@ -204,7 +204,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "join_kafka_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
     "join_kafka_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
     "join_ratio": Meaning("joins: ours to Kafka's with range, medians", 0.5),
-    "leave_ours_p50_s": Meaning("the beginning of a fourth member's close to the others having all, median, s"),
+    "leave_ours_p50_s": Meaning("a fourth member's call of close until the others own all partitions, median, s"),
     "leave_ours_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
     "leave_ours_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
     "leave_ours_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
@@ -213,16 +213,16 @@ MEANINGS: Mapping[str, Meaning] = {
     "leave_kafka_cooperative_p50_s": Meaning("the same with cooperative-sticky, median, s"),
     "leave_kafka_cooperative_p99_s": Meaning("... 99 of 100, the longest of fewer than 100, s"),
     "leave_ratio": Meaning("leaves: ours to Kafka's with range, medians", 0.5),
-    "rebalance_samples": Meaning("joins, and as many leaves, of each"),
-    "killed_ours_p50_s": Meaning("SIGKILL of a fourth member to the others having all, sessions of 6 s, median, s"),
-    "killed_ours_after_session_s": Meaning("... less the session, which began up to a heartbeat of 2 s earlier, s"),
+    "rebalance_samples": Meaning("joins of each, and the same number of leaves"),
+    "killed_ours_p50_s": Meaning("SIGKILL of a fourth member until the others own all, session of 6 s, median, s"),
+    "killed_ours_after_session_s": Meaning("... minus the session, which began up to a heartbeat of 2 s earlier, s"),
     "killed_kafka_p50_s": Meaning("the same with Kafka's coordinator and librdkafka, median, s"),
-    "killed_kafka_after_session_s": Meaning("... less the session, which began up to a heartbeat of 2 s earlier, s"),
+    "killed_kafka_after_session_s": Meaning("... minus the session, which began up to a heartbeat of 2 s earlier, s"),
     "killed_samples": Meaning("members killed, of each"),
-    "storm_s": Meaning("the first of many joins at once to Stable with all; 6 s are the initial delay, s"),
-    "storm_generations": Meaning("generations that this took", 1),
-    "storm_members": Meaning("members that joined at once"),
-    # the gateway: what passes through, rebalances of stock clients, heartbeats over plain sockets
+    "storm_s": Meaning("the first of many simultaneous joins to Stable with all; 6 s are the initial delay, s"),
+    "storm_generations": Meaning("generations until then", 1),
+    "storm_members": Meaning("members that joined together"),
+    # the gateway: relayed requests, rebalances of stock clients, heartbeats over plain sockets
     "gateway_produce_direct_mb_s": Meaning("librdkafka's records of 1 KB to a broker, MB/s"),
     "gateway_produce_gateway_mb_s": Meaning("the same through the gateway, MB/s"),
     "gateway_produce_ratio": Meaning("... to the direct connection, medians", goal_min=0.9),
@@ -239,28 +239,28 @@ MEANINGS: Mapping[str, Meaning] = {
     },
     "gateway_rebalance_ratio": Meaning("joins and leaves, range: through the gateway to Kafka's own", 1.0),
     "gateway_rebalance_cooperative_ratio": Meaning("the same with cooperative-sticky", 1.0),
-    "gateway_connections": Meaning("connections, each of a group's one member"),
-    "gateway_reply_p50_ms": Meaning("their heartbeats every 3 s to the answer, none held back, median, ms"),
+    "gateway_connections": Meaning("connections, each of the only member of a group"),
+    "gateway_reply_p50_ms": Meaning("their heartbeats every 3 s to the response, none delayed, median, ms"),
     "gateway_reply_p99_ms": Meaning("... 99 of 100, ms"),
-    "gateway_heartbeats_per_s": Meaning("heartbeats answered when all send what they can"),
+    "gateway_heartbeats_per_s": Meaning("heartbeats answered a second when all members send as fast as they can"),
     "gateway_heartbeats_per_core_s": Meaning("... for each second of a core that the gateway uses"),
     "gateway_heartbeat_errors": Meaning("... with an error", 0),
-    "gateway_rss_mb_max": Meaning("the gateway's memory then, MB"),
+    "gateway_rss_mb_max": Meaning("the gateway's memory during this load, MB"),
     "gateway_kafka_reply_p50_ms": Meaning("the same heartbeats to Kafka's own coordinator, median, ms"),
     "gateway_kafka_reply_p99_ms": Meaning("... 99 of 100, ms"),
-    "gateway_kafka_heartbeats_per_s": Meaning("heartbeats that Kafka's own coordinator answers so"),
+    "gateway_kafka_heartbeats_per_s": Meaning("heartbeats that Kafka's own coordinator then answers a second"),
     "gateway_kafka_heartbeat_errors": Meaning("... with an error", 0),
     # under load
-    "reply_33k_p50_ms": Meaning("due to be sent to reply under load, median, ms", 700),
-    "reply_33k_p99_ms": Meaning("due to be sent to reply under load, 99 of 100, ms", 1300),
-    "reply_33k_max_ms": Meaning("due to be sent to reply under load, longest, ms"),
-    "heartbeats_per_s": Meaning("replies a second, over the length of the run, counted from its first reply"),
-    "heartbeats_answered": Meaning("replies from the end of the warm-up to the last one"),
+    "reply_33k_p50_ms": Meaning("due time to response under load, median, ms", 700),
+    "reply_33k_p99_ms": Meaning("due time to response under load, 99 of 100, ms", 1300),
+    "reply_33k_max_ms": Meaning("due time to response under load, longest, ms"),
+    "heartbeats_per_s": Meaning("responses a second, over the length of the run, counted from its first response"),
+    "heartbeats_answered": Meaning("responses from the end of the warm-up to the last one"),
     "heartbeats_asked_per_s": Meaning("heartbeats sent a second"),
-    "lag_growing": Meaning("1: unanswered pile up, by the peaks of the middle and the last third of the run", 0),
-    "heartbeat_errors": Meaning("replies with an error, and what is no reply to a heartbeat", 0),
-    "heartbeats_repeated": Meaning("replies that came more than once"),
-    "heartbeats_unanswered": Meaning("heartbeats without a reply two minutes after the last was sent", 0),
+    "lag_growing": Meaning("1: the unanswered accumulate, by the peaks of the middle and the last third of the run", 0),
+    "heartbeat_errors": Meaning("responses with an error, and records that are no response to a heartbeat", 0),
+    "heartbeats_repeated": Meaning("responses that arrived more than once"),
+    "heartbeats_unanswered": Meaning("heartbeats without a response two minutes after the last was sent", 0),
     "heartbeats_seconds": Meaning("length of the run, seconds"),
     "heartbeats_groups": Meaning("groups"),
     "heartbeats_members": Meaning("members of each group"),
@@ -268,13 +268,13 @@ MEANINGS: Mapping[str, Meaning] = {
     "batch_p50_ms": Meaning("the query's batches under load, median, ms"),
     "batch_max_ms": Meaning("the query's batches under load, longest, ms"),
     "driver_and_workers_rss_mb_max": Meaning("driver, JVM and Python workers: peak of summed PSS, MB", 3072),
-    "coordinator_cpu_percent": Meaning("all of the coordinator's use of a core under load"),
-    "coordinator_us_per_heartbeat": Meaning("... for each reply, microseconds"),
+    "coordinator_cpu_percent": Meaning("the coordinator's total use of a core under load"),
+    "coordinator_us_per_heartbeat": Meaning("... for each response, microseconds"),
     "coordinator_jvm_cpu_percent": Meaning("... of that, the JVM"),
     "broker_cpu_percent": Meaning("the broker's use of a core under load"),
     "load_generator_cpu_percent": Meaning("the load generator's use of a core under load"),
-    "others_cpu_percent": Meaning("all else's use of a core under load: near 0, or the figures are disturbed"),
-    # as many as are answered: ours beside Kafka's own coordinator, one heartbeat under way for each member
+    "others_cpu_percent": Meaning("others' use of a core under load: near 0, or the figures are disturbed"),
+    # the most heartbeats that ours and Kafka's own coordinator answer, one outstanding heartbeat for each member
     "heartbeats_ratio": Meaning("heartbeats a second: ours to Kafka's own coordinator, same cores", goal_min=1.0),
     "heartbeats_ours_max_per_s": Meaning("heartbeats a second that ours answers, over the length of the run"),
     "heartbeats_kafka_max_per_s": Meaning("heartbeats a second that Kafka's own answers, over 200 connections"),
@@ -282,22 +282,22 @@ MEANINGS: Mapping[str, Meaning] = {
         f"capacity_{whose}_{name}": meaning
         for whose in ("ours", "kafka")
         for name, meaning in {
-            "latency_ms": Meaning(f"{whose}: heartbeats under way to heartbeats answered a millisecond, ms"),
+            "latency_ms": Meaning(f"{whose}: outstanding heartbeats divided by heartbeats answered a millisecond, ms"),
             "last_third_ratio": Meaning(f"{whose}: heartbeats a second, last third of the run to its middle third"),
             "warming_per_s": Meaning(f"{whose}: heartbeats a second in the second half of the warm-up"),
             "answered": Meaning(f"{whose}: heartbeats answered in the run"),
-            "errors": Meaning(f"{whose}: answers with an error, before the run and after it too", 0),
-            "unmatched": Meaning(f"{whose}: heartbeats without an answer at last, or answers too many", 0),
+            "errors": Meaning(f"{whose}: responses with an error, also before and after the run", 0),
+            "unmatched": Meaning(f"{whose}: heartbeats without a response at the end, or surplus responses", 0),
             "broker_cpu_percent": Meaning(f"{whose}: the broker's use of a core"),
             "load_generator_cpu_percent": Meaning(f"{whose}: the load generator's use of a core"),
-            "others_cpu_percent": Meaning(f"{whose}: all else's use of a core: near 0, or the figures are disturbed"),
+            "others_cpu_percent": Meaning(f"{whose}: others' use of a core: near 0, or the figures are disturbed"),
         }.items()
     },
-    "capacity_ours_coordinator_cpu_percent": Meaning("ours: all of the coordinator's use of a core"),
+    "capacity_ours_coordinator_cpu_percent": Meaning("ours: the coordinator's total use of a core"),
     "capacity_ours_batch_p50_ms": Meaning("ours: the query's batches, median, ms"),
     "capacity_ours_batch_max_ms": Meaning("ours: the query's batches, longest, ms"),
-    "capacity_seconds": Meaning("length of the run of each, seconds"),
-    "capacity_groups": Meaning("groups of each"),
+    "capacity_seconds": Meaning("length of each run, seconds"),
+    "capacity_groups": Meaning("groups in each run"),
     "capacity_members": Meaning("members of each group"),
     "cores": Meaning("cores of this machine"),
 }
@@ -305,12 +305,12 @@ MEANINGS: Mapping[str, Meaning] = {
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
     """Return the smallest value that at least `percent` of 100 values do not exceed."""
-    assert ordered, "no values, no percentile"
+    assert ordered, "a percentile needs at least one value"
     return ordered[max(0, -int(-len(ordered) * percent // 100) - 1)]
 
 
 def merge(figures: Figures, file: Path = LATEST) -> None:
-    """Write figures into the file, beside those of other benchmarks."""
+    """Add figures to the file, which keeps the figures of other benchmarks."""
     unknown = figures.keys() - MEANINGS.keys()
     assert not unknown, f"figures without a meaning: {sorted(unknown)}"
     known = json.loads(file.read_text()) if file.exists() else {}
@@ -321,8 +321,8 @@ def merge(figures: Figures, file: Path = LATEST) -> None:
 
 
 def show(figures: Figures) -> None:
-    """Print figures as a table, each with its goal and whether it was met."""
-    table = Table("figure", "value", "goal", "", "what it says")
+    """Print figures as a table. Each row has the goal and the verdict."""
+    table = Table("figure", "value", "goal", "", "meaning")
     table.columns[1].justify = table.columns[2].justify = "right"
     for name, meaning in MEANINGS.items():
         if name in figures:

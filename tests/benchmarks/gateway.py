@@ -1,8 +1,8 @@
-"""The gateway: what passes through it, rebalances of stock clients at their defaults, heartbeats over plain sockets.
+"""The gateway: relayed requests, rebalances of stock clients with their defaults, and heartbeats over plain sockets.
 
-Everything is measured beside the same without it, on one broker and one machine: Produce and Fetch beside a direct
-connection, heartbeats beside those that Kafka's own coordinator answers, rebalances of librdkafka's members in groups
-of ours and of Kafka's, in turn.
+Each measurement has a counterpart without the gateway, on the same broker and machine. Produce and Fetch are compared
+with a direct connection. Heartbeats are compared with heartbeats that Kafka's own coordinator answers. Rebalances of
+librdkafka's members alternate between groups of our coordinator and groups of Kafka's.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures, percentile
 from tests.benchmarks.gateway_load import Answered, Load
 from tests.benchmarks.rebalance import FOUR, HEARTBEAT_S, PARTITIONS, THREE, TOPIC, WARM_UP, join, leave
-from tests.benchmarks.rebalance_members import Crew, Group, Kafkas, Way
+from tests.benchmarks.rebalance_members import Group, Kafkas, MemberProcesses, Variant
 from tests.benchmarks.usage import Usage
 
 CONNECTIONS = 1_000
@@ -35,7 +35,7 @@ RANGE, COOPERATIVE = "range", "cooperative-sticky"
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Measure all three, on one broker and one running query."""
+    """Measure relayed requests, rebalances and heartbeats, on one broker and one running query."""
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-gateway-", ignore_cleanup_errors=True) as name,
@@ -57,7 +57,7 @@ def measure(options: argparse.Namespace) -> Figures:
 
 @contextmanager
 def _gateway(kafka: str, folder: Path, **environment: str) -> Iterator[tuple[Child, str]]:
-    """Run a gateway: its process, and the address that clients are given."""
+    """Run a gateway; yield its process and the address for clients."""
     folder.mkdir()
     os.environ |= environment
     with bench.child("streaming", "gateway", "-b", kafka, "--port", "0", folder=folder) as running:
@@ -70,7 +70,7 @@ def _gateway(kafka: str, folder: Path, **environment: str) -> Iterator[tuple[Chi
 def _heartbeats(gateway: str, kafka: str, process_id: int, options: argparse.Namespace) -> Figures:
     found: dict[str, float] = {"gateway_connections": CONNECTIONS}
     for name, servers in (("gateway", gateway), ("gateway_kafka", kafka)):
-        say(f"{CONNECTIONS} members beat at their ease, then all they can, at {servers}.")
+        say(f"{CONNECTIONS} members send heartbeats at the interval, then as fast as they can, to {servers}.")
         with Usage({"gateway": process_id}, weighed="gateway") as usage:
             load = Load(servers, CONNECTIONS, HEARTBEAT_S, options.seconds / 2, options.seconds / 2, IN_FLIGHT)
             answered: Answered = asyncio.run(gateway_load.run(load, usage.begin, usage.end))
@@ -93,39 +93,41 @@ def _rebalances(servers: Mapping[str, str], options: argparse.Namespace) -> Figu
     times: dict[str, list[float]] = defaultdict(list)
     pauses = random.Random(3)
     with ExitStack() as stack:
-        crews = {
-            f"{name}{'' if strategy == RANGE else '_cooperative'}": stack.enter_context(_crew(name, at, strategy))
+        groups = {
+            f"{name}{'' if strategy == RANGE else '_cooperative'}": stack.enter_context(
+                _member_processes(name, at, strategy)
+            )
             for strategy in (RANGE, COOPERATIVE)
             for name, at in servers.items()
         }
-        for crew in crews.values():
+        for processes in groups.values():
             for who in THREE:
-                crew.start(who)
-            crew.settle(THREE)
+                processes.start(who)
+            processes.settle(THREE)
         for number in range(-WARM_UP, options.repeats):
             before_join_s, before_leave_s = pauses.uniform(0, HEARTBEAT_S), pauses.uniform(0, HEARTBEAT_S)
-            for name, crew in crews.items():
-                took_s = join(crew, before_join_s), leave(crew, before_leave_s)
-                say(f"{crew.group}: joined in {took_s[0]:.2f} s, left in {took_s[1]:.2f} s.")
+            for name, processes in groups.items():
+                took_s = join(processes, before_join_s), leave(processes, before_leave_s)
+                say(f"{processes.group}: joined in {took_s[0]:.2f} s, left in {took_s[1]:.2f} s.")
                 if number >= 0:
                     times[f"join_{name}"].append(took_s[0])
                     times[f"leave_{name}"].append(took_s[1])
     return _compared(times)
 
 
-def _crew(name: str, servers: str, strategy: str) -> Crew:
+def _member_processes(name: str, servers: str, strategy: str) -> MemberProcesses:
     group_id = f"stock-{name}-{strategy}"
-    return Crew(Group(Way(name, Kafkas, strategy), servers, "", TOPIC, PARTITIONS, group_id), len(FOUR))
+    return MemberProcesses(Group(Variant(name, Kafkas, strategy), servers, "", TOPIC, PARTITIONS, group_id), len(FOUR))
 
 
 def _compared(times: Mapping[str, Sequence[float]]) -> Figures:
     medians = {name: percentile(sorted(took_s), 50) for name, took_s in times.items()}
     found = {f"gateway_{name}_p50_s": median for name, median in medians.items()}
-    for way in ("", "_cooperative"):
+    for variant in ("", "_cooperative"):
         ours, kafkas = (
-            sum(medians[f"{what}_{whose}{way}"] for what in ("join", "leave")) for whose in ("gateway", "kafka")
+            sum(medians[f"{what}_{whose}{variant}"] for what in ("join", "leave")) for whose in ("gateway", "kafka")
         )
-        found[f"gateway_rebalance{way}_ratio"] = ours / kafkas
+        found[f"gateway_rebalance{variant}_ratio"] = ours / kafkas
     return found
 
 

@@ -1,7 +1,7 @@
-"""Heartbeats over plain sockets: a thousand connections at their ease, then as many heartbeats as are answered.
+"""Heartbeats over plain sockets: a thousand connections at a fixed interval, then as many as are answered.
 
-The clients are one process with one event loop. Each connection is a group of one member, which has joined and synced.
-Its heartbeats are all alike, so they are written once.
+All clients run in one process with one event loop. Each connection belongs to the only member of a group. The member
+has joined and synced. Its heartbeats are all equal, so they are encoded once.
 """
 
 import asyncio
@@ -18,31 +18,31 @@ _ERROR = struct.Struct(">h")
 
 
 class Load(NamedTuple):
-    """What is to be asked of whom."""
+    """The load, and the servers that it is for."""
 
     servers: str
     connections: int
     interval_s: float
-    """How often each beats while at ease."""
+    """The time between two heartbeats of a member in the first part."""
 
     ease_s: float
     rush_s: float
     in_flight: int
-    """Heartbeats that each connection has on the way in the rush."""
+    """The outstanding heartbeats of each connection in the second part, the rush."""
 
 
 class Answered(NamedTuple):
-    """What came of it."""
+    """The result of a load."""
 
     ease_ms: list[float]
-    """From heartbeat to answer, in order."""
+    """The times from heartbeat to response in the first part, sorted."""
 
     rush_per_s: float
     errors: int
 
 
 class Member(asyncio.Protocol):
-    """A connection, and the one member of its group."""
+    """A connection of the only member of a group."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -83,7 +83,7 @@ class Member(asyncio.Protocol):
         return message.header.get_response_class().decode(frame, header=True)
 
     def beat(self, times: int = 1) -> None:
-        """Send heartbeats."""
+        """Send this number of heartbeats at once."""
         now_s = time.monotonic()
         self._sent_s += [now_s] * times
         self._transport.write(self._beat * times)
@@ -120,7 +120,7 @@ def _framed(message: Any) -> bytes:
 
 
 async def run(load: Load, begin: Callable[[], None], end: Callable[[], None]) -> Answered:
-    """Make all members join, send heartbeats at the interval, then the rush; call `begin` and `end` around it."""
+    """Make all members join, send heartbeats at the interval, then run the rush between `begin` and `end`."""
     members = await asyncio.gather(*(Member.join(load.servers, number) for number in range(load.connections)))
     await _at_ease(members, load)
     ease_ms = sorted(1_000 * took_s for member in members for took_s in member.took_s)

@@ -1,7 +1,7 @@
-"""What a gateway costs those who only pass through it: Produce and Fetch by librdkafka, with it and without, in turn.
+"""The cost of a gateway for requests that it only relays: Produce and Fetch by librdkafka, with and without a gateway.
 
-Both sides move the same records of the same topic. A produce counts from the first record to the last acknowledgement,
-a fetch from the first records that arrive to the last.
+Both sides move the same records of the same topic, in turn. The time of a produce is measured from the first record to
+the last acknowledgement. The time of a fetch is measured from the first records that arrive to the last.
 """
 
 import time
@@ -24,31 +24,31 @@ Speeds = Mapping[tuple[str, str], Sequence[float]]
 
 
 def measure(direct: str, gateway: str) -> Figures:
-    """Compare two ways to one broker, given by their addresses."""
+    """Compare the direct connection to a broker with the connection through a gateway, given by their addresses."""
     with KafkaAdminClient(bootstrap_servers=direct) as admin:
         admin.create_topics({TOPIC: {"num_partitions": 1}}, wait_for_metadata=True)
     _produce(direct)
     speeds: dict[tuple[str, str], list[float]] = defaultdict(list)
     for _ in range(ROUNDS):
         for what, move in (("produce", _produce), ("fetch", _fetch)):
-            for way, servers in (("direct", direct), ("gateway", gateway)):
-                speeds[what, way].append(move(servers))
+            for route, servers in (("direct", direct), ("gateway", gateway)):
+                speeds[what, route].append(move(servers))
             say(
-                f"{what}: {speeds[what, 'direct'][-1]:.0f} MB/s directly, {speeds[what, 'gateway'][-1]:.0f} through it."
+                f"{what}: {speeds[what, 'direct'][-1]:.0f} MB/s direct, {speeds[what, 'gateway'][-1]:.0f} MB/s relayed."
             )
     return _figures(speeds)
 
 
 def _figures(speeds: Speeds) -> Figures:
     medians = {key: percentile(sorted(values), 50) for key, values in speeds.items()}
-    found = {f"gateway_{what}_{way}_mb_s": value for (what, way), value in medians.items()}
+    found = {f"gateway_{what}_{route}_mb_s": value for (what, route), value in medians.items()}
     for what in ("produce", "fetch"):
         found[f"gateway_{what}_ratio"] = medians[what, "gateway"] / medians[what, "direct"]
     return found
 
 
 def _produce(servers: str) -> float:
-    """Send all records; return the speed, MB/s."""
+    """Send all records; return the speed in MB/s."""
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -70,7 +70,7 @@ def _produce(servers: str) -> float:
 
 
 def _fetch(servers: str) -> float:
-    """Read as many records as were sent at once; return the speed, MB/s."""
+    """Read as many records as one produce sends; return the speed in MB/s."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     count, began_s, until_s = 0, 0.0, time.monotonic() + WAIT_S

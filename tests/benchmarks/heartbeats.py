@@ -1,7 +1,7 @@
-"""The coordinator under load: heartbeats of many groups, sent for a minute by a process of their own.
+"""The coordinator under load: heartbeats of many groups, sent for a minute by a separate process.
 
-Replies, latencies and the two minutes' wait for the last of them are `load`'s; the processes' use of the machine is
-`usage`'s; the query's batches are told by its own log.
+`load` measures responses and latencies, and waits at most two minutes for the last response. `usage` measures the use
+of the machine by the processes. The times of the query's batches come from its own log.
 """
 
 import argparse

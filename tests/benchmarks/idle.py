@@ -1,8 +1,8 @@
-"""What the coordinator uses when there is next to nothing to do: without any group, and with a hundred at rest.
+"""The use of the machine by a coordinator with little work: without any group, and with a hundred stable groups.
 
-At rest means 100 groups of 10 members with sessions of 45 s, each of which sends its heartbeat every three seconds, all
-of them spread evenly: Kafka's defaults. Each part begins when the coordinator has settled for two minutes: a young JVM
-compiles, even at rest.
+The groups are 100 groups of 10 members with session timeouts of 45 s. Each member sends a heartbeat every three
+seconds, and the heartbeats are spread evenly. These are Kafka's defaults. Each part begins after two minutes without
+measurement, because a young JVM compiles for that long, even when it is idle.
 """
 
 import argparse
@@ -29,7 +29,7 @@ ANSWER_WAIT_S = 10.0
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Measure a coordinator without groups, then with groups at rest."""
+    """Measure a coordinator without groups, then with stable groups."""
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-idle-", ignore_cleanup_errors=True) as name,
@@ -43,7 +43,7 @@ def measure(options: argparse.Namespace) -> Figures:
             asker.settle(everybody, SESSION_TIMEOUT_MS)
             heart = _Heart(asker, everybody)
             some = _used(roles, Path(name) / "log", heart.beat)
-            heart.see_that_all_were_answered()
+            heart.await_responses()
     return {
         **{f"idle_no_group_{name}": value for name, value in none.items()},
         **{f"idle_100_groups_{name}": value for name, value in some.items()},
@@ -52,7 +52,7 @@ def measure(options: argparse.Namespace) -> Figures:
 
 
 class _Heart:
-    """Lets members send heartbeats, one after the other, so that each has its turn every three seconds."""
+    """Sends heartbeats of the members, one after the other, so that each member sends one every three seconds."""
 
     def __init__(self, asker: Crowd, everybody: Sequence[Member]) -> None:
         self._asker, self._turns = asker, cycle(everybody)
@@ -70,8 +70,8 @@ class _Heart:
             self._take()
             time.sleep(TURN_S)
 
-    def see_that_all_were_answered(self) -> None:
-        """Wait for outstanding responses, and count missing ones among the errors."""
+    def await_responses(self) -> None:
+        """Wait for the outstanding responses, and count missing responses as errors."""
         until_s = time.monotonic() + ANSWER_WAIT_S
         while self._awaited and time.monotonic() < until_s:
             self._take()
@@ -85,8 +85,8 @@ class _Heart:
 
 
 def _used(roles: dict[str, int], log_file: Path, live: Callable[[float], None]) -> dict[str, float]:
-    """Let the coordinator settle, then return its use of the machine while `live` runs."""
-    say(f"Settling for {SETTLE_S:.0f} s, then measuring for {SECONDS:.0f} s.")
+    """Run `live` without measurement until the JVM has warmed up, then return the use of the machine while it runs."""
+    say(f"Warming up for {SETTLE_S:.0f} s, then measuring for {SECONDS:.0f} s.")
     live(SETTLE_S)
     with Usage(roles, weighed="coordinator") as usage, crowd.batches(log_file) as batches:
         usage.begin()

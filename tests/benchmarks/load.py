@@ -1,9 +1,9 @@
-"""The load generator: thousands of members in one process, over librdkafka so that it costs little.
+"""The load generator: thousands of members in one process, over librdkafka, which uses little processor time.
 
-Members join and sync as the protocol says; then each sends a heartbeat every three seconds, all of them spread evenly,
-in an order drawn once. Heartbeat `i` is due at `start + i / rate` whatever became of those before it, and its latency
-counts from that moment: a coordinator that falls behind is not spared the wait. Its number is its request id, by which
-the reply is found. Every reply is looked at.
+Members join and sync as in the protocol. Then each member sends a heartbeat every three seconds. The heartbeats are
+spread evenly, in a random order that is drawn once. Heartbeat `i` is due at `start + i / rate`, whether or not earlier
+heartbeats were answered. Its latency is measured from its due time, so the delay of a slow coordinator is included. The
+request id is the number of the heartbeat, and the response is matched by it. Every response is checked.
 """
 
 import gc
@@ -24,21 +24,21 @@ from streaming.wire.records import decode_answer, encode_request
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.members import HEARTBEAT_INTERVAL_S, Member, members
 
-TICK_S = 0.01  # replies are looked for this often, so a latency is told up to so much too long
+TICK_S = 0.01  # the interval of reads; a measured latency is too long by up to this much
 JOINS_PER_TICK = 100
 DRAIN_WAIT_S = 120.0
 LAG_BOUND_S = 2.5
 SETUP_SILENCE_S = 120.0
-BEGIN, END = "BEGIN", "END"  # told around the part that counts
+BEGIN, END = "BEGIN", "END"  # reported at the begin and the end of the measured part
 NUMBER_DIGITS = 12
 
 
 @dataclass(frozen=True)
 class Load:
-    """What to send, and where.
+    """The load, and where to send it.
 
     Args:
-        warm_up_s: Seconds of heartbeats before those that count.
+        warm_up_s: Seconds of heartbeats before the measured part.
     """
 
     bootstrap_servers: str
@@ -53,14 +53,14 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Heartbeats a second."""
+        """The number of heartbeats a second."""
         return self.groups * self.members / HEARTBEAT_INTERVAL_S
 
 
 def run(load: Load, pipe: Connection) -> None:
-    """Set up groups and send heartbeats; send the progress, and at last the figures, over the pipe.
+    """Set up groups and send heartbeats; send progress, and finally the figures, over the pipe.
 
-    Sends: `str` progress, `BEGIN` and `END` around the part that counts, and a `dict` of figures when all is over.
+    Sends: `str` progress, `BEGIN` and `END` around the measured part, and a `dict` of figures at the end.
     """
     swarm = Swarm(load, pipe.send)
     setup_s = swarm.settle()
@@ -68,10 +68,10 @@ def run(load: Load, pipe: Connection) -> None:
 
 
 class Swarm:
-    """All members, on one producer and one consumer, as behind one gateway. `settle`, then `beat`."""
+    """All members, on one producer and one consumer, as behind one gateway. Call `settle`, then `beat`."""
 
-    def __init__(self, load: Load, tell: Callable[[str], None]) -> None:
-        self._load, self._tell = load, tell
+    def __init__(self, load: Load, report: Callable[[str], None]) -> None:
+        self._load, self._report = load, report
         self._members = members(load.groups, load.members)
         self._shards = [shard_of(m.group_id, load.request_partitions) for m in self._members]
         self._producer = Producer(
@@ -85,7 +85,7 @@ class Swarm:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": load.bootstrap_servers,
-                "group.id": "load",  # it insists on one, but joins no group
+                "group.id": "load",  # a consumer requires a group id, but this one joins no group
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
             }
@@ -98,17 +98,17 @@ class Swarm:
     def settle(self) -> float:
         """Make all members join and sync; return the seconds until all groups are Stable."""
         started_s = time.monotonic()
-        self._tell(f"{len(self._members)} members join {self._load.groups} groups.")
+        self._report(f"{len(self._members)} members join {self._load.groups} groups.")
         for member, answer in self._ask_all([m.join_group(f"{i:012}") for i, m in enumerate(self._members)]):
-            assert isinstance(answer, JoinGroupAnswer), f"a join was answered {answer}"
+            assert isinstance(answer, JoinGroupAnswer), f"the response to a join is {answer}"
             member.take(answer)
-        self._tell("All have joined; leaders send their plans.")
+        self._report("All have joined; leaders send the assignments.")
         for _, answer in self._ask_all([m.sync_group(f"{i:012}") for i, m in enumerate(self._members)]):
-            assert not answer.code, f"a sync was answered {answer}"
+            assert not answer.code, f"the response to a sync is {answer}"
         return time.monotonic() - started_s
 
     def _ask_all(self, requests: Sequence[Request]) -> Iterator[tuple[Member, AnyAnswer]]:
-        """Send each member's request, in order, and yield each member with its answer."""
+        """Send each member's request, in order, and yield each member with its response."""
         kind = type(requests[0]).__struct_config__.tag
         sent = answered = 0
         heard_s = time.monotonic()
@@ -118,30 +118,30 @@ class Swarm:
                 sent += 1
             for message in self._receive(TICK_S):
                 answer = decode_answer(message.value())
-                if answer.request_id is not None and answer.__struct_config__.tag == kind:  # else a notice
+                if answer.request_id is not None and answer.__struct_config__.tag == kind:  # else it is a notice
                     answered += 1
                     heard_s = time.monotonic()
                     yield self._members[int(answer.request_id)], answer
             silence_s = time.monotonic() - heard_s
-            assert silence_s < SETUP_SILENCE_S, f"{kind}: {answered} of {len(requests)} answered, then silence"
+            assert silence_s < SETUP_SILENCE_S, f"{kind}: {answered} of {len(requests)} answered, then none"
 
     # -- heartbeats ----------------------------------------------------------------------------------------------------
 
     def beat(self) -> dict[str, float]:
-        """Send heartbeats at a steady rate, wait for the last reply, and return the figures."""
+        """Send heartbeats at a steady rate, wait for the last response, and return the figures."""
         load = self._load
         warm_up, total = int(load.rate * load.warm_up_s), int(load.rate * (load.warm_up_s + load.seconds))
         values, order = self._prepared()
         replies = Replies(total)
         gc.collect()
-        gc.freeze()  # a collection among all these members would hold the load up
-        self._tell(f"{load.rate:,.0f} heartbeats a second, for {load.warm_up_s} + {load.seconds} s.")
+        gc.freeze()  # a collection over all these members would delay the load
+        self._report(f"{load.rate:,.0f} heartbeats a second, for {load.warm_up_s} + {load.seconds} s.")
         start_s = time.monotonic() + TICK_S
         awaited_by_then = self._send_all(values, order, start_s, warm_up, replies)
         drained_s = time.monotonic() + DRAIN_WAIT_S
         while replies.awaited > replies.errors and time.monotonic() < drained_s:
             replies.take(self._receive(TICK_S), time.monotonic())
-        self._tell(END)
+        self._report(END)
         due_s = start_s + np.arange(warm_up, total) / load.rate
         return {
             **replies.figures(due_s, warm_up),
@@ -152,7 +152,7 @@ class Swarm:
     def _send_all(
         self, values: list[tuple[bytes, bytes]], order: list[int], start_s: float, warm_up: int, replies: "Replies"
     ) -> int:
-        """Send each heartbeat when it is due; return how many responses were outstanding after the warm-up."""
+        """Send each heartbeat when it is due; return the number of outstanding responses after the warm-up."""
         sent, awaited = 0, None
         while sent < replies.total:
             now_s = time.monotonic()
@@ -163,14 +163,14 @@ class Swarm:
                 self._send(member, b"%b%012d%b" % (head, i, tail))
             sent = max(sent, due)
             if awaited is None and sent >= warm_up:
-                self._tell(BEGIN)
+                self._report(BEGIN)
                 awaited = replies.awaited
             replies.take(self._receive(0), time.monotonic())
             time.sleep(max(0.0, now_s + TICK_S - time.monotonic()))
         return awaited or 0
 
     def _prepared(self) -> tuple[list[tuple[bytes, bytes]], list[int]]:
-        """Write each member's heartbeat but for its number, and draw the order in which members send."""
+        """Encode each member's heartbeat without its number, and draw the order in which members send."""
         mark = "?" * NUMBER_DIGITS
         split = [encode_request(m.heartbeat(mark)).partition(mark.encode()) for m in self._members]
         order = list(range(len(split)))
@@ -191,7 +191,7 @@ class Swarm:
 
 
 class Replies:
-    """Which heartbeats were answered, and when; seconds of one monotonic clock."""
+    """The arrival times of the responses to heartbeats, in seconds of one monotonic clock."""
 
     def __init__(self, total: int) -> None:
         sample = msgspec.json.encode(HeartbeatAnswer(request_id="?" * NUMBER_DIGITS))
@@ -203,7 +203,7 @@ class Replies:
         self.errors = self.repeated = 0
 
     def take(self, messages: list[Message], now_s: float) -> None:
-        """Note what arrived at `now_s`: each must be the reply of a heartbeat that has no error."""
+        """Record the messages that arrived at `now_s`. Each must be a heartbeat's response without an error."""
         head, tail, begin, end = self._head, self._tail, self._from, self._to
         numbers = []
         for message in messages:
@@ -221,7 +221,7 @@ class Replies:
         self.repeated += len(numbers) - len(fresh)
 
     def figures(self, due_s: "np.ndarray", first: int) -> dict[str, float]:
-        """Return the figures of the heartbeats from number `first` on, which were due at `due_s`."""
+        """Return the figures of the heartbeats from number `first` on. They were due at `due_s`."""
         arrived_s = self._arrived_s[first:]
         answered = arrived_s > 0
         latencies_ms = np.sort(1000 * (arrived_s - due_s)[answered]).tolist()
@@ -241,11 +241,12 @@ class Replies:
 
 
 def _is_growing(due_s: "np.ndarray", arrived_s: "np.ndarray") -> bool:
-    """Tell whether more pile up: by their peaks, since each batch answers all there were and those come in meanwhile.
+    """Return whether the number of unanswered heartbeats grows.
 
-    Growing is a peak in the last third a quarter above that in the middle third, and more than the goal for 99 of 100
-    allows to be under way. A coordinator that keeps up has equal peaks; one that does not has each batch longer than
-    the one before.
+    The peaks are compared, because each batch answers all earlier heartbeats, and new ones arrive during the batch.
+    The number grows if the peak of the last third is a quarter above the peak of the middle third, and above the
+    number of heartbeats that the goal for 99 of 100 allows to be outstanding. A coordinator that keeps up has equal
+    peaks. A coordinator that does not keep up has batches that become longer and longer.
     """
     moments = np.linspace(due_s[0], due_s[-1], 1 + 10 * int(due_s[-1] - due_s[0]))
     unanswered = np.searchsorted(due_s, moments) - np.searchsorted(np.sort(arrived_s), moments)

@@ -1,4 +1,4 @@
-"""A load in a process of its own: what it is to do, running it, and following what it tells."""
+"""A load in its own process: its description, its start, and its progress and figures."""
 
 import argparse
 import multiprocessing
@@ -20,7 +20,7 @@ _BATCH = re.compile(r" duration_ms=(\d+) requests=[1-9]")
 
 
 def load_on(settings: Settings, **how: int) -> Load:
-    """Return the load for the coordinator of these settings; `how` are the other fields of `Load`."""
+    """Return the load for the coordinator with these settings. `how` has the other fields of `Load`."""
     return Load(
         bootstrap_servers=settings.bootstrap_servers,
         requests_topic=settings.requests_topic,
@@ -44,12 +44,12 @@ def load_as_asked(settings: Settings, options: argparse.Namespace) -> Load:
 
 @contextmanager
 def loading(run: Run, load: Load) -> Iterator[tuple[int, Connection]]:
-    """Run the load in a process of its own: its id, and the pipe that it reports on."""
+    """Run the load in its own process; yield the process id and the pipe for its reports."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=run, args=(load, theirs), name="load", daemon=True)
     process.start()
-    theirs.close()  # so that the load's end is the pipe's end
+    theirs.close()  # so that the pipe closes when the load ends
     try:
         yield process.pid or 0, ours
     finally:
@@ -58,17 +58,17 @@ def loading(run: Run, load: Load) -> Iterator[tuple[int, Connection]]:
 
 
 def follow(pipe: Connection, usage: Usage, log_file: Path) -> tuple[dict[str, Any], list[int]]:
-    """Pass on what the load reports; return its figures, and how long the batches took while it counted, in order."""
+    """Print the load's progress; return its figures, and the sorted times of the batches of the measured part."""
     at: dict[str, int] = {}
     around = {BEGIN: usage.begin, END: usage.end}
     try:
-        while not isinstance(said := pipe.recv(), dict):
-            if said in around:
-                around[said]()
-                at[said] = log_file.stat().st_size
+        while not isinstance(report := pipe.recv(), dict):
+            if report in around:
+                around[report]()
+                at[report] = log_file.stat().st_size
             else:
-                say(said)
+                say(report)
     except EOFError:
-        raise BenchFailed("the load generator failed, as told above") from None
+        raise BenchFailed("the load generator failed, see its error above") from None
     logged = log_file.read_bytes()[at[BEGIN] : at[END]].decode(errors="replace")
-    return said, sorted(map(int, _BATCH.findall(logged))) or [0]
+    return report, sorted(map(int, _BATCH.findall(logged))) or [0]

@@ -1,4 +1,4 @@
-"""Members as real applications have them: the size of their ids, subscriptions and assignments, and what they ask."""
+"""Members with realistic sizes of ids, subscriptions and assignments, and the requests that they send."""
 
 from dataclasses import dataclass, field
 from struct import pack
@@ -8,7 +8,7 @@ from coordinator.outputs import JoinGroupAnswer
 from coordinator.requests import Assignment, Heartbeat, JoinGroup, Protocol, Request, SyncGroup
 
 HEARTBEAT_INTERVAL_S = 3
-SESSION_TIMEOUT_MS = 300_000  # so that even a coordinator that cannot keep up loses nobody while it is measured
+SESSION_TIMEOUT_MS = 300_000  # so that no member expires in a measurement, even if the coordinator cannot keep up
 REBALANCE_TIMEOUT_MS = 300_000
 TOPIC = b"orders.placed"
 
@@ -21,7 +21,7 @@ PROTOCOLS = (Protocol("range", METADATA), Protocol("cooperative-sticky", METADAT
 
 @dataclass
 class Member:
-    """A member of one of many equal groups, and what it has been told."""
+    """A member of one of many equal groups, with the id and the generation from its last join response."""
 
     group_id: str
     number: int
@@ -39,12 +39,12 @@ class Member:
 
     @property
     def inbox(self) -> str:
-        """A name as our client draws it, but the same in every run."""
+        """A mailbox in the form that our client draws, but the same in every run."""
         return uuid5(NAMESPACE_OID, self.client_id).hex
 
     def join_group(self, request_id: str) -> Request:
         return JoinGroup(
-            **self._asked(request_id),
+            **self._header(request_id),
             session_timeout_ms=SESSION_TIMEOUT_MS,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             protocol_type="consumer",
@@ -59,16 +59,19 @@ class Member:
         self.leads = tuple(m.member_id for m in answer.members)
 
     def sync_group(self, request_id: str) -> Request:
-        """Request the member's assignment; the leader sends an assignment of one partition for each member."""
-        plan = tuple(Assignment(member_id, _assignment(i)) for i, member_id in enumerate(self.leads))
+        """Return the SyncGroup request. A leader's request has an assignment of one partition for each member."""
+        assignments = tuple(Assignment(member_id, _assignment(i)) for i, member_id in enumerate(self.leads))
         return SyncGroup(
-            **self._asked(request_id), generation_id=self.generation_id, member_id=self.member_id, assignments=plan
+            **self._header(request_id),
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            assignments=assignments,
         )
 
     def heartbeat(self, request_id: str) -> Request:
-        return Heartbeat(**self._asked(request_id), generation_id=self.generation_id, member_id=self.member_id)
+        return Heartbeat(**self._header(request_id), generation_id=self.generation_id, member_id=self.member_id)
 
-    def _asked(self, request_id: str) -> dict[str, str]:
+    def _header(self, request_id: str) -> dict[str, str]:
         return {
             "request_id": request_id,
             "reply_to": self.inbox,

@@ -1,6 +1,7 @@
-"""What a heartbeat costs a shard, without Spark and Kafka: one shard's batch, part by part.
+"""The cost of a heartbeat in a shard, without Spark and Kafka: the parts of one shard's batch.
 
-The shard is one of 16 that share the groups; a batch brings one second of its heartbeats, a third of its members.
+The groups are spread over 16 shards, and this is one of them. A batch has the shard's heartbeats of one second, which
+come from a third of its members.
 """
 
 import argparse
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Log:
-    """The partition of one shard, as far as it was written."""
+    """The request partition of one shard, with the next offset."""
 
     offset: int = 0
 
@@ -43,11 +44,11 @@ class _Log:
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Time the parts of a batch one by one, several times, and keep each one's best time."""
+    """Time the parts of a batch separately, several times, and keep the best time of each part."""
     groups = max(1, options.groups // SHARDS)
     say(f"One shard of {groups} groups x {options.members} members, without Spark and Kafka.")
     everybody, state, now_ms = _stable(groups, options.members)
-    rosters = Rosters()  # the worker's, which outlives a batch
+    rosters = Rosters()  # of the worker, so it outlives a batch
     values = [encode_request(m.heartbeat(f"{i:012}")) for i, m in enumerate(everybody) if i % HEARTBEAT_INTERVAL_S == 0]
     best = [
         min(seconds) for seconds in zip(*(_batch(values, state, now_ms, rosters) for _ in range(ROUNDS)), strict=True)
@@ -63,15 +64,15 @@ def measure(options: argparse.Namespace) -> Figures:
 
 
 def _stable(groups: int, each: int) -> tuple[list[Member], bytes, int]:
-    """Bring a shard's groups to Stable, and return the members, the shard's state and the time."""
+    """Make a shard's groups Stable, and return the members, the shard's state and the time."""
     shard, log, everybody = Shard(0, 1, b"x" * 32, CONFIG), _Log(), members(groups, each)
     outputs = shard.step(log.receive([m.join_group(str(i)) for i, m in enumerate(everybody)], 0), 0)
     now_ms = 0
     while not (replies := [output for output in outputs if isinstance(output, Reply)]):
-        now_ms += 1_000  # the initial delay runs, and is extended once
+        now_ms += 1_000  # the initial delay passes, and it is extended once
         outputs = shard.step([wake(now_ms)], now_ms)
     for reply in replies:
-        assert isinstance(reply.answer, JoinGroupAnswer), f"a join was answered {reply.answer}"
+        assert isinstance(reply.answer, JoinGroupAnswer), f"the response to a join is {reply.answer}"
         everybody[int(reply.answer.request_id or 0)].take(reply.answer)
     shard.step(log.receive([m.sync_group(str(i)) for i, m in enumerate(everybody)], now_ms), now_ms)
     return everybody, shard.to_bytes(), now_ms

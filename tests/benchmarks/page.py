@@ -1,6 +1,7 @@
-"""The page: how long after a record was written a browser shows what it says.
+"""The page: the time from the write of a record to its display in a browser.
 
-A real broker, the page's own process and Chromium; the records are written as the coordinator would, without Spark.
+The benchmark uses a real broker, the page's own process and Chromium. It writes the records itself, in the
+coordinator's format, without Spark.
 """
 
 import argparse
@@ -45,7 +46,7 @@ WATCH = """() => {
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Write records of one group, of 1,001, and have the browser note when each is shown."""
+    """Write records of one of 1,001 groups, and record in the browser when each one is displayed."""
     chromium = bench.program("chromium")
     with bench.broker() as broker, tempfile.TemporaryDirectory(prefix="bench-page-") as name:
         settings = Settings(bootstrap_servers=broker.bootstrap_servers, replication_factor=1)
@@ -73,7 +74,7 @@ def measure(options: argparse.Namespace) -> Figures:
 
 def _lags_ms(page: Page, writer: "_Writer", samples: int) -> list[float]:
     page.evaluate(WATCH)
-    say(f"{samples} records are written, and looked for on the page.")
+    say(f"Writing {samples} records, and waiting for each on the page.")
     written_ms: dict[str, int] = {}
     for number in range(700_000, 700_000 + samples):
         written_ms[str(number)] = writer.write(GROUP, number)
@@ -90,7 +91,7 @@ def _address(ready_file: Path) -> str:
 
 
 class _Writer:
-    """Writes group records as the coordinator does, one at a time."""
+    """Writes group records in the coordinator's format, one at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self._topics = OutputTopics(

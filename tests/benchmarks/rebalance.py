@@ -1,13 +1,14 @@
-"""Rebalances: a member joins, leaves or is killed, in a group of our coordinator's and in one of Kafka's own.
+"""Rebalances: a member joins, leaves or is killed, in groups of our coordinator and in groups of Kafka's own.
 
-All groups share a topic of 12 partitions, on one broker and one machine. In turn a fourth member joins three and leaves
-again, in one group after the other, while the other groups do nothing but beat. A join counts from just before the
-member is made, a leave from just before `close`, a death from just before SIGKILL; each to the moment at which the last
-member is told what is new in its share. Pauses are drawn, the same for all groups, so that a rebalance may begin
-anywhere between two heartbeats. Timeouts are the defaults, except for those who die, who have the shortest session that
-both coordinators allow.
+All groups use one topic of 12 partitions, on one broker and one machine. A fourth member joins a group of three and
+leaves it again, in one group after the other. Meanwhile, the other groups only send heartbeats. The time of a join is
+measured from just before the member is created, the time of a leave from just before `close`, the time of a death from
+just before SIGKILL. Each time ends when the last member receives the change of its assignment. Pauses are drawn at
+random, the same for all groups, so that a rebalance can begin at any time between two heartbeats. Timeouts are the
+defaults, except in the groups with killed members. These have the shortest session timeout that both coordinators
+allow.
 
-Last of all, `rebalance_storm` has many members join one group at once.
+At the end, `rebalance_storm` makes many members join one group at the same time.
 """
 
 import argparse
@@ -25,19 +26,19 @@ from streaming.config.settings import Settings
 from tests.benchmarks import bench, rebalance_storm
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures, percentile
-from tests.benchmarks.rebalance_members import Crew, Group, Kafkas, Ours, Way
+from tests.benchmarks.rebalance_members import Group, Kafkas, MemberProcesses, Ours, Variant
 
 TOPIC, PARTITIONS = "orders", 12
 THREE, FOURTH = range(3), 3
 FOUR = range(4)
 WARM_UP = 5  # joins and leaves of each group, more than a minute: a young JVM compiles for that long
 
-OURS = Way("ours", Ours, "range")
-OURS_COOPERATIVE = Way("ours_cooperative", Ours, "cooperative-sticky")
-KAFKA = Way("kafka", Kafkas, "range")
-KAFKA_COOPERATIVE = Way("kafka_cooperative", Kafkas, "cooperative-sticky")
+OURS = Variant("ours", Ours, "range")
+OURS_COOPERATIVE = Variant("ours_cooperative", Ours, "cooperative-sticky")
+KAFKA = Variant("kafka", Kafkas, "range")
+KAFKA_COOPERATIVE = Variant("kafka_cooperative", Kafkas, "cooperative-sticky")
 
-HEARTBEAT_S = 3.0  # the default; as long as a pause is at most
+HEARTBEAT_S = 3.0  # the default, and the longest pause
 SHORT_SESSION_MS, SHORT_HEARTBEAT_MS = 6_000, 2_000
 
 Times = Mapping[str, Sequence[float]]
@@ -62,75 +63,85 @@ def measure(options: argparse.Namespace) -> Figures:
 
 
 def _joins_and_leaves(settings: Settings, options: argparse.Namespace) -> Times:
-    """Time a fourth member's joins and leaves, group by group; seconds by `join_` or `leave_` and the way's name."""
-    ways = [OURS, KAFKA, KAFKA_COOPERATIVE] + [OURS_COOPERATIVE] * options.ours_cooperative
+    """Time a fourth member's joins and leaves, group by group.
+
+    Returns:
+        Seconds by `join_` or `leave_` and the variant's name.
+    """
+    variants = [OURS, KAFKA, KAFKA_COOPERATIVE] + [OURS_COOPERATIVE] * options.ours_cooperative
     times: dict[str, list[float]] = defaultdict(list)
     pauses = random.Random(1)
     with ExitStack() as stack:
-        crews = [stack.enter_context(_crew(settings, way, THREE)) for way in ways]
+        groups = [stack.enter_context(_member_processes(settings, variant, THREE)) for variant in variants]
         say(f"Warming up with {WARM_UP} joins and leaves of each group.")
         for number in range(-WARM_UP, options.repeats):
             before_join_s, before_leave_s = pauses.uniform(0, HEARTBEAT_S), pauses.uniform(0, HEARTBEAT_S)
-            for crew in crews:
-                took_s = join(crew, before_join_s), leave(crew, before_leave_s)
-                say(f"{crew.group}: joined in {took_s[0]:.2f} s, left in {took_s[1]:.2f} s.")
+            for processes in groups:
+                took_s = join(processes, before_join_s), leave(processes, before_leave_s)
+                say(f"{processes.group}: joined in {took_s[0]:.2f} s, left in {took_s[1]:.2f} s.")
                 if number >= 0:
-                    times[f"join_{crew.group.way.name}"].append(took_s[0])
-                    times[f"leave_{crew.group.way.name}"].append(took_s[1])
+                    times[f"join_{processes.group.variant.name}"].append(took_s[0])
+                    times[f"leave_{processes.group.variant.name}"].append(took_s[1])
     return times
 
 
 @contextmanager
-def _crew(settings: Settings, way: Way, members: Sequence[int], **timeouts_ms: int) -> Iterator[Crew]:
-    """Run a group of these members, at rest, in processes for four."""
-    group_id = f"{way.name}-{len(members)}"
+def _member_processes(
+    settings: Settings, variant: Variant, members: Sequence[int], **timeouts_ms: int
+) -> Iterator[MemberProcesses]:
+    """Run a group of these members in processes for four; yield when the group is stable."""
+    group_id = f"{variant.name}-{len(members)}"
     servers, prefix = settings.bootstrap_servers, settings.topic_prefix
-    with Crew(Group(way, servers, prefix, TOPIC, PARTITIONS, group_id, **timeouts_ms), len(FOUR)) as crew:
+    with MemberProcesses(
+        Group(variant, servers, prefix, TOPIC, PARTITIONS, group_id, **timeouts_ms), len(FOUR)
+    ) as processes:
         for who in members:
-            crew.start(who)
-        crew.settle(members)
-        say(f"{crew.group} is at rest: {crew.shares()}.")
-        yield crew
+            processes.start(who)
+        processes.settle(members)
+        say(f"{processes.group} is stable: {processes.assignments()}.")
+        yield processes
 
 
-def join(crew: Crew, pause_s: float) -> float:
+def join(processes: MemberProcesses, pause_s: float) -> float:
     """Make the fourth member join; return how long the group took."""
     time.sleep(pause_s)
-    began_s = crew.start(FOURTH)
-    return crew.settle(FOUR) - began_s
+    began_s = processes.start(FOURTH)
+    return processes.settle(FOUR) - began_s
 
 
-def leave(crew: Crew, pause_s: float) -> float:
+def leave(processes: MemberProcesses, pause_s: float) -> float:
     """Make the fourth member leave; return how long the group took."""
     time.sleep(pause_s)
-    began_s = crew.close(FOURTH)
-    return crew.settle(THREE) - began_s
+    began_s = processes.close(FOURTH)
+    return processes.settle(THREE) - began_s
 
 
 def _deaths(settings: Settings, kills: int) -> Times:
-    """Kill the fourth member, over and over; seconds by the way's name."""
+    """Kill the fourth member repeatedly; return seconds by the variant's name."""
     times: dict[str, list[float]] = defaultdict(list)
     pauses = random.Random(2)
     timeouts_ms = {"session_timeout_ms": SHORT_SESSION_MS, "heartbeat_interval_ms": SHORT_HEARTBEAT_MS}
     with ExitStack() as stack:
-        crews = [stack.enter_context(_crew(settings, way, FOUR, **timeouts_ms)) for way in (OURS, KAFKA)]
+        groups = [
+            stack.enter_context(_member_processes(settings, variant, FOUR, **timeouts_ms)) for variant in (OURS, KAFKA)
+        ]
         for _ in range(kills):
             pause_s = pauses.uniform(0, SHORT_HEARTBEAT_MS / 1000)
-            for crew in crews:
-                took_s = _die(crew, pause_s)
-                say(f"{crew.group}: a death was made good after {took_s:.2f} s.")
-                times[crew.group.way.name].append(took_s)
+            for processes in groups:
+                took_s = _die(processes, pause_s)
+                say(f"{processes.group}: rebalanced {took_s:.2f} s after a kill.")
+                times[processes.group.variant.name].append(took_s)
     return times
 
 
-def _die(crew: Crew, pause_s: float) -> float:
+def _die(processes: MemberProcesses, pause_s: float) -> float:
     """Kill the fourth member and start another one; return how long the others took until they had all partitions."""
     time.sleep(pause_s)
-    began_s = crew.kill(FOURTH)
-    took_s = crew.settle(THREE) - began_s
-    crew.revive(FOURTH)
-    crew.start(FOURTH)
-    crew.settle(FOUR)
+    began_s = processes.kill(FOURTH)
+    took_s = processes.settle(THREE) - began_s
+    processes.revive(FOURTH)
+    processes.start(FOURTH)
+    processes.settle(FOUR)
     return took_s
 
 

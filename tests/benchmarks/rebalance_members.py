@@ -1,8 +1,8 @@
-"""The members of one group, each a process of its own, and who owns what by their rebalance callbacks.
+"""The members of one group, each in its own process, and the partition owners according to their rebalance callbacks.
 
-A process is up, with everything imported, before its member is asked for: what is measured is how a consumer begins,
-not how Python does. It has one thread, which makes the consumer, polls it over and over and closes it, as an ordinary
-application does. All moments are of the one monotonic clock that the processes of a machine share.
+A process has started and imported all modules before its member is created. So the start of a consumer is measured,
+and the start of Python is not. A process has one thread, which creates the consumer, polls it repeatedly and closes it,
+as an ordinary application does. All times are read from the monotonic clock that the processes of a machine share.
 """
 
 import multiprocessing
@@ -22,17 +22,17 @@ from tests.benchmarks.bench import BenchFailed
 
 POLL_MS = 100
 REST_WAIT_S = 120.0
-END_WAIT_S = 10.0  # longer than a member of ours waits for the answer to its leave
+END_WAIT_S = 10.0  # longer than a member of our coordinator waits for the response to its leave
 QUIET_S = 1.0
-"""How long a group that is shared out evenly must keep still to be at rest."""
+"""A group is stable when its partitions are assigned evenly and no message arrives for this long."""
 
-START, CLOSE, END = "START", "CLOSE", "END"  # what a process is asked
-READY, STARTING, CLOSING, CLOSED = "READY", "STARTING", "CLOSING", "CLOSED"  # what it tells of itself
-ASSIGNED, REVOKED, LOST = "ASSIGNED", "REVOKED", "LOST"  # and of its member's callbacks
+START, CLOSE, END = "START", "CLOSE", "END"  # the commands to a process
+READY, STARTING, CLOSING, CLOSED = "READY", "STARTING", "CLOSING", "CLOSED"  # its messages about its own state
+ASSIGNED, REVOKED, LOST = "ASSIGNED", "REVOKED", "LOST"  # its messages about its member's callbacks
 
 
-class Told(NamedTuple):
-    """What a member's process has to say, from when, and which partitions it is about."""
+class Message(NamedTuple):
+    """A message of a member's process, with its time and the partitions that it is about."""
 
     what: str
     at_s: float
@@ -40,9 +40,9 @@ class Told(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group of `way.members`, and how to be one of them. The timeouts given here are both sides' defaults."""
+    """A group, and the arguments of its members. The timeouts here are the defaults of both coordinators."""
 
-    way: "Way"
+    variant: "Variant"
     bootstrap_servers: str
     topic_prefix: str
     topic: str
@@ -55,32 +55,32 @@ class Group(NamedTuple):
         return f"the group {self.group_id}"
 
 
-Tell = Callable[[str, Collection[Any]], None]
+Report = Callable[[str, Collection[Any]], None]
 
 
 class Ours(ConsumerRebalanceListener):
-    """A member of a group that our coordinator keeps."""
+    """A member of a group of our coordinator."""
 
-    def __init__(self, group: Group, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, group: Group, report: Report) -> None:
+        self._report = report
         self._consumer = GroupConsumer(
             bootstrap_servers=group.bootstrap_servers,
             topic_prefix=group.topic_prefix,
             group_id=group.group_id,
             session_timeout_ms=group.session_timeout_ms,
             heartbeat_interval_ms=group.heartbeat_interval_ms,
-            partition_assignment_strategy=[group.way.strategy],
+            partition_assignment_strategy=[group.variant.strategy],
         )
         self._consumer.subscribe([group.topic], listener=self)
 
     def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-        self._tell(ASSIGNED, assigned)
+        self._report(ASSIGNED, assigned)
 
     def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-        self._tell(REVOKED, revoked)
+        self._report(REVOKED, revoked)
 
     def on_partitions_lost(self, lost: Collection[Any]) -> None:
-        self._tell(LOST, lost)
+        self._report(LOST, lost)
 
     def poll(self) -> None:
         self._consumer.poll(POLL_MS)
@@ -90,36 +90,36 @@ class Ours(ConsumerRebalanceListener):
 
 
 class Kafkas:
-    """A member of a group that the broker's own coordinator keeps, in the classic protocol."""
+    """A member of a group of the broker's own coordinator, with the classic protocol."""
 
-    def __init__(self, group: Group, tell: Tell) -> None:
+    def __init__(self, group: Group, report: Report) -> None:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": group.bootstrap_servers,
                 "group.id": group.group_id,
                 "group.protocol": "classic",
-                "partition.assignment.strategy": group.way.strategy,
+                "partition.assignment.strategy": group.variant.strategy,
                 "session.timeout.ms": group.session_timeout_ms,
                 "heartbeat.interval.ms": group.heartbeat_interval_ms,
             }
         )
         self._consumer.subscribe(
             [group.topic],
-            on_assign=lambda _, partitions: tell(ASSIGNED, partitions),
-            on_revoke=lambda _, partitions: tell(REVOKED, partitions),
-            on_lost=lambda _, partitions: tell(LOST, partitions),
+            on_assign=lambda _, partitions: report(ASSIGNED, partitions),
+            on_revoke=lambda _, partitions: report(REVOKED, partitions),
+            on_lost=lambda _, partitions: report(LOST, partitions),
         )
 
     def poll(self) -> None:
         message = self._consumer.poll(POLL_MS / 1000)
-        assert message is None or message.error() is None, f"a poll brought {message.error()}"
+        assert message is None or message.error() is None, f"a poll returned {message.error()}"
 
     def close(self) -> None:
         self._consumer.close()
 
 
-class Way(NamedTuple):
-    """Whose coordinator keeps a group, by whose client, and how its members share."""
+class Variant(NamedTuple):
+    """The coordinator and the client of a group, and the assignment strategy of its members."""
 
     name: str
     side: type[Ours] | type[Kafkas]
@@ -130,59 +130,59 @@ class Way(NamedTuple):
 
 
 def run(group: Group, pipe: Connection) -> None:
-    """Be a member from each START to the next CLOSE, until the END, or until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that ends this one
-    pipe.send(Told(READY, time.monotonic()))
+    """Run a member from each START to the next CLOSE, until END arrives or the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C and ends this process
+    pipe.send(Message(READY, time.monotonic()))
     with suppress(EOFError, BrokenPipeError):
         while pipe.recv() == START:
-            _be_a_member(group, pipe)
+            _run_member(group, pipe)
 
 
-def _be_a_member(group: Group, pipe: Connection) -> None:
-    def tell(what: str, partitions: Collection[Any] = ()) -> None:
+def _run_member(group: Group, pipe: Connection) -> None:
+    def report(what: str, partitions: Collection[Any] = ()) -> None:
         at_s = time.monotonic()
-        pipe.send(Told(what, at_s, tuple(sorted(p.partition for p in partitions))))
+        pipe.send(Message(what, at_s, tuple(sorted(p.partition for p in partitions))))
 
-    tell(STARTING)
-    member = group.way.side(group, tell)
+    report(STARTING)
+    member = group.variant.side(group, report)
     while not pipe.poll():
         member.poll()
-    assert pipe.recv() == CLOSE, "a member is closed, or its process killed"
-    tell(CLOSING)
+    assert pipe.recv() == CLOSE, "the only command to a running member is CLOSE"
+    report(CLOSING)
     member.close()
-    tell(CLOSED)
+    report(CLOSED)
 
 
-# -- all of them -------------------------------------------------------------------------------------------------------
+# -- all members -------------------------------------------------------------------------------------------------------
 
 
 class Process:
-    """One member's process, what it told, and what its member owns."""
+    """One member's process, its messages, and the partitions that its member owns."""
 
     def __init__(self, group: Group, name: str) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self._process = context.Process(target=run, args=(group, theirs), name=name, daemon=True)
         self._process.start()
-        theirs.close()  # so that the process's end is the pipe's end
+        theirs.close()  # so that the pipe closes when the process ends
         self.moments: dict[str, float] = {}
         self.owned: set[int] = set()
 
     def ask(self, what: str) -> None:
-        """Send a command to the process; its later messages are about that command."""
+        """Send a command to the process, and forget the messages about earlier commands."""
         self.moments.clear()
         self.pipe.send(what)
 
-    def take(self, told: Told) -> None:
-        """Note what the process has told."""
-        self.moments[told.what] = told.at_s
-        if told.what == ASSIGNED:
-            self.owned.update(told.partitions)
-        elif told.what in (REVOKED, LOST):
-            self.owned.difference_update(told.partitions)
+    def take(self, message: Message) -> None:
+        """Record a message of the process."""
+        self.moments[message.what] = message.at_s
+        if message.what == ASSIGNED:
+            self.owned.update(message.partitions)
+        elif message.what in (REVOKED, LOST):
+            self.owned.difference_update(message.partitions)
 
     def kill(self) -> None:
-        """End the process with SIGKILL."""
+        """Kill the process with SIGKILL."""
         self._process.kill()
         self._process.join()
         self.pipe.close()
@@ -195,23 +195,23 @@ class Process:
             self.pipe.send(END)
 
     def end(self, wait_s: float) -> None:
-        """Wait for the process to end, and kill it if it has not after so many seconds."""
+        """Wait for the process to end, and kill it if it has not ended after `wait_s` seconds."""
         self._process.join(wait_s)
         self.kill()
 
 
-class Crew:
-    """The processes of one group's members, by number: a `with` block, at whose end all members leave.
+class MemberProcesses:
+    """The processes of one group's members, by number. Use it in a `with` block: at its end, all members leave.
 
-    Whenever the group is at rest, its members' callbacks are gone through in the order of their moments: no partition
-    may be assigned to one member while another one has it.
+    Whenever the group is stable, the callbacks of its members are checked in the order of their times: no partition may
+    be assigned to one member while another member owns it.
     """
 
     def __init__(self, group: Group, members: int) -> None:
         self.group = group
         self._members = range(members)
         self._processes: dict[int, Process] = {}
-        self._callbacks: list[tuple[Told, int]] = []  # since the group was last at rest
+        self._callbacks: list[tuple[Message, int]] = []  # since the group was last stable
         self._owners: dict[int, int] = {}  # at that time
 
     def __enter__(self) -> Self:
@@ -232,64 +232,64 @@ class Crew:
             process.end(END_WAIT_S)
 
     def revive(self, who: int) -> None:
-        """Make a process for a member; the member itself is yet to be started."""
+        """Start a process for a member. The member itself is started later."""
         self._processes[who] = Process(self.group, f"{self.group.group_id} {who}")
         self._await(who, READY)
 
     def start(self, who: int) -> float:
-        """Start a member; return the time just before."""
+        """Start a member; return the time just before its start."""
         self._processes[who].ask(START)
         return self._await(who, STARTING)
 
     def close(self, who: int) -> float:
-        """Close a member, and wait until it is closed; return the time just before."""
+        """Close a member, and wait until it is closed; return the time just before the close."""
         self._processes[who].ask(CLOSE)
         self._await(who, CLOSED)
         return self._processes[who].moments[CLOSING]
 
     def kill(self, who: int) -> float:
-        """Kill a member's process; return the time just before. Its partitions have no owner then."""
+        """Kill a member's process; return the time just before the kill. The member's partitions have no owner then."""
         process = self._processes.pop(who)
         at_s = time.monotonic()
         process.kill()
-        self._callbacks.append((Told(LOST, at_s, tuple(process.owned)), who))
+        self._callbacks.append((Message(LOST, at_s, tuple(process.owned)), who))
         return at_s
 
     def settle(self, members: Collection[int]) -> float:
-        """Wait until these members share all partitions evenly and keep still; tells the moment of the last change.
+        """Wait until all partitions are assigned evenly to these members; return the time of the last change.
 
         Raises:
-            BenchFailed: they do not in time, or a partition has had two owners on the way.
+            BenchFailed: the group is not stable within the time limit, or a partition had two owners.
         """
         until_s = time.monotonic() + REST_WAIT_S
         while self._listen(QUIET_S) or not self._is_even(members):
             if time.monotonic() > until_s:
-                raise BenchFailed(f"{self.group} did not come to rest within {REST_WAIT_S:.0f} s: {self.shares()}")
+                raise BenchFailed(f"{self.group} was not stable within {REST_WAIT_S:.0f} s: {self.assignments()}")
         changes = sorted((at for at in self._callbacks if at[0].partitions), key=lambda at: at[0].at_s)
         self._callbacks.clear()
-        for told, who in changes:
-            self._check(told, who)
+        for message, who in changes:
+            self._check(message, who)
         return changes[-1][0].at_s
 
-    def shares(self) -> str:
-        """Return the owners of the partitions, by the members' own callbacks."""
+    def assignments(self) -> str:
+        """Return the partitions of each member, according to its own callbacks."""
         return ", ".join(f"{who}: {sorted(process.owned)}" for who, process in sorted(self._processes.items()))
 
     def _is_even(self, members: Collection[int]) -> bool:
         counts = {who: len(process.owned) for who, process in self._processes.items() if process.owned}
         return counts == dict.fromkeys(members, self.group.partitions // len(members))
 
-    def _check(self, told: Told, who: int) -> None:
+    def _check(self, message: Message, who: int) -> None:
         """Apply a callback to the owners of the partitions."""
-        for partition in told.partitions:
+        for partition in message.partitions:
             owner = self._owners.pop(partition, None)
-            if owner != (None if told.what == ASSIGNED else who):
-                raise BenchFailed(f"{self.group}: partition {partition} of member {owner} was {told.what} by {who}")
-            if told.what == ASSIGNED:
+            if owner != (None if message.what == ASSIGNED else who):
+                raise BenchFailed(f"{self.group}: partition {partition} of member {owner} was {message.what} by {who}")
+            if message.what == ASSIGNED:
                 self._owners[partition] = who
 
     def _await(self, who: int, what: str) -> float:
-        """Wait until a member's process has sent this message; return the message's time."""
+        """Wait until a member's process sends this message; return the time of the message."""
         until_s = time.monotonic() + REST_WAIT_S
         moments = self._processes[who].moments
         while what not in moments:
@@ -299,16 +299,16 @@ class Crew:
         return moments[what]
 
     def _listen(self, wait_s: float) -> bool:
-        """Read the processes' messages; return whether any came within the time."""
+        """Read the processes' messages; return whether at least one arrived within `wait_s`."""
         ready = connection.wait([process.pipe for process in self._processes.values()], wait_s)
         for who, process in self._processes.items():
             if process.pipe not in ready:
                 continue
             try:
-                told = process.pipe.recv()
+                message = process.pipe.recv()
             except (EOFError, OSError):
-                raise BenchFailed(f"{self.group}: member {who} has failed, as told above") from None
-            process.take(told)
-            if told.what in (ASSIGNED, REVOKED, LOST):
-                self._callbacks.append((told, who))
+                raise BenchFailed(f"{self.group}: member {who} has failed, see its error above") from None
+            process.take(message)
+            if message.what in (ASSIGNED, REVOKED, LOST):
+                self._callbacks.append((message, who))
         return bool(ready)

@@ -1,9 +1,9 @@
-"""Many members that join one new group at once, as when a whole service is started.
+"""Many members that join one new group at the same time, as at the start of a whole service.
 
-They are members and no more: the client's `Driver` over one `Transport`, without the KafkaConsumers that would fetch
-their records, which would cost this machine more than the rebalance itself. One thread stands in for those of all their
-owners and goes round, a hundred times a second. The leader's plan is range's: to each member, in the order of their
-ids, the next two partitions.
+The members read no records. Each is the client's `Driver` over a shared `Transport`, without a KafkaConsumer, because
+fetching records would use more processor time than the rebalance. One thread polls all members in turn, a hundred times
+a second. The leader computes the assignments of range: each member, in the order of the ids, gets the next two
+partitions.
 """
 
 import time
@@ -30,21 +30,21 @@ REST_WAIT_S = 120.0
 
 
 def measure(settings: Settings, members: int) -> Figures:
-    """Make `members` members join at once; return the seconds until all are in a Stable group, and its generations."""
-    say(f"{members} members join one group at once.")
+    """Make `members` members join together; return the seconds until the group is Stable, and its generations."""
+    say(f"{members} members join one group at the same time.")
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
         crowd = [_Member(transport, number) for number in range(members)]
         began_s = time.monotonic()
         for member in crowd:
             member.driver.subscribe()
-        while not _is_at_rest(crowd):
+        while not _is_stable(crowd):
             for member in crowd:
                 member.turn()
             if time.monotonic() > began_s + REST_WAIT_S:
-                raise BenchFailed(f"the storm did not come to rest within {REST_WAIT_S:.0f} s: {_states(crowd)}")
+                raise BenchFailed(f"the group was not stable within {REST_WAIT_S:.0f} s: {_states(crowd)}")
             time.sleep(TURN_S)
         took_s = time.monotonic() - began_s
-        _see_that_it_is_so(transport, crowd)
+        _check_partition_owners(transport, crowd)
         generations = crowd[0].driver.member.generation_id
         for member in crowd:
             member.driver.leave("the storm is over", wait_s=0.0)
@@ -53,7 +53,7 @@ def measure(settings: Settings, members: int) -> Figures:
 
 
 class _Member:
-    """A member that does what its driver asks, and reads nothing."""
+    """A member that performs its driver's effects and reads no records."""
 
     def __init__(self, transport: Transport, number: int) -> None:
         config = MemberConfig(
@@ -66,41 +66,41 @@ class _Member:
         self.owned: list[int] = []
 
     def turn(self) -> None:
-        """Poll, and do what is asked until there is nothing more to do at once."""
+        """Poll the driver, and perform its effects until it returns none."""
         while (effect := self.driver.poll()) is not None:
             match effect:
                 case PrepareToJoin():
                     self.owned = []
                     self.driver.join([Protocol("range", METADATA)])
                 case MakePlan(generation_id, _, members):
-                    self.driver.plan(generation_id, _plan(members))
+                    self.driver.plan(generation_id, _assignments(members))
                 case Assigned(_, _, assignment):
                     self.owned = (assigned_partitions(assignment) or {}).get(TOPIC.decode(), [])
                 case Failed():
-                    raise BenchFailed(f"the storm: a member was refused, {effect}")
+                    raise BenchFailed(f"a member was refused: {effect}")
 
 
-def _plan(members: Sequence[JoinedMember]) -> Iterator[Assignment]:
+def _assignments(members: Sequence[JoinedMember]) -> Iterator[Assignment]:
     """Yield the assignments that range computes."""
     for place, member_id in enumerate(sorted(member.member_id for member in members)):
         mine = range(place * PARTITIONS_EACH, (place + 1) * PARTITIONS_EACH)
         yield Assignment(member_id, write_assignment({TOPIC.decode(): mine}))
 
 
-def _is_at_rest(crowd: Sequence[_Member]) -> bool:
+def _is_stable(crowd: Sequence[_Member]) -> bool:
     generations = {member.driver.member.generation_id for member in crowd}
     return len(generations) == 1 and all(m.driver.member.state is MemberState.STABLE and m.owned for m in crowd)
 
 
-def _see_that_it_is_so(transport: Transport, crowd: Sequence[_Member]) -> None:
+def _check_partition_owners(transport: Transport, crowd: Sequence[_Member]) -> None:
     """Check with the coordinator that each partition has one owner."""
     owned = sorted(partition for member in crowd for partition in member.owned)
     if owned != list(range(len(crowd) * PARTITIONS_EACH)):
-        raise BenchFailed("the storm: partitions have no owner or two")
+        raise BenchFailed("a partition has no owner, or two owners")
     described = transport.ask(DescribeGroup(request_id="", reply_to="", group_id=GROUP))
-    assert isinstance(described, DescribeGroupAnswer), f"a description was answered {described}"
+    assert isinstance(described, DescribeGroupAnswer), f"the response to DescribeGroup is {described}"
     if (described.state, len(described.members)) != (Phase.STABLE, len(crowd)):
-        raise BenchFailed(f"the storm: the group is {described.state} with {len(described.members)} members")
+        raise BenchFailed(f"the group is {described.state} with {len(described.members)} members")
 
 
 def _states(crowd: Sequence[_Member]) -> str:

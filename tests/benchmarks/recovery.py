@@ -1,7 +1,8 @@
-"""From kill -9 to the first reply: 10,000 groups in state, started again at once on the same checkpoint.
+"""The time from kill -9 to the first response, with 10,000 groups in the state.
 
-The heartbeat that is answered at last was written when the coordinator was dead, and waits in the topic. What the new
-process says on its way is stamped as it appears in its log, which tells where the time goes.
+The coordinator is started again at once on the same checkpoint. The heartbeat that it answers first was written while
+it was dead, and waits in the topic. The messages of the new process are timed when they appear in its log. They show
+how long each part of the start takes.
 """
 
 import argparse
@@ -28,15 +29,15 @@ LOOK_S = 0.01
 REPLY_WAIT_S = 120.0
 
 PARTS: Mapping[str, str | None] = {
-    # the part that ends when the log says
+    # a part, and the message in the log that ends it
     "imports_and_checks": "Starting Spark.",
     "spark": " started run=",
-    "first_batch": None,  # nothing: it ends with the reply
+    "first_batch": None,  # no message: this part ends with the response
 }
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Make groups of one member, kill the coordinator that has them several times, and take medians."""
+    """Make groups of one member, kill their coordinator several times, and return the medians of the times."""
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-recovery-", ignore_cleanup_errors=True) as name,
@@ -60,10 +61,10 @@ def measure(options: argparse.Namespace) -> Figures:
 def _recoveries(
     settings: Settings, folder: Path, asker: Crowd, everybody: Sequence[Member]
 ) -> Iterator[Sequence[float]]:
-    """Yield how many seconds the parts of each recovery took."""
+    """Yield the times of the parts of each recovery, in seconds."""
     say("Starting the coordinator.")
     with _until_killed(settings, folder / "first"):
-        say(f"{len(everybody)} members join a group each.")
+        say(f"{len(everybody)} members join, each its own group.")
         asker.settle(everybody)
         time.sleep(REST_S[-1])
     for number, rest_s in enumerate(REST_S):
@@ -72,14 +73,14 @@ def _recoveries(
             watched = pool.submit(_watch, home / "log", asker, everybody[number])
             with _until_killed(settings, home):
                 took_s = watched.result()
-                say(f"Killed, and back after {sum(took_s):.2f} s.")
+                say(f"Killed, and answering again after {sum(took_s):.2f} s.")
                 yield took_s
                 time.sleep(rest_s)
 
 
 @contextmanager
 def _until_killed(settings: Settings, folder: Path) -> Iterator[None]:
-    """Run a coordinator, and kill it with all of its processes in the end."""
+    """Run a coordinator, and kill it with all of its processes at the end."""
     folder.mkdir()
     with suppress(_Killed), bench.coordinator(settings, folder) as running:
         yield
@@ -93,27 +94,27 @@ def _until_killed(settings: Settings, folder: Path) -> Iterator[None]:
 
 
 class _Killed(Exception):
-    """The coordinator is no more, as was wanted."""
+    """The coordinator was killed on purpose."""
 
 
 def _watch(log_file: Path, asker: Crowd, member: Member) -> Sequence[float]:
-    """Send a heartbeat and look at its answer and the log; return the seconds between all that is looked for."""
+    """Send a heartbeat, and watch the log and the responses; return the seconds between the expected moments."""
     moments_s = [time.monotonic()]
     request_id = asker.send(member.heartbeat)
-    told = iter([says for says in PARTS.values() if says])
-    awaited = next(told)
+    messages = iter([message for message in PARTS.values() if message])
+    awaited = next(messages)
     while time.monotonic() < moments_s[0] + REPLY_WAIT_S:
         log = log_file.read_text(errors="replace") if log_file.exists() else ""
         while awaited and awaited in log:
             moments_s.append(time.monotonic())
-            awaited = next(told, "")
+            awaited = next(messages, "")
         for answer in asker.answers(LOOK_S):
             if answer.request_id == request_id:
-                crowd.see_that_all_is_well([answer])
+                crowd.check_no_errors([answer])
                 moments_s.append(time.monotonic())
-                assert len(moments_s) == len(PARTS) + 1, f"the log did not say {awaited!r}"
+                assert len(moments_s) == len(PARTS) + 1, f"the log does not contain {awaited!r}"
                 return [end - begin for begin, end in pairwise(moments_s)]
-    raise BenchFailed(f"no reply within {REPLY_WAIT_S:.0f} s of the kill")
+    raise BenchFailed(f"no response within {REPLY_WAIT_S:.0f} s after the kill")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Request to reply at rest: one member's heartbeats, one at a time, and the same through a stateless Spark query.
+"""The time from request to response, with one heartbeat at a time, of the coordinator and of a stateless Spark query.
 
-The two queries run one after the other on one broker, each alone on the machine while it is measured. What counts is
-the time from the client's `produce` to the moment it has the reply. Pauses between requests are drawn, so that requests
-fall anywhere between two ticks of the coordinator; the same pauses for both.
+The two queries run one after the other on one broker. Each is alone on the machine while it is measured. The time runs
+from the client's `produce` to the arrival of the response. The pauses between requests are drawn at random, so that a
+request can arrive at any time between two ticks of the coordinator. Both queries get the same pauses.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from tests.benchmarks.figures import Figures, percentile
 from tests.benchmarks.members import Member
 from tests.benchmarks.usage import Usage
 
-WARM_UP = 120  # about a minute; a young JVM compiles for that long, on the very cores that are to answer
+WARM_UP = 120  # about a minute; a young JVM compiles for that long, on the same cores
 IDLE_S = 10.0
-OTHERS_PERCENT_MAX = 20  # this client and the kernel are among them
+OTHERS_PERCENT_MAX = 20  # this includes this client and the kernel
 PAUSE_S = (0.05, 0.5)
 REPLY_WAIT_S = 60.0
-STRANGER = Member("orders-00001", 0, "nobody", 1)  # the stateless query knows nobody
+STRANGER = Member("orders-00001", 0, "nobody", 1)  # the stateless query has no members
 
 
 def measure(options: argparse.Namespace) -> Figures:
@@ -54,19 +54,19 @@ def measure(options: argparse.Namespace) -> Figures:
 
 
 class Client:
-    """One asker with one request on its way at a time."""
+    """A client with one outstanding request at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "linger.ms": 0})
-        unused_group = {"group.id": "rest", "enable.auto.commit": False}  # it insists on one
+        unused_group = {"group.id": "rest", "enable.auto.commit": False}  # a consumer requires an id
         self._consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, **unused_group})
         partitions = range(settings.reply_partitions)
         self._consumer.assign([TopicPartition(settings.replies_topic, p, OFFSET_BEGINNING) for p in partitions])
         self._asked = 0
 
     def ask(self, request: Callable[[str], Request]) -> tuple[Message, float]:
-        """Send a request and wait for the reply that carries its id; return it, and the milliseconds it took."""
+        """Send a request and wait for the response with its id; return the response, and the milliseconds until it."""
         self._asked += 1
         request_id = f"{self._asked:012}"
         wanted = request(request_id)
@@ -79,16 +79,16 @@ class Client:
             reply = self._consumer.poll(1.0)
             if reply is not None and request_id.encode() in (reply.value() or b""):
                 return reply, 1000 * (time.perf_counter() - started_s)
-        raise BenchFailed(f"no reply to {request_id} within {REPLY_WAIT_S:.0f} s")
+        raise BenchFailed(f"no response to {request_id} within {REPLY_WAIT_S:.0f} s")
 
     def close(self) -> None:
-        """Let go of the broker, which ends before this process does."""
+        """Close the connections to the broker, which stops before this process does."""
         self._producer.flush(1.0)
         self._consumer.close()
 
 
 def _measured(broker: Broker, which: str, samples: int) -> tuple[list[float], float]:
-    """Run one of the two queries: latencies in milliseconds, in order of size, and its use of a core when idle."""
+    """Run one of the two queries; return its sorted latencies in milliseconds, and its use of a core when idle."""
     with tempfile.TemporaryDirectory(prefix="bench-rest-", ignore_cleanup_errors=True) as name:
         folder, servers = Path(name), broker.bootstrap_servers
         settings = Settings.load(bootstrap_servers=servers, topic_prefix=which, checkpoint=f"{name}/checkpoint")
@@ -101,7 +101,7 @@ def _measured(broker: Broker, which: str, samples: int) -> tuple[list[float], fl
                 latencies_ms = _latencies_ms(client, member, samples)
                 usage.end()
                 if (others_percent := usage.others_cpu_percent()) > OTHERS_PERCENT_MAX:
-                    say(f"Disturbed: other programs used {others_percent:.0f} % of a core meanwhile.")
+                    say(f"Disturbed: other programs used {others_percent:.0f} % of a core during the measurement.")
                 usage.begin()
                 time.sleep(IDLE_S)
                 usage.end()
@@ -117,17 +117,17 @@ _running = {"coordinator": bench.coordinator, "stateless": _stateless}
 
 
 def _settled(client: Client) -> Member:
-    """Make a group of one member, and return it when it has its assignment."""
+    """Make a group of one member, and return the member when it has its assignment."""
     member = Member("orders-00000", 0)
     answer = decode_answer(client.ask(member.join_group)[0].value() or b"")
-    assert isinstance(answer, JoinGroupAnswer), f"a join was answered {answer}"
+    assert isinstance(answer, JoinGroupAnswer), f"the response to a join is {answer}"
     member.take(answer)
     client.ask(member.sync_group)
     return member
 
 
 def _latencies_ms(client: Client, member: Member, samples: int) -> list[float]:
-    """Send heartbeats one at a time, and return how long replies took, in order of size."""
+    """Send heartbeats one at a time, and return the sorted times until their responses."""
     pauses, latencies_ms = random.Random(1), []
     for _ in range(WARM_UP + samples):
         time.sleep(pauses.uniform(*PAUSE_S))

@@ -1,11 +1,12 @@
-"""What a second core gains, and what a second executor does: heartbeats a second, as many as are answered.
+"""The gain of a second core, and of a second executor, in heartbeats a second that are answered.
 
     python -m tests.benchmarks.scaling
 
-Eight minutes, so it runs when it is named, and not with all others. One core means that all of the coordinator's
-processes are held to it, compilers and collectors of the JVM too. Executors are processes with one task at a time
-beside a driver that has none. Broker and load are on the same cores, which on a machine with two of them takes from the
-second what they need: `..._broker_cpu_percent` and `..._others_cpu_percent` say how much that is.
+This benchmark takes eight minutes, so it runs only when it is named, and not with all others. One core means that all
+of the coordinator's processes run on that core, with the compilers and collectors of the JVM. An executor is a process
+that runs one task at a time, beside a driver that runs none. The broker and the load run on the same cores. On a
+machine with two cores, they use a part of the second core: `..._broker_cpu_percent` and `..._others_cpu_percent` show
+this part.
 """
 
 import argparse
@@ -30,7 +31,7 @@ SECONDS = 30
 
 
 class Case(NamedTuple):
-    """Where Spark runs, how many tasks side by side, and on how many of this machine's cores at most."""
+    """Spark's master, the number of parallel tasks, and the largest number of this machine's cores to use."""
 
     master: str
     tasks: int
@@ -47,10 +48,10 @@ SPEED_UPS = {"cores": ("2_cores", "1_core"), "executors": ("2_executors", "1_exe
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Measure each case with a broker, a checkpoint and groups of its own."""
+    """Measure each case with its own broker, checkpoint and groups."""
     found: dict[str, float] = {}
     for name, case in CASES.items():
-        say(f"{case.master} on {case.cores} of the cores.")
+        say(f"Measuring {case.master} on {case.cores} of the cores.")
         found |= {f"scaling_{name}_{what}": value for what, value in _measured(case).items()}
     return {
         **found,
@@ -86,7 +87,7 @@ def _measured(case: Case) -> Figures:
 
 @contextmanager
 def _starting(case: Case) -> Iterator[None]:
-    """Have what is started in this block run as the case says: children take over affinity and environment."""
+    """Apply the case to the processes that are started in this block. They inherit affinity and environment."""
     cores, environment = os.sched_getaffinity(0), dict(os.environ)
     os.environ |= {"COORDINATOR_MASTER": case.master, "COORDINATOR_SHUFFLE_PARTITIONS": str(case.tasks)}
     os.sched_setaffinity(0, sorted(cores)[: case.cores])
@@ -99,7 +100,7 @@ def _starting(case: Case) -> Iterator[None]:
 
 
 def _beat(load: Load, usage: Usage) -> Mapping[str, float]:
-    """Settle the members, and have each send a heartbeat whenever its last one was answered."""
+    """Make the members join and sync. Then each member sends a heartbeat whenever its last one was answered."""
     around = {BEGIN: usage.begin, END: usage.end}
     settled = capacity_ours.Settled(load, say)
     crowd = capacity_ours.Crowd(load, settled.by_shard(), settled.reply_ends())

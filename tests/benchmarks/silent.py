@@ -1,9 +1,9 @@
-"""Batch time against groups that are known but silent: what a batch costs that has nothing to do with most of them.
+"""The time of a batch beside silent groups: groups that are in the state and send no requests.
 
-The silent ones have no members, only a committed offset each, as groups that are run now and then have. They are
-founded by commits from outside, ten times as many each time; then heartbeats of 16 other groups, one in each shard,
-touch one shard a batch, and after that all of them in every batch. "Added" is against the same batches without silent
-groups, in the same run.
+A silent group has no members, only one committed offset, as a group that runs occasionally has. Offset commits without
+a member id create the silent groups, ten times as many in each step. In each step, 16 other groups, one in each shard,
+send heartbeats: first one shard's in each batch, then those of all shards in each batch. "Added" means the difference
+to the same batches without silent groups, in the same run.
 """
 
 import argparse
@@ -27,14 +27,14 @@ from tests.benchmarks.members import TOPIC, Member
 from tests.benchmarks.usage import Usage
 
 SILENT: Mapping[str, int] = {"0": 0, "1k": 1_000, "10k": 10_000, "100k": 100_000}
-METADATA_BYTES = 208  # drawn, so that they do not deflate away: 300 bytes of state for each group
+METADATA_BYTES = 208  # random, so that compression does not remove them: 300 bytes of state for each group
 WARM_UP = 100  # of both kinds of batch; a young JVM compiles for that long
 BATCHES = 60
 FOUNDED_AT_ONCE = 10_000
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Run a coordinator, and found more and more groups that are silent."""
+    """Run a coordinator, and measure its batches beside a growing number of silent groups."""
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-silent-", ignore_cleanup_errors=True) as name,
@@ -69,7 +69,7 @@ def _took_ms(asker: Crowd, beating: Sequence[Member], log_file: Path) -> dict[st
     for size, groups in SILENT.items():
         for begin in range(founded, groups, FOUNDED_AT_ONCE):
             end = min(groups, begin + FOUNDED_AT_ONCE)
-            crowd.see_that_all_is_well(asker.ask(*(partial(_commit, number) for number in range(begin, end))))
+            crowd.check_no_errors(asker.ask(*(partial(_commit, number) for number in range(begin, end))))
         founded = groups
         one = _median_ms(asker, [[member] for member in beating], log_file)
         all_of_them = _median_ms(asker, [beating], log_file)
@@ -79,11 +79,11 @@ def _took_ms(asker: Crowd, beating: Sequence[Member], log_file: Path) -> dict[st
 
 
 def _median_ms(asker: Crowd, turns: Sequence[Sequence[Member]], log_file: Path) -> float:
-    """Send the heartbeats of each turn at once; return the median time of batches that had all of a turn's."""
+    """Send each turn's heartbeats together; return the median time of the batches with all heartbeats of a turn."""
     at_once = len(turns[0])
     with crowd.batches(log_file) as batches:
         for members in islice(cycle(turns), BATCHES + 1):
-            crowd.see_that_all_is_well(asker.ask(*(member.heartbeat for member in members)))
+            crowd.check_no_errors(asker.ask(*(member.heartbeat for member in members)))
     took_ms = sorted(batch.duration_ms for batch in batches[1:] if batch.requests == at_once)
     if len(took_ms) < BATCHES / 2:
         raise BenchFailed(f"only {len(took_ms)} of {BATCHES} batches had {at_once} heartbeats: {batches}")
@@ -100,14 +100,14 @@ def _one_in_each_shard(shards: int) -> list[Member]:
 
 
 def _commit(number: int, request_id: str) -> OffsetCommit:
-    """Commit an offset for a group without members, which founds it."""
+    """Return an offset commit for a group without members. It creates the group."""
     metadata = random.Random(number).randbytes(METADATA_BYTES // 2).hex()
     offset = OffsetToCommit(topic=TOPIC.decode(), partition=0, offset=number, metadata=metadata)
     return OffsetCommit(request_id=request_id, reply_to="silent", group_id=f"silent-{number:06}", offsets=(offset,))
 
 
 def _bytes_per_group(groups: int = 1_000) -> float:
-    """Return the size of a silent group's state, from a shard that has no other groups."""
+    """Return the size of a silent group's state, computed from a shard that has no other groups."""
     shard = Shard(0, 1, b"x" * 32, Config())
     shard.step([Received(number, 0, _commit(number, str(number))) for number in range(groups)], 0)
     return len(shard.to_bytes()) / groups

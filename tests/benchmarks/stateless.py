@@ -1,8 +1,8 @@
-"""The yardstick: a stateless Spark query from one topic to another, with the coordinator's session and options.
+"""A stateless Spark query from one topic to another, for comparison, with the coordinator's session and options.
 
     python -m tests.benchmarks.stateless --bootstrap-servers B --topic-prefix P --checkpoint C --ready-file F
 
-It writes the value of each record of P.requests to P.replies, under the same key, until SIGTERM.
+It writes the value of each record of P.requests to P.replies, with the same key, until SIGTERM.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from streaming.query.coordinator import open_session
 
 
 def main() -> None:
-    """Run the query until a signal ends it; write the ready file when its first batch is over."""
+    """Run the query until a signal ends it. Write the ready file when the query is started."""
     parser = argparse.ArgumentParser()
     for flag in ("--bootstrap-servers", "--topic-prefix", "--checkpoint"):
         parser.add_argument(flag, required=True)

@@ -1,12 +1,12 @@
-"""Memory and files over half an hour at 10,000 heartbeats a second, or as long and as many as asked: do they grow?
+"""The growth of memory and files under steady load: by default half an hour at 10,000 heartbeats a second.
 
     python -m tests.benchmarks.steady --minutes 30 --rate 10000
 
-It runs when it is named, and not with all others. A sample is taken once a minute. Growth is told by the straight line
-that fits the samples best, from minute 5 on, when caches are warm and Spark deletes as much as it writes: its rise from
-there to the end, as it is and in per cent. So a sample that happens to be high tells nothing by itself. Below 3 % in 25
-minutes, in which 15 million heartbeats pass, counts as flat. The JVM's heap is taken after a full collection that each
-sample asks for when it has taken everything else.
+This benchmark runs only when it is named, and not with all others. It takes a sample once a minute. Growth is the rise
+of the straight line that fits the samples best, from minute 5 to the end, absolute and in per cent. From minute 5 on,
+caches are warm and Spark deletes as much as it writes. Because of the fitted line, a single high sample has little
+effect. A rise below 3 % in 25 minutes, with 15 million heartbeats, counts as flat. The JVM's heap is measured after a
+full collection. Each sample requests this collection last.
 """
 
 import argparse
@@ -38,7 +38,7 @@ Sample = Mapping[str, float]
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    """Send heartbeats for the minutes asked for, and take samples of the coordinator meanwhile."""
+    """Send heartbeats for the given minutes, and take samples of the coordinator during this time."""
     with (
         bench.broker() as broker,
         tempfile.TemporaryDirectory(prefix="bench-steady-", ignore_cleanup_errors=True) as name,
@@ -56,7 +56,7 @@ def measure(options: argparse.Namespace) -> Figures:
                 beaten = swarm.beat()
     warm = samples[WARM_MINUTES - 1 :] if options.minutes >= WARM_MINUTES + SAMPLES_MIN else samples
     if len(warm) < SAMPLES_MIN:
-        raise BenchFailed(f"{len(warm)} samples tell no growth: let it run for {SAMPLES_MIN} minutes or more")
+        raise BenchFailed(f"{len(warm)} samples show no growth. Run for {SAMPLES_MIN} minutes or more")
     return {
         "steady_minutes": options.minutes,
         "steady_samples": len(warm),
@@ -70,16 +70,16 @@ def measure(options: argparse.Namespace) -> Figures:
 
 @contextmanager
 def _sampling(take: Callable[[], Sample]) -> Iterator[list[Sample]]:
-    """Take a sample once a minute, from another thread, as long as the `with` block runs."""
+    """Collect a sample once a minute, in another thread, until the `with` block ends."""
     samples: list[Sample] = []
     over = threading.Event()
 
-    def go_on() -> None:
+    def sample_repeatedly() -> None:
         while not over.wait(MINUTE_S):
             samples.append(take())
             say(", ".join(f"{what} {value:,.0f}" for what, value in samples[-1].items()))
 
-    thread = threading.Thread(target=go_on, name="sampling", daemon=True)
+    thread = threading.Thread(target=sample_repeatedly, name="sampling", daemon=True)
     thread.start()
     try:
         yield samples
@@ -89,7 +89,7 @@ def _sampling(take: Callable[[], Sample]) -> Iterator[list[Sample]]:
 
 
 def _look(coordinator: psutil.Process, checkpoint: Path) -> Sample:
-    """Take one sample of the processes, in MB, and of the checkpoint's folder."""
+    """Return one sample of the processes, in MB, and of the checkpoint's folder."""
     jvms, workers = _jvms_and_workers(coordinator)
     pss_mb = {process: _pss_mb(process) for process in (coordinator, *jvms, *workers)}
     sizes = [*_sizes(checkpoint)]
@@ -110,7 +110,7 @@ def _jvms_and_workers(coordinator: psutil.Process) -> tuple[list[psutil.Process]
 
 
 def _name(process: psutil.Process) -> str:
-    with suppress(psutil.NoSuchProcess):  # Hadoop forks some that live for a moment
+    with suppress(psutil.NoSuchProcess):  # Hadoop starts processes that end at once
         return process.name()
     return ""
 
@@ -123,25 +123,25 @@ def _pss_mb(process: psutil.Process) -> float:
 
 def _sizes(folder: Path) -> Iterator[int]:
     for file in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # Spark deletes what it needs no more
+        with suppress(FileNotFoundError):  # Spark deletes files that it no longer needs
             if file.is_file():
                 yield file.stat().st_size
 
 
 def _heap_mb(jvm: int) -> float:
-    """Collect a JVM's garbage, and return the heap that is left, in MB."""
-    _told("jcmd", str(jvm), "GC.run")
-    names, values = (line.split() for line in _told("jstat", "-gc", str(jvm)).splitlines())
+    """Run a full garbage collection of a JVM, and return its used heap, in MB."""
+    _output_of("jcmd", str(jvm), "GC.run")
+    names, values = (line.split() for line in _output_of("jstat", "-gc", str(jvm)).splitlines())
     kilobytes = dict(zip(names, values, strict=True))
     return sum(float(kilobytes[name]) for name in ("S0U", "S1U", "EU", "OU")) / 1024
 
 
-def _told(*command: str) -> str:
+def _output_of(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def _growth(what: str, values: Sequence[float]) -> Iterator[tuple[str, float]]:
-    """Yield the rise of the line that fits best, from the first value to the last: as it is, and in per cent."""
+    """Yield the rise of the line that fits the values best, from the first to the last: absolute, and in per cent."""
     slope, begin = np.polyfit(range(len(values)), values, 1)
     added = slope * (len(values) - 1)
     yield f"steady_{what}_added", float(added)

@@ -1,8 +1,8 @@
-"""What many members of one group that do the same at once cost a shard, without Spark and Kafka.
+"""The cost in a shard when many members of one group act at the same time, without Spark and Kafka.
 
-All of them act within one second, in batches of a tenth of a second. Seconds are processor time of the steps, the state
-and the records; bytes are those of the records. Each cost is compared with that of a tenth of the members: where it is
-linear, it is ten times as much.
+All members act within one second, in batches of a tenth of a second. Seconds are processor time of the steps, the state
+and the records. Bytes are the size of the records. Each cost is compared with the cost of a tenth of the members. A
+linear cost is ten times as large.
 """
 
 import argparse
@@ -39,14 +39,14 @@ BATCHES = 10
 PATIENCE_S = 400
 PUBLISHED_S = 10
 BEGIN_MS = 1_790_000_000_000
-CONFIG = Config(group_max_size=2 * MEMBERS[-1])  # a full group takes no static member back, as Kafka's
+CONFIG = Config(group_max_size=2 * MEMBERS[-1])  # a full group refuses a returning static member, as Kafka's does
 TOPICS = OutputTopics("replies", "groups", "events", "requests")
 SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff\x00\x00\x00\x00"
 ASSIGNMENT = b"\x00\x01\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x01\x00\x00\x00\x07\xff\xff\xff\xff"
 
 
 class Cost(NamedTuple):
-    """Processor seconds, bytes put out, and the longest single step with what belongs to it, in seconds."""
+    """Processor seconds, published bytes, and the longest step with its state and records, in seconds."""
 
     seconds: float
     out_bytes: int
@@ -54,7 +54,7 @@ class Cost(NamedTuple):
 
 
 class Group:
-    """A shard with one group, and what it has cost so far."""
+    """A shard with one group, and its responses by request id."""
 
     def __init__(self) -> None:
         self.now_ms, self._offset = BEGIN_MS, 0
@@ -64,7 +64,7 @@ class Group:
         self.answers: dict[str, Output] = {}
 
     def during_a_second(self, requests: Sequence[Request]) -> Cost:
-        """Hand requests to the shard over a second, and run steps until none is left to the next one."""
+        """Pass requests to the shard over one second, then run steps until no request is deferred."""
         costs = [
             self._batch(requests[tenth * len(requests) // BATCHES : (tenth + 1) * len(requests) // BATCHES], 100)
             for tenth in range(BATCHES)
@@ -74,7 +74,7 @@ class Group:
         return _sum(costs)
 
     def until(self, phase: Phase) -> Cost:
-        """Advance the time without a request until the group is in a phase."""
+        """Advance the time without requests until the group is in this phase."""
         costs = [Cost(0, 0, 0)]
         while self.phase is not phase:
             assert len(costs) < PATIENCE_S, f"the group stays {self.phase}"
@@ -82,14 +82,14 @@ class Group:
         return _sum(costs)
 
     def idle(self, seconds: int) -> Cost:
-        """Advance the time without a request."""
+        """Advance the time without requests."""
         return _sum([self._batch([], 1_000) for _ in range(seconds)])
 
     @property
     def phase(self) -> Phase:
         """The phase of the group."""
         group = Shard(0, 1, b"x" * 32, CONFIG, self._state).group("g")
-        assert group is not None, "the group is there"
+        assert group is not None, "the group exists"
         return group.phase
 
     def _batch(self, requests: Sequence[Request], after_ms: int) -> Cost:
@@ -119,7 +119,7 @@ def measure(options: argparse.Namespace) -> Figures:
     """Measure groups of two sizes whose members all act at once."""
     found: dict[str, float] = {}
     for name, act in ACTS.items():
-        say(f"{MEMBERS[-1]} members of one group at once: {name.replace('_', ' ')}.")
+        say(f"{MEMBERS[-1]} members of one group together: {name.replace('_', ' ')}.")
         few, many = (act(members) for members in MEMBERS)
         found[f"together_{name}_s"] = many.seconds
         found[f"together_{name}_step_s"] = many.longest_s
@@ -128,7 +128,7 @@ def measure(options: argparse.Namespace) -> Figures:
     return found
 
 
-# -- what they do ------------------------------------------------------------------------------------------------------
+# -- the actions -------------------------------------------------------------------------------------------------------
 
 
 def _joining(
@@ -144,13 +144,13 @@ def _joining(
 
 
 def _stable(members: int, *, is_static: bool) -> tuple[Group, list[str], Cost]:
-    """Found a group; returns its members' ids, and what joining and syncing cost."""
+    """Make a group Stable; return it, its members' ids, and the cost of the joins and syncs."""
     group = Group()
     cost = group.during_a_second([_joining(f"m{n}", is_static=is_static) for n in range(members)])
     cost = _sum([cost, group.until(Phase.COMPLETING)])
     joined = [_join_answer(group, f"first join m{n} ") for n in range(members)]
     leader = joined[0].leader
-    plan = tuple(Assignment(answer.member_id, ASSIGNMENT) for answer in joined)
+    assignments = tuple(Assignment(answer.member_id, ASSIGNMENT) for answer in joined)
     syncs = [
         SyncGroup(
             request_id=f"sync {n}",
@@ -158,7 +158,7 @@ def _stable(members: int, *, is_static: bool) -> tuple[Group, list[str], Cost]:
             group_id="g",
             member_id=answer.member_id,
             generation_id=answer.generation_id,
-            assignments=plan if answer.member_id == leader else (),
+            assignments=assignments if answer.member_id == leader else (),
         )
         for n, answer in enumerate(joined)
     ]
@@ -170,7 +170,7 @@ def _stable(members: int, *, is_static: bool) -> tuple[Group, list[str], Cost]:
 def _join_answer(group: Group, request_id: str) -> JoinGroupAnswer:
     output = group.answers[request_id]
     assert isinstance(output, Reply), "only replies are kept"
-    assert isinstance(output.answer, JoinGroupAnswer), "a join is answered as one"
+    assert isinstance(output.answer, JoinGroupAnswer), "the response to a join is a JoinGroupAnswer"
     assert output.answer.code == 0, f"a join was refused: {output.answer.error}"
     return output.answer
 
@@ -184,7 +184,7 @@ def _restart_static(members: int) -> Cost:
 
 
 def _restart_dynamic(members: int) -> Cost:
-    """Make all members leave, and join again as new members by two joins each, as today's clients do."""
+    """Make all members leave, and join again as new members with two joins each, as current clients do."""
     group, ids, _ = _stable(members, is_static=False)
     left = group.during_a_second([_leaving(member_id) for member_id in ids])
     asked = group.during_a_second([_joining(f"n{n}", is_static=False, knows_id=True) for n in range(members)])
@@ -192,7 +192,7 @@ def _restart_dynamic(members: int) -> Cost:
     for n in range(members):
         output = group.answers[f"first join n{n} "]
         assert isinstance(output, Reply), "only replies are kept"
-        assert isinstance(output.answer, JoinGroupAnswer), "a join is answered as one"
+        assert isinstance(output.answer, JoinGroupAnswer), "the response to a join is a JoinGroupAnswer"
         given.append(output.answer.member_id)
     joins = [_joining(f"n{n}", is_static=False, member_id=member_id) for n, member_id in enumerate(given)]
     return _sum([left, asked, group.during_a_second(joins), group.until(Phase.COMPLETING)])

@@ -1,4 +1,4 @@
-"""What processes use of the machine: processor time and memory, a sample a second, by role."""
+"""The use of the machine by processes: processor time and memory by role, with a sample each second."""
 
 import threading
 import time
@@ -13,17 +13,18 @@ MEGABYTE = 2**20
 
 
 class Usage:
-    """Watches the processes of each role, children included, from another thread: a `with` block.
+    """Samples the processes of each role, with their children, in another thread. Use it in a `with` block.
 
     Args:
-        roles: A role's first process. Those whose memory counts are named in `weighed`.
+        roles: The id of each role's first process.
+        weighed: The role whose memory is measured.
 
-    Memory is PSS: what forked workers share with one another is divided among them, so the sum counts it once.
+    Memory is PSS: memory that forked workers share is divided among them, so the sum counts it once.
     """
 
     def __init__(self, roles: Mapping[str, int], weighed: str) -> None:
         self._roles, self._weighed = roles, weighed
-        self._cpu_s: dict[tuple[str, bool, int], float] = {}  # by role, whether it is a JVM, and process id
+        self._cpu_s: dict[tuple[str, bool, int], float] = {}  # by role, whether the process is a JVM, and process id
         self._at_start: dict[tuple[str, bool, int], float] = {}
         self._started_s = self._ended_s = time.monotonic()
         self._machine_at_start_s = self._machine_busy_s = 0.0
@@ -43,14 +44,14 @@ class Usage:
         self._thread.join()
 
     def begin(self) -> None:
-        """Start the span over which processor time is counted."""
+        """Start the measured span of processor time."""
         self._sample_cpu()
         with self._lock:
             self._at_start, self._started_s = dict(self._cpu_s), time.monotonic()
             self._machine_at_start_s = _machine_busy_s()
 
     def end(self) -> None:
-        """Stop that span."""
+        """End the measured span of processor time."""
         self._sample_cpu()
         self._ended_s, self._machine_busy_s = time.monotonic(), _machine_busy_s() - self._machine_at_start_s
 
@@ -63,18 +64,18 @@ class Usage:
         )
 
     def cpu_percent(self, role: str, jvm_only: bool = False) -> float:
-        """Return that time as per cent of one core."""
+        """Return the processor time of a role between `begin` and `end`, in per cent of one core."""
         return 100 * self.cpu_s(role, jvm_only) / (self._ended_s - self._started_s)
 
     def others_cpu_percent(self) -> float:
-        """Return the use of one core by all other processes and the kernel, in per cent: the disturbance."""
+        """Return the processor time of all other processes and the kernel, in per cent of one core."""
         machine_percent = 100 * self._machine_busy_s / (self._ended_s - self._started_s)
         return max(0.0, machine_percent - sum(self.cpu_percent(role) for role in self._roles))
 
     def _watch(self) -> None:
         while not self._stop.wait(1.0):
             if self._ended_s <= self._started_s:
-                self._sample_cpu()  # processes that end in between are remembered as they were last seen
+                self._sample_cpu()  # a process that ends keeps the value of its last sample
             self.memory_mb_max = max(self.memory_mb_max, self._memory_mb())
 
     def _sample_cpu(self) -> None:

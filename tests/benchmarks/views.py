@@ -1,4 +1,4 @@
-"""The views: how many records they fold a second, and how long `coordinator groups list` takes of 1,000 groups."""
+"""The views: the records that they process a second, and the time of `coordinator groups list` with 1,000 groups."""
 
 import argparse
 import subprocess
@@ -29,16 +29,16 @@ ROUNDS = 5
 
 
 def measure(_: argparse.Namespace) -> Figures:
-    """Fold what a shard has published of many groups, then list them from a real broker."""
-    world = _lived()
+    """Process the records that a shard has published for many groups, then list the groups from a real broker."""
+    world = _world_with_groups()
     records = [_raw(record) for topic in ("groups", "events") for record in world.topics[topic]]
-    say(f"{len(records)} records of {GROUPS} groups are folded, {ROUNDS} times.")
+    say(f"Processing {len(records)} records of {GROUPS} groups, {ROUNDS} times.")
     fold_s = min(_fold_s(records) for _ in range(ROUNDS))
     with bench.broker() as broker:
         settings = Settings(bootstrap_servers=broker.bootstrap_servers, replication_factor=1)
         ensure(settings)
         _publish(settings, [*world.topics["groups"], *world.topics["events"]])
-        say(f"`coordinator groups list` is run {ROUNDS} times.")
+        say(f"Running `coordinator groups list` {ROUNDS} times.")
         list_s = [_list_s(settings) for _ in range(ROUNDS)]
     return {
         "views_records_per_s": len(records) / fold_s,
@@ -48,7 +48,7 @@ def measure(_: argparse.Namespace) -> Figures:
     }
 
 
-def _lived() -> World:
+def _world_with_groups() -> World:
     world = World([f"group-{n:04}" for n in range(GROUPS)])
     for group_id in world.group_ids:
         members: dict[str, int] = {}
@@ -59,8 +59,8 @@ def _lived() -> World:
                 world.join(group_id, member_id)
             members |= _joined(world)
             leader = next(iter(members))
-            plan = {who: [2 * place, 2 * place + 1] for place, who in enumerate(members)}
-            world.sync(group_id, members[leader], leader, plan)
+            assignments = {who: [2 * place, 2 * place + 1] for place, who in enumerate(members)}
+            world.sync(group_id, members[leader], leader, assignments)
         for commit in range(COMMITS):
             offsets = tuple(OffsetToCommit("t", partition, commit) for partition in range(PARTITIONS))
             world.ask(OffsetCommit, group_id, member_id=leader, generation_id=members[leader], offsets=offsets)
@@ -102,10 +102,10 @@ def _publish(settings: Settings, records: Iterable[Written]) -> None:
 def _list_s(settings: Settings) -> float:
     command = [sys.executable, "-m", "streaming", "groups", "list", "-b", settings.bootstrap_servers]
     began_s = perf_counter()
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     took_s = perf_counter() - began_s
-    if told.returncode or len(told.stdout.splitlines()) != GROUPS + 1:
-        raise BenchFailed(f"`groups list` wrote {len(told.stdout.splitlines())} lines: {told.stderr.strip()[-300:]}")
+    if done.returncode or len(done.stdout.splitlines()) != GROUPS + 1:
+        raise BenchFailed(f"`groups list` wrote {len(done.stdout.splitlines())} lines: {done.stderr.strip()[-300:]}")
     return took_s
 
 

@@ -1,4 +1,4 @@
-"""Runs chaos as the package describes, reports each fault, and prints the results. Exits 1 if a promise was broken."""
+"""Runs chaos as the package describes, reports faults, and prints the results. Exits with 1 after a broken promise."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ COUNTED = (
     "findings",
     "coordinator ended by itself",
 )
-"""What a tally adds up beside the kills."""
+"""The figures that a tally adds up, beside the kills."""
 
 
 def main() -> int:
@@ -29,28 +29,28 @@ def main() -> int:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--restarts", type=int)
     what.add_argument("--kills", type=int)
-    parser.add_argument("--tally", type=Path, help="a file of docs/tallies that kills are added to")
+    parser.add_argument("--tally", type=Path, help="add the kills to this file of docs/tallies")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
-    asked = parser.parse_args()
+    options = parser.parse_args()
     began_s = time.monotonic()
 
-    def tell(sentence: str) -> None:
+    def report(sentence: str) -> None:
         print(f"{time.monotonic() - began_s:7.1f} s  {sentence}", file=sys.stderr, flush=True)
 
-    tell(f"seed {asked.seed}")
+    report(f"seed {options.seed}")
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as name:
-        folder, chance = Path(name), random.Random(asked.seed)
-        if asked.restarts is not None:
-            outcome = restarts(folder, chance, asked.restarts, tell)
-        elif asked.kills is not None:
-            outcome = kills(folder, chance, asked.kills, asked.minutes * 60, tell)
+        folder, chance = Path(name), random.Random(options.seed)
+        if options.restarts is not None:
+            outcome = restarts(folder, chance, options.restarts, report)
+        elif options.kills is not None:
+            outcome = kills(folder, chance, options.kills, options.minutes * 60, report)
         else:
-            outcome = chaos(folder, chance, asked.minutes * 60, tell)
-    told = {"seed": asked.seed, "seconds": round(time.monotonic() - began_s), **outcome.figures}
-    print(json.dumps(told, indent=2))
-    if asked.tally:
-        counts = {name: told.pop(name) for name in COUNTED if name in told}
-        tally.add(asked.tally, told, {"kills": told.pop("kills"), "outcome": counts})
+            outcome = chaos(folder, chance, options.minutes * 60, report)
+    result = {"seed": options.seed, "seconds": round(time.monotonic() - began_s), **outcome.figures}
+    print(json.dumps(result, indent=2))
+    if options.tally:
+        counts = {name: result.pop(name) for name in COUNTED if name in result}
+        tally.add(options.tally, result, {"kills": result.pop("kills"), "outcome": counts})
     for wrong in outcome.wrong:
         print(wrong)
     return bool(outcome.wrong)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import count
 
-from tests.chaos.world import World
+from tests.chaos.deployment import Deployment
 
 PAUSE_SESSIONS = 1.5
 """The length of a pause, in session timeouts: other members have the partitions by then."""
@@ -17,14 +17,16 @@ BETWEEN_S = (2.0, 6.0)
 
 
 class Chaos:
-    """Causes one fault after another, and ends each one in time.
+    """Causes one fault after another, and ends each fault after its time.
 
     Args:
-        tell: Called with a sentence for each fault.
+        report: Called with a sentence for each fault.
     """
 
-    def __init__(self, world: World, chance: random.Random, pause_s: float, tell: Callable[[str], None]) -> None:
-        self._world, self._chance, self._pause_s, self._tell = world, chance, pause_s, tell
+    def __init__(
+        self, deployment: Deployment, chance: random.Random, pause_s: float, report: Callable[[str], None]
+    ) -> None:
+        self._deployment, self._chance, self._pause_s, self._report = deployment, chance, pause_s, report
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
         self._busy: set[str] = set()
@@ -52,7 +54,7 @@ class Chaos:
             self._supervise()
             name = next((name for name in left if not self._is_busy(self.faults[name][0])), None)
             if name and now_s >= next_s:
-                self._tell(name)
+                self._report(name)
                 self.done[name] += 1
                 self.faults[name][1]()
                 left.remove(name)
@@ -67,74 +69,74 @@ class Chaos:
         return names
 
     def _is_busy(self, what: str) -> bool:
-        return what in self._busy or (what == "coordinator" and not self._world.is_up)
+        return what in self._busy or (what == "coordinator" and not self._deployment.is_up)
 
     def _supervise(self) -> None:
         """Start a coordinator that has ended by itself, as it does if its broker is down for too long."""
-        if "coordinator" not in self._busy and self._world.service.process.poll() is not None:
-            self._tell("the coordinator has ended by itself")
+        if "coordinator" not in self._busy and self._deployment.service.process.poll() is not None:
+            self._report("the coordinator has ended by itself")
             self.done["coordinator ended by itself"] += 1
-            self._world.start_coordinator()
+            self._deployment.start_coordinator()
 
     def _after(self, seconds: float, call: Callable[[], None]) -> None:
         heapq.heappush(self._later, (time.monotonic() + seconds, next(self._numbers), call))
 
     def _pause(self, what: str, pid: int) -> None:
         self._busy.add(what)
-        family = self._world.pause(pid)
+        family = self._deployment.pause(pid)
 
-        def go_on() -> None:
-            self._world.go_on(*family)
+        def resume() -> None:
+            self._deployment.resume(*family)
             self._busy.discard(what)
 
-        self._after(self._pause_s * self._chance.uniform(0.8, 1.2), go_on)
+        self._after(self._pause_s * self._chance.uniform(0.8, 1.2), resume)
 
     # -- members -------------------------------------------------------------------------------------------------------
 
     def _kill_member(self) -> None:
-        self._chance.choice(self._world.alive).kill()
-        self._after(self._chance.uniform(0, 3), self._one_more)
+        self._chance.choice(self._deployment.alive).kill()
+        self._after(self._chance.uniform(0, 3), self._start_member)
 
     def _pause_member(self) -> None:
-        self._pause("member", self._chance.choice(self._world.alive).pid)
+        self._pause("member", self._chance.choice(self._deployment.alive).pid)
 
     def _restart_member(self) -> None:
-        self._chance.choice(self._world.alive).send_signal(signal.SIGTERM)
-        self._after(self._chance.uniform(0, 3), self._one_more)
+        self._chance.choice(self._deployment.alive).send_signal(signal.SIGTERM)
+        self._after(self._chance.uniform(0, 3), self._start_member)
 
-    def _one_more(self) -> None:
-        self._world.start_member()
+    def _start_member(self) -> None:
+        self._deployment.start_member()
 
     # -- the coordinator -----------------------------------------------------------------------------------------------
 
     def _kill_coordinator(self) -> None:
-        self._world.service.kill()
-        self._world.start_coordinator()
+        self._deployment.service.kill()
+        self._deployment.start_coordinator()
 
     def _pause_coordinator(self) -> None:
-        self._pause("coordinator", self._world.service.process.pid)
+        self._pause("coordinator", self._deployment.service.process.pid)
 
     def _restart_coordinator(self) -> None:
-        self._world.service.process.terminate()
+        self._deployment.service.process.terminate()
         self._busy.add("coordinator")
         self._after(0.1, self._start_when_ended)
 
     def _start_when_ended(self) -> None:
-        if self._world.service.process.poll() is None:
+        if self._deployment.service.process.poll() is None:
             self._after(0.1, self._start_when_ended)
             return
-        self._world.start_coordinator()
+        self._deployment.start_coordinator()
         self._busy.discard("coordinator")
 
     # -- the broker ----------------------------------------------------------------------------------------------------
 
     def _kill_broker(self) -> None:
-        self._world.broker.kill()
-        self._world.broker.start()
+        self._deployment.broker.kill()
+        self._deployment.broker.start()
 
     def _pause_broker(self) -> None:
-        self._pause("broker", self._world.broker.pid)
+        self._pause("broker", self._deployment.broker.pid)
 
     def _restart_broker(self) -> None:
-        self._world.broker.stop()
-        self._world.broker.start()
+        self._deployment.broker.stop()
+        self._deployment.broker.start()

@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, at the same address after each restart."""
+"""A gateway in its own process. It has the same address after each restart."""
 
 import os
 import random
@@ -15,7 +15,7 @@ BROKER = 1
 
 
 class GatewayProcess:
-    """`coordinator gateway`, to be killed and started again.
+    """A process that runs `coordinator gateway`, and can be killed and started again.
 
     Args:
         folder: The folder of its log and its ready files.
@@ -65,7 +65,7 @@ class GatewayProcess:
 
 
 def _free_ports() -> int:
-    """Return a free port such that the port of the broker behind it is free as well."""
+    """Return a free port P for which the port P + 1 + BROKER is free too."""
     return next(port for port in random.sample(PORTS, len(PORTS)) if _is_free(port) and _is_free(port + 1 + BROKER))
 
 

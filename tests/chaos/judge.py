@@ -1,4 +1,4 @@
-"""The promises that a run must keep, checked with its members' notes and the coordinator's records."""
+"""The promises that a run must keep. They are checked with the members' notes and the coordinator's records."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ class Run:
 
     Args:
         commits: The offset commits that the coordinator has published, in its order.
-        ends: How many records each partition has.
+        ends: The number of records of each partition.
     """
 
     def __init__(self, histories: list[Path], commits: list[OffsetRecord], ends: Mapping[int, int]) -> None:
@@ -51,7 +51,7 @@ class Run:
         return sum((s.reach or 0) - (s.start or 0) for s in self.stints)
 
     def judge(self) -> list[str]:
-        """Return all broken promises."""
+        """Return a sentence for each broken promise."""
         return [
             *self.records_lost(),
             *self.gaps_within_stints(),
@@ -71,7 +71,7 @@ class Run:
             reach = 0
             for start, after in [*sorted(spans[partition]), (end, end)]:
                 if start > reach:
-                    yield f"{partition}: nobody has read {reach} to {start - 1}"
+                    yield f"{partition}: no member has read {reach} to {start - 1}"
                 reach = max(reach, after)
 
     def gaps_within_stints(self) -> Iterator[str]:
@@ -84,7 +84,7 @@ class Run:
                 elif note.what == "read":
                     partition, first, last = note.value
                     if at.get(partition, first) != first:
-                        yield f"{partition}: {name} read {first} where {at[partition]} was next"
+                        yield f"{partition}: {name} read {first}, but {at[partition]} was next"
                     at[partition] = last + 1
 
     def commits_lost(self) -> Iterator[str]:
@@ -92,10 +92,10 @@ class Run:
         published = {(c.member_id, c.generation_id, c.partition, c.offset) for c in self._commits}
         for commit in self.acknowledged:
             if commit not in published:
-                yield f"{commit[2]}: {commit[3]} was acknowledged to {commit[0]}, and is not published"
+                yield f"{commit[2]}: {commit[3]} was acknowledged to {commit[0]}, but is not published"
 
     def commits_ahead(self) -> Iterator[str]:
-        """Check that no commit is above its member's position; without reads it may repeat the first position."""
+        """Check that no commit is above its member's position. A member without reads may commit its first position."""
         reach = defaultdict[tuple[str, int], int](int)
         for stint in self.stints:
             mine = stint.member_id, stint.partition
@@ -104,11 +104,11 @@ class Run:
         for commit in self._commits:
             mine = commit.member_id, commit.partition
             if commit.offset > reach[mine] and commit.offset != latest.get(commit.partition):
-                yield f"{commit.partition}: {commit.offset} was committed by {mine[0]}, who had read to {reach[mine]}"
+                yield f"{commit.partition}: {commit.offset} was committed by {mine[0]}, which had read to {reach[mine]}"
             latest[commit.partition] = commit.offset
 
     def late_starts(self) -> Iterator[str]:
-        """I13: check that an owner starts from a committed offset, at or behind every one acknowledged before.
+        """I13: check that an owner starts from a committed offset, at or after every offset acknowledged before.
 
         A commit of an earlier generation is refused as soon as a new generation exists.
         """
@@ -121,15 +121,15 @@ class Run:
         for stint in self.stints:
             if stint.start is None:
                 continue
-            told = [o for generation, o in acknowledged[stint.partition] if generation < stint.generation]
-            if stint.start < max(told, default=0):
-                yield f"{stint.partition}: {stint} began before {max(told)}, which had been acknowledged"
+            known = [o for generation, o in acknowledged[stint.partition] if generation < stint.generation]
+            if stint.start < max(known, default=0):
+                yield f"{stint.partition}: {stint} began before {max(known)}, which had been acknowledged"
             earlier = [c for c in by_partition[stint.partition] if c.generation_id < stint.generation]
             if stint.start != (earlier[-1].offset if earlier else 0):
-                yield f"{stint.partition}: {stint} did not begin where {earlier[-1:]} says"
+                yield f"{stint.partition}: {stint} did not begin at the offset of {earlier[-1:]}"
 
     def two_owners(self) -> Iterator[str]:
-        """I1: check the members' assignments. A partition that a member keeps is not assigned to it again."""
+        """I1: check that a partition has one owner in a generation. A kept partition is not assigned again."""
         owners = Counter((s.generation, s.partition) for s in self.stints)
         for (generation, partition), count in owners.items():
             if count > 1:

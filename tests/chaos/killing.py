@@ -1,10 +1,10 @@
-"""kill -9 of each serving process in turn, each as soon as all members have been served after the last kill.
+"""kill -9 of one serving process after another. Each kill follows when all members were served after the last kill.
 
  kind | killed process | restarted by |
  --- | --- | --- |
- driver | `coordinator run` with its Java; its executors notice and end | the test, as a supervisor |
+ driver | `coordinator run` with its Java process; its executors then end | the test, as a supervisor |
  executor | one of the two Java processes of a standalone cluster that run tasks | the cluster |
- python worker | a process that runs the operator, or the daemon it was forked from | Spark, which repeats the task |
+ python worker | a process that runs the operator, or the daemon that forked it | Spark, which repeats the task |
  gateway | one of two, with all of its connections | the test, as a supervisor |
 
 The time of a kill is random: up to a second after the members were served. Sessions last longer than any restart takes,
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.chaos.world import World
+from tests.chaos.deployment import Deployment
 from tests.cluster.standalone import Cluster
 from tests.system.waiting import wait_until
 
@@ -29,32 +29,34 @@ SHARES = {"gateway": 8, "python worker": 6, "executor": 4, "driver": 2}
 
 MOMENT_S = 1.0
 COMMITS = 2
-"""The commits that must be acknowledged to a member after a kill: the second one is sent after the first response, and
-so after the kill."""
+"""The number of commits that must be acknowledged to a member after a kill. The second commit is sent after the first
+response, and so after the kill."""
 
 
 class Killer:
-    """Kills processes of a world, and counts the kills."""
+    """Kills processes of a deployment, and counts the kills."""
 
-    def __init__(self, world: World, cluster: Cluster, chance: random.Random, tell: Callable[[str], None]) -> None:
-        self._world, self._cluster, self._chance, self._tell = world, cluster, chance, tell
-        self._read = dict.fromkeys(world.histories, 0)
-        self._acknowledged = Counter(dict.fromkeys(world.histories, 0))
+    def __init__(
+        self, deployment: Deployment, cluster: Cluster, chance: random.Random, report: Callable[[str], None]
+    ) -> None:
+        self._deployment, self._cluster, self._chance, self._report = deployment, cluster, chance, report
+        self._read = dict.fromkeys(deployment.histories, 0)
+        self._acknowledged = Counter(dict.fromkeys(deployment.histories, 0))
         self.done: Counter[str] = Counter()
         self.ended_by_itself = 0
         self.longest_s: dict[str, float] = {}
 
     def run(self, times: int, until_s: float) -> None:
-        """Kill `times` times, or until a time of the machine's monotonic clock."""
+        """Kill until `times` kills are done or until a time of the machine's monotonic clock."""
         while self.done.total() < times and time.monotonic() < until_s:
             self.kill_one()
 
     def kill_one(self) -> None:
-        """Kill a process of a random kind, and wait until every member has been served since."""
+        """Kill a process of a random kind, and wait until every member has been served after the kill."""
         kind = self._chance.choices([*SHARES], [*SHARES.values()])[0]
-        self._world.producing.join(self._chance.uniform(0, MOMENT_S))
+        self._deployment.producing.join(self._chance.uniform(0, MOMENT_S))
         began_s = time.monotonic()
-        self._tell(f"kill {self.done.total() + 1}: {kind}")
+        self._report(f"kill {self.done.total() + 1}: {kind}")
         {
             "gateway": self._kill_gateway,
             "python worker": lambda: self._kill_process(self._cluster.python_workers),
@@ -66,51 +68,51 @@ class Killer:
         self.longest_s[kind] = max(self.longest_s.get(kind, 0.0), round(time.monotonic() - began_s, 1))
 
     def _kill_gateway(self) -> None:
-        gateway = self._chance.choice(self._world.gateways)
+        gateway = self._chance.choice(self._deployment.gateways)
         gateway.kill()
-        gateway.start(self._world.broker.bootstrap_servers, "chaos")
+        gateway.start(self._deployment.broker.bootstrap_servers, "chaos")
         gateway.await_ready()
 
     def _kill_driver(self) -> None:
-        self._world.service.kill()
-        self._world.start_coordinator()
-        self._world.service.await_ready()
+        self._deployment.service.kill()
+        self._deployment.start_coordinator()
+        self._deployment.service.await_ready()
 
     def _kill_process(self, found: Callable[[], list[psutil.Process]]) -> None:
         """Kill one of the found processes, as soon as one is found."""
 
-        def is_there() -> bool:
+        def is_found() -> bool:
             self._supervise()
             return bool(found())
 
-        wait_until(is_there, account=lambda: self._world.service.log)
+        wait_until(is_found, account=lambda: self._deployment.service.log)
         victims = sorted(found(), key=lambda process: process.pid)
         self._chance.choice(victims).kill()
 
     def _supervise(self) -> None:
         """Start a coordinator that has ended by itself, as it does if a task failed too often."""
-        if self._world.service.process.poll() is not None:
-            self._tell(f"the coordinator has ended by itself: {self._world.service.log[-300:]}")
+        if self._deployment.service.process.poll() is not None:
+            self._report(f"the coordinator has ended by itself: {self._deployment.service.log[-300:]}")
             self.ended_by_itself += 1
-            self._world.start_coordinator()
-            self._world.service.await_ready()
+            self._deployment.start_coordinator()
+            self._deployment.service.await_ready()
 
     def _await_served(self) -> None:
-        self._look()
+        self._count_new()
         before = Counter(self._acknowledged)
 
         def all_served() -> bool:
             self._supervise()
-            self._look()
-            return not self._silent(before)
+            self._count_new()
+            return not self._unserved(before)
 
-        wait_until(all_served, account=lambda: f"{self._silent(before)}; {self._world.service.log[-500:]}")
+        wait_until(all_served, account=lambda: f"{self._unserved(before)}; {self._deployment.service.log[-500:]}")
 
-    def _silent(self, before: Counter[Path]) -> list[str]:
+    def _unserved(self, before: Counter[Path]) -> list[str]:
         return [file.name for file in self._read if self._acknowledged[file] < before[file] + COMMITS]
 
-    def _look(self) -> None:
-        """Count the acknowledged commits of each member, in the notes that it has written since the last look."""
+    def _count_new(self) -> None:
+        """Count the acknowledged commits of each member, in the notes since the last call."""
         for file, place in self._read.items():
             with file.open("rb") as history:
                 history.seek(place)

@@ -1,9 +1,9 @@
-"""A consumer in a process of its own: it reads, records that, commits, and records each acknowledgement.
+"""A consumer in its own process. It notes the records that it reads, commits, and notes each acknowledgement.
 
     python -m tests.chaos.member FILE TOPIC '{"group_id": "g", "topic_prefix": "chaos", ...}'
 
-Without a topic prefix it is kafka-python's own consumer, which uses the coordinator that a gateway names. SIGTERM makes
-it leave its group and end.
+Without a topic prefix, the consumer is kafka-python's own, and it uses the coordinator that a gateway names. On SIGTERM
+it leaves its group and ends.
 """
 
 import json
@@ -56,18 +56,18 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, consumer: GroupConsumer | StockConsumer, history: History) -> None:
         self._consumer, self._history = consumer, history
         self._poll_ms = STOCK_POLL_MS if isinstance(consumer, StockConsumer) else POLL_MS
-        self._owes: dict[int, int] = {}
+        self._uncommitted: dict[int, int] = {}
 
     def work(self, leaving: threading.Event) -> None:
         while not leaving.is_set():
             for place, records in self._poll(leaving).items():
                 self._note("read", [place.partition, records[0].offset, records[-1].offset])
                 assert [r.offset for r in records] == list(range(records[0].offset, records[-1].offset + 1))
-                self._owes[place.partition] = records[-1].offset + 1
+                self._uncommitted[place.partition] = records[-1].offset + 1
             self._commit()
 
     def _poll(self, leaving: threading.Event) -> dict[TopicPartition, Any]:
-        """Poll. Retry after an error: a consumer that is closed after an error would leave its group."""
+        """Return the polled records, or none after an error. A consumer that is closed would leave its group."""
         try:
             return dict(self._consumer.poll(self._poll_ms))
         except KafkaError as error:
@@ -76,40 +76,40 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             return {}
 
     def _commit(self) -> None:
-        """Commit the read offsets. The next commit, or the next owner, makes up for a refused one."""
-        if not self._owes:
+        """Commit the read offsets. After a refused commit, the next commit or the next owner covers the records."""
+        if not self._uncommitted:
             return
-        who = self._consumer.generation, self._consumer.member_id
+        identity = self._consumer.generation, self._consumer.member_id
         try:
             self._consumer.commit()
         except KafkaError as error:
             self._note("refused", type(error).__name__)
         else:
-            self._history.note("acknowledged", self._owes, *who)
-            self._owes = {}
+            self._history.note("acknowledged", self._uncommitted, *identity)
+            self._uncommitted = {}
 
     def on_partitions_revoked(self, revoked: Partitions) -> None:
         self._commit()
-        self._give_up("revoked", revoked)
+        self._release("revoked", revoked)
 
     def on_partitions_lost(self, lost: Partitions) -> None:
-        self._give_up("lost", lost)
+        self._release("lost", lost)
 
     def on_partitions_assigned(self, assigned: Partitions) -> None:
         self._note("assigned", sorted(place.partition for place in assigned))
 
-    def _give_up(self, how: str, places: Partitions) -> None:
+    def _release(self, how: str, places: Partitions) -> None:
         self._note(how, sorted(place.partition for place in places))
         for place in places:
-            self._owes.pop(place.partition, None)
+            self._uncommitted.pop(place.partition, None)
 
     def _note(self, what: str, value: object) -> None:
         self._history.note(what, value, self._consumer.generation, self._consumer.member_id)
 
 
 def main() -> None:
-    file, topic, told = sys.argv[1:]
-    config: dict[str, Any] = json.loads(told)
+    file, topic, encoded_config = sys.argv[1:]
+    config: dict[str, Any] = json.loads(encoded_config)
     leaving = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: leaving.set())
     kind = GroupConsumer if "topic_prefix" in config else StockConsumer
@@ -120,8 +120,8 @@ def main() -> None:
                 consumer.partitions_for_topic(topic)
                 member.work(leaving)
         except (UserError, KafkaError) as error:
-            print(f"begins anew: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            leaving.wait(PAUSE_S)  # no broker answers yet
+            print(f"starting again: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            leaving.wait(PAUSE_S)  # for example, no broker answers yet
 
 
 if __name__ == "__main__":

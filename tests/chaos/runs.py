@@ -1,4 +1,4 @@
-"""The three kinds of runs, each run to its end and judged."""
+"""The three kinds of runs. Each runs to its end and is judged."""
 
 import random
 import time
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.deployment import STRATEGIES, Deployment
 from tests.chaos.faults import PAUSE_SESSIONS, Chaos
 from tests.chaos.killing import MEMBERS, Killer
-from tests.chaos.world import STRATEGIES, World
 from tests.cluster.standalone import Cluster
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 SESSION_MS = 3_000
 PATIENT_MS = 10_000
-"""The session timeout while only the coordinator is restarted; it is unavailable for longer than that."""
+"""The session timeout in runs that restart only the coordinator, which is unavailable for longer than this."""
 
 LONG_MS = 30_000
-"""The session timeout of members that must not expire: kafka-python finds a gateway again only after some seconds."""
+"""The session timeout of members that must not expire. kafka-python finds a gateway again only after some seconds."""
 
 
 @dataclass
@@ -30,89 +30,89 @@ class Outcome:
     wrong: list[str]
 
 
-def chaos(folder: Path, chance: random.Random, seconds: float, tell: Tell) -> Outcome:
+def chaos(folder: Path, chance: random.Random, seconds: float, report: Report) -> Outcome:
     """Cause all kinds of faults for `seconds`."""
     strategy = chance.choice(STRATEGIES)
-    with World(folder, members=3, strategy=strategy, session_timeout_ms=SESSION_MS) as world:
-        world.await_settled()
-        faults = Chaos(world, chance, PAUSE_SESSIONS * SESSION_MS / 1000, tell)
+    with Deployment(folder, members=3, strategy=strategy, session_timeout_ms=SESSION_MS) as deployment:
+        deployment.await_settled()
+        faults = Chaos(deployment, chance, PAUSE_SESSIONS * SESSION_MS / 1000, report)
         faults.run(seconds)
-        return _end(world, {"strategy": strategy, "faults": dict(faults.done)}, tell)
+        return _end(deployment, {"strategy": strategy, "faults": dict(faults.done)}, report)
 
 
-def restarts(folder: Path, chance: random.Random, times: int, tell: Tell) -> Outcome:
-    """Stop or kill the coordinator again and again while members keep running; no group may rebalance."""
-    with World(folder, members=3, strategy=chance.choice(STRATEGIES), session_timeout_ms=PATIENT_MS) as world:
-        world.await_settled()
-        before = len(_rebalances(world))
+def restarts(folder: Path, chance: random.Random, times: int, report: Report) -> Outcome:
+    """Stop or kill the coordinator repeatedly while members keep running, and check that no group rebalances."""
+    with Deployment(folder, members=3, strategy=chance.choice(STRATEGIES), session_timeout_ms=PATIENT_MS) as deployment:
+        deployment.await_settled()
+        before = len(_rebalances(deployment))
         for number in range(times):
-            tell(f"restart {number + 1} of {times}")
+            report(f"restart {number + 1} of {times}")
             if number % 2:
-                world.service.kill()
+                deployment.service.kill()
             else:
-                assert world.service.stop() == 0, world.service.log
-            _back(world)
-        unexpected = _rebalances(world)[before:]
-        outcome = _end(world, {"restarts": times, "unexpected rebalances": len(unexpected)}, tell)
-        outcome.wrong += [f"a rebalance that nobody wanted: {event}" for event in unexpected]
+                assert deployment.service.stop() == 0, deployment.service.log
+            _start_again(deployment)
+        unexpected = _rebalances(deployment)[before:]
+        outcome = _end(deployment, {"restarts": times, "unexpected rebalances": len(unexpected)}, report)
+        outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
         return outcome
 
 
-def kills(folder: Path, chance: random.Random, times: int, seconds: float, tell: Tell) -> Outcome:
-    """Kill drivers, executors, Python workers and gateways while members keep running; no group may rebalance."""
+def kills(folder: Path, chance: random.Random, times: int, seconds: float, report: Report) -> Outcome:
+    """Kill drivers, executors, Python workers and gateways while members keep running. No group may rebalance."""
     (folder / "spark").mkdir()
     with (
         Cluster(folder / "spark") as cluster,
-        World(
+        Deployment(
             folder,
             members=MEMBERS,
             strategy=chance.choice(STRATEGIES),
             session_timeout_ms=LONG_MS,
             gateways=2,
             master=cluster.url,
-        ) as world,
+        ) as deployment,
     ):
-        world.await_settled()
-        before, began_s, produced = len(_rebalances(world)), time.monotonic(), world.producing.acknowledged
-        killer = Killer(world, cluster, chance, tell)
+        deployment.await_settled()
+        before, began_s, produced = len(_rebalances(deployment)), time.monotonic(), deployment.producing.acknowledged
+        killer = Killer(deployment, cluster, chance, report)
         killer.run(times, began_s + seconds)
-        per_s = (world.producing.acknowledged - produced) / (time.monotonic() - began_s)
+        per_s = (deployment.producing.acknowledged - produced) / (time.monotonic() - began_s)
         figures = {
             "kills": dict(killer.done),
             "coordinator ended by itself": killer.ended_by_itself,
             "longest until all are served, s": killer.longest_s,
             "load": f"{MEMBERS} members, {per_s:.0f} records/s",
         }
-        unexpected = _rebalances(world)[before:]
-        outcome = _end(world, {**figures, "unexpected rebalances": len(unexpected)}, tell)
-        outcome.wrong += [f"a rebalance that nobody wanted: {event}" for event in unexpected]
+        unexpected = _rebalances(deployment)[before:]
+        outcome = _end(deployment, {**figures, "unexpected rebalances": len(unexpected)}, report)
+        outcome.wrong += [f"an unexpected rebalance: {event}" for event in unexpected]
         return outcome
 
 
-def _back(world: World) -> None:
-    world.start_coordinator()
-    world.service.await_ready()
-    world.await_progress()
+def _start_again(deployment: Deployment) -> None:
+    deployment.start_coordinator()
+    deployment.service.await_ready()
+    deployment.await_progress()
 
 
-def _rebalances(world: World) -> list[dict[str, Any]]:
-    return [event for event in world.events() if event["event"] == "rebalance_started"]
+def _rebalances(deployment: Deployment) -> list[dict[str, Any]]:
+    return [event for event in deployment.events() if event["event"] == "rebalance_started"]
 
 
-def _end(world: World, figures: dict[str, Any], tell: Tell) -> Outcome:
-    tell("calm: all is to be consumed and committed")
-    run, report = world.calm_down()
-    wrong = [*run.judge(), *map(str, report.findings)]
+def _end(deployment: Deployment, figures: dict[str, Any], report: Report) -> Outcome:
+    report("no more faults: waiting until all records are consumed and committed")
+    run, verified = deployment.end_run()
+    wrong = [*run.judge(), *map(str, verified.findings)]
     lost = [*run.commits_lost(), *run.late_starts()]
-    told = {
-        "records produced": world.producing.acknowledged,
+    totals = {
+        "records produced": deployment.producing.acknowledged,
         "records read": run.records_read,
         "commits acknowledged": len(list(run.acknowledged)),
         "acknowledged commits lost": len(lost),
         "records lost": len(list(run.records_lost())),
         "generations": max(stint.generation for stint in run.stints),
-        "records of the coordinator verified": report.records,
-        "requests compared": report.requests,
-        "findings": report.counts.total(),
+        "records of the coordinator verified": verified.records,
+        "requests compared": verified.requests,
+        "findings": verified.counts.total(),
     }
-    return Outcome({**figures, **told}, wrong)
+    return Outcome({**figures, **totals}, wrong)

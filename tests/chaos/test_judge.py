@@ -40,50 +40,50 @@ def wrongs(
     return Run([folder / "ana", folder / "bo"], published, ENDS).judge()
 
 
-def test_what_at_least_once_allows_is_not_wrong(tmp_path: Path) -> None:
-    """Two records are read twice, because they were not committed; the last line of a killed member is cut off."""
+def test_at_least_once_reads_are_no_error(tmp_path: Path) -> None:
+    """Two uncommitted records are read twice, and the last line of a killed member is cut off. Neither is an error."""
     assert wrongs(tmp_path) == []
 
 
-def test_a_record_that_nobody_read_is_told(tmp_path: Path) -> None:
+def test_an_unread_record_is_reported(tmp_path: Path) -> None:
     bo = [BO[0], ("read", [0, 4, 8], 2, "bo"), ("acknowledged", {0: 9}, 2, "bo")]
-    assert wrongs(tmp_path, bo=bo, commits=[(1, "ana", 4), (2, "bo", 9)]) == ["0: nobody has read 9 to 9"]
+    assert wrongs(tmp_path, bo=bo, commits=[(1, "ana", 4), (2, "bo", 9)]) == ["0: no member has read 9 to 9"]
 
 
-def test_a_record_that_was_left_out_is_told(tmp_path: Path) -> None:
+def test_a_skipped_record_is_reported(tmp_path: Path) -> None:
     bo = [BO[0], ("read", [0, 4, 5], 2, "bo"), ("read", [0, 7, 9], 2, "bo"), *BO[2:]]
-    assert wrongs(tmp_path, bo=bo) == ["0: bo read 7 where 6 was next"]
+    assert wrongs(tmp_path, bo=bo) == ["0: bo read 7, but 6 was next"]
 
 
-def test_an_acknowledged_commit_that_is_not_published_is_told(tmp_path: Path) -> None:
-    """I13, by the record and by the first offset of the next owner."""
+def test_an_unpublished_acknowledged_commit_is_reported(tmp_path: Path) -> None:
+    """I13: the record is missing, and the next owner starts at another offset."""
     lost, _ = wrongs(tmp_path, commits=[(2, "bo", 10)])
-    assert lost == "0: 4 was acknowledged to ana, and is not published"
+    assert lost == "0: 4 was acknowledged to ana, but is not published"
 
 
-def test_an_owner_that_begins_before_what_was_acknowledged_is_told(tmp_path: Path) -> None:
-    """I13."""
+def test_an_owner_that_starts_before_an_acknowledged_offset_is_reported(tmp_path: Path) -> None:
+    """I13: the next owner starts at offset 2 after offset 4 was acknowledged."""
     bo = [BO[0], ("read", [0, 2, 9], 2, "bo"), *BO[2:]]
-    told = wrongs(tmp_path, bo=bo)
-    assert any("began before 4, which had been acknowledged" in wrong for wrong in told), told
+    found = wrongs(tmp_path, bo=bo)
+    assert any("began before 4, which had been acknowledged" in wrong for wrong in found), found
 
 
-def test_a_commit_above_the_position_is_told(tmp_path: Path) -> None:
+def test_a_commit_above_the_position_is_reported(tmp_path: Path) -> None:
     (wrong,) = wrongs(tmp_path, commits=[(1, "ana", 4), (2, "bo", 10), (2, "bo", 11)])
-    assert wrong == "0: 11 was committed by bo, who had read to 10"
+    assert wrong == "0: 11 was committed by bo, which had read to 10"
 
 
-def test_two_owners_in_one_generation_are_told(tmp_path: Path) -> None:
-    """I1."""
+def test_two_owners_in_one_generation_are_reported(tmp_path: Path) -> None:
+    """I1: both members own partition 0 in generation 2."""
     ana = [(what, value, 2, who) for what, value, _, who in ANA]
-    told = wrongs(tmp_path, ana=ana, commits=[(2, "ana", 4), (2, "bo", 10)])
-    assert "0: 2 owners in generation 2" in told
+    found = wrongs(tmp_path, ana=ana, commits=[(2, "ana", 4), (2, "bo", 10)])
+    assert "0: 2 owners in generation 2" in found
 
 
-def test_who_has_read_nothing_may_commit_where_it_began(tmp_path: Path) -> None:
-    """A commit names all partitions of its member, also one without new records."""
+def test_a_member_without_reads_may_commit_its_first_position(tmp_path: Path) -> None:
+    """A commit contains all partitions of its member, also a partition without new records."""
     bo = [("assigned", [0], 2, "bo"), ("acknowledged", {0: 10}, 2, "bo")]
     ana: list[Line] = [ANA[0], ("read", [0, 0, 9], 1, "ana"), ("acknowledged", {0: 10}, 1, "ana")]
     assert wrongs(tmp_path, ana=ana, bo=bo, commits=[(1, "ana", 10), (2, "bo", 10)]) == []
     (wrong,) = wrongs(tmp_path, ana=ana, bo=bo, commits=[(1, "ana", 10), (2, "bo", 10), (2, "bo", 11)])
-    assert wrong == "0: 11 was committed by bo, who had read to 0"
+    assert wrong == "0: 11 was committed by bo, which had read to 0"

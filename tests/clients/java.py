@@ -1,7 +1,7 @@
-"""The Java client, in Kafka's own tools: the verifiable consumer, and the console consumer for patterns.
+"""The Java client in Kafka's own tools: the verifiable consumer, and the console consumer for patterns.
 
-The tools are unmodified, so their output is translated here. The verifiable consumer commits after each poll; both obey
-only SIGTERM. The console consumer prints only values, so each value names its partition and offset.
+The tools are unmodified, so this module translates their output. The verifiable consumer commits after each poll. Both
+tools react only to SIGTERM. The console consumer prints only values, so each value contains its partition and offset.
 """
 
 import json
@@ -36,7 +36,7 @@ def version() -> str:
 
 
 def command(config: dict[str, Any], folder: Path) -> list[str]:
-    """Return the command of the consumer for a configuration; its properties are written into `folder`."""
+    """Return the consumer's command for a configuration. Write the consumer's properties into `folder`."""
     properties = {
         "client.id": config["client_id"],
         "heartbeat.interval.ms": config["heartbeat_ms"],
@@ -49,8 +49,8 @@ def command(config: dict[str, Any], folder: Path) -> list[str]:
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     common = ("--bootstrap-server", config["bootstrap"], "--command-config", str(file))
     if config["pattern"]:
-        asked = ("--include", config["pattern"], "--group", config["group"], "--from-beginning")
-        return run(CONSOLE, *common, *asked)
+        options = ("--include", config["pattern"], "--group", config["group"], "--from-beginning")
+        return run(CONSOLE, *common, *options)
     instance = ("--group-instance-id", config["instance"]) if config["instance"] else ()
     (topic,) = config["topics"]
     return run(
@@ -64,29 +64,29 @@ def translate(line: str) -> list[Event]:
     """Return the events of one line of either consumer."""
     if value := re.fullmatch(r"(\S+) (\d+) (\d+)", line):
         return [records(value[1], int(value[2]), [int(value[3])])]
-    said = json.loads(line)
-    return WORDS.get(said["name"], lambda _: [])(said)
+    line_event = json.loads(line)
+    return WORDS.get(line_event["name"], lambda _: [])(line_event)
 
 
 def records(topic: str, partition: int, offsets: list[int]) -> Event:
     return {"event": "records", "partition": [topic, partition], "offsets": offsets}
 
 
-def _consumed(said: Event) -> list[Event]:
-    read = said["partitions"]
+def _consumed(line_event: Event) -> list[Event]:
+    read = line_event["partitions"]
     return [records(p["topic"], p["partition"], list(range(p["minOffset"], p["maxOffset"] + 1))) for p in read]
 
 
-def _committed(said: Event) -> list[Event]:
-    if not said["success"]:
-        return [{"event": "error", "error": said["error"]}]
-    offsets = [[p["topic"], p["partition"], p["offset"]] for p in said["offsets"]]
+def _committed(line_event: Event) -> list[Event]:
+    if not line_event["success"]:
+        return [{"event": "error", "error": line_event["error"]}]
+    offsets = [[p["topic"], p["partition"], p["offset"]] for p in line_event["offsets"]]
     return [{"event": "committed", "offsets": offsets}]
 
 
 def _moved(event: str) -> Callable[[Event], list[Event]]:
-    def move(said: Event) -> list[Event]:
-        return [{"event": event, "partitions": [[p["topic"], p["partition"]] for p in said["partitions"]]}]
+    def move(line_event: Event) -> list[Event]:
+        return [{"event": event, "partitions": [[p["topic"], p["partition"]] for p in line_event["partitions"]]}]
 
     return move
 

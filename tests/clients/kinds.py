@@ -19,12 +19,12 @@ class Kind:
     """A client.
 
     Args:
-        name: The name that its makers give it.
+        name: The name that its project gives it.
         version: Returns the installed version.
-        command: Makes the command line for a configuration and a folder: the Go programs are there, and files of a
-            worker's own may be put there.
+        command: Makes the command line for a configuration and a folder. The folder has the Go programs, and a worker
+            may write its own files there.
         translate: Turns a line of its output into events (see `tests.clients`).
-        obeys: It reads commands from stdin; else it obeys only SIGTERM, and commits by itself.
+        obeys: Whether it reads commands from stdin. If not, it reacts only to SIGTERM, and commits by itself.
     """
 
     name: str
@@ -56,5 +56,5 @@ KINDS = (KAFKA_PYTHON, LIBRDKAFKA, AIOKAFKA, JAVA, FRANZ_GO, SARAMA)
 
 
 def another(kind: Kind) -> Kind:
-    """Return the next kind in the table, so that every kind is in two mixed groups."""
+    """Return the next kind in the table. So every kind is in two mixed groups."""
     return KINDS[(KINDS.index(kind) + 1) % len(KINDS)]

@@ -1,6 +1,6 @@
-"""Plays scenarios with clients, several at once, and makes a table of the results.
+"""Plays scenarios with clients, several at a time, and makes a table of the results.
 
-Most of a scenario is waiting, so a few of them together take hardly longer than one.
+A scenario mostly waits, so some scenarios together take little longer than one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,20 +19,20 @@ CELLS: list[Cell] = [(name, kind) for name in SCENARIOS for kind in KINDS if (na
 
 
 class Matrix:
-    """The results of a run, each as soon as its play has ended."""
+    """The plays of a run and their results."""
 
     def __init__(self, venue: Venue, pool: ThreadPoolExecutor) -> None:
         self._venue, self._pool = venue, pool
         self._outcomes: dict[Cell, Future[None]] = {}
 
     def begin(self, cells: Iterable[Cell]) -> None:
-        """Start these plays, in this order, each once in a run."""
+        """Start these plays in this order. A play that was started before is not started again."""
         for cell in cells:
             if cell not in self._outcomes:
                 self._outcomes[cell] = self._pool.submit(self._play, *cell)
 
     def outcome(self, cell: Cell) -> None:
-        """Wait for the end of a play, and fail if it failed."""
+        """Wait for the end of a play. Raise its error if it failed."""
         self.begin([cell])
         self._outcomes[cell].result()
 
@@ -42,7 +42,7 @@ class Matrix:
             SCENARIOS[scenario](play, kind)
 
     def table(self) -> str:
-        """Return the table of all plays, as Markdown, with the reasons for its gaps."""
+        """Return the table of all plays as Markdown, with the reasons for missing plays."""
         self.begin(CELLS)
         lines = [
             f"| | {' | '.join(f'{kind} {kind.version()}' for kind in KINDS)} |",
@@ -60,7 +60,7 @@ class Matrix:
 
 @contextmanager
 def playing_at(venue: Venue) -> Iterator[Matrix]:
-    """Open a run; a play that has not begun when the run is closed is not played."""
+    """Yield the matrix of a run. At the end of the block, plays that have not begun are cancelled."""
     pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="play")
     try:
         yield Matrix(venue, pool)

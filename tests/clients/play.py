@@ -1,4 +1,4 @@
-"""The surroundings of a scenario: a topic and a group of its own, and its workers."""
+"""The environment of a scenario: its own topics and group, and its workers."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ DEFAULTS = {
     "max_poll_ms": 90_000,
     "metadata_ms": 90_000,
 }
-"""A worker's configuration, unless a scenario changes it: time alone causes no event."""
+"""A worker's configuration, unless a scenario changes it. With these timeouts, time alone causes no event."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Venue:
 
 
 class Play:
-    """One scenario, played by one client; `name` is the name of its group and the beginning of its topics' names."""
+    """One scenario, played by one client. `name` is the name of its group, and the prefix of its topics' names."""
 
     def __init__(self, venue: Venue, name: str, admin: KafkaAdminClient, producer: KafkaProducer) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Play:
         self._changed = threading.Condition()
 
     def topic(self, *, partitions: int, records: int = 0, suffix: str = "") -> str:
-        """Make a topic with `records` records in each partition, and return its name."""
+        """Create a topic with `records` records in each partition, and return its name."""
         topic = self.name + suffix
         wanted = {"num_partitions": partitions, "replication_factor": 1}
         self._admin.create_topics({topic: wanted}, wait_for_metadata=True)
@@ -56,7 +56,7 @@ class Play:
         return topic
 
     def produce(self, topic: str, count: int) -> None:
-        """Append `count` records to each partition of a topic; the value of each names its place."""
+        """Append `count` records to each partition of a topic. Each value contains the topic, partition and offset."""
         for partition in self.partitions(topic):
             for _ in range(count):
                 value = f"{topic} {partition[1]} {self._ends[partition]}"
@@ -67,16 +67,16 @@ class Play:
     def partitions(self, topic: str) -> set[Partition]:
         return {partition for partition in self._ends if partition[0] == topic}
 
-    def start(self, kind: Kind, **asked: object) -> Worker:
-        """Start a worker in the play's group, subscribed to its topic unless `asked` names another."""
+    def start(self, kind: Kind, **options: object) -> Worker:
+        """Start a worker in the play's group. It subscribes to the play's topic, unless `options` has another."""
         name = f"{self.name}-{len(self._workers)}"
         config = {
             **DEFAULTS,
             "bootstrap": self._venue.bootstrap,
             "group": self.name,
             "client_id": name,
-            "topics": None if "pattern" in asked else [self.name],
-            **asked,
+            "topics": None if "pattern" in options else [self.name],
+            **options,
         }
         folder = self._venue.folder
         worker = Worker(kind, config, folder, folder / f"{name}.log", self._changed)
@@ -84,23 +84,23 @@ class Play:
         return worker
 
     def until(self, is_so: Callable[[], object]) -> float:
-        """Wait until the workers' events fulfil a condition; return how many seconds that took."""
+        """Wait until the workers' events fulfil a condition; return the seconds until then."""
         began_s = time.monotonic()
         with self._changed:
             assert self._changed.wait_for(is_so, HANG_S), "\n".join(["still waiting:", *map(repr, self._workers)])
         return time.monotonic() - began_s
 
     def until_shared(self, topic: str, *workers: Worker) -> float:
-        """Wait until these workers own the topic, each of them a part of it, and no partition has two owners."""
+        """Wait until each of these workers owns partitions of the topic, and every partition has exactly one owner."""
 
         def is_shared() -> bool:
-            shares = [worker.owned for worker in workers]
-            return all(shares) and sum(map(len, shares)) == len(set().union(*shares)) == len(self.partitions(topic))
+            owned = [worker.owned for worker in workers]
+            return all(owned) and sum(map(len, owned)) == len(set().union(*owned)) == len(self.partitions(topic))
 
         return self.until(is_shared)
 
     def until_read(self, worker: Worker) -> None:
-        """Wait until a worker has read its partitions to the end."""
+        """Wait until a worker has read all its partitions to the end."""
         self.until(lambda: all(worker.read[p][-1:] == [self._ends[p] - 1] for p in worker.owned))
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Play:
 
 @contextmanager
 def playing(venue: Venue, name: str) -> Iterator[Play]:
-    """Open a play, and end all of its processes afterwards."""
+    """Yield a play. At the end of the block, kill all of its processes."""
     with KafkaAdminClient(bootstrap_servers=venue.broker) as admin:
         producer = KafkaProducer(bootstrap_servers=venue.broker)
         play = Play(venue, name, admin, producer)

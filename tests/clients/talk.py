@@ -1,4 +1,4 @@
-"""The protocol between Python worker programs and the process that starts them; `go/talk` is the same for Go."""
+"""The protocol between Python worker programs and the process that starts them. `go/talk` is the same for Go."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ def read_config() -> dict[str, Any]:
 
 
 def consumer_arguments(config: Mapping[str, Any], assignors: Mapping[str, type]) -> dict[str, Any]:
-    """Return the configuration under the names of kafka-python, which aiokafka uses as well."""
+    """Return the configuration with the names of kafka-python. aiokafka uses the same names."""
     return {
         "bootstrap_servers": config["bootstrap"],
         "group_id": config["group"],
@@ -40,8 +40,8 @@ def consumer_arguments(config: Mapping[str, Any], assignors: Mapping[str, type])
     }
 
 
-def tell(event: str, **what: object) -> None:
-    """Write an event, at once and in one write."""
+def write_event(event: str, **what: object) -> None:
+    """Write an event immediately and in one write."""
     sys.stdout.write(json.dumps({"event": event, **what}) + "\n")
     sys.stdout.flush()
 
@@ -51,7 +51,7 @@ def pairs(partitions: Iterable[TopicPartition]) -> list[tuple[str, int]]:
 
 
 class Orders:
-    """The commands on stdin. The end of stdin ends this process: the process that started it has ended."""
+    """The commands on stdin. At the end of stdin this process exits, because its parent process has ended."""
 
     def __init__(self) -> None:
         self.paused = False
@@ -64,7 +64,7 @@ class Orders:
         os._exit(1)
 
     def next(self) -> str:
-        """Return the next command, or "" if there is none; `pause` and `resume` also set `paused`."""
+        """Return the next command, or "" if none has arrived. `pause` and `resume` also set `paused`."""
         try:
             word = self._words.get_nowait()
         except queue.Empty:

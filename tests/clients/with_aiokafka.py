@@ -1,4 +1,4 @@
-"""A worker that is aiokafka's consumer."""
+"""A worker with aiokafka's consumer."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 
-from tests.clients.talk import Orders, consumer_arguments, pairs, read_config, tell
+from tests.clients.talk import Orders, consumer_arguments, pairs, read_config, write_event
 
 ASSIGNORS = {"range": RangePartitionAssignor}
 POLL_MS = 100
@@ -14,10 +14,10 @@ POLL_MS = 100
 
 class Listener(ConsumerRebalanceListener):
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        tell("assigned", partitions=pairs(assigned))
+        write_event("assigned", partitions=pairs(assigned))
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        tell("revoked", partitions=pairs(revoked))
+        write_event("revoked", partitions=pairs(revoked))
 
 
 async def commit(consumer: AIOKafkaConsumer) -> None:
@@ -25,9 +25,9 @@ async def commit(consumer: AIOKafkaConsumer) -> None:
         await consumer.commit()
         committed = [(p.topic, p.partition, await consumer.committed(p)) for p in consumer.assignment()]
     except KafkaError as error:
-        tell("error", error=repr(error))
+        write_event("error", error=repr(error))
     else:
-        tell("committed", offsets=committed)
+        write_event("committed", offsets=committed)
 
 
 async def main() -> None:
@@ -42,7 +42,7 @@ async def main() -> None:
             await asyncio.sleep(POLL_MS / 1000)
             continue
         for partition, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
-            tell("records", partition=partition[:2], offsets=[record.offset for record in records])
+            write_event("records", partition=partition[:2], offsets=[record.offset for record in records])
     await consumer.stop()
 
 

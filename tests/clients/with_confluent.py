@@ -1,49 +1,49 @@
-"""A worker that is librdkafka's consumer, by way of confluent-kafka."""
+"""A worker with librdkafka's consumer, through confluent-kafka."""
 
 import time
 from itertools import groupby
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from tests.clients.talk import Orders, pairs, read_config, tell
+from tests.clients.talk import Orders, pairs, read_config, write_event
 
 POLL_S = 0.1
 RECORDS_MAX = 500
 
 
 def on_assign(_: Consumer, assigned: list[TopicPartition]) -> None:
-    tell("assigned", partitions=pairs(assigned))
+    write_event("assigned", partitions=pairs(assigned))
 
 
 def on_revoke(_: Consumer, revoked: list[TopicPartition]) -> None:
-    tell("revoked", partitions=pairs(revoked))
+    write_event("revoked", partitions=pairs(revoked))
 
 
 def on_lost(_: Consumer, lost: list[TopicPartition]) -> None:
-    tell("lost", partitions=pairs(lost))
+    write_event("lost", partitions=pairs(lost))
 
 
 def commit(consumer: Consumer) -> None:
     try:
         committed = consumer.commit(asynchronous=False)
     except KafkaException as error:
-        tell("error", error=repr(error))
+        write_event("error", error=repr(error))
     else:
-        tell("committed", offsets=[(p.topic, p.partition, p.offset) for p in committed])
+        write_event("committed", offsets=[(p.topic, p.partition, p.offset) for p in committed])
 
 
-def tell_records(messages: list[Message]) -> None:
+def write_records(messages: list[Message]) -> None:
     for message in messages:
         if message.error():
-            tell("error", error=str(message.error()))
+            write_event("error", error=str(message.error()))
     read = sorted((m.topic(), m.partition(), m.offset()) for m in messages if not m.error())
     for partition, of_partition in groupby(read, key=lambda each: each[:2]):
-        tell("records", partition=partition, offsets=[offset for _, _, offset in of_partition])
+        write_event("records", partition=partition, offsets=[offset for _, _, offset in of_partition])
 
 
 def main() -> None:
     config, orders = read_config(), Orders()
-    asked = {
+    options = {
         "bootstrap.servers": config["bootstrap"],
         "group.id": config["group"],
         "client.id": config["client_id"],
@@ -56,7 +56,7 @@ def main() -> None:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }
-    consumer = Consumer({name: value for name, value in asked.items() if value is not None})
+    consumer = Consumer({name: value for name, value in options.items() if value is not None})
     topics = config["topics"] or [config["pattern"]]
     consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
     while (order := orders.next()) != "close":
@@ -65,7 +65,7 @@ def main() -> None:
         if orders.paused:
             time.sleep(POLL_S)
         else:
-            tell_records(consumer.consume(RECORDS_MAX, POLL_S))
+            write_records(consumer.consume(RECORDS_MAX, POLL_S))
     consumer.close()
 
 

@@ -1,9 +1,9 @@
-"""A worker that is kafka-python's consumer.
+"""A worker with kafka-python's consumer.
 
 Version 3.0.12 hangs if the leader of a group joins again because of new metadata, and its `poll` times out between the
-responses to its join and to its sync: the response to that sync is never read, and no heartbeat is sent. So the worker
-loads the metadata before the first join. If a pattern causes such a join, `poll` is given more time than the join
-takes.
+responses to its join and to its sync. The response to the sync is then never read, and no heartbeat is sent. So the
+worker loads the metadata before the first join. With a pattern, which can cause such a join, `poll` has a timeout that
+is longer than the join.
 """
 
 import time
@@ -13,7 +13,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError
 
-from tests.clients.talk import Orders, consumer_arguments, pairs, read_config, tell
+from tests.clients.talk import Orders, consumer_arguments, pairs, read_config, write_event
 
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 POLL_MS = 1_000
@@ -23,22 +23,22 @@ PAUSE_S = 0.1
 
 class Listener(ConsumerRebalanceListener):
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        tell("assigned", partitions=pairs(assigned))
+        write_event("assigned", partitions=pairs(assigned))
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        tell("revoked", partitions=pairs(revoked))
+        write_event("revoked", partitions=pairs(revoked))
 
     def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
-        tell("lost", partitions=pairs(lost))
+        write_event("lost", partitions=pairs(lost))
 
 
 def commit(consumer: KafkaConsumer) -> None:
     try:
         consumer.commit()
     except KafkaError as error:
-        tell("error", error=repr(error))
+        write_event("error", error=repr(error))
     else:
-        tell("committed", offsets=[(p.topic, p.partition, consumer.committed(p)) for p in consumer.assignment()])
+        write_event("committed", offsets=[(p.topic, p.partition, consumer.committed(p)) for p in consumer.assignment()])
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
             time.sleep(PAUSE_S)
             continue
         for partition, records in consumer.poll(poll_ms).items():
-            tell("records", partition=partition[:2], offsets=[record.offset for record in records])
+            write_event("records", partition=partition[:2], offsets=[record.offset for record in records])
     consumer.close()
 
 

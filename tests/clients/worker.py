@@ -1,4 +1,4 @@
-"""A client in a process of its own, and its events so far."""
+"""A client in its own process, and its events so far."""
 
 import os
 import signal
@@ -16,12 +16,12 @@ Partition = tuple[str, int]
 
 
 class Worker:
-    """A client of one kind. It is killed with the thread that starts it, which must outlive it.
+    """A client of one kind. It is killed when the thread that started it ends, so this thread must outlive it.
 
     Args:
         folder: The folder of the Go programs.
         log_file: The file for its stderr.
-        changed: Notified of each event; the events change only while this is held.
+        changed: Notified of each event. The events change only while this condition is held.
     """
 
     def __init__(self, kind: Kind, config: Config, folder: Path, log_file: Path, changed: threading.Condition) -> None:
@@ -68,8 +68,8 @@ class Worker:
             case {"event": "committed", "offsets": offsets}:
                 self.committed |= {(topic, number): offset for topic, number, offset in offsets}
 
-    def told(self, *words: str) -> list[Event]:
-        """Return the events of these names so far."""
+    def events_of(self, *words: str) -> list[Event]:
+        """Return the events so far that have one of these names."""
         return [event for event in self.events if event["event"] in words]
 
     def order(self, word: str) -> None:
@@ -78,14 +78,14 @@ class Worker:
         self._process.stdin.flush()
 
     def stop(self) -> None:
-        """Stop the process with SIGSTOP, which it does not notice."""
+        """Pause the process with SIGSTOP, without its knowledge."""
         self._process.send_signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """End it in the way that its users end it, and wait for its end."""
+        """End the process as its users end it, and wait for its end."""
         if self.kind.obeys:
             self.order("close")
         else:
@@ -94,7 +94,7 @@ class Worker:
         self._listener.join()
 
     def kill(self) -> None:
-        """Kill it with SIGKILL; do nothing if it has ended."""
+        """Kill the process with SIGKILL, unless it has ended."""
         self._process.kill()
         self._process.wait()
         self._listener.join()

@@ -1,4 +1,4 @@
-"""Members that send heartbeats and commits at a steady rate, even to an unavailable coordinator, and the responses."""
+"""Members that send heartbeats and commits at a steady rate, also while the coordinator is unavailable."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ TOPIC = "orders.placed"
 
 
 @dataclass
-class Asked:
+class SentRequest:
     """A sent request: its time, and the group and the offset of a commit."""
 
     at_s: float
@@ -26,8 +26,8 @@ class Asked:
 
 
 @dataclass
-class Told:
-    """The responses so far."""
+class Responses:
+    """The counted responses."""
 
     answered: int = 0
     refused: list[AnyAnswer] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Told:
 
 
 class Beating(threading.Thread):
-    """Settled members that send heartbeats and commits, each every `interval_s`: a `with` block.
+    """A thread of members that send heartbeats and commits every `interval_s` seconds. Use it in a `with` block.
 
     The block ends when all requests are answered.
     """
@@ -44,10 +44,10 @@ class Beating(threading.Thread):
     def __init__(self, crowd: Crowd, members: Sequence[Member], interval_s: float) -> None:
         super().__init__(name="beating", daemon=True)
         self._crowd, self._members, self._interval_s = crowd, members, interval_s
-        self._asked: dict[str, Asked] = {}
+        self._outstanding: dict[str, SentRequest] = {}
         self._offset = 0
         self._ending = threading.Event()
-        self.told = Told()
+        self.responses = Responses()
         self.longest_pause_s = 0.0
 
     def __enter__(self) -> Self:
@@ -57,7 +57,7 @@ class Beating(threading.Thread):
     def __exit__(self, *_: object) -> None:
         self._ending.set()
         self.join()
-        assert not self._asked, f"{len(self._asked)} requests were never answered"
+        assert not self._outstanding, f"{len(self._outstanding)} requests were never answered"
 
     def run(self) -> None:
         while not self._ending.is_set():
@@ -67,7 +67,7 @@ class Beating(threading.Thread):
                 self._take(0.05)
             self.longest_pause_s = max(self.longest_pause_s, time.monotonic() - begun_s)
         until_s = time.monotonic() + HANG_S
-        while self._asked and time.monotonic() < until_s:
+        while self._outstanding and time.monotonic() < until_s:
             self._take(0.05)
 
     def _send_round(self) -> None:
@@ -79,29 +79,29 @@ class Beating(threading.Thread):
                 self._send(member, partial(_commit, member, self._offset), self._offset)
 
     def _send(self, member: Member, ask: Ask, offset: int | None) -> None:
-        self._asked[self._crowd.send(ask)] = Asked(time.monotonic(), member.group_id, offset)
+        self._outstanding[self._crowd.send(ask)] = SentRequest(time.monotonic(), member.group_id, offset)
 
     def _take(self, wait_s: float) -> None:
         for answer in self._crowd.answers(wait_s):
-            asked = self._asked.pop(answer.request_id or "", None)
-            if asked is None:
-                continue  # a repeat
-            self.told.answered += 1
+            request = self._outstanding.pop(answer.request_id or "", None)
+            if request is None:
+                continue  # a repeated response
+            self.responses.answered += 1
             if answer.code or (isinstance(answer, OffsetCommitAnswer) and any(p.code for p in answer.partitions)):
-                self.told.refused.append(answer)
-            elif asked.offset is not None:
-                before = self.told.acknowledged.get(asked.group_id, 0)
-                self.told.acknowledged[asked.group_id] = max(before, asked.offset)
+                self.responses.refused.append(answer)
+            elif request.offset is not None:
+                before = self.responses.acknowledged.get(request.group_id, 0)
+                self.responses.acknowledged[request.group_id] = max(before, request.offset)
 
     def await_answers(self, within_s: float) -> float:
-        """Wait for the responses to all earlier requests; return how many seconds that took."""
+        """Wait for the responses to all earlier requests; return the seconds until then."""
         now_s = time.monotonic()
 
         def is_answered() -> bool:
-            assert self.is_alive(), "the members have ended"
-            return all(asked.at_s > now_s for asked in list(self._asked.values()))
+            assert self.is_alive(), "the thread of the members has ended"
+            return all(request.at_s > now_s for request in list(self._outstanding.values()))
 
-        wait_until(is_answered, within_s, lambda: f"{len(self._asked)} requests are not answered")
+        wait_until(is_answered, within_s, lambda: f"{len(self._outstanding)} requests are not answered")
         return time.monotonic() - now_s
 
 

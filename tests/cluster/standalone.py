@@ -1,7 +1,7 @@
-"""A standalone Spark cluster on this machine: master and workers as processes of pyspark's own classes, and a driver.
+"""A standalone Spark cluster on this machine: a master and workers, which run pyspark's own classes, and a driver.
 
-The cluster gets the project as users ship it: the wheel, as `--py-files`. Driver and executors run a Python that has
-the project's dependencies and not the project.
+The cluster gets the project as users ship it: the wheel, as `--py-files`. Driver and executors run a Python
+installation that has the project's dependencies, but not the project.
 """
 
 import os
@@ -30,16 +30,16 @@ SPARK = Path(pyspark.__file__).parent
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Options for daemons, which need little memory and time."""
+"""Java options for daemons. These need little memory and processor time."""
 
 EXECUTOR = {"spark.executor.cores": "1", "spark.executor.memory": "512m"}
 
 
 class Cluster:
-    """A master and some workers of one core each, on free ports of this machine: a `with` block.
+    """A master and workers of one core each, on free ports of this machine. Use it in a `with` block.
 
     Args:
-        folder: The folder of their logs and of their executors' files.
+        folder: The folder for the logs, and for the files of the executors.
     """
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
@@ -67,7 +67,7 @@ class Cluster:
         psutil.wait_procs(orphans, timeout=20)
 
     def executors(self) -> list[psutil.Process]:
-        """Return the running executors, on all workers."""
+        """Return the running executors of all workers."""
         found = []
         for worker in self.workers:
             if worker.exit_code is None:
@@ -75,14 +75,14 @@ class Cluster:
         return found
 
     def python_workers(self) -> list[psutil.Process]:
-        """Return the processes that run the operator, and the daemons that they were forked from.
+        """Return the processes that run the operator, and the daemons that forked them.
 
-        They are found by their working folder: a worker outlives its daemon, and has no parent of the cluster then.
+        They are found by their working folder, because a worker that outlives its daemon has no parent in the cluster.
         """
         return [p for p in psutil.process_iter() if _runs(p, "pyspark.daemon") and _folder(p).startswith(self._place)]
 
     def at_work(self) -> list[psutil.Process]:
-        """Return the executors that have Python workers: those that were given tasks of the operator."""
+        """Return the executors that have Python workers, which means that they have run tasks of the operator."""
         folders = {_folder(worker) for worker in self.python_workers()}
         return [executor for executor in self.executors() if _folder(executor) in folders]
 
@@ -105,7 +105,7 @@ class Cluster:
         return child
 
     def _await(self, name: str, pattern: str) -> str:
-        """Wait for a line of a daemon's log."""
+        """Wait for a match in a daemon's log; return its last group, or the whole match."""
         file = self._folder / f"{name}.log"
 
         def found() -> re.Match[str] | None:
@@ -133,12 +133,12 @@ def submit(
     conf: Mapping[str, str] = {},
     arguments: tuple[str, ...] = (),
 ) -> Service:
-    """Run the coordinator by spark-submit, in client mode, as docs/cluster.md says.
+    """Run the coordinator with spark-submit, in client mode, as in docs/cluster.md.
 
     Args:
-        code: The project, as `wheel` makes it.
-        python: The Python of driver and executors.
-        arguments: More arguments for spark-submit.
+        code: The project's wheel, as `wheel` makes it.
+            python: The Python program of driver and executors.
+            arguments: Additional arguments for spark-submit.
     """
     ready_file, log_file = folder / f"ready-{number}", folder / f"log-{number}"
     set_by_variables = {
@@ -163,7 +163,7 @@ def submit(
 
 
 def wheel(folder: Path) -> Path:
-    """Build the project's wheel, and return it under the name that `--py-files` needs."""
+    """Build the project's wheel, rename it to `*.zip`, which `--py-files` needs, and return its path."""
     built = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--quiet", "--wheel-dir", str(folder)]
     subprocess.run(built, check=True, timeout=HANG_S)
     (made,) = folder.glob("*.whl")
@@ -171,10 +171,10 @@ def wheel(folder: Path) -> Path:
 
 
 def bare_python(folder: Path) -> Path:
-    """Make an environment that has the project's dependencies, but not the project."""
+    """Make an environment that has the project's dependencies, but not the project; return its Python program."""
     venv.create(folder, symlinks=True)
     own = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # whose own .pth files are not read
+    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # .pth files there are not read
     python = folder / "bin" / "python"
     found = subprocess.run([python, "-c", "import msgspec, streaming"], cwd=folder, capture_output=True, text=True)
     assert "No module named 'streaming'" in found.stderr, found
@@ -192,13 +192,13 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _runs(process: psutil.Process, what: str) -> bool:
-    with suppress(psutil.NoSuchProcess):  # it may end during this check
+    with suppress(psutil.NoSuchProcess):  # the process may end during this check
         return any(what in word for word in process.cmdline())
     return False
 
 
 def _folder(process: psutil.Process) -> str:
-    """Return the working folder of a process; nothing if it has ended."""
+    """Return the working folder of a process, or "" if it has ended."""
     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess, FileNotFoundError):
         return process.cwd()
     return ""
@@ -206,5 +206,5 @@ def _folder(process: psutil.Process) -> str:
 
 def _program(name: str) -> str:
     found = shutil.which(name)
-    assert found, f"there is no {name}"
+    assert found, f"{name} was not found"
     return found

@@ -1,4 +1,4 @@
-"""The coordinator on a standalone cluster: executor, worker and driver are killed without an effect on its groups."""
+"""The coordinator on a standalone cluster: kills of executor, worker and driver have no effect on its groups."""
 
 import json
 import time
@@ -47,7 +47,7 @@ def settings(broker: Broker, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def run(cluster: Cluster, settings: Settings, tmp_path: Path) -> Iterator[Callable[[], Service]]:
-    """Submit the coordinator, any number of times; only these processes have the project's code from another place."""
+    """Return a function that submits the coordinator. Only the submitted processes run the project from its wheel."""
     started: list[Service] = []
     (tmp_path / "dist").mkdir()
     code, python = wheel(tmp_path / "dist"), bare_python(tmp_path / "python")
@@ -62,16 +62,16 @@ def run(cluster: Cluster, settings: Settings, tmp_path: Path) -> Iterator[Callab
             service.kill()
 
 
-def test_a_cluster_loses_executor_worker_and_driver_and_no_group_notices(
+def test_kills_of_executor_worker_and_driver_do_not_affect_groups(
     run: Callable[[], Service], cluster: Cluster, settings: Settings
 ) -> None:
-    """F2 to F6, I8, I13, I16, I17, I21: no acknowledged commit lost, no rebalance, no other bytes than undisturbed."""
+    """F2 to F6, I8, I13, I16, I17, I21: no acknowledged commit is lost, no group rebalances, and no record differs."""
     service = run()
     service.await_ready()
     everybody = members(GROUPS, EACH)
     with Crowd(settings) as crowd:
         crowd.settle(everybody, SESSION_MS)
-        assert len(cluster.at_work()) == 2, "both executors serve shards"
+        assert len(cluster.at_work()) == 2, "both executors must serve shards"
         with Beating(crowd, everybody, INTERVAL_S) as beating:
             beating.await_answers(HANG_S)
             figures = {"executor": executor_killed(cluster, beating), "worker": worker_killed(cluster, beating)}
@@ -79,19 +79,21 @@ def test_a_cluster_loses_executor_worker_and_driver_and_no_group_notices(
             service = run()
             figures["driver"] = beating.await_answers(HANG_S)
         assert beating.longest_pause_s < SESSION_MS / 1_000, "the members themselves were silent for too long"
-        told = beating.told
-        assert told.refused == []
-        assert committed(crowd, everybody) == told.acknowledged
-    print(f"{told.answered} answers; seconds from the kill to its end: {figures}")
+        responses = beating.responses
+        assert responses.refused == []
+        assert committed(crowd, everybody) == responses.acknowledged
+    print(f"{responses.answered} responses; seconds from the kill to its end: {figures}")
     service.await_ready()
     assert service.stop() is not None
-    assert rebalances(settings) == {f"orders-{number:05}": 1 for number in range(GROUPS)}, "those at their births"
+    assert rebalances(settings) == {f"orders-{number:05}": 1 for number in range(GROUPS)}, (
+        "each group rebalances once, when it is created"
+    )
     assert_as_if_undisturbed(settings)
     assert str(verify(settings, settling_ms=0)).startswith("Nothing found")
 
 
 def executor_killed(cluster: Cluster, beating: Beating) -> float:
-    """Kill one of two executors; the cluster starts another one."""
+    """Kill one of two executors, and wait for a new one; return the seconds until all requests were answered."""
     begun_s = time.monotonic()
     victim = cluster.at_work()[0]
     victim.kill()
@@ -102,7 +104,7 @@ def executor_killed(cluster: Cluster, beating: Beating) -> float:
 
 
 def worker_killed(cluster: Cluster, beating: Beating) -> float:
-    """Kill one of two workers, and so its executor: the other executor serves all shards."""
+    """Kill one of two workers, which ends its executor; return the seconds until all requests were answered."""
     begun_s = time.monotonic()
     cluster.workers[0].kill()
     beating.await_answers(HANG_S)

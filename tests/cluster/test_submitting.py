@@ -1,4 +1,4 @@
-"""The options of spark-submit, and the options that the coordinator sets in any case."""
+"""The options of spark-submit, and the options that the coordinator always sets."""
 
 import json
 import os
@@ -19,12 +19,12 @@ open(sys.argv[1], "w").write(json.dumps(dict(conf.getAll())))
 """
 
 
-def test_what_spark_submit_is_told_wins_but_for_what_a_checkpoint_fixes(tmp_path: Path) -> None:
-    """Sites have defaults for all their jobs; of these the number of tasks must not reach a checkpoint."""
+def test_options_of_spark_submit_win_except_those_that_a_checkpoint_fixes(tmp_path: Path) -> None:
+    """A site may have defaults for all its jobs. Its number of shuffle partitions must not reach a checkpoint."""
     driver, found = tmp_path / "driver.py", tmp_path / "conf.json"
     driver.write_text(DRIVER)
-    told = {"spark.locality.wait": "7s", "spark.sql.shuffle.partitions": "200"}
-    conf = [word for name, value in told.items() for word in ("--conf", f"{name}={value}")]
+    options = {"spark.locality.wait": "7s", "spark.sql.shuffle.partitions": "200"}
+    conf = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
     command = [SPARK / "bin" / "spark-submit", "--master", "local[1]", *conf]
     command += ["--jars", ",".join(map(str, fetch(CONNECTOR))), driver, found]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("COORDINATOR_")}
@@ -40,4 +40,4 @@ def test_what_spark_submit_is_told_wins_but_for_what_a_checkpoint_fixes(tmp_path
     conf_found = json.loads(found.read_text())
     assert conf_found["spark.locality.wait"] == "7s"
     assert conf_found["spark.sql.shuffle.partitions"] == "3"
-    assert conf_found["spark.speculation"] == "false", "what is not told is ours"
+    assert conf_found["spark.speculation"] == "false", "the coordinator's own option applies if spark-submit has none"

@@ -1,4 +1,4 @@
-"""The files that deploy the product, as values: what each process is started with, wherever that is written."""
+"""The files that deploy the product, as values, with the command and the environment of each process."""
 
 import re
 import shlex
@@ -17,12 +17,12 @@ UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 @dataclass(frozen=True)
 class Started:
-    """A process of ours that a file has started.
+    """A process of the product that a deployment file starts.
 
     Args:
-        where: The file, and the name there.
-        command: Its words, the first of which is `coordinator`.
-        environment: All variables, those of the image too.
+        where: The file, and the name of the process in it.
+            command: The words of the command. The first word is `coordinator`.
+            environment: All variables, with those of the image.
     """
 
     where: str
@@ -34,7 +34,7 @@ class Started:
 
 
 def dockerfile() -> list[str]:
-    """The instructions of the Dockerfile, each on one line."""
+    """Return the instructions of the Dockerfile, each on one line."""
     text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     return [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
 
@@ -49,12 +49,12 @@ def compose() -> dict[str, Any]:
 
 
 def ours() -> dict[str, dict[str, Any]]:
-    """The services of docker-compose.yml that run our image."""
+    """Return the services of docker-compose.yml that run the product's image."""
     return {name: each for name, each in compose()["services"].items() if "build" in each}
 
 
 def manifests(folder: Path) -> list[dict[str, Any]]:
-    """Everything in a folder that Kubernetes is given."""
+    """Return all objects of a folder that are applied to Kubernetes."""
     others = {"kustomization.yaml", *patch_files(folder)}
     files = [file for file in sorted(folder.glob("*.yaml")) if file.name not in others]
     return [each for file in files for each in yaml.safe_load_all(file.read_text())]
@@ -65,13 +65,13 @@ def patch_files(folder: Path) -> list[str]:
 
 
 def driver_patch() -> dict[str, Any]:
-    """What the overlay with executors changes of the coordinator's StatefulSet."""
+    """Return the changes that the overlay with executors makes to the spec of the coordinator's StatefulSet."""
     [file] = patch_files(EXECUTORS)
     return dict(yaml.safe_load((EXECUTORS / file).read_text())["spec"])
 
 
 def spark_defaults() -> dict[str, str]:
-    """What the driver of that overlay is told."""
+    """Return the Spark options of the driver in the overlay with executors."""
     lines = (EXECUTORS / "spark-defaults.conf").read_text().splitlines()
     return dict(line.split(None, 1) for line in lines)  # type: ignore[misc]
 
@@ -86,7 +86,7 @@ def kustomization(folder: Path) -> dict[str, Any]:
 
 
 def generated() -> dict[str, dict[str, str]]:
-    """The ConfigMaps that kustomize makes of env files."""
+    """Return the ConfigMaps that kustomize generates from env files, by name."""
     return {
         each["name"]: pairs((BASE / file).read_text())
         for each in kustomization(BASE)["configMapGenerator"]
@@ -100,7 +100,7 @@ def pairs(text: str) -> dict[str, str]:
 
 
 def pods() -> dict[str, dict[str, Any]]:
-    """By name, what each kind of pod is made from."""
+    """Return the pod specs by name."""
     return {
         "coordinator": named("StatefulSet", "coordinator")["spec"]["template"]["spec"],
         "gateway": named("Deployment", "coordinator-gateway")["spec"]["template"]["spec"],
@@ -109,7 +109,7 @@ def pods() -> dict[str, dict[str, Any]]:
 
 
 def started() -> Iterator[Started]:
-    """Every process of ours, in every file."""
+    """Yield every process of the product in all deployment files."""
     [command] = [line for line in dockerfile() if line.startswith("CMD ")]
     image = image_environment()
     yield Started("Dockerfile", yaml.safe_load(command.removeprefix("CMD ")), image)
@@ -127,5 +127,5 @@ def started() -> Iterator[Started]:
 
 def container_environment(container: Mapping[str, Any]) -> dict[str, str]:
     maps = [generated()[each["configMapRef"]["name"]] for each in container["envFrom"]]
-    told = {each["name"]: each.get("value", "from a secret") for each in container["env"]}
-    return {name: value for each in [*maps, told] for name, value in each.items()}
+    variables = {each["name"]: each.get("value", "from a secret") for each in container["env"]}
+    return {name: value for each in [*maps, variables] for name, value in each.items()}

@@ -1,4 +1,4 @@
-"""What a process ends with: 1 where another start may go better, 78 where each would end the same or do harm."""
+"""The exit codes of processes: 1 if a restart may succeed, 78 if a restart would fail again or do harm."""
 
 import importlib
 import os
@@ -14,7 +14,7 @@ from streaming.errors import Exit, UserError
 from streaming.query.coordinator import QueryFailed
 from streaming.query.failures import CAUSES, because
 
-# What Spark said when this happened (abridged), and who can mend it.
+# Messages of Spark after failures (abridged), and the exit code for each.
 ACCOUNTS = {
     "Job aborted. Caused by: org.apache.spark.SparkException: ExecutorLostFailure (executor 1 exited)": Exit.FAILED,
     "Python worker exited unexpectedly (crashed)": Exit.FAILED,
@@ -37,15 +37,15 @@ ACCOUNTS = {
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
-def test_a_failure_of_the_query_knows_whether_another_start_may_cure_it(account: str) -> None:
+def test_a_failure_of_the_query_has_the_exit_code_of_its_cause(account: str) -> None:
     error = because(account, Settings(), QueryFailed)
     assert isinstance(error, QueryFailed)
     assert error.exit_code == ACCOUNTS[account]
-    assert QueryFailed.exit_code == Exit.FAILED  # one failure says nothing of the next
+    assert QueryFailed.exit_code == Exit.FAILED  # the class is unchanged by one failure
 
 
-def test_a_failure_that_nobody_has_seen_before_is_told_by_its_first_cause() -> None:
-    """It is an error of Python's, if there is one: Spark's account begins with the line above its traceback."""
+def test_an_unknown_failure_is_reported_by_its_first_cause() -> None:
+    """The first cause is the Python error, if one exists. Spark's message begins with the line above its traceback."""
     python = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
   File "/a/durable.py", line 60, in _sync_file
     os.fsync(descriptor)
@@ -54,16 +54,16 @@ OSError: [Errno 5] Input/output error
 \tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:700)
 """
     java = "java.lang.Exception: outer\n\tat a.b\nCaused by: java.lang.IllegalStateException: inner\n\tat c.d\n"
-    told = {str(because(account, Settings(), QueryFailed)) for account in (python, java, "alone\nand more")}
-    assert told == {
+    messages = {str(because(account, Settings(), QueryFailed)) for account in (python, java, "alone\nand more")}
+    assert messages == {
         "The query failed: OSError: [Errno 5] Input/output error",
         "The query failed: java.lang.IllegalStateException: inner",
         "The query failed: alone",
     }
 
 
-def test_what_is_told_to_restore_or_to_stop_another_is_for_a_person() -> None:
-    """A supervisor must not start again on a damaged checkpoint, nor against another coordinator that runs."""
+def test_damage_and_a_second_coordinator_need_a_person() -> None:
+    """A supervisor must not restart on a damaged checkpoint, nor while another coordinator runs."""
     for _, exit_code, sentence in CAUSES:
         if "damaged" in sentence or "Another coordinator" in sentence or "gone from {requests}" in sentence:
             assert exit_code is Exit.NEEDS_A_PERSON, sentence
@@ -71,8 +71,8 @@ def test_what_is_told_to_restore_or_to_stop_another_is_for_a_person() -> None:
             assert exit_code is Exit.FAILED, sentence
 
 
-def test_every_error_says_what_its_process_ends_with() -> None:
-    """A supervisor's processes know two endings; commands that look something up have two more."""
+def test_every_error_has_an_exit_code() -> None:
+    """A supervised process has two exit codes for failures. Commands that look something up have two more."""
     for module in pkgutil.walk_packages(streaming.__path__, "streaming."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -103,8 +103,8 @@ def family(kind: type[UserError]) -> set[type[UserError]]:
         (["tables", "moves"], {}, Exit.DONE),
     ],
 )
-def test_the_process_ends_with_it(words: list[str], environment: dict[str, str], code: Exit) -> None:
-    """The real command, before it needs brokers or Spark."""
+def test_the_process_exits_with_the_code(words: list[str], environment: dict[str, str], code: Exit) -> None:
+    """The real command fails before it needs brokers or Spark."""
     done = subprocess.run(
         [sys.executable, "-m", "streaming", *words],
         env={**os.environ, **environment},

@@ -1,4 +1,4 @@
-"""The files that deploy the product agree with it and with each other: settings, commands, ports, names, endings."""
+"""The deployment files agree with the product and with each other: settings, commands, ports, names, exit codes."""
 
 import re
 import shutil
@@ -37,8 +37,8 @@ def of_each(started: Started) -> str:
 # -- settings and commands ---------------------------------------------------------------------------------------------
 
 
-def test_every_variable_anywhere_is_one_that_the_product_knows() -> None:
-    """An unknown one is refused at the start; so none may be in a file, drop-ins and notes included."""
+def test_every_variable_exists() -> None:
+    """A process refuses to start with an unknown variable. So no file may have one, nor a drop-in or a note."""
     files = [ROOT / "Dockerfile", ROOT / "docker-compose.yml", *(file for file in DEPLOY.rglob("*") if file.is_file())]
     found = {name for file in files for name in re.findall(r"\bCOORDINATOR_[A-Z_]*[A-Z]\b", file.read_text())}
     assert len(found) > 15
@@ -55,8 +55,8 @@ def test_every_command_parses(started: Started) -> None:
 
 
 @pytest.mark.parametrize("started", STARTED, ids=of_each)
-def test_every_process_takes_its_settings(started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values are in range and fit together, once the platform has put its secrets where they are looked for."""
+def test_every_process_accepts_its_settings(started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values are in range and consistent, when the secrets of the platform are in the expected files."""
     authority = trustme.CA()
     place = tmp_path / "given"
     for folder in ("ca", "tls", "kafka"):
@@ -76,8 +76,8 @@ def test_every_process_takes_its_settings(started: Started, tmp_path: Path, monk
     LogFormat(started.environment.get(FORMAT_VARIABLE, "text"))
 
 
-def test_no_file_holds_a_secret() -> None:
-    """Passwords come by reference; and none of the manifests makes a Secret."""
+def test_no_file_contains_a_secret() -> None:
+    """Passwords are references, and no manifest creates a Secret."""
     for folder in (BASE, EXECUTORS):
         assert all(each["kind"] != "Secret" for each in reading.manifests(folder))
     for started in STARTED:
@@ -88,7 +88,7 @@ def test_no_file_holds_a_secret() -> None:
 # -- ports -------------------------------------------------------------------------------------------------------------
 
 
-def test_probes_ask_where_the_health_port_is() -> None:
+def test_probes_use_the_health_port() -> None:
     port = reading.image_environment()["COORDINATOR_HEALTH_PORT"]
     [check] = [line for line in reading.dockerfile() if line.startswith("HEALTHCHECK")]
     assert f"http://127.0.0.1:{port}/healthz" in check
@@ -98,18 +98,18 @@ def test_probes_ask_where_the_health_port_is() -> None:
         environment = reading.container_environment(container)
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}
         assert str(ports["health"]) == environment["COORDINATOR_HEALTH_PORT"] == port
-        assert environment["COORDINATOR_HEALTH_HOST"] == "0.0.0.0"  # the kubelet is not in the pod
-        asked = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
-        assert {kind: each["path"] for kind, each in asked.items()} == {
-            "startup": "/healthz",  # a first batch may have much to read
+        assert environment["COORDINATOR_HEALTH_HOST"] == "0.0.0.0"  # the kubelet connects from outside the pod
+        probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
+        assert {kind: each["path"] for kind, each in probes.items()} == {
+            "startup": "/healthz",  # the first batch may take long
             "liveness": "/healthz",
             "readiness": "/readyz",
         }
-        assert {each["port"] for each in asked.values()} == {"health"}
+        assert {each["port"] for each in probes.values()} == {"health"}
 
 
-def test_the_gateways_ports_are_the_first_one_and_one_for_each_broker() -> None:
-    """Broker N is at the port plus 1 plus N: in the pod, in the Service, in the policy, and in docker-compose.yml."""
+def test_the_gateway_has_one_port_and_one_more_for_each_broker() -> None:
+    """The port of broker N is the first port plus 1 plus N, in pod, Service, NetworkPolicy and docker-compose.yml."""
     [container] = reading.pods()["gateway"]["containers"]
     first = int(reading.container_environment(container)["COORDINATOR_GATEWAY_PORT"])
     wanted = {"bootstrap": first} | {f"broker-{node}": first + 1 + node for node in range(3)}
@@ -127,7 +127,7 @@ def test_the_gateways_ports_are_the_first_one_and_one_for_each_broker() -> None:
     assert services["gateway"]["ports"] == [f"127.0.0.1:{port}:{port}" for port in (first, first + 1 + node)]
 
 
-def test_the_gateways_name_is_its_services() -> None:
+def test_the_gateway_advertises_its_services_name() -> None:
     name = reading.generated()["gateway-settings"]["COORDINATOR_GATEWAY_ADVERTISED_HOST"]
     namespace = reading.kustomization(BASE)["namespace"]
     assert name == f"coordinator-gateway.{namespace}.svc.cluster.local"
@@ -136,7 +136,7 @@ def test_the_gateways_name_is_its_services() -> None:
 # -- images and names --------------------------------------------------------------------------------------------------
 
 
-def test_there_is_one_image_of_this_version() -> None:
+def test_all_files_name_the_image_of_this_version() -> None:
     [image] = reading.kustomization(BASE)["images"]
     assert f"{image['name']}:{image['newTag']}" == IMAGE
     assert {each["image"] for each in reading.ours().values()} == {IMAGE}
@@ -145,8 +145,8 @@ def test_there_is_one_image_of_this_version() -> None:
         assert reading.pods()[name]["containers"][0]["image"] == image["name"]
 
 
-def test_what_is_taken_from_outside_is_pinned() -> None:
-    """A tag that names a patch release, never a moving one."""
+def test_images_of_others_are_pinned() -> None:
+    """Each tag names a patch release, never a moving tag."""
     outside = {line.split()[1] for line in reading.dockerfile() if line.startswith("FROM ")}
     outside |= {each["image"] for each in reading.compose()["services"].values() if "build" not in each}
     assert len(outside) == 2
@@ -154,24 +154,24 @@ def test_what_is_taken_from_outside_is_pinned() -> None:
         assert re.fullmatch(r"[a-z/]+:\d+\.\d+\.\d+(-[a-z-]+)?", image), image
 
 
-def test_what_is_copied_into_the_image_is_let_in() -> None:
-    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+def test_dockerignore_lists_the_copied_files() -> None:
+    included = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = [line.split()[1:-1] for line in reading.dockerfile() if line.startswith("COPY ") and "--from" not in line]
     names = {name for words in copied for name in words if not name.startswith("--")}
-    assert names == let_in
+    assert names == included
     assert all((ROOT / name).exists() for name in names)
 
 
-def test_every_name_that_a_manifest_refers_to_is_there() -> None:
-    """ConfigMaps that kustomize makes; and, said at the top of kustomization.yaml, those that the platform brings."""
-    brought = "".join(line for line in (BASE / "kustomization.yaml").read_text().splitlines() if line.startswith("#"))
+def test_every_name_that_a_manifest_refers_to_exists() -> None:
+    """A name exists if kustomize generates it, or if the comment of kustomization.yaml lists it as the platform's."""
+    provided = "".join(line for line in (BASE / "kustomization.yaml").read_text().splitlines() if line.startswith("#"))
     for pod in reading.pods().values():
         volumes = {each["name"]: each for each in pod["volumes"]}
         for container in pod["containers"]:
             assert {each["name"] for each in container["volumeMounts"]} - {"checkpoint"} <= set(volumes)
         for volume in volumes.values():
             for name in [volume.get("secret", {}).get("secretName"), volume.get("configMap", {}).get("name")]:
-                assert name is None or name in brought
+                assert name is None or name in provided
     for folder in (BASE, EXECUTORS):
         files = [*reading.kustomization(folder)["resources"]]
         files += reading.patch_files(folder)
@@ -181,20 +181,20 @@ def test_every_name_that_a_manifest_refers_to_is_there() -> None:
         assert all((folder / file).exists() for file in files)
 
 
-def test_the_driver_and_its_executors_find_each_other() -> None:
-    """The overlay: the Service's name, the ports that the pod has, the one pod, the one claim."""
-    told = reading.spark_defaults()
+def test_the_driver_and_its_executors_can_connect() -> None:
+    """In the overlay, the Service's name, the pod's ports, the pod's name and the claim's name agree."""
+    options = reading.spark_defaults()
     driver = reading.driver_patch()["template"]["spec"]
     ports = {str(each["containerPort"]) for each in driver["containers"][0]["ports"]}
-    assert {told["spark.driver.port"], told["spark.blockManager.port"]} == ports
+    assert {options["spark.driver.port"], options["spark.blockManager.port"]} == ports
     namespace = reading.kustomization(EXECUTORS)["namespace"]
     service = reading.named("Service", "coordinator")
-    assert told["spark.driver.host"] == f"{service['metadata']['name']}.{namespace}.svc.cluster.local"
+    assert options["spark.driver.host"] == f"{service['metadata']['name']}.{namespace}.svc.cluster.local"
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"]
     stateful = reading.named("StatefulSet", "coordinator")["spec"]
     assert stateful["serviceName"] == service["metadata"]["name"]
-    assert told["spark.kubernetes.driver.pod.name"] == "coordinator-0"
+    assert options["spark.kubernetes.driver.pod.name"] == "coordinator-0"
     claims = [
         each["persistentVolumeClaim"]["claimName"]
         for each in reading.pods()["executor"]["volumes"]
@@ -204,16 +204,16 @@ def test_the_driver_and_its_executors_find_each_other() -> None:
     assert claims == [f"{template['metadata']['name']}-coordinator-0"]
 
 
-# -- rights ------------------------------------------------------------------------------------------------------------
+# -- permissions -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", reading.pods())
-def test_pods_have_no_rights_that_they_do_not_use(name: str) -> None:
+def test_pods_have_no_unused_permissions(name: str) -> None:
     pod = reading.pods()[name]
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not pod["automountServiceAccountToken"]
-    assert not pod["enableServiceLinks"]  # else COORDINATOR_SERVICE_HOST and such, which no start survives
+    assert not pod["enableServiceLinks"]  # else variables such as COORDINATOR_SERVICE_HOST prevent every start
     for container in pod["containers"]:
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
@@ -224,39 +224,39 @@ def test_pods_have_no_rights_that_they_do_not_use(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", reading.ours())
-def test_containers_have_none_either(name: str) -> None:
+def test_containers_have_no_unused_permissions(name: str) -> None:
     service = reading.ours()[name]
     assert service["user"] == "10001:10001"
     assert service["read_only"]
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["restart"].startswith("on-failure:")
-    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))  # it is plain text
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))  # the protocol is plain text
 
 
-def test_the_image_runs_as_nobody_in_particular() -> None:
+def test_the_image_runs_as_an_unprivileged_user() -> None:
     lines = reading.dockerfile()
     assert lines.index("USER 10001:10001") > lines.index("RUN coordinator prepare")
     assert "STOPSIGNAL SIGTERM" in lines
     assert 'ENTRYPOINT ["tini", "--"]' in lines
 
 
-# -- two of them, restarts and stops -----------------------------------------------------------------------------------
+# -- single coordinator, restarts and stops ----------------------------------------------------------------------------
 
 
-def test_there_are_never_two_drivers_on_a_checkpoint() -> None:
+def test_a_checkpoint_has_at_most_one_driver() -> None:
     coordinator = reading.named("StatefulSet", "coordinator")["spec"]
     assert coordinator["replicas"] == 1
     assert coordinator["volumeClaimTemplates"][0]["spec"]["accessModes"] == ["ReadWriteOncePod"]
     assert "replicas" not in reading.driver_patch()
 
 
-def test_a_stop_waits_for_the_batch_that_runs() -> None:
+def test_a_stop_waits_for_the_running_batch() -> None:
     assert reading.pods()["coordinator"]["terminationGracePeriodSeconds"] > BATCH_WAIT_S
     assert seconds(reading.compose()["services"]["coordinator"]["stop_grace_period"]) > BATCH_WAIT_S
     unit = (DEPLOY / "systemd" / "coordinator.service").read_text()
     assert seconds(re.findall(r"^TimeoutStopSec=(.*)$", unit, re.MULTILINE)[0]) > BATCH_WAIT_S
-    assert re.search(r"^KillMode=mixed$", unit, re.MULTILINE)  # Java would end before the batch
+    assert re.search(r"^KillMode=mixed$", unit, re.MULTILINE)  # else Java would end before the batch
 
 
 def seconds(text: str) -> int:
@@ -264,7 +264,7 @@ def seconds(text: str) -> int:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: str(unit.name))
-def test_what_needs_a_person_is_not_started_again(unit: Path) -> None:
+def test_units_are_not_restarted_when_a_person_is_needed(unit: Path) -> None:
     text = unit.read_text()
     [codes] = re.findall(r"^RestartPreventExitStatus=(.*)$", text, re.MULTILINE)
     assert {int(code) for code in codes.split()} == {Exit.USAGE, Exit.NEEDS_A_PERSON}
@@ -272,25 +272,25 @@ def test_what_needs_a_person_is_not_started_again(unit: Path) -> None:
     assert "\nStartLimitBurst=" in text
 
 
-# -- as the tools that read them see it --------------------------------------------------------------------------------
+# -- the tools that read the files -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("folder", [BASE, EXECUTORS], ids=lambda folder: str(folder.name))
-def test_manifests_are_what_kubernetes_knows(folder: Path) -> None:
-    """By the newest schema, in which an unknown field is an error; and by the oldest that has all that is used."""
+def test_manifests_match_the_schemas_of_kubernetes(folder: Path) -> None:
+    """They match the newest schema, and the oldest one that has all used fields. An unknown field is an error."""
     for each in reading.manifests(folder):
         for version in ("1.37", "1.29"):
             kubernetes_validate.validate(each, version, strict=True)
 
 
-def test_compose_services_refer_to_what_is_there() -> None:
+def test_compose_services_refer_to_existing_names() -> None:
     compose = reading.compose()
     for service in compose["services"].values():
         assert service.keys() <= COMPOSE_KEYS
         for other, how in service.get("depends_on", {}).items():
             checked = compose["services"][other]
             assert how == {"condition": "service_healthy"}
-            assert "healthcheck" in checked or "build" in checked  # the image has one of its own
+            assert "healthcheck" in checked or "build" in checked  # the image has its own health check
         for volume in service.get("volumes", []):
             assert volume.split(":")[0] in compose["volumes"]
 
@@ -316,8 +316,8 @@ COMPOSE_KEYS = {
 
 
 @needs("systemd-analyze")
-def test_systemd_takes_the_units(tmp_path: Path) -> None:
-    """With their drop-ins; the program that they start is the one here."""
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    """The units are checked with their drop-ins. Their program is replaced by the one of this environment."""
     ours = Path(sys.executable).with_name("coordinator")
     shutil.copytree(DEPLOY / "systemd", tmp_path / "units")
     for unit in (tmp_path / "units").glob("*.service"):

@@ -1,4 +1,4 @@
-"""The health port: what it says in each state, and that hostile callers neither stop it nor keep others from it."""
+"""The health port: its responses in each state, and its protection against hostile clients."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ from streaming.wire.records import Tally
 
 
 class Patient:
-    """A subject whose state a test sets."""
+    """A subject whose state is set by a test."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -62,7 +62,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def raw(port: int, sent: bytes) -> bytes:
-    """Send bytes, and read until the other side has ended."""
+    """Send bytes; return all bytes until the other side closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(sent)
         found = b""
@@ -71,35 +71,35 @@ def raw(port: int, sent: bytes) -> bytes:
         return found
 
 
-# -- what it says ------------------------------------------------------------------------------------------------------
+# -- responses ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("wrong", "missing", "alive", "ready"),
     [([], [], 200, 200), ([], ["no broker"], 200, 503), (["it hangs"], [], 503, 503)],
 )
-def test_alive_and_ready_are_two_things(
+def test_liveness_and_readiness_are_independent(
     patient: Patient, port: int, wrong: list[str], missing: list[str], alive: int, ready: int
 ) -> None:
-    """Brokers that are away are no reason to be started again; what hangs is never ready. The body says why."""
+    """With unavailable brokers a process is alive, but not ready. A hanging process is neither. The body says why."""
     patient.wrong, patient.missing = wrong, missing
-    told = {path: get(port, path) for path in ("/healthz", "/readyz")}
-    assert {path: status for path, (status, _) in told.items()} == {"/healthz": alive, "/readyz": ready}
-    assert json.loads(told["/readyz"][1]) == {"well": ready == 200, "why": [*wrong, *missing], "batch": 7}
+    found = {path: get(port, path) for path in ("/healthz", "/readyz")}
+    assert {path: status for path, (status, _) in found.items()} == {"/healthz": alive, "/readyz": ready}
+    assert json.loads(found["/readyz"][1]) == {"well": ready == 200, "why": [*wrong, *missing], "batch": 7}
 
 
-def test_figures_are_as_prometheus_reads_them(port: int) -> None:
-    status, told = get(port, "/metrics")
+def test_metrics_are_in_the_format_of_prometheus(port: int) -> None:
+    status, text = get(port, "/metrics")
     assert status == 200
-    assert "groupcoord_seen_total 3.0" in told.splitlines()
+    assert "groupcoord_seen_total 3.0" in text.splitlines()
 
 
-def test_a_taken_port_is_told_in_a_sentence(patient: Patient, port: int) -> None:
+def test_a_taken_port_is_an_error_with_its_address(patient: Patient, port: int) -> None:
     with pytest.raises(PortTaken, match=f"127.0.0.1:{port}"):
         Listener("127.0.0.1", port, patient)
 
 
-# -- who means harm ----------------------------------------------------------------------------------------------------
+# -- hostile clients ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -113,17 +113,17 @@ def test_a_taken_port_is_told_in_a_sentence(patient: Patient, port: int) -> None
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
     ],
 )
-def test_what_is_no_proper_request_is_refused(port: int, sent: bytes, status: bytes) -> None:
-    """No file is served, no body read, nothing unbounded taken; and the next one is answered."""
-    told = raw(port, sent)
-    assert status in told, told
-    assert b"root:" not in told
-    assert b"Python" not in told
+def test_malformed_requests_are_refused(port: int, sent: bytes, status: bytes) -> None:
+    """No file is served, no body is read, all input is bounded, and the next request is answered."""
+    response = raw(port, sent)
+    assert status in response, response
+    assert b"root:" not in response
+    assert b"Python" not in response
     assert get(port, "/healthz")[0] == 200
 
 
-def test_those_who_say_nothing_keep_nobody_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More silent connections than are served at once, and none of them for too long yet: who came first goes."""
+def test_silent_connections_do_not_block_others(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more silent connections than the limit, and none over its time limit, the oldest connection is closed."""
     monkeypatch.setattr(health, "EXCHANGE_S", 600.0)
     monkeypatch.setattr(health._Exchange, "timeout", 600.0)
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(2 * health.CONNECTIONS_MAX)]
@@ -136,8 +136,8 @@ def test_those_who_say_nothing_keep_nobody_out(port: int, monkeypatch: pytest.Mo
             connection.close()
 
 
-def test_who_sends_byte_by_byte_is_hung_up_on(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte is in time; the whole is not."""
+def test_a_client_that_sends_byte_by_byte_is_disconnected(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte arrives in time, but the whole request does not."""
     monkeypatch.setattr(health, "EXCHANGE_S", 0.5)
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         ended = threading.Event()
@@ -160,11 +160,11 @@ def test_who_sends_byte_by_byte_is_hung_up_on(port: int, monkeypatch: pytest.Mon
             dripping.join()
 
 
-# -- what the query says -----------------------------------------------------------------------------------------------
+# -- health of the query -----------------------------------------------------------------------------------------------
 
 
 def progress(batch: int, read_to: int) -> dict[str, object]:
-    """A batch's progress, as Spark writes it."""
+    """Return a batch's progress in Spark's format."""
     shard = Tally(
         shard=0, groups=2, members=5, requests=4, heartbeats=3, answered=3, oldest_ms=1_500, deferred=0, due_in_ms=None
     )
@@ -178,7 +178,7 @@ def progress(batch: int, read_to: int) -> dict[str, object]:
 
 
 class Brokers:
-    """Brokers that say how long the request topic is, or are away."""
+    """Brokers that return the end offsets of the request topic, or that are unavailable."""
 
     def __init__(self) -> None:
         self.ends: dict[int, int] | None = None
@@ -196,7 +196,7 @@ class Clock:
 
 
 def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the start to a batch that does not end: not ready, ready, not ready, and in the end not alive."""
+    """The states follow from the start to a batch that does not end: not ready, ready, not ready, not alive."""
     clock = Clock(monkeypatch)
     coordinator, brokers = Coordinator(Settings()), Brokers()
     watched = Pulse(brokers, coordinator.tallies)
@@ -216,7 +216,7 @@ def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypat
 
     clock.now_s += 10 * STALLED_S
     watched.look()
-    assert list(subject.unhealthy_reasons()) == []  # nobody asked for anything
+    assert list(subject.unhealthy_reasons()) == []  # no requests have arrived
 
     brokers.ends = {0: 14, 1: 1}
     watched.look()
@@ -226,7 +226,7 @@ def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypat
 
     coordinator.tallies.take(progress(1, read_to=12))
     watched.look()
-    assert list(subject.unhealthy_reasons()) == []  # behind, but it moves
+    assert list(subject.unhealthy_reasons()) == []  # the query lags, but it makes progress
     assert subject.figures()["requests_waiting"] == 3
 
     brokers.ends = None
@@ -237,7 +237,10 @@ def test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy(monkeypat
     watched.look()
     brokers.ends = {0: 14, 1: 1}
     watched.look()
-    assert [*subject.unhealthy_reasons(), *subject.not_ready_reasons()] == []  # it has had no time to go on yet
+    assert [
+        *subject.unhealthy_reasons(),
+        *subject.not_ready_reasons(),
+    ] == []  # the query has had no time for a batch yet
 
 
 def test_a_query_that_does_not_report_whether_it_is_active_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +251,7 @@ def test_a_query_that_does_not_report_whether_it_is_active_is_unhealthy(monkeypa
 
 
 def test_the_querys_figures() -> None:
-    """All of a batch's progress that a dashboard wants; no label but Spark's own words."""
+    """The metrics have all values of a batch's progress that a dashboard shows. Their only labels are Spark's names."""
     coordinator = Coordinator(Settings())
     brokers = Brokers()
     watched = Pulse(brokers, coordinator.tallies)
@@ -256,8 +259,8 @@ def test_the_querys_figures() -> None:
     for number, read_to in enumerate((10, 20)):
         coordinator.tallies.take(progress(number, read_to))
     watched.look()
-    told = QueryHealth(coordinator, watched).registry
-    samples = [sample for metric in told.collect() for sample in metric.samples]
+    registry = QueryHealth(coordinator, watched).registry
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
     figures = {(sample.name, *sample.labels.values()): sample.value for sample in samples}
     assert figures == {
         ("groupcoord_batches_total",): 2,
@@ -275,6 +278,6 @@ def test_the_querys_figures() -> None:
     }
 
 
-def test_progress_without_sources_reads_nothing() -> None:
-    """As it is before the first batch: nothing is known of how far the query is."""
+def test_progress_without_sources_has_no_read_offsets() -> None:
+    """Before the first batch, the query's position is unknown."""
     assert Tallies().read_to == {}

@@ -1,4 +1,4 @@
-"""What a process writes on standard error: one line for one thing, whatever strangers have put into it."""
+"""The log on standard error: each message is one line, also with hostile input."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ try:
     raise ValueError(hostile)
 except ValueError:
     logging.getLogger("streaming.x").error("it broke", exc_info=True)
-logging.getLogger("streaming.x").info("nobody wants to know")
+logging.getLogger("streaming.x").info("not logged at this level")
 if len(sys.argv) > 2:
     warnings.warn("old")
     thread = threading.Thread(target=lambda: 1 / 0)
@@ -30,7 +30,7 @@ if len(sys.argv) > 2:
 """
 
 
-def said(*arguments: str) -> list[str]:
+def log_lines(*arguments: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, timeout=60, check=False, encoding="utf-8"
     )
@@ -38,9 +38,9 @@ def said(*arguments: str) -> list[str]:
     return done.stderr.split("\n")[:-1]
 
 
-def test_in_json_everything_is_one_object_a_line() -> None:
-    """Log lines, sentences for the user, warnings, what a thread and what the process ends with."""
-    lines = [json.loads(line) for line in said("json", "and crash")]
+def test_json_has_one_object_per_line() -> None:
+    """The lines are log records, messages for the user, warnings, and the errors that end a thread and the process."""
+    lines = [json.loads(line) for line in log_lines("json", "and crash")]
     assert all(line.keys() - {"exception"} == {"time", "level", "logger", "message"} for line in lines)
     assert [(line["level"], line["logger"]) for line in lines] == [
         ("WARNING", "streaming.x"),
@@ -58,36 +58,36 @@ def test_in_json_everything_is_one_object_a_line() -> None:
     assert "KeyError" in lines[6]["exception"]
 
 
-def test_in_json_nothing_is_left_that_a_reader_could_take_for_the_end_of_a_line() -> None:
-    lines = said("json")
+def test_json_contains_no_line_separators() -> None:
+    lines = log_lines("json")
     assert len(lines) == 4
     assert all(line.isascii() and line.isprintable() for line in lines)
 
 
-def test_in_text_a_name_ends_no_line_and_reaches_no_terminal() -> None:
-    """A group's id cannot forge a line of the log, nor of the sentence that the process ends with."""
-    lines = said("text")
+def test_text_escapes_control_characters_in_names() -> None:
+    """A group id cannot forge a line of the log, nor of the final error message of the process."""
+    lines = log_lines("text")
     assert not any(char in line for line in lines for char in "\x1b\x00\u2028")
     assert "level=WARNING logger=streaming.x group orders\\n2026-01-01 level=ERROR forged\\u001b[31m" in lines[0]
     assert any(line.startswith("coordinator: No group orders\\n2026-01-01") for line in lines)
 
 
-@pytest.mark.parametrize("way", [["--log-format", "yaml"], []])
-def test_a_format_that_is_none_is_wrong_usage(way: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    if not way:
+@pytest.mark.parametrize("flags", [["--log-format", "yaml"], []])
+def test_an_unknown_format_is_a_usage_error(flags: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    if not flags:
         monkeypatch.setenv("COORDINATOR_LOG_FORMAT", "yaml")
     done = subprocess.run(
-        [sys.executable, "-m", "streaming", *way, "tables"], capture_output=True, timeout=60, check=False, text=True
+        [sys.executable, "-m", "streaming", *flags, "tables"], capture_output=True, timeout=60, check=False, text=True
     )
     assert done.returncode == 2
     assert "yaml" in done.stderr
 
 
-def test_the_variable_and_the_flag_are_one() -> None:
-    """And a failure's sentence comes as an object then."""
-    for way, variable in (([], {"COORDINATOR_LOG_FORMAT": "json"}), (["--log-format", "json"], {})):
+def test_the_variable_and_the_flag_have_the_same_effect() -> None:
+    """With both, the error message of a failure is a JSON object."""
+    for flags, variable in (([], {"COORDINATOR_LOG_FORMAT": "json"}), (["--log-format", "json"], {})):
         done = subprocess.run(
-            [sys.executable, "-m", "streaming", *way, "topics"],
+            [sys.executable, "-m", "streaming", *flags, "topics"],
             env={"COORDINATOR_BOOTSTRAP_SERVERS": "nobody", **variable},
             capture_output=True,
             timeout=60,

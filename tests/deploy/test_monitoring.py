@@ -1,4 +1,4 @@
-"""The board and the alerts ask for figures that there are, by labels that these have."""
+"""The dashboard and the alerts use metrics and labels that exist."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ SUFFIXES = {"gauge": ("",), "counter": ("_total",), "histogram": ("_bucket", "_s
 
 
 def figures() -> dict[str, set[str]]:
-    """Say by name which labels each figure has, of the query, the gateway and the page."""
+    """Return the labels of each metric of the query, the gateway and the page, by the metric's name."""
     coordinator = Coordinator(Settings())
     brokers = Brokers()
     pulse = Pulse(brokers, coordinator.tallies)
@@ -64,23 +64,25 @@ def expressions() -> Iterator[tuple[str, str]]:
 FIGURES = figures()
 
 
-@pytest.mark.parametrize(("where", "asked"), list(expressions()))
-def test_every_figure_that_is_asked_for_exists(where: str, asked: str) -> None:
-    names = set(re.findall(r"\b(?:groupcoord|kminion)_[a-z0-9_]+", asked))
-    assert names, f"{where} asks for nothing of ours"
+@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+def test_every_used_metric_exists(where: str, expression: str) -> None:
+    names = set(re.findall(r"\b(?:groupcoord|kminion)_[a-z0-9_]+", expression))
+    assert names, f"{where} uses no metric of the product"
     assert names <= FIGURES.keys()
     has = {"instance", "job"}.union(*(FIGURES[name] for name in names))
-    used = {label for inside in re.findall(r"\{([^}]*)\}", asked) for label in re.findall(r"(\w+)\s*[=!]", inside)}
+    used = {label for inside in re.findall(r"\{([^}]*)\}", expression) for label in re.findall(r"(\w+)\s*[=!]", inside)}
     used |= {
-        name.strip() for inside in re.findall(r"\b(?:by|on|ignoring) \(([^)]*)\)", asked) for name in inside.split(",")
+        name.strip()
+        for inside in re.findall(r"\b(?:by|on|ignoring) \(([^)]*)\)", expression)
+        for name in inside.split(",")
     }
     assert used <= has
-    assert asked.count("(") == asked.count(")")
+    assert expression.count("(") == expression.count(")")
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if "for" in rule], ids=lambda rule: rule["alert"])
-def test_what_has_to_last_is_one_series_all_the_while(rule: dict[str, Any]) -> None:
-    """A label that changes meanwhile, as `state` does, is gathered up, or the time would begin anew with each."""
+def test_an_alert_with_a_duration_has_one_series_per_group(rule: dict[str, Any]) -> None:
+    """A label that can change, such as `state`, is aggregated. Otherwise each new value would restart the duration."""
     names = re.findall(r"\bgroupcoord_[a-z0-9_]+", rule["expr"])
     if any("state" in FIGURES[name] for name in names):
         assert re.match(r"max by \(group\) ", rule["expr"])
@@ -88,31 +90,31 @@ def test_what_has_to_last_is_one_series_all_the_while(rule: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_every_alert_gives_its_reason_and_where_to_look(rule: dict[str, Any]) -> None:
+def test_every_alert_has_a_reason_and_a_hint(rule: dict[str, Any]) -> None:
     assert rule["annotations"].keys() == {"summary", "reason", "look"}
     assert rule["labels"]["severity"] in ("info", "warning", "critical")
     labels = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
     assert labels <= {"instance"}.union(*(FIGURES[n] for n in re.findall(r"\bgroupcoord_[a-z0-9_]+", rule["expr"])))
 
 
-def test_what_is_looked_at_are_commands_and_settings_that_there_are() -> None:
-    told = " ".join(rule["annotations"]["look"] for rule in RULES)
+def test_hints_of_alerts_name_existing_commands_and_settings() -> None:
+    hints = " ".join(rule["annotations"]["look"] for rule in RULES)
     from typer.main import get_command
 
     from streaming.cli.main import app
 
     commands: Any = get_command(app)
-    for words in re.findall(r"coordinator ((?:[a-z-]+ ?)+)", told):
+    for words in re.findall(r"coordinator ((?:[a-z-]+ ?)+)", hints):
         at = commands
         for word in words.split():
             if (inner := getattr(at, "commands", {}).get(word)) is None:
                 break
             at = inner
         assert at is not commands, words
-    assert set(re.findall(r"\bdashboard_\w+", told)) <= Settings.model_fields.keys()
+    assert set(re.findall(r"\bdashboard_\w+", hints)) <= Settings.model_fields.keys()
 
 
-def test_the_board_is_laid_out_without_overlaps() -> None:
+def test_panels_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in BOARD["panels"]:
         at = panel["gridPos"]
@@ -123,7 +125,7 @@ def test_the_board_is_laid_out_without_overlaps() -> None:
     assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
 
 
-def test_the_pages_port_is_the_one_that_is_scraped() -> None:
+def test_prometheus_scrapes_the_dashboards_port() -> None:
     scraped = yaml.safe_load((MONITORING / "prometheus.yml").read_text())["scrape_configs"]
     targets = [target for job in scraped for each in job["static_configs"] for target in each["targets"]]
     assert f"dashboard:{Settings.model_fields['dashboard_port'].default}" in targets

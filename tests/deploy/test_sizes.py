@@ -1,6 +1,6 @@
-"""Modules have 400 lines at most and functions 40, but for those that are named here.
+"""Modules have at most 400 lines and functions at most 40, except those that are named here.
 
-A longer module usually holds a second idea. A name that is no longer needed fails the test as well.
+A longer module usually has a second subject. A name that is no longer needed also fails the test.
 """
 
 import ast
@@ -40,7 +40,7 @@ LONGER_FUNCTIONS = {
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    """Read the modules of the tree, by their paths."""
+    """Yield the path and the source of each module of the repository."""
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=False)
     paths = listed.stdout.split() or [
         str(p.relative_to(ROOT)) for p in sorted(ROOT.rglob("*.py")) if ".venv" not in p.parts
@@ -51,19 +51,19 @@ def sources() -> Iterator[tuple[str, str]]:
 
 
 def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function is a command of the CLI: its signature is the table of its options."""
+    """Return whether a function is a command of the CLI. The signature of a command is the table of its options."""
     return any(ast.unparse(decorator).startswith("app.") for decorator in function.decorator_list)
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Count the lines of a function; of a command, those of its body."""
+    """Count the lines of a function, or of the body of a command."""
     first = function.body[0] if is_command(function) else function
     assert function.end_lineno is not None
     return function.end_lineno - first.lineno + 1
 
 
 def functions(path: str, source: str) -> Iterator[tuple[str, int]]:
-    """Return the lines of each function of a module."""
+    """Yield the name and the number of lines of each function of a module."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{path} {node.name}", lines_of(node)
@@ -76,5 +76,5 @@ def test_modules_are_short() -> None:
 
 def test_functions_are_short() -> None:
     sizes = [each for path, source in sources() for each in functions(path, source)]
-    assert len(sizes) > 1_000, "the tree is read"
+    assert len(sizes) > 1_000, "the repository's functions must be found"
     assert {name for name, lines in sizes if lines > FUNCTION_LINES_MAX} == LONGER_FUNCTIONS

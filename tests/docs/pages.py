@@ -1,4 +1,4 @@
-"""The documents as values: their headings, links, code and tables."""
+"""The documents as values: their text, headings, links and code."""
 
 import re
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def name_of(page: Path) -> str:
 
 
 def sources() -> Iterator[Path]:
-    """Return every file of code and of tests that people write."""
+    """Yield every hand-written file of code and of tests."""
     for folder in ("coordinator", "streaming", "tests", "deploy"):
         for file in sorted((ROOT / folder).rglob("*")):
             if (

@@ -19,7 +19,7 @@ NAMES = {"string": "text", "integer": "number", "array": "list", "object": "tabl
 
 
 def cells() -> dict[str, tuple[str, str]]:
-    """Return by setting its default and its accepted values, as the page shows them."""
+    """Return the default and the accepted values of each setting, as the page shows them."""
     properties = Settings.model_json_schema()["properties"]
     return {name: (_default(field.default), _values(properties[name])) for name, field in Settings.model_fields.items()}
 

@@ -1,4 +1,4 @@
-"""Every command, flag, target of make and module that a page starts exists."""
+"""Every command, flag, make target and module that a page names exists."""
 
 import re
 import shlex
@@ -28,13 +28,13 @@ OF_OTHERS = {
 
 
 def _lines(page: Path) -> list[str]:
-    """Return what stands in the code of a page, line by line."""
+    """Return the lines of code of a page."""
     code = "\n".join(block.code for block in blocks(page)).replace("\\\n", " ")
     return [*code.splitlines(), *spans(page)]
 
 
 def _commands(page: Path) -> Iterator[str]:
-    """Return every `coordinator ...` of a page, with its flags."""
+    """Yield every `coordinator ...` command of a page, with its flags."""
     for line in _lines(page):
         line = re.sub(r"^\$ |^\.venv/bin/|^spark-submit ", "", line.strip())
         if line.startswith(("coordinator ", "streaming/cli/main.py ")):
@@ -55,7 +55,7 @@ def _flags_of(command: Any) -> set[str]:
 
 
 def _unknown(line: str) -> str | None:
-    """Return the first subcommand or flag of a line that the program does not have."""
+    """Return the first unknown subcommand or flag of a line, or None."""
     command = _program()
     words = shlex.split(PLACEHOLDERS.sub("", line))[1:]
     while words and _subcommands(command):
@@ -106,7 +106,7 @@ def test_modules_that_are_run_exist(page: Path) -> None:
     } == set()
 
 
-def test_every_target_of_make_is_on_the_page_for_contributors() -> None:
+def test_contributing_page_lists_every_make_target() -> None:
     targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
     page = (ROOT / "docs" / "contributing.md").read_text()
     assert [target for target in targets if f"`make {target}" not in page] == []

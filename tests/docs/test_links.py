@@ -1,4 +1,4 @@
-"""Every link and picture of a page exists, and every page can be reached."""
+"""Every target of a link or picture exists, and every page is linked."""
 
 from pathlib import Path
 
@@ -20,13 +20,13 @@ def _broken(page: Path, target: str) -> bool:
 
 
 @every_page
-def test_links_lead_somewhere(page: Path) -> None:
+def test_link_targets_exist(page: Path) -> None:
     assert [target for target in links(page) if _broken(page, target)] == []
 
 
 @every_page
 def test_links_stay_in_the_repository(page: Path) -> None:
-    """A page needs no other host to be complete."""
+    """No page depends on another host."""
     assert [target for target in links(page) if target.startswith("http")] == []
 
 
@@ -51,6 +51,6 @@ def test_the_readme_is_short() -> None:
     assert len(text(README).splitlines()) <= 200
 
 
-def test_no_picture_is_left_over() -> None:
+def test_every_picture_is_used() -> None:
     used = {(page.parent / target).resolve() for page in PAGES for target in links(page)}
     assert {picture.name for picture in (DOCS / "pictures").iterdir() if picture not in used} == set()

@@ -18,7 +18,7 @@ NAME = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|[A-Z]{3,}(?:_[A-Z]+)*)$")
 
 VARIABLES = {"COORDINATOR_CONFIG", "COORDINATOR_LOG_FORMAT", "COORDINATOR_CACHE_DIR"}
 NOT_VARIABLES = {
-    "COORDINATOR_NAME", "COORDINATOR_SERVICE_HOST",  # any setting's; Kubernetes' own
+    "COORDINATOR_NAME", "COORDINATOR_SERVICE_HOST",  # a placeholder for a setting; a variable of Kubernetes
     "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE",  # errors
 }  # fmt: skip
 
@@ -45,7 +45,7 @@ def test_variables_exist(page: Path) -> None:
 
 @lru_cache
 def _words() -> frozenset[str]:
-    """Return every word of the code, and the name of every query."""
+    """Return all words of the code, and the names of all queries."""
     here = Path(__file__).parent
     words = {word for file in sources() if file.parent != here for word in re.findall(r"\w+", file.read_text())}
     return frozenset(words | {file.stem for file in (ROOT / "streaming" / "history" / "queries").iterdir()})
@@ -53,5 +53,5 @@ def _words() -> frozenset[str]:
 
 @every_page
 def test_names_exist(page: Path) -> None:
-    """A name such as `clock_slack_ms`, `member_fenced` or `NEEDS` stands somewhere in the code."""
+    """A name such as `clock_slack_ms`, `member_fenced` or `NEEDS` occurs in the code."""
     assert {span for span in spans(page) if NAME.match(span)} - _words() - OF_OTHER_PROJECTS == set()

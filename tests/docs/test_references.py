@@ -13,7 +13,7 @@ NUMBERS = r"\d+(?:\.\d+)*"
 REFERENCE = re.compile(rf"\b([a-z-]+)\.md(?:,? (?:end of )?(?:sections? )?({NUMBERS}(?:, {NUMBERS})*))?")
 
 ROWS = {
-    # how it is named   the page              how its row or item begins
+    # its name          its page              the beginning of its row or item
     r"S(\d{2,3})":     ("features.md",     r"^\| S{} \| "),
     r"W(\d{1,2}b?)":   ("walkthroughs.md", r"^## W{} "),
     r"I(\d{1,2})":     ("promises.md",     r"^- I{} "),
@@ -33,7 +33,7 @@ def _files() -> list[tuple[str, str]]:
 
 @lru_cache
 def _sections(page: str) -> frozenset[str]:
-    """Return the numbers of a page's headings, and of the items of the lists below them."""
+    """Return the numbers of a page's headings, and of the list items below them."""
     numbers, section = set(), ""
     for line in text(DESIGN / page).splitlines():
         if found := re.match(rf"#+ ({NUMBERS})\b", line):
@@ -68,7 +68,7 @@ def test_every_row_exists(kind: str) -> None:
     page, row = ROWS[kind]
     content = text(DESIGN / page)
     named = {(file, number) for file, code in _files() for number in re.findall(rf"(?<![\w/.-]){kind}(?![\w.-])", code)}
-    assert named, "the code refers to none"
+    assert named, "the code has no reference of this kind"
     assert {
         (file, number) for file, number in named if not re.search(row.format(re.escape(number)), content, re.MULTILINE)
     } == set()
@@ -79,7 +79,7 @@ def test_every_feature_has_its_row() -> None:
     assert [int(number) for number in rows] == list(range(1, 159))
 
 
-def test_every_walkthrough_is_there() -> None:
+def test_every_walkthrough_exists() -> None:
     found = re.findall(r"^## W(\d+)(?!\d|b)", text(DESIGN / "walkthroughs.md"), re.MULTILINE)
     assert [int(number) for number in found] == list(range(1, 30))
 

@@ -1,4 +1,4 @@
-"""docs/settings.md: every setting has a row, with the default and the values that the class `Settings` has."""
+"""docs/settings.md: every setting has a row with the default and the values of the class `Settings`."""
 
 from tests.docs.settings_table import PAGE, ROW, cells, written
 
@@ -8,8 +8,8 @@ def test_every_setting_has_one_row() -> None:
     assert sorted(rows) == sorted(cells())
 
 
-def test_the_rows_are_as_the_class_has_them() -> None:
-    """`make docs-tables` writes them."""
+def test_the_rows_match_the_class() -> None:
+    """`make docs-tables` writes the rows."""
     text = PAGE.read_text()
     assert text == written(text)
 

@@ -21,11 +21,11 @@ from tests.power.serving import Serving, serving
 GROUPS = {"power": [kind for kind in KINDS if kind.endswith("cut")], "bits": [k for k in KINDS if k.endswith("flip")]}
 RECORDED_S = 20.0
 RUNS_PER_RECORDING = 60
-"""The number of runs after which a new recording is made: a recording has the moments of twenty seconds."""
+"""The number of runs after which a new recording is made. A recording has the changes of twenty seconds."""
 
 
 class Soak:
-    """Run after run, of each kind in turn, up to a time or a number of runs."""
+    """A series of runs, of each kind in turn, up to a time or a number of runs."""
 
     def __init__(self, kinds: list[str], seed: int, until_s: float, runs: int) -> None:
         self._kinds, self._seed, self._until_s, self._runs = kinds, seed, until_s, runs
@@ -49,11 +49,11 @@ class Soak:
         place.mkdir()
         began_s = time.monotonic()
         done, verdict = run(recording, kind, random.Random(f"{self._seed} {number}"), place, other)
-        told = f"{kind} {number}: {done}: {verdict.kind} {verdict.text}"
-        print(f"{time.monotonic() - began_s:5.1f} s  {told}", file=sys.stderr, flush=True)
+        line = f"{kind} {number}: {done}: {verdict.kind} {verdict.text}"
+        print(f"{time.monotonic() - began_s:5.1f} s  {line}", file=sys.stderr, flush=True)
         self._count(kind, verdict, place)
         if verdict.kind == "wrong":
-            self.wrong.append(f"{told} ({place})")
+            self.wrong.append(f"{line} ({place})")
         else:
             clean(place)
 
@@ -71,11 +71,11 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=sys.maxsize)
     parser.add_argument("--minutes", type=float, default=25.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
-    parser.add_argument("--tally", type=Path, help="a file of docs/tallies that the run is added to")
-    asked = parser.parse_args()
-    print(f"seed {asked.seed}", file=sys.stderr)
+    parser.add_argument("--tally", type=Path, help="add the run to this file of docs/tallies")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", file=sys.stderr)
     began_s = time.monotonic()
-    soak = Soak(GROUPS.get(asked.what, [asked.what]), asked.seed, began_s + asked.minutes * 60, asked.runs)
+    soak = Soak(GROUPS.get(options.what, [options.what]), options.seed, began_s + options.minutes * 60, options.runs)
     folder = Path(tempfile.mkdtemp(prefix="power-"))
     try:
         soak.run(folder)
@@ -83,10 +83,10 @@ def main() -> int:
         print(error)
         return 0
     finally:
-        if asked.tally and soak.counts:
+        if options.tally and soak.counts:
             minutes = round((time.monotonic() - began_s) / 60, 1)
-            about = {"seed": asked.seed, "minutes": minutes, "sentences": dict(soak.refusals.most_common())}
-            tally.add(asked.tally, about, soak.counts)
+            about = {"seed": options.seed, "minutes": minutes, "sentences": dict(soak.refusals.most_common())}
+            tally.add(options.tally, about, soak.counts)
         for kind, counts in soak.counts.items():
             print(f"{kind}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
         print(*soak.wrong, sep="\n")

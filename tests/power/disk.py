@@ -19,17 +19,17 @@ from typing import NamedTuple
 from tests.power.journal import Note
 
 BLOCK_BYTES = 512
-"""The unit that a disk writes whole or not at all, in bytes."""
+"""The size of the unit that a disk writes completely or not at all, in bytes."""
 
 LAGS_S = (0.05, 0.5, 2.0, 5.0, 30.0)
-"""The times after which the kernel writes back unsynced data, in seconds; 5 and 30 are Linux' own."""
+"""The times after which the kernel writes back unsynced data, in seconds. Linux uses 5 and 30."""
 
 ORDERS = ("ordered", "by folder", "free")
 DATA = ("all", "none", "beginning", "blocks", "length alone", "mixed")
 
 
 class Loss(NamedTuple):
-    """The kind of a loss of power: see the module and its constants."""
+    """The kind of a loss of power. The module's docstring and constants describe the fields."""
 
     lag_s: float
     order: str
@@ -208,7 +208,7 @@ def _folder(path: str) -> str:
 
 
 def _beginning(namings: list[Naming], last: int, chance: random.Random) -> list[Naming]:
-    """Keep all changes up to an index, and of the later ones none, all, or the beginning."""
+    """Return all changes up to an index, and none, all or the beginning of the later ones."""
     safe = sum(naming.place <= last for naming in namings)
     return namings[: chance.choice((safe, len(namings), chance.randint(safe, len(namings))))]
 

@@ -1,12 +1,12 @@
-/* Notes all that a process does to the files of some folders, in the order in which it was done.
+/* Records all changes that a process makes to the files of some folders, in their order.
  *
  *     LD_PRELOAD=journal.so POWER_JOURNAL=/a/journal POWER_FOLDERS=/a/broker/data:/a/checkpoint program
  *
- * A note is written after the call has succeeded and before its caller goes on, by one append: so what a process did
- * after it heard that a file was synced is noted after that. All processes share one journal.
+ * A note is written with one append, after the call has succeeded and before the call returns. So changes that a
+ * process makes after a sync are recorded after the note of the sync. All processes share one journal.
  *
- * A note is a header and two texts. What a mapped file holds is noted when it is synced or unmapped. A call that
- * changes a file in a way that is not noted here leaves the note '?', on which the reader stops.
+ * A note is a header and two texts. The contents of a mapped file are recorded when it is synced or unmapped. A call
+ * that changes a file in an unsupported way writes the note '?', and the reader fails on it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -31,9 +31,9 @@ enum { FILES_MAX = 65536, FOLDERS_MAX = 8, MAPS_MAX = 4096, JOURNAL_FD_MIN = 600
 struct note {
     char what;        /* Create, Write, Length, Sync, syncs folDer, Rename, Unlink, liNk, Mkdir, '?' */
     uint64_t at_ns;
-    uint64_t file;    /* its inode */
-    uint64_t offset;  /* where it was written; or its length */
-    uint32_t first, second; /* bytes of what follows: a path or data, and another path */
+    uint64_t file;    /* the inode of the file */
+    uint64_t offset;  /* the offset of the write, or the new length */
+    uint32_t first, second; /* sizes of the two texts: a path or data, and another path */
 } __attribute__((packed));
 
 static int journal = -1;
@@ -48,7 +48,7 @@ static pthread_mutex_t maps_lock = PTHREAD_MUTEX_INITIALIZER;
     static result (*real_##name)(__VA_ARGS__); \
     if (!real_##name) real_##name = dlsym(RTLD_NEXT, #name)
 
-static void tell(char what, uint64_t file, uint64_t offset, const void *first, size_t first_bytes, const char *second) {
+static void record(char what, uint64_t file, uint64_t offset, const void *first, size_t first_bytes, const char *second) {
     struct timespec now;
     int before = errno;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -83,7 +83,7 @@ static int is_within(const char *path) {
     return 0;
 }
 
-/* Find the absolute path of what `path` names, links in its folders followed; say whether it is watched. */
+/* Find the absolute path of `path`, with links in its folders resolved; return whether it is watched. */
 static int absolute(int folder, const char *path, char *found) {
     char beside[PATH_MAX], place[PATH_MAX];
     if (journal < 0 || !path) return 0;
@@ -117,8 +117,8 @@ static int opened(int fd, int folder, const char *path, int flags) {
     watched[fd] = 0;
     if (!absolute(folder, path, found) || fstat(fd, &about)) return fd;
     is_folder[fd] = S_ISDIR(about.st_mode);
-    if (S_ISREG(about.st_mode) && flags & O_CREAT) tell('C', about.st_ino, 0, found, strlen(found), "");
-    if (S_ISREG(about.st_mode) && flags & O_TRUNC) tell('L', about.st_ino, 0, "", 0, "");
+    if (S_ISREG(about.st_mode) && flags & O_CREAT) record('C', about.st_ino, 0, found, strlen(found), "");
+    if (S_ISREG(about.st_mode) && flags & O_TRUNC) record('L', about.st_ino, 0, "", 0, "");
     if (S_ISREG(about.st_mode) || S_ISDIR(about.st_mode)) watched[fd] = about.st_ino;
     return fd;
 }
@@ -158,7 +158,7 @@ int dup2(int from, int to) {
 
 static ssize_t wrote(int fd, ssize_t done, const void *data, off_t offset) {
     uint64_t file = file_of(fd);
-    if (done > 0 && file) tell('W', file, offset < 0 ? lseek(fd, 0, SEEK_CUR) - done : offset, data, done, "");
+    if (done > 0 && file) record('W', file, offset < 0 ? lseek(fd, 0, SEEK_CUR) - done : offset, data, done, "");
     return done;
 }
 
@@ -198,7 +198,7 @@ PWRITEV(pwritev64, off64_t)
 static int has_length(int fd, int result) {
     struct stat about;
     uint64_t file = file_of(fd);
-    if (!result && file && !fstat(fd, &about)) tell('L', file, about.st_size, "", 0, "");
+    if (!result && file && !fstat(fd, &about)) record('L', file, about.st_size, "", 0, "");
     return result;
 }
 
@@ -217,20 +217,20 @@ ALLOCATE(fallocate64, off64_t)
 POSIX_ALLOCATE(posix_fallocate, off_t)
 POSIX_ALLOCATE(posix_fallocate64, off64_t)
 
-static void not_noted(int fd, ssize_t done, const char *how) {
-    if (done > 0 && file_of(fd)) tell('?', file_of(fd), 0, how, strlen(how), "");
+static void not_recorded(int fd, ssize_t done, const char *how) {
+    if (done > 0 && file_of(fd)) record('?', file_of(fd), 0, how, strlen(how), "");
 }
 
 #define SENDFILE(name, place) ssize_t name(int out, int in, place *offset, size_t count) { \
     REAL(ssize_t, name, int, int, place *, size_t); \
-    ssize_t done = real_##name(out, in, offset, count); not_noted(out, done, #name); return done; }
+    ssize_t done = real_##name(out, in, offset, count); not_recorded(out, done, #name); return done; }
 SENDFILE(sendfile, off_t)
 SENDFILE(sendfile64, off64_t)
 
 ssize_t copy_file_range(int in, off64_t *from, int out, off64_t *to, size_t length, unsigned flags) {
     REAL(ssize_t, copy_file_range, int, off64_t *, int, off64_t *, size_t, unsigned);
     ssize_t done = real_copy_file_range(in, from, out, to, length, flags);
-    not_noted(out, done, "copy_file_range");
+    not_recorded(out, done, "copy_file_range");
     return done;
 }
 
@@ -239,7 +239,7 @@ static int synced(int fd, int result) {
         char link[64], path[PATH_MAX];
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
         ssize_t length = is_folder[fd] ? readlink(link, path, sizeof path) : 0;
-        tell(is_folder[fd] ? 'D' : 'S', watched[fd], 0, path, length > 0 ? length : 0, "");
+        record(is_folder[fd] ? 'D' : 'S', watched[fd], 0, path, length > 0 ? length : 0, "");
     }
     return result;
 }
@@ -258,7 +258,7 @@ static void mapped(void *begin, size_t length, int protection, int flags, int fd
     while (place < MAPS_MAX && maps[place].begin) place++;
     if (place < MAPS_MAX) maps[place] = (struct map){begin, length, file, offset};
     pthread_mutex_unlock(&maps_lock);
-    if (place == MAPS_MAX) tell('?', file, 0, "mmap", 4, "");
+    if (place == MAPS_MAX) record('?', file, 0, "mmap", 4, "");
 }
 
 #define MMAP(name, place) void *name(void *at, size_t length, int protection, int flags, int fd, place offset) { \
@@ -269,16 +269,16 @@ static void mapped(void *begin, size_t length, int protection, int flags, int fd
 MMAP(mmap, off_t)
 MMAP(mmap64, off64_t)
 
-/* Note what a mapped file holds. */
+/* Record the contents of a mapped file. */
 static void note_map(const char *begin, char what, int forget) {
     pthread_mutex_lock(&maps_lock);
     for (int i = 0; i < MAPS_MAX; i++) {
         struct map *map = &maps[i];
         if (!map->begin || begin < map->begin || begin >= map->begin + map->length) continue;
         size_t length = map->length;
-        while (length && !map->begin[length - 1]) length--; /* an index is as long from its beginning, and empty */
-        tell('W', map->file, map->offset, map->begin, length, "");
-        if (what) tell(what, map->file, 0, "", 0, "");
+        while (length && !map->begin[length - 1]) length--; /* an index file has its full length from the beginning, filled with zeros */
+        record('W', map->file, map->offset, map->begin, length, "");
+        if (what) record(what, map->file, 0, "", 0, "");
         if (forget) map->begin = NULL;
     }
     pthread_mutex_unlock(&maps_lock);
@@ -302,7 +302,7 @@ int munmap(void *begin, size_t length) {
 static int moved(char what, int result, int from_folder, const char *from, int to_folder, const char *to) {
     char before[PATH_MAX], after[PATH_MAX];
     int was = absolute(from_folder, from, before), is = absolute(to_folder, to, after);
-    if (!result && (was || is)) tell(was && is ? what : '?', 0, 0, before, strlen(before), after);
+    if (!result && (was || is)) record(was && is ? what : '?', 0, 0, before, strlen(before), after);
     return result;
 }
 
@@ -328,7 +328,7 @@ int link(const char *from, const char *to) {
 
 static int changed(char what, int result, int folder, const char *path) {
     char found[PATH_MAX];
-    if (!result && absolute(folder, path, found)) tell(what, 0, 0, found, strlen(found), "");
+    if (!result && absolute(folder, path, found)) record(what, 0, 0, found, strlen(found), "");
     return result;
 }
 

@@ -28,7 +28,7 @@ class Note(NamedTuple):
         offset: The offset of a write, or the new length.
         data: The written bytes.
         path: The path that was created, renamed, linked, unlinked or synced.
-        to: Its new name.
+        to: The new name of the path.
     """
 
     what: str
@@ -62,7 +62,7 @@ def environment(library: Path, journal: Path, folders: list[Path]) -> dict[str, 
 
 
 def read(journal: Path) -> Iterator[Note]:
-    """Read a journal.
+    """Yield the notes of a journal.
 
     Raises:
         AssertionError: a file was changed in a way that is not recorded.

@@ -1,4 +1,4 @@
-"""The verdict on a start with a damaged disk, from the contents of the topics afterwards.
+"""The verdict on a start with a damaged disk. It is computed from the contents of the topics after the run.
 
 Whatever the disk has kept, the records of the request topic and the checkpoint's plans determine what an undisturbed
 run would have written (`tests.system.replaying.undisturbed`). Every difference must have been reported.
@@ -16,8 +16,8 @@ class Verdict(NamedTuple):
     """The result of a run.
 
     Args:
-        kind: "whole", no data are lost; "refused", with a sentence; "told", data are lost, and the coordinator's own
-            tools report it; "wrong", any other result.
+        kind: "whole": no data are lost. "refused": the start was refused with a one-sentence error. "told": data are
+            lost, and the coordinator's own tools report the loss. "wrong": any other result.
     """
 
     kind: str
@@ -39,7 +39,7 @@ def judge(settings: Settings, *, brokers_lost: bool) -> Verdict:
     try:
         ideal = undisturbed(settings)
     except (AssertionError, ValueError, KeyError) as error:
-        return Verdict("wrong", f"it went on with plans that are not whole: {error}")
+        return Verdict("wrong", f"the coordinator continued with incomplete plans: {error}")
     broken = sum(b'"event":"log_broken"' in (record.value or b"") for record in real)
     differences = [*_differences(real, ideal, settings)]
     if not differences:
@@ -59,15 +59,15 @@ def _differences(real: list[Record], ideal: list[Record], settings: Settings) ->
     other = [key for key in kept.keys() & wanted.keys() if kept[key] != wanted[key]]
     found = {
         "lost": lost,
-        "published, and never to be heard again": strange,
+        "published, but not by an undisturbed run": strange,
         "published twice, differently": altered,
-        "published otherwise": other,
+        "published differently": other,
     }
     return [f"{len(keys)} {what}, as {min(map(str, keys))}" for what, keys in found.items() if keys]
 
 
 def _once(records: list[Record], settings: Settings) -> tuple[dict[object, Record], set[object]]:
-    """Drop repeats as readers do; also return the repeats that had other bytes."""
+    """Return the records without repeats, and the keys of the repeats with different bytes."""
     kept: dict[object, Record] = {}
     altered = set()
     for record in records:

@@ -1,8 +1,8 @@
-"""Runs a broker and a coordinator under load, and under the recorder, which records all their changes of files.
+"""Runs a broker and a coordinator under load, with the recorder, which records all their changes of files.
 
     python -m tests.power.record FOLDER SECONDS
 
-The coordinator is stopped in good order and started again half-way, so that the recording has all kinds of moments.
+Halfway, the coordinator is stopped cleanly and started again, so that the recording also has a stop and a restart.
 """
 
 import sys
@@ -16,7 +16,7 @@ from tests.system.replaying import RequestLog, await_taken, claim
 
 TOPIC_PREFIX = "power"
 DISK, CHECKPOINT = "disk", "disk/state"
-"""Folders below a run's folder: one exists before the coordinator starts, and its start makes the other one."""
+"""Folders below a run's folder. DISK exists before the coordinator starts. Its start makes CHECKPOINT."""
 
 REQUEST_PARTITIONS = 4
 SETTINGS = {

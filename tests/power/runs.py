@@ -1,16 +1,16 @@
 """One run: make a disk from a recording, start a broker and the coordinator on it, and judge the result.
 
- kind | checkpoint | broker's disk |
- --- | --- | --- |
- nothing-cut | whole, as a killed coordinator leaves it | whole, as a killed broker leaves it |
- checkpoint-cut | loses power | whole, as a killed broker leaves it |
- broker-cut | whole, as a killed coordinator leaves it | loses power |
- machine-cut | loses power | loses power, in the same way at the same moment |
- checkpoint-flip | stopped in good order, then one bit is flipped | stopped in good order |
- broker-flip | stopped in good order | stopped or killed, then one bit is flipped |
+kind | checkpoint | broker's disk |
+--- | --- | --- |
+nothing-cut | whole, as a killed coordinator leaves it | whole, as a killed broker leaves it |
+checkpoint-cut | loses power | whole, as a killed broker leaves it |
+broker-cut | whole, as a killed coordinator leaves it | loses power |
+machine-cut | loses power | loses power, in the same way at the same moment |
+checkpoint-flip | stopped cleanly, then one bit is flipped | stopped cleanly |
+broker-flip | stopped cleanly | stopped or killed, then one bit is flipped |
 
-Broker, coordinator, requests and file systems are real; only the loss itself is computed. The coordinators of many runs
-share one Spark session, as those of `tests.system.starting`; every run has a broker process of its own.
+Broker, coordinator, requests and file systems are real. Only the loss itself is computed. The coordinators of many runs
+share one Spark session, as in `tests.system.starting`. Every run has its own broker process.
 """
 
 import random
@@ -50,7 +50,7 @@ class Recording(NamedTuple):
 
     @property
     def begin(self) -> int:
-        """Return the first moment at which a loss matters: the coordinator has planned a batch."""
+        """The index of the first note after which a loss matters: the coordinator has completed its first batch."""
         first = f"{self.folder}/{CHECKPOINT}/query/commits/0"
         return next(place for place, note in enumerate(self.notes) if note.to == first)
 
@@ -70,7 +70,7 @@ def make_recording(folder: Path, seconds: float) -> Recording:
 
 
 def run(recording: Recording, kind: str, chance: random.Random, folder: Path, serving: Serving) -> tuple[str, Verdict]:
-    """Do one run in an empty folder; return the change of the disk, and the verdict."""
+    """Run once in an empty folder; return a description of the change of the disk, and the verdict."""
     done = prepare(recording, kind, chance, folder)
     clients_first = chance.random() < 0.5
     broker = Broker(folder / "broker", properties=BROKER)
@@ -88,7 +88,7 @@ def run(recording: Recording, kind: str, chance: random.Random, folder: Path, se
 
 
 def _serve(broker: Broker, folder: Path, serving: Serving, *, clients_first: bool) -> Verdict | None:
-    """Run the coordinator until it has handled all requests; return the verdict, unless all went well."""
+    """Run the coordinator until it has handled all requests; return a verdict if it did not, else None."""
     settings = settings_for(broker.bootstrap_servers, folder)
     if clients_first:
         ask(settings)
@@ -99,7 +99,7 @@ def _serve(broker: Broker, folder: Path, serving: Serving, *, clients_first: boo
 
 
 def _restore_old_plans(recording: Recording, folder: Path) -> None:
-    """Restore the plans that no start reads: all but the newest two of the recording. The judge reads them."""
+    """Restore all plans except the recording's newest two. No start reads them, and the judge does."""
     tree = Disk(recording.notes).left(NO_LOSS, random.Random(0))
     plans = f"{recording.folder}/{CHECKPOINT}/query/offsets/"
     numbers = sorted(int(path.removeprefix(plans)) for path in tree if path.removeprefix(plans).isdigit())
@@ -108,18 +108,18 @@ def _restore_old_plans(recording: Recording, folder: Path) -> None:
 
 
 def _judged(broker: Broker, folder: Path, *, brokers_lost: bool) -> Verdict:
-    """Judge within a time limit. Unreadable topics have raised an error in their reader."""
+    """Return the judge's verdict, or "wrong" after a time limit: an unreadable topic must raise an error."""
     settings = settings_for(broker.bootstrap_servers, folder)
-    verdict = Verdict("wrong", f"a topic cannot be read within {HANG_S:.0f} s, and no error tells")
+    verdict = Verdict("wrong", f"a topic cannot be read within {HANG_S:.0f} s, and no error was raised")
 
     def read() -> None:
         nonlocal verdict
         try:
             verdict = judge(settings, brokers_lost=brokers_lost)
         except KafkaError as error:
-            verdict = Verdict("told" if brokers_lost else "wrong", f"a reader hears {type(error).__name__}: {error}")
+            verdict = Verdict("told" if brokers_lost else "wrong", f"a reader gets {type(error).__name__}: {error}")
         except Exception as error:
-            verdict = Verdict("wrong", f"the judge fails: {type(error).__name__}: {error}")
+            verdict = Verdict("wrong", f"the judge failed: {type(error).__name__}: {error}")
 
     reading = threading.Thread(target=read, daemon=True)
     reading.start()
@@ -128,10 +128,10 @@ def _judged(broker: Broker, folder: Path, *, brokers_lost: bool) -> Verdict:
 
 
 def prepare(recording: Recording, kind: str, chance: random.Random, folder: Path) -> str:
-    """Make the disk of a run; return how it was changed."""
+    """Make the disk of a run; return a description of its change."""
     what, _, how = kind.partition("-")
     if how == "flip":
-        return _with_a_bit_turned(recording, what, chance, folder)
+        return _with_a_flipped_bit(recording, what, chance, folder)
     end = chance.randrange(recording.begin, len(recording.notes)) + 1
     loss, seed = disk.draw_loss(chance), chance.randrange(2**31)
     held = Disk(recording.notes[:end])
@@ -147,7 +147,7 @@ def prepare(recording: Recording, kind: str, chance: random.Random, folder: Path
     return f"after note {end} of {len(recording.notes)}, {loss}"
 
 
-def _with_a_bit_turned(recording: Recording, what: str, chance: random.Random, folder: Path) -> str:
+def _with_a_flipped_bit(recording: Recording, what: str, chance: random.Random, folder: Path) -> str:
     notes = recording.notes
     tree = Disk(notes).left(NO_LOSS, chance)
     killed = what == "broker" and chance.random() < 0.5

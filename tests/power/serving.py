@@ -1,6 +1,6 @@
 """Starts the coordinator on one disk after another, in one Spark session, until it has handled all requests.
 
-It runs in a process of its own. It reads settings as lines of JSON, and writes one line with the result for each.
+It runs in its own process. It reads settings as lines of JSON, and writes one line with the result for each.
 """
 
 import json
@@ -23,11 +23,11 @@ from tests.system.waiting import HANG_S
 ANSWER_S_MAX = 2 * HANG_S
 LOOK_EVERY_S = 0.1
 FIRST_ROUND = 1_000
-"""The first round of the conversations after the loss: no earlier round has this number."""
+"""The number of the first round of requests after the loss. No earlier round has this number."""
 
 
 class Serving:
-    """The other process. `serve` starts it again if it has died."""
+    """The process that runs coordinators. `serve` starts it again if it has ended."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -49,7 +49,7 @@ class Serving:
         if line:
             return Ending(*json.loads(line))
         self.close()
-        return Ending(False, f"neither served nor refused within {ANSWER_S_MAX:.0f} s")
+        return Ending(False, f"the coordinator neither served nor refused within {ANSWER_S_MAX:.0f} s")
 
     def close(self) -> None:
         if self._process is not None:
@@ -68,7 +68,7 @@ def serving() -> Iterator[Serving]:
 
 
 def ask(settings: Settings) -> None:
-    """Append the requests of clients after the loss."""
+    """Append requests of clients, as after the loss."""
     log = RequestLog(settings)
     log.round = log.silent = FIRST_ROUND
     log.append()
@@ -93,7 +93,7 @@ def _ending(settings: Settings, ask_late: bool) -> Ending:
     finally:
         gone.set()
         coordinator.stop()
-    return STARTED if taken else Ending(False, f"requests up to {asked} are not taken within {HANG_S:.0f} s")
+    return STARTED if taken else Ending(False, f"requests up to {asked} are not handled within {HANG_S:.0f} s")
 
 
 def _stop_when_taken(coordinator: Coordinator, asked: dict[int, int], gone: threading.Event) -> None:
@@ -116,5 +116,5 @@ def _has_taken(settings: Settings, asked: dict[int, int]) -> bool:
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        told, ask_late = json.loads(line)
-        print(json.dumps(_ending(Settings(**told), ask_late)), flush=True)
+        fields, ask_late = json.loads(line)
+        print(json.dumps(_ending(Settings(**fields), ask_late)), flush=True)

@@ -1,4 +1,4 @@
-"""Synced data survive each loss of power; other data may be lost in each way; a journal records all changes."""
+"""Synced data survive each loss of power, other data may be lost in each way, and a journal records all changes."""
 
 import os
 import random
@@ -34,7 +34,7 @@ SYNCED = [*CREATED, note("S", 3, file=7), note("D", 4, path=HOME)]
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("data", DATA)
-def test_what_is_synced_survives(order: str, data: str) -> None:
+def test_synced_data_survive(order: str, data: str) -> None:
     """Neither later writes to the file nor later names undo a sync."""
     later = [note("W", 5, file=7, offset=1_000, data=b"y" * 1_000), note("C", 6, file=8, path=f"{HOME}/b")]
     for tree in all_left([*SYNCED, *later], order, data):
@@ -43,7 +43,7 @@ def test_what_is_synced_survives(order: str, data: str) -> None:
         assert kept[:1_000] == b"x" * 1_000
 
 
-def test_what_is_not_synced_is_lost_torn_or_there() -> None:
+def test_unsynced_data_are_lost_or_torn() -> None:
     """A beginning ends at a block; if single blocks survive, holes read as zeros."""
     named = [*CREATED, note("D", 3, path=HOME)]
     lengths = {len(tree[f"{HOME}/a"] or b"") for tree in all_left(named, "free", "beginning")}
@@ -59,12 +59,12 @@ def test_what_is_not_synced_is_lost_torn_or_there() -> None:
     assert {tree[f"{HOME}/a"] for tree in all_left(named, "free", "length alone")} == {bytes(1_000)}
 
 
-def test_what_the_kernel_has_written_back_survives() -> None:
+def test_data_that_the_kernel_wrote_back_survive() -> None:
     for tree in all_left([*CREATED, note("D", 60, path="/elsewhere")], "free", "none", lag_s=30.0):
         assert tree == {f"{HOME}/a": b"x" * 1_000}
 
 
-def test_names_are_lost_in_order_or_each_on_its_own() -> None:
+def test_names_are_lost_in_order_or_independently() -> None:
     """A journaling file system never keeps the second of two renames and loses the first."""
     renamed = [
         *SYNCED,
@@ -77,7 +77,7 @@ def test_names_are_lost_in_order_or_each_on_its_own() -> None:
     assert free == {*ordered, (f"{HOME}/a", f"{HOME}/c")}
 
 
-def test_what_was_in_a_folder_that_is_lost_is_lost() -> None:
+def test_a_lost_folder_loses_its_files() -> None:
     made = [note("M", 1, path=f"{HOME}/f"), note("C", 2, file=9, path=f"{HOME}/f/a"), note("D", 3, path=f"{HOME}/f")]
     found = {tuple(sorted(tree)) for tree in all_left(made, "free", "all")}
     assert found == {(), (f"{HOME}/f", f"{HOME}/f/a")}
@@ -102,7 +102,7 @@ with open(folder + "/.." + "/elsewhere", "wb") as file:
 """
 
 
-def test_a_journal_gives_back_what_a_process_has_written(tmp_path: Path) -> None:
+def test_a_journal_restores_all_writes_of_a_process(tmp_path: Path) -> None:
     """The journal has all writes up to the kill, and the sync in its place."""
     try:
         library = compile_recorder(tmp_path)

@@ -1,4 +1,4 @@
-"""Losses of power and flipped bits with real processes: a few of the runs that `make soak KIND=power` repeats."""
+"""Losses of power and flipped bits with real processes: some of the runs that `make soak KIND=power` repeats."""
 
 import random
 from collections.abc import Iterator
@@ -28,18 +28,18 @@ def coordinators() -> Iterator[Serving]:
         yield other
 
 
-def test_a_kill_alone_loses_nothing(recording: Recording, coordinators: Serving, tmp_path: Path) -> None:
-    """The test's own machinery: a killed broker and coordinator are restarted, and all data are there."""
+def test_a_kill_alone_loses_no_data(recording: Recording, coordinators: Serving, tmp_path: Path) -> None:
+    """A control without a loss: a broker and a coordinator are killed and restarted, and no data are lost."""
     done, verdict = run(recording, CONTROL, random.Random(0), tmp_path, coordinators)
     assert verdict.kind == "whole", f"{done}: {verdict.text}"
 
 
-def test_a_plan_is_on_the_disk_before_anything_is_said_by_it(recording: Recording) -> None:
-    """F8: otherwise a loss of power removes the plan, and another plan handles the same requests again."""
+def test_a_plan_is_synced_before_its_outputs_are_written(recording: Recording) -> None:
+    """F8: without the sync, a loss of power removes the plan, and another plan handles the same requests again."""
     plans_folder = f"{recording.folder}/{CHECKPOINT}/query/offsets"
     names: dict[str, int] = {}
     unsynced: set[int | str] = set()
-    plans = said = 0
+    plans = writes = 0
     outputs = tuple(
         f"{recording.folder}/broker/data/{TOPIC_PREFIX}.{topic}-" for topic in ("replies", "groups", "events")
     )
@@ -61,16 +61,16 @@ def test_a_plan_is_on_the_disk_before_anything_is_said_by_it(recording: Recordin
         elif note.what in "SD":
             unsynced.discard(note.file if note.what == "S" else note.path)
         elif note.what == "W" and note.file in logs:
-            assert not unsynced, f"{note} is written, and plan {plans} is not synced"
-            said += 1
+            assert not unsynced, f"{note} is written before plan {plans} is synced"
+            writes += 1
     assert plans > 1
-    assert said > 1
+    assert writes > 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_loss_leaves_is_whole_refused_or_told(
+def test_a_start_after_a_loss_is_whole_refused_or_told(
     kind: str, recording: Recording, coordinators: Serving, tmp_path: Path
 ) -> None:
-    """F8: never wrong without a report."""
+    """F8: no data are wrong without a report."""
     done, verdict = run(recording, kind, random.Random(kind), tmp_path, coordinators)
     assert verdict.kind in ("whole", "refused", "told"), f"{done}: {verdict.text}"

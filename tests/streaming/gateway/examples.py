@@ -1,4 +1,4 @@
-"""A request of each kind that says all it can, what clients of older versions say of it, and answers to it."""
+"""A request of each kind with all of its fields, its form in older versions, and responses to it."""
 
 from typing import Any
 
@@ -28,9 +28,9 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import Request
-from tests.streaming.gateway.wiring import Somebody
+from tests.streaming.gateway.wiring import FakeAsker
 
-WHO: dict[str, Any] = {"request_id": "1", **Somebody().common, "group_id": "g"}
+WHO: dict[str, Any] = {"request_id": "1", **FakeAsker().common, "group_id": "g"}
 BINARY = bytes(range(256))
 
 
@@ -90,7 +90,7 @@ REQUESTS: dict[str, Request] = {
 }
 
 UNTIL: dict[str, list[tuple[int, dict[str, Any]]]] = {
-    # what a client says that is older than a version: nothing, or what was taken for granted then
+    # the values that a client sends before a version: none, or the value that was implied before that version
     "JoinGroup": [
         (9, {"supports_skipping_assignment": False}),
         (8, {"reason": None}),
@@ -114,7 +114,7 @@ UNTIL: dict[str, list[tuple[int, dict[str, Any]]]] = {
 
 
 def as_sent(name: str, version: int) -> Request:
-    """Say what a client of that version says."""
+    """Return the request as a client of that version sends it."""
     unsaid = {field: value for until, older in UNTIL.get(name, ()) if version < until for field, value in older.items()}
     return replace(REQUESTS[name], **unsaid)
 

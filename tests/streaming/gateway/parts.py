@@ -1,4 +1,4 @@
-"""The surroundings of one connection's parts: a transport that keeps what is written, and doubles of a gateway."""
+"""The environment of a connection's parts: a transport that stores written bytes, and test doubles of a gateway."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ OWN_TOPIC = "kept.requests"
 
 
 class FakeTransport(asyncio.Transport):
-    """Keeps what is written, and what was done with it. `untaken_bytes` stands for what the peer does not take."""
+    """Stores the written bytes and the calls. `untaken_bytes` is the number of bytes that the peer has not read."""
 
     def __init__(self, **extra: object) -> None:
         super().__init__(extra)
@@ -59,18 +59,18 @@ class FakeTransport(asyncio.Transport):
         self.ended = self.ended or "aborted"
 
     def frames(self) -> list[bytes]:
-        """Return the whole frames that were written, without their lengths, and forget them."""
+        """Return the complete frames that were written, without their lengths, and remove them."""
         found = []
         while len(self.written) >= 4:
             size = int.from_bytes(self.written[:4])
-            assert len(self.written) >= 4 + size, "a frame was written in part"
+            assert len(self.written) >= 4 + size, "a frame was written incompletely"
             found.append(bytes(self.written[4 : 4 + size]))
             del self.written[: 4 + size]
         return found
 
 
 class Socket:
-    """Stands for the system's socket, and accepts every option."""
+    """A double of the system's socket that accepts every option."""
 
     def setsockopt(self, *arguments: object) -> None:
         pass
@@ -78,7 +78,7 @@ class Socket:
 
 @dataclass
 class FakeOwner:
-    """A connection, as its flow sees it."""
+    """A double of a connection, for its flow."""
 
     transport: FakeTransport
     outgoing: Outgoing = field(init=False)
@@ -107,7 +107,7 @@ class FakeOwner:
 
 
 class FlowBench:
-    """A flow with a transport, an owner, a clock and a loop that are moved by hand."""
+    """A flow whose transport, owner, clock and loop are controlled by a test."""
 
     def __init__(self) -> None:
         self.transport, self.metrics = FakeTransport(), Metrics()
@@ -120,17 +120,17 @@ class FlowBench:
         )
 
     def run_soon(self) -> None:
-        """Run what was to run soon."""
+        """Run the scheduled calls."""
         waiting, self.soon[:] = list(self.soon), []
         for each in waiting:
             each()
 
     def slot(self, api_key: int, version: int | None = None, correlation_id: int = 77) -> Slot:
-        """Add a request of an API, of its last version or another one."""
+        """Add a request of an API, in its last version or the given one."""
         return self.flow.slots.add(slot_of(api_key, version, correlation_id))
 
     def count(self, name: str, **labels: str) -> float:
-        """Return a figure of the metrics."""
+        """Return the value of a metric."""
         return self.metrics.registry.get_sample_value(f"groupcoord_gateway_{name}", labels) or 0
 
 
@@ -140,7 +140,7 @@ def slot_of(api_key: int, version: int | None = None, correlation_id: int = 77) 
 
 
 class FakeAsking:
-    """The way to the coordinator: keeps what was asked, and answers when a test says so."""
+    """A double of the coordinator's client. It stores requests, and a test answers them."""
 
     shards = 4
 
@@ -178,7 +178,7 @@ class FakeAsking:
         return [request for request, _ in self.sent]
 
     def answer(self, kind: Callable[..., AnyAnswer], index: int = -1, size: int = 0, **fields: Any) -> None:
-        """Answer a request, the last one or another one."""
+        """Answer a request, the last one or the given one."""
         request_id = self.requests[index].request_id
         self._told.pop(request_id)(kind(request_id=request_id, **fields), size)
 
@@ -213,7 +213,7 @@ class FakeCluster:
 
 
 class FakeShared:
-    """A gateway, as its connections see it, with a guard that protects `OWN_TOPIC`."""
+    """A double of a gateway, for its connections, with a guard that protects `OWN_TOPIC`."""
 
     def __init__(self, metrics: Metrics | None = None, mechanisms: tuple[str, ...] = ()) -> None:
         self.settings: Any = SimpleNamespace(
@@ -264,6 +264,6 @@ class FakeShared:
 
 
 async def turn(times: int = 10) -> None:
-    """Let the loop run what is ready."""
+    """Run the callbacks of the loop that are ready."""
     for _ in range(times):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What clients are offered: what is served here, what brokers offer as well, and nothing that leads them past us."""
+"""The APIs that clients are offered: served APIs and APIs of the brokers, but none that bypasses the gateway."""
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse
@@ -10,13 +10,13 @@ PAST_US = {
     *(68, 69),  # ConsumerGroupHeartbeat, ConsumerGroupDescribe (KIP-848)
     *(71, 72),  # GetTelemetrySubscriptions, PushTelemetry
     *range(76, 80),  # share groups (KIP-932)
-    *range(83, 93),  # their state and offsets; streams groups (KIP-1071)
+    *range(83, 93),  # state and offsets of share groups; streams groups (KIP-1071)
     *(25, 28),  # AddOffsetsToTxn, TxnOffsetCommit
 }
 
 
 def brokers(**features: tuple[int, int]) -> ApiVersionsResponse:
-    """What a broker says that offers everything in any version."""
+    """Return the response of a broker that offers all APIs in all versions."""
     own, feature = ApiVersionsResponse.ApiVersion, ApiVersionsResponse.SupportedFeatureKey
     level = ApiVersionsResponse.FinalizedFeatureKey
     return ApiVersionsResponse(
@@ -32,17 +32,17 @@ def ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
 
-def test_nothing_is_offered_that_leads_past_us():
+def test_no_api_that_bypasses_the_gateway_is_offered():
     assert not PAST_US & ranges(offered(brokers(), 4)).keys()
 
 
-def test_versions_end_before_answers_name_addresses():
-    """KIP-951 and KIP-853: node endpoints in what is passed on unread."""
+def test_versions_whose_responses_have_addresses_are_not_offered():
+    """KIP-951 and KIP-853: responses that are passed on unread contain node endpoints."""
     found = ranges(offered(brokers(), 4))
     assert (found[0], found[1], found[55]) == ((0, 9), (4, 14), (0, 1))
 
 
-def test_what_brokers_do_not_have_is_not_offered():
+def test_apis_that_brokers_lack_are_not_offered():
     theirs = brokers()
     theirs.api_keys = [each for each in theirs.api_keys if each.api_key != 60]
     theirs.api_keys[1].max_version = 11
@@ -51,20 +51,20 @@ def test_what_brokers_do_not_have_is_not_offered():
     assert found[1] == (4, 11)
 
 
-def test_without_a_broker_groups_are_offered_all_the_same():
+def test_group_apis_are_offered_without_a_broker():
     found = ranges(offered(None, 3))
     served = {key for key, api in APIS.items() if api.handling is Handling.SERVED}
     assert found.keys() == served | {10, API_VERSIONS}
 
 
-def test_an_unknown_version_is_answered_with_those_that_there_are():
-    """As Kafka does (KIP-35): in the shape of version 0, with 35, telling of itself alone."""
+def test_an_unknown_version_is_answered_with_the_known_versions():
+    """As in Kafka (KIP-35), the response has version 0, error 35, and only the versions of ApiVersions."""
     response = offered(brokers(), 9)
     assert (response.version, response.error_code, ranges(response)) == (0, 35, {API_VERSIONS: (0, 4)})
 
 
-def test_features_that_want_what_is_not_offered_are_not_told():
-    """Transactions of version 2 want Produce 12; group protocols of the brokers' own are not ours."""
+def test_features_that_need_missing_apis_are_not_offered():
+    """Transactions of version 2 need Produce 12. The group protocols of the brokers are not offered."""
     theirs = brokers(**{"transaction.version": (0, 2), "group.version": (0, 1), "metadata.version": (7, 30)})
     response = ApiVersionsResponse.decode(offered(theirs, 4).encode(), version=4)
     assert [(f.name, f.max_version) for f in response.supported_features] == [
@@ -78,7 +78,7 @@ def test_features_that_want_what_is_not_offered_are_not_told():
     assert response.finalized_features_epoch == 7
 
 
-def test_older_clients_are_not_told_of_features_that_begin_with_0():
+def test_older_clients_get_no_features_that_begin_with_0():
     response = offered(brokers(**{"transaction.version": (0, 2), "metadata.version": (7, 30)}), 3)
     assert [f.name for f in response.supported_features] == ["metadata.version"]
 
@@ -90,6 +90,6 @@ def test_every_version_can_be_written(version: int):
     assert ranges(again) == ranges(response)
 
 
-def test_all_that_is_served_has_an_exchange():
+def test_every_served_api_has_an_exchange():
     served = {key for key, api in APIS.items() if api.handling in (Handling.SERVED, Handling.REFUSED)}
     assert served == SERVED.keys()

@@ -1,4 +1,4 @@
-"""Which requests a client may send before and after it is known, and what becomes of a SASL exchange."""
+"""The requests that a client may send before and after its authentication, and the states of a SASL exchange."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def known(session_lifetime_ms: int = 0, now_s: float = 0) -> Identity:
     return identity
 
 
-def test_without_sasl_every_request_may_come_at_once():
+def test_without_sasl_every_request_is_accepted():
     identity = Identity((), "/10.0.0.7")
     identity.check(APIS[HEARTBEAT], INF)
     assert (identity.principal, identity.client) == (None, Client(ANONYMOUS, "10.0.0.7"))
@@ -60,8 +60,8 @@ def test_a_certificate_names_the_client():
 
 
 @pytest.mark.parametrize("certified", [None, "User:CN=ana"])
-def test_with_sasl_only_the_exchange_may_come_first(certified: str | None):
-    """A certificate is no substitute."""
+def test_with_sasl_only_the_exchange_is_accepted_first(certified: str | None):
+    """A client certificate does not replace the exchange."""
     identity = Identity(PLAIN, certified=certified)
     for api_key in (HANDSHAKE, API_VERSIONS, AUTHENTICATE):
         identity.check(APIS[api_key], 0)
@@ -69,22 +69,22 @@ def test_with_sasl_only_the_exchange_may_come_first(certified: str | None):
         identity.check(APIS[HEARTBEAT], 0)
 
 
-def test_a_client_is_known_once_the_broker_has_accepted_it():
+def test_a_client_is_authenticated_when_the_broker_has_accepted_it():
     identity = known()
     identity.check(APIS[HEARTBEAT], INF)
     assert (identity.principal, identity.client) == ("User:ana", Client("User:ana", "10.0.0.7"))
     assert not identity.is_refused
 
 
-def test_no_other_request_may_come_amid_an_exchange():
-    """KIP-368: a client authenticates once more on the same connection."""
+def test_no_other_request_is_accepted_during_an_exchange():
+    """KIP-368: a client authenticates again on the same connection."""
     identity = known()
     identity.asked(HANDSHAKE_FRAME)
     with pytest.raises(BadFrame, match="before authentication"):
         identity.check(APIS[HEARTBEAT], 0)
 
 
-def test_a_session_ends_when_the_broker_said():
+def test_a_session_ends_after_the_lifetime_from_the_broker():
     identity = known(session_lifetime_ms=5_000, now_s=100.0)
     identity.check(APIS[HEARTBEAT], 105.0)
     with pytest.raises(BadFrame, match="KIP-368"):
@@ -92,7 +92,7 @@ def test_a_session_ends_when_the_broker_said():
     identity.check(APIS[HANDSHAKE], 105.001)
 
 
-def test_tokens_are_bare_after_the_oldest_handshake():
+def test_tokens_have_no_header_after_a_handshake_of_version_0():
     identity = Identity(PLAIN)
     identity.asked(frame(SaslHandshakeRequest, 0, mechanism="PLAIN"))
     assert not identity.sends_tokens
@@ -100,11 +100,11 @@ def test_tokens_are_bare_after_the_oldest_handshake():
     assert identity.sends_tokens
 
 
-# -- frames that pass --------------------------------------------------------------------------------------------------
+# -- forwarded frames --------------------------------------------------------------------------------------------------
 
 
 class Exchange:
-    """One connection that authenticates, and the requests that went to its broker."""
+    """One connection that authenticates, and the requests that were forwarded to its broker."""
 
     def __init__(self) -> None:
         self.bench, self.identity = FlowBench(), Identity(PLAIN)
@@ -120,14 +120,14 @@ class Exchange:
         self._part.authenticate(self.bench.slot(api_key), frame)
 
     def answer(self, frame: bytes) -> None:
-        """Answer the last request as the broker."""
+        """Answer the last request as the broker does."""
         slot, _ = self.forwarded[-1]
         assert slot.take_whole is not None
         slot.take_whole(slot, frame)
         self.bench.run_soon()
 
 
-def test_both_sides_of_an_exchange_pass_unchanged():
+def test_both_sides_of_an_exchange_are_forwarded_unchanged():
     exchange = Exchange()
     exchange.ask(HANDSHAKE, HANDSHAKE_FRAME)
     exchange.answer(CHOSEN)
@@ -140,7 +140,7 @@ def test_both_sides_of_an_exchange_pass_unchanged():
         exchange.identity.check(APIS[HEARTBEAT], exchange.bench.now_s + 6)
 
 
-def test_the_brokers_refusal_is_the_last_thing_that_a_client_hears():
+def test_the_brokers_refusal_is_the_last_response_to_a_client():
     exchange = Exchange()
     exchange.ask(HANDSHAKE, HANDSHAKE_FRAME)
     exchange.answer(CHOSEN)
@@ -159,7 +159,7 @@ def test_a_mechanism_that_is_not_offered_is_refused_without_the_broker():
     assert (exchange.forwarded, exchange.bench.transport.ended) == ([], "closed")
 
 
-def test_a_request_out_of_turn_is_not_forwarded():
+def test_a_request_out_of_order_is_not_forwarded():
     exchange = Exchange()
     exchange.ask(HANDSHAKE, HANDSHAKE_FRAME)
     with pytest.raises(BadSasl):

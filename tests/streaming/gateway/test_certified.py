@@ -1,4 +1,4 @@
-"""Whom a certificate names, as Java has it, which Kafka asks."""
+"""The principal of a client certificate, spelled as Java spells it for Kafka."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -17,24 +17,24 @@ from tests.differential.java_assignors import java
 
 NAMES = {
     "one part": [[("COMMON_NAME", "ana")]],
-    "in the other order": [[("COUNTRY_NAME", "DE")], [("ORGANIZATION_NAME", "Acme")], [("COMMON_NAME", "ana")]],
-    "all that have short names": [
+    "in the reverse order": [[("COUNTRY_NAME", "DE")], [("ORGANIZATION_NAME", "Acme")], [("COMMON_NAME", "ana")]],
+    "all attributes with short names": [
         [("DOMAIN_COMPONENT", "org")], [("COUNTRY_NAME", "DE")], [("STATE_OR_PROVINCE_NAME", "BW")],
         [("LOCALITY_NAME", "Ulm")], [("STREET_ADDRESS", "Am Bach 1")], [("ORGANIZATION_NAME", "Acme")],
         [("ORGANIZATIONAL_UNIT_NAME", "x")], [("USER_ID", "7")], [("COMMON_NAME", "ana")],
     ],
-    "two of one kind": [[("ORGANIZATIONAL_UNIT_NAME", "a")], [("ORGANIZATIONAL_UNIT_NAME", "b")]],
-    "a part of two": [[("COMMON_NAME", "ana"), ("USER_ID", "7")], [("COUNTRY_NAME", "DE")]],
-    "what must be escaped": [[("COMMON_NAME", 'a,b+c"d\\e<f>g;h=i#j')]],
+    "an attribute twice": [[("ORGANIZATIONAL_UNIT_NAME", "a")], [("ORGANIZATIONAL_UNIT_NAME", "b")]],
+    "a component with two attributes": [[("COMMON_NAME", "ana"), ("USER_ID", "7")], [("COUNTRY_NAME", "DE")]],
+    "characters that must be escaped": [[("COMMON_NAME", 'a,b+c"d\\e<f>g;h=i#j')]],
     "a hash first": [[("COMMON_NAME", "#ana")]],
-    "blanks around and within": [[("COMMON_NAME", "  a  b  ")]],
+    "blanks around and inside": [[("COMMON_NAME", "  a  b  ")]],
     "other letters": [[("COMMON_NAME", "añb 消 😀")]],
     "a name within a name": [[("COMMON_NAME", "ana,O=Acme")]],
 }  # fmt: skip
 
 
 def certificate(parts: list[list[tuple[str, str]]], file: Path) -> tuple[dict[str, Any], bytes]:
-    """Make a certificate; tell it as the ssl module does, and as bytes."""
+    """Make a certificate; return it in the ssl module's form, and as bytes."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name(
         [
@@ -58,15 +58,15 @@ def jvm() -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_certificates_name_is_spelt_as_kafka_spells_it(name: str, jvm: Any, tmp_path: Path):
+def test_a_certificates_name_is_spelled_as_in_kafka(name: str, jvm: Any, tmp_path: Path):
     told, der = certificate(NAMES[name], tmp_path / "cert.pem")
     factory = jvm.java.security.cert.CertificateFactory.getInstance("X.509")
     read = factory.generateCertificate(jvm.java.io.ByteArrayInputStream(der))
     assert principal_of(told) == f"User:{read.getSubjectX500Principal().getName()}"
 
 
-def test_what_is_not_understood_names_nobody(tmp_path: Path):
-    """Better nobody than another one."""
+def test_an_unreadable_certificate_gives_no_principal(tmp_path: Path):
+    """No principal is safer than a wrong one."""
     told, _ = certificate([[("COMMON_NAME", "ana")], [("EMAIL_ADDRESS", "a@b.c")]], tmp_path / "cert.pem")
     assert principal_of(told) is None
     assert principal_of(certificate([[("COMMON_NAME", "a" * 60)]] * 9, tmp_path / "cert.pem")[0]) is None

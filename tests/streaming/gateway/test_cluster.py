@@ -1,4 +1,4 @@
-"""What a gateway knows of brokers and topics, and when it asks anew."""
+"""A gateway's metadata of brokers and topics, and the times at which it is refreshed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ THREE: Brokers = {1: ("k1", 9092), 2: ("k2", 9092), 7: ("k7", 9092)}
 
 
 class Kafka:
-    """Says what there is, and counts how often it was asked."""
+    """Lists brokers and topics, and counts the calls."""
 
     def __init__(self, brokers: Brokers, **topics: int) -> None:
         self.brokers, self.topics, self.asked = brokers, topics, 0
@@ -31,7 +31,7 @@ class Kafka:
     def list_topics(self, timeout: float) -> Any:
         self.asked += 1
         if self.fails:
-            raise KafkaException("nobody is there")
+            raise KafkaException("no broker answers")
         return SimpleNamespace(
             brokers={n: SimpleNamespace(id=n, host=h, port=p) for n, (h, p) in self.brokers.items()},
             topics={n: SimpleNamespace(error=None, partitions=range(p)) for n, p in self.topics.items()},
@@ -39,23 +39,23 @@ class Kafka:
 
 
 async def listen(node_id: int) -> Address | None:
-    """Open ports for all but broker 13."""
+    """Open a port for every broker except broker 13."""
     return None if node_id == 13 else Address("gw", 9193 + node_id)
 
 
-def run(story: Callable[[Cluster], Awaitable[None]], kafka: Kafka) -> None:
-    async def tell() -> None:
+def run(scenario: Callable[[Cluster], Awaitable[None]], kafka: Kafka) -> None:
+    async def main() -> None:
         cluster = Cluster(kafka.list_topics, listen)
         await cluster.refresh()
-        await story(cluster)
+        await scenario(cluster)
 
-    asyncio.run(tell())
+    asyncio.run(main())
 
 
 def test_each_broker_has_a_port_and_groups_are_spread_over_them():
-    """S16: Kafka's own way to spread them, so that each group has one place, and all gateways name the same one."""
+    """S16: groups are spread as in Kafka, so each group has one broker, and all gateways name the same one."""
 
-    async def story(cluster: Cluster) -> None:
+    async def scenario(cluster: Cluster) -> None:
         assert [cluster.ours(node_id) for node_id in (1, 2, 7, 8)] == [
             ("gw", 9194),
             ("gw", 9195),
@@ -65,11 +65,11 @@ def test_each_broker_has_a_port_and_groups_are_spread_over_them():
         for group_id in ("a", "my-group", "группа"):
             assert cluster.coordinator_of(group_id) == (1, 2, 7)[java_hash(group_id) % 3]
 
-    run(story, Kafka(THREE))
+    run(scenario, Kafka(THREE))
 
 
-def test_a_broker_that_goes_keeps_its_port_and_loses_its_groups():
-    async def story(cluster: Cluster) -> None:
+def test_a_lost_broker_keeps_its_port_and_loses_its_groups():
+    async def scenario(cluster: Cluster) -> None:
         await cluster.learn([(1, "k1", 9092)], are_all=True)
         assert cluster.ours(7) == ("gw", 9200)
         assert {cluster.coordinator_of(group_id) for group_id in "abcdef"} == {1}
@@ -77,80 +77,80 @@ def test_a_broker_that_goes_keeps_its_port_and_loses_its_groups():
         assert cluster.real(7) == ("elsewhere", 1)
         assert cluster.alive == (1,)
 
-    run(story, Kafka(THREE))
+    run(scenario, Kafka(THREE))
 
 
-def test_without_brokers_there_is_no_coordinator():
-    async def story(cluster: Cluster) -> None:
+def test_without_brokers_no_coordinator_is_found():
+    async def scenario(cluster: Cluster) -> None:
         assert cluster.coordinator_of("g") is None
         assert cluster.real(None) is None
 
-    run(story, Kafka({}))
+    run(scenario, Kafka({}))
 
 
-def test_topics_are_asked_for_when_they_are_missed(monkeypatch: pytest.MonkeyPatch):
-    """A topic made just now is found; one that is not there costs one question a second at most."""
+def test_metadata_is_refreshed_when_a_topic_is_missing(monkeypatch: pytest.MonkeyPatch):
+    """A new topic is found. A missing topic causes at most one refresh a second."""
     kafka = Kafka(THREE, t=3)
 
-    async def story(cluster: Cluster) -> None:
+    async def scenario(cluster: Cluster) -> None:
         assert cluster.is_sure_of({"t": 3})
-        assert cluster.is_sure_of({"u": 1}), "asked less than a second ago"
+        assert cluster.is_sure_of({"u": 1}), "the last refresh was less than a second ago"
         monkeypatch.setattr(module, "METADATA_AGE_MIN_S", 0)
         assert not cluster.is_sure_of({"u": 1})
         assert not cluster.is_sure_of({"t": 4}), "partitions may have been added"
         kafka.topics["u"] = 1
         await asyncio.gather(cluster.refresh(), cluster.refresh())
-        assert (cluster.partitions_of("u"), kafka.asked) == (1, 2), "both wait for one answer"
+        assert (cluster.partitions_of("u"), kafka.asked) == (1, 2), "both wait for one refresh"
 
-    run(story, kafka)
+    run(scenario, kafka)
 
 
-def test_old_knowledge_serves_while_it_is_renewed(monkeypatch: pytest.MonkeyPatch):
+def test_old_metadata_is_used_during_a_refresh(monkeypatch: pytest.MonkeyPatch):
     kafka = Kafka(THREE, t=3)
 
-    async def story(cluster: Cluster) -> None:
+    async def scenario(cluster: Cluster) -> None:
         monkeypatch.setattr(module, "METADATA_AGE_S", 0)
         del kafka.topics["t"]
         assert cluster.is_sure_of({"t": 1})
         await cluster.refresh()
         assert cluster.partitions_of("t") is None
 
-    run(story, kafka)
+    run(scenario, kafka)
 
 
-def test_brokers_that_do_not_answer_change_nothing():
+def test_a_failed_refresh_changes_no_metadata():
     kafka = Kafka(THREE, t=3)
 
-    async def story(cluster: Cluster) -> None:
+    async def scenario(cluster: Cluster) -> None:
         kafka.fails = True
         await cluster.refresh()
         assert (cluster.partitions_of("t"), cluster.alive) == (3, (1, 2, 7))
 
-    run(story, kafka)
+    run(scenario, kafka)
 
 
-# -- answers rewritten -------------------------------------------------------------------------------------------------
+# -- rewritten responses -----------------------------------------------------------------------------------------------
 
 
 def rewrite(message: Any, kafka: Kafka) -> Any:
-    """Pass a broker's answer through, and read it as a client does."""
+    """Rewrite a broker's response, and return it as a client reads it."""
     message.with_header(correlation_id=5)
     out: list[Any] = []
 
-    async def story(cluster: Cluster) -> None:
+    async def scenario(cluster: Cluster) -> None:
         rewrite = RELAYED[message.API_KEY].rewrite
         assert rewrite is not None
         frame = await rewritten(rewrite, message.version, message.encode(header=True), cluster)
         out.append(type(message).decode(frame[LENGTH_BYTES:], version=message.version, header=True))
 
-    run(story, kafka)
+    run(scenario, kafka)
     assert out[0].header.correlation_id == 5
     return out[0]
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_metadata_names_our_ports_and_nobody_without_one(version: int):
-    """S16: 13 could not be listened for, and is as good as down; 3 is new."""
+def test_metadata_has_the_gateways_ports_and_no_broker_without_a_port(version: int):
+    """S16: broker 13 has no port, so it is reported as unavailable; broker 3 is new."""
     broker = MetadataResponse.MetadataResponseBroker
     nodes = [broker(node_id=n, host="real", port=1, rack=None) for n in (1, 3, 13)]
     topic, partition = MetadataResponse.MetadataResponseTopic, None
@@ -163,13 +163,13 @@ def test_metadata_names_our_ports_and_nobody_without_one(version: int):
         controller_id=1,
         topics=[topic(error_code=0, name="t", partitions=partitions)],
     )
-    said = rewrite(message, Kafka(THREE))
-    assert [(b.node_id, b.host, b.port) for b in said.brokers] == [(1, "gw", 9194), (3, "gw", 9196)]
-    assert [(t.name, t.partitions[0].leader_id) for t in said.topics] == [("t", 13)]
+    response = rewrite(message, Kafka(THREE))
+    assert [(b.node_id, b.host, b.port) for b in response.brokers] == [(1, "gw", 9194), (3, "gw", 9196)]
+    assert [(t.name, t.partitions[0].leader_id) for t in response.topics] == [("t", 13)]
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_clusters_brokers_are_ours_and_controllers_are_nobodys_business(version: int):
+def test_describe_cluster_has_the_gateways_ports_and_no_controllers(version: int):
     broker = DescribeClusterResponse.DescribeClusterBroker
     nodes = [broker(broker_id=n, host="real", port=1, rack=None) for n in (1, 13)]
     message = DescribeClusterResponse(version=version, cluster_id="c", controller_id=1, brokers=nodes)
@@ -180,12 +180,12 @@ def test_the_clusters_brokers_are_ours_and_controllers_are_nobodys_business(vers
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_transactions_coordinator_is_found_here(version: int):
-    """S16: v4 and newer ask for many keys."""
+def test_a_transactions_coordinator_is_at_the_gateways_port(version: int):
+    """S16: from v4 on, a request has many keys."""
     kind = FindCoordinatorResponse
     if version < 4:
-        said = rewrite(kind(version=version, error_code=0, node_id=2, host="real", port=1), Kafka(THREE))
-        assert (said.node_id, said.host, said.port) == (2, "gw", 9195)
+        response = rewrite(kind(version=version, error_code=0, node_id=2, host="real", port=1), Kafka(THREE))
+        assert (response.node_id, response.host, response.port) == (2, "gw", 9195)
         return
     each = kind.Coordinator
     ok, error = {"error_code": 0, "error_message": None}, {"error_code": 15, "error_message": None}
@@ -194,12 +194,12 @@ def test_a_transactions_coordinator_is_found_here(version: int):
         each(key="b", node_id=-1, host="", port=-1, **error),
         each(key="c", node_id=13, host="real", port=1, **ok),
     ]
-    said = rewrite(kind(version=version, coordinators=both), Kafka(THREE))
-    assert [(c.host, c.port) for c in said.coordinators] == [("gw", 9195), ("", -1), ("", -1)]
+    response = rewrite(kind(version=version, coordinators=both), Kafka(THREE))
+    assert [(c.host, c.port) for c in response.coordinators] == [("gw", 9195), ("", -1), ("", -1)]
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_settings_that_hold_addresses_are_kept_back(version: int):
+def test_settings_with_addresses_are_hidden(version: int):
     result, names = DescribeConfigsResponse.DescribeConfigsResult, ["listeners", "advertised.listeners", "node.id"]
     config = result.DescribeConfigsResourceResult
     fields = {"read_only": False, "config_source": 4, "is_sensitive": False, "synonyms": [], "config_type": 1}
@@ -208,5 +208,5 @@ def test_settings_that_hold_addresses_are_kept_back(version: int):
         version=version,
         results=[result(error_code=0, error_message=None, resource_type=4, resource_name="1", configs=configs)],
     )
-    said = rewrite(message, Kafka(THREE)).results[0].configs
-    assert [(c.value, c.is_sensitive) for c in said] == [(None, True), (None, True), ("real:1", False)]
+    response = rewrite(message, Kafka(THREE)).results[0].configs
+    assert [(c.value, c.is_sensitive) for c in response] == [(None, True), (None, True), ("real:1", False)]

@@ -1,4 +1,4 @@
-"""A whole connection without a socket: its parts are wired together, and it ends as it should."""
+"""A complete connection without a socket: its parts work together, and it ends cleanly."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ CERTIFICATE = {"subject": ((("commonName", "ana"),),)}
 
 
 class Bench:
-    """A connection with a client that sends and reads, in a running loop."""
+    """A connection in a running loop, with a client that sends requests and reads responses."""
 
     def __init__(self, mechanisms: tuple[str, ...] = (), **extra: object) -> None:
         self.shared = FakeShared(mechanisms=mechanisms)
@@ -34,15 +34,15 @@ class Bench:
         self.transport = FakeTransport(socket=Socket(), peername=("10.0.0.7", 9), **extra)
         self.now_s = 100.0
         self.connection = Connection(self.shared, 1, lambda: self.now_s)
-        self.now_s = 107.0  # a TLS handshake comes before this
+        self.now_s = 107.0  # the time after the TLS handshake
         self.connection.connection_made(self.transport)
 
     def send(self, *messages: Any) -> None:
-        """Send requests in one piece."""
+        """Send requests as one piece of bytes."""
         self.connection.data_received(b"".join(with_length(frame_of(each, each.version)) for each in messages))
 
-    async def hears(self, kind: Any, version: int) -> list[Any]:
-        """Read the responses that have gone out."""
+    async def read_responses(self, kind: Any, version: int) -> list[Any]:
+        """Return the responses that were sent."""
         await turn()
         return [kind.decode(frame, version=version, header=True) for frame in self.transport.frames()]
 
@@ -50,17 +50,17 @@ class Bench:
         return self.shared.metrics.registry.get_sample_value(f"groupcoord_gateway_{name}", labels) or 0
 
 
-def run(story: Callable[[Bench], Awaitable[None]], *mechanisms: str, **extra: object) -> None:
-    async def tell() -> None:
+def run(scenario: Callable[[Bench], Awaitable[None]], *mechanisms: str, **extra: object) -> None:
+    async def main() -> None:
         bench = Bench(mechanisms, **extra)
-        await story(bench)
+        await scenario(bench)
         bench.connection.connection_lost(None)
         await turn()
-        assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing is left behind"
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "no task may remain"
         assert (bench.asking.waiting, bench.asking.inboxes, bench.shared.ledger.held_bytes) == (0, {}, 0)
         assert (bench.shared.connections, bench.shared.unfinished_bytes) == ([], 0)
 
-    asyncio.run(tell())
+    asyncio.run(main())
 
 
 def heartbeat(member_id: str = "m") -> HeartbeatRequest:
@@ -89,7 +89,7 @@ def list_offsets_response() -> bytes:
 
 
 def test_a_request_is_served():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         assert (bench.shared.spoke, bench.connection.is_silent) == ([], True)
         bench.send(heartbeat())
         assert (bench.shared.spoke, bench.connection.is_silent) == ([bench.connection], False)
@@ -97,35 +97,35 @@ def test_a_request_is_served():
         assert (request.client_id, request.client_host, request.principal) == ("ana", "/10.0.0.7", None)
         assert not bench.connection.is_idle
         bench.asking.answer(HeartbeatAnswer, code=25)
-        assert [each.error_code for each in await bench.hears(HeartbeatResponse, 3)] == [25]
+        assert [each.error_code for each in await bench.read_responses(HeartbeatResponse, 3)] == [25]
         assert bench.connection.is_idle
         assert bench.count("requests_total", api="Heartbeat") == bench.count("request_seconds_count", api="Heartbeat")
         bench.send(heartbeat())
         assert bench.shared.spoke == [bench.connection], "once"
 
-    run(story)
+    run(scenario)
 
 
-def test_the_certificates_principal_asks():
-    async def story(bench: Bench) -> None:
+def test_requests_have_the_certificates_principal():
+    async def scenario(bench: Bench) -> None:
         bench.send(heartbeat())
         assert bench.asking.requests[0].principal == "User:CN=ana"
 
-    run(story, peercert=CERTIFICATE)
+    run(scenario, peercert=CERTIFICATE)
 
 
-def test_requests_are_read_ahead_behind_a_join_that_waits():
-    async def story(bench: Bench) -> None:
+def test_requests_behind_a_waiting_join_are_read():
+    async def scenario(bench: Bench) -> None:
         bench.send(JOIN, heartbeat("a"), heartbeat("b"))
         assert len(bench.asking.sent) == 3
 
-    run(story)
+    run(scenario)
 
 
 def test_requests_for_the_broker_and_for_the_coordinator_are_answered_in_order():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.send(OFFSETS, heartbeat("a"), OFFSETS)
-        assert bench.asking.sent == [], "the connection to the broker is made first"
+        assert bench.asking.sent == [], "the request waits for the connection to the broker"
         await turn()
         assert len(bench.shared.upstreams[0].frames()) == 2
         bench.shared.upstream.data_received(list_offsets_response() * 2)
@@ -136,14 +136,14 @@ def test_requests_for_the_broker_and_for_the_coordinator_are_answered_in_order()
         frames = bench.transport.frames()
         assert [len(frame) for frame in frames] == [len(list_offsets_response()) - 4, 10, len(frames[0])]
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("api_key", APIS)
-def test_each_api_has_a_handler_and_no_request_of_zeros_is_a_bug(api_key: int, caplog: pytest.LogCaptureFixture):
+def test_each_api_handles_a_request_of_zeros(api_key: int, caplog: pytest.LogCaptureFixture):
     """A body of zeros is a valid request of some APIs and a malformed one of others."""
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         api = APIS[api_key]
         bench.connection.data_received(with_length(struct.pack(">hhih", api_key, api.first, 77, -1) + bytes(64)))
         await turn()
@@ -151,12 +151,12 @@ def test_each_api_has_a_handler_and_no_request_of_zeros_is_a_bug(api_key: int, c
 
     with caplog.at_level(logging.ERROR):
         mechanisms = ("PLAIN",) if APIS[api_key].handling is Handling.AUTHENTICATED else ()
-        run(story, *mechanisms)
+        run(scenario, *mechanisms)
     assert not caplog.records
 
 
-def test_a_coordinator_is_found_and_a_response_rewritten():
-    async def story(bench: Bench) -> None:
+def test_a_coordinator_is_found_and_a_response_is_rewritten():
+    async def scenario(bench: Bench) -> None:
         bench.send(FindCoordinatorRequest(version=0, key="g"))
         await turn()
         assert len(bench.transport.frames()) == 1
@@ -165,13 +165,13 @@ def test_a_coordinator_is_found_and_a_response_rewritten():
         message = MetadataResponse(version=1, brokers=[], controller_id=1, topics=[])
         message.with_header(correlation_id=77)
         bench.shared.upstream.data_received(with_length(message.encode(header=True)))
-        assert len(await bench.hears(MetadataResponse, 1)) == 1
+        assert len(await bench.read_responses(MetadataResponse, 1)) == 1
 
-    run(story)
+    run(scenario)
 
 
-def test_a_large_produce_is_relayed_without_being_held():
-    async def story(bench: Bench) -> None:
+def test_a_large_produce_is_relayed_without_buffering():
+    async def scenario(bench: Bench) -> None:
         data = ProduceRequest.TopicProduceData
         partition = data.PartitionProduceData(index=0, records=bytes(HELD_BYTES_MAX))
         topics = [data(name="t", partition_data=[partition])]
@@ -182,16 +182,16 @@ def test_a_large_produce_is_relayed_without_being_held():
             await turn()
             assert bench.connection.held_bytes <= PIECE_BYTES
         bench.shared.upstream.connection_lost(None)
-        assert bench.transport.ended == "aborted", "the broker has a part of it"
+        assert bench.transport.ended == "aborted", "the broker has received a part of the request"
 
-    run(story)
+    run(scenario)
 
 
 # -- heartbeats --------------------------------------------------------------------------------------------------------
 
 
 async def held_heartbeat(bench: Bench) -> None:
-    """Join a group, and have the response to a heartbeat held."""
+    """Join a group, and send a heartbeat whose response is held."""
     bench.send(JOIN)
     bench.asking.answer(JoinGroupAnswer, member_id="m")
     await turn()
@@ -203,26 +203,26 @@ async def held_heartbeat(bench: Bench) -> None:
 
 
 def test_a_notice_ends_the_wait_of_a_heartbeat():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await held_heartbeat(bench)
         (notify,) = bench.asking.inboxes.values()
         notify(RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id="m"))
-        assert [each.error_code for each in await bench.hears(HeartbeatResponse, 3)] == [27]
+        assert [each.error_code for each in await bench.read_responses(HeartbeatResponse, 3)] == [27]
 
-    run(story)
+    run(scenario)
 
 
 def test_the_next_request_ends_the_wait_of_a_heartbeat():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await held_heartbeat(bench)
         bench.send(heartbeat())
-        assert [each.error_code for each in await bench.hears(HeartbeatResponse, 3)] == [0]
+        assert [each.error_code for each in await bench.read_responses(HeartbeatResponse, 3)] == [0]
 
-    run(story)
+    run(scenario)
 
 
-def test_no_heartbeat_waits_after_a_request_of_another_kind():
-    async def story(bench: Bench) -> None:
+def test_a_heartbeat_after_another_kind_of_request_does_not_wait():
+    async def scenario(bench: Bench) -> None:
         await held_heartbeat(bench)
         bench.send(OFFSETS)
         await turn()
@@ -231,27 +231,27 @@ def test_no_heartbeat_waits_after_a_request_of_another_kind():
         bench.transport.written.clear()
         bench.send(heartbeat())
         bench.asking.answer(HeartbeatAnswer)
-        assert [each.error_code for each in await bench.hears(HeartbeatResponse, 3)] == [0]
+        assert [each.error_code for each in await bench.read_responses(HeartbeatResponse, 3)] == [0]
 
-    run(story)
+    run(scenario)
 
 
 # -- flow control ------------------------------------------------------------------------------------------------------
 
 
-def test_requests_wait_in_the_socket_while_too_many_are_in_flight():
-    async def story(bench: Bench) -> None:
+def test_requests_are_not_read_while_too_many_are_in_flight():
+    async def scenario(bench: Bench) -> None:
         bench.send(*(heartbeat(str(number)) for number in range(IN_FLIGHT_MAX + 5)))
         assert (len(bench.asking.sent), bench.transport.is_reading) == (IN_FLIGHT_MAX, False)
         bench.asking.answer(HeartbeatAnswer, index=0)
         await turn()
         assert (len(bench.asking.sent), bench.transport.is_reading) == (IN_FLIGHT_MAX + 1, False)
 
-    run(story)
+    run(scenario)
 
 
-def test_both_sides_wait_for_a_client_that_does_not_read():
-    async def story(bench: Bench) -> None:
+def test_reading_of_both_sides_pauses_for_a_client_that_does_not_read():
+    async def scenario(bench: Bench) -> None:
         bench.send(OFFSETS)
         await turn()
         bench.connection.pause_writing()
@@ -261,11 +261,11 @@ def test_both_sides_wait_for_a_client_that_does_not_read():
         assert bench.connection.stuck_since_s is None
         assert (bench.transport.is_reading, bench.shared.upstreams[0].is_reading) == (True, True)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_client_that_is_slow_again_at_once_stays_paused():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.send(DescribeGroupsRequest(version=4, groups=["g"], include_authorized_operations=False))
         bench.connection.pause_writing()
         bench.asking.answer(DescribeGroupAnswer, group_id="g")
@@ -273,20 +273,20 @@ def test_a_client_that_is_slow_again_at_once_stays_paused():
         bench.connection.resume_writing()
         assert (bench.connection.stuck_since_s is not None, bench.transport.is_reading) == (True, False)
 
-    run(story)
+    run(scenario)
 
 
-def test_bytes_that_the_client_has_not_taken_are_counted():
-    async def story(bench: Bench) -> None:
+def test_bytes_that_the_client_has_not_read_are_counted():
+    async def scenario(bench: Bench) -> None:
         bench.transport.untaken_bytes = 5_000
         bench.connection.count_written()
         assert bench.shared.ledger.held_bytes == bench.connection.outgoing.held_bytes == 5_000
 
-    run(story)
+    run(scenario)
 
 
 def test_bytes_of_unfinished_requests_are_counted():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         framed = with_length(frame_of(heartbeat(), 3))
         bench.connection.data_received(framed[:9])
         assert (bench.shared.unfinished_bytes, bench.connection.frame_since_s) == (9, 107.0)
@@ -298,16 +298,16 @@ def test_bytes_of_unfinished_requests_are_counted():
         assert (bench.shared.unfinished_bytes, bench.connection.frame_since_s) == (0, None)
         bench.connection.data_received(framed[:9])
 
-    run(story)
+    run(scenario)
 
 
-def test_a_client_does_not_answer_for_the_time_that_its_broker_takes():
-    """The rest of its next request has not been read."""
+def test_a_clients_time_limit_does_not_include_its_brokers_time():
+    """The rest of the client's next request has not been read."""
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.shared.may_connect.clear()
         bench.connection.data_received(with_length(frame_of(OFFSETS, 2)) + with_length(frame_of(heartbeat(), 3))[:6])
         assert (bench.connection.frame_since_s, bench.connection.held_bytes) == (None, 6)
         await turn()
 
-    run(story)
+    run(scenario)

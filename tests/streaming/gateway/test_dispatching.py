@@ -1,4 +1,4 @@
-"""Requests are checked by their first bytes, and each goes to the handler of its API."""
+"""Requests are checked by their first bytes, and each request goes to the handler of its API."""
 
 import struct
 from collections.abc import Callable
@@ -24,7 +24,7 @@ TXN_OFFSET_COMMIT, CONSUMER_GROUP_HEARTBEAT = 28, 68
 
 
 class Bench(FlowBench):
-    """A dispatcher whose handlers keep what they are given."""
+    """A dispatcher whose handlers store their requests."""
 
     def __init__(self, *mechanisms: str, identity: Identity | None = None) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Bench(FlowBench):
     def _handler(self, handling: Handling) -> Callable[[Slot, bytes], None]:
         return lambda slot, frame: self.handled.append((handling, slot, frame))
 
-    # as the dispatcher sees what relays large requests, and its connection
+    # the methods that the dispatcher calls on its connection and on the relay of large requests
 
     def stream(self, api: Api, header: Header, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
         self.calls.append(f"stream {api.name} {header.version} {header.correlation_id} {size}")
@@ -87,7 +87,7 @@ def test_each_request_goes_to_the_handler_of_its_api(api_key: int, handling: Han
     assert bench.calls == ["begins", f"came {APIS[api_key].name}"]
 
 
-def test_requests_are_dispatched_in_their_order_once_they_are_whole():
+def test_complete_requests_are_dispatched_in_order():
     bench = Bench()
     stream = last(HEARTBEAT) + last(METADATA)
     for position in range(len(stream)):
@@ -95,7 +95,7 @@ def test_requests_are_dispatched_in_their_order_once_they_are_whole():
     assert [handling for handling, _, _ in bench.handled] == [Handling.SERVED, Handling.REWRITTEN]
 
 
-def test_the_client_id_of_the_last_request_counts():
+def test_the_client_id_is_taken_from_the_last_request():
     bench = Bench()
     bench.frames.feed(with_length(frame_of(SaslHandshakeRequest(version=1, mechanism="PLAIN"), 1)))
     assert bench.identity.client_id == "ana"
@@ -114,7 +114,7 @@ def test_requests_wait_while_the_flow_is_paused():
 
 
 def test_requests_in_flight_are_bounded():
-    """Whatever their handlers do."""
+    """The bound does not depend on the handlers."""
     bench = Bench()
     for _ in range(IN_FLIGHT_MAX):
         assert not bench.flow.is_paused
@@ -134,25 +134,25 @@ def test_requests_in_flight_are_bounded():
         (head(HANDSHAKE, 1, SASL_BYTES_MAX + 1), "too large"),
     ],
 )
-def test_a_request_that_is_not_offered_is_refused_before_the_rest_is_read(frame: bytes, why: str):
+def test_a_request_of_an_unoffered_api_is_refused_by_its_first_bytes(frame: bytes, why: str):
     with pytest.raises(BadFrame, match=why):
         Bench().frames.feed(frame[:12])
 
 
 def test_any_version_of_api_versions_is_handled():
-    """KIP-35: the response tells which versions there are."""
+    """KIP-35: the response lists the known versions."""
     bench = Bench()
     bench.frames.feed(head(API_VERSIONS, 99))
     assert len(bench.handled) == 1
 
 
-def test_a_client_authenticates_before_other_requests():
+def test_a_client_must_authenticate_before_other_requests():
     with pytest.raises(BadFrame, match="before authentication"):
         Bench("PLAIN").frames.feed(last(HEARTBEAT))
 
 
 def test_no_request_is_handled_after_the_session_of_its_authentication():
-    """KIP-368."""
+    """KIP-368: a client must authenticate again before the end of its session."""
     bench = Bench(identity=known(session_lifetime_ms=5_000, now_s=100.0))
     bench.now_s = 105.0
     bench.frames.feed(last(HEARTBEAT))
@@ -161,8 +161,8 @@ def test_no_request_is_handled_after_the_session_of_its_authentication():
         bench.frames.feed(last(HEARTBEAT))
 
 
-def test_bare_tokens_go_to_the_handler_of_authentication():
-    """After a SaslHandshake of version 0; the shortest has no bytes."""
+def test_tokens_without_header_go_to_the_handler_of_authentication():
+    """They follow a SaslHandshake of version 0. The shortest token has no bytes."""
     bench = Bench("PLAIN")
     bench.identity.asked(frame_of(SaslHandshakeRequest(version=0, mechanism="PLAIN"), 0))
     chosen = SaslHandshakeResponse(version=0, error_code=0, mechanisms=["PLAIN"])
@@ -175,7 +175,7 @@ def test_bare_tokens_go_to_the_handler_of_authentication():
     ]
 
 
-def test_a_header_that_cannot_be_read_is_malformed():
+def test_an_unreadable_header_is_malformed():
     with pytest.raises(Malformed):
         Bench().frames.feed(struct.pack(">ihhih", 10, HEARTBEAT, 0, 77, 30))
 
@@ -183,13 +183,13 @@ def test_a_header_that_cannot_be_read_is_malformed():
 # -- large requests ----------------------------------------------------------------------------------------------------
 
 
-def test_a_produce_that_can_be_held_is_handled_whole():
+def test_a_small_produce_is_handled_as_a_whole():
     bench = Bench()
     bench.frames.feed(head(PRODUCE, 9, HELD_BYTES_MAX) + bytes(HELD_BYTES_MAX - 10))
     assert (len(bench.handled), bench.copied) == (1, b"")
 
 
-def test_a_larger_produce_is_relayed_as_it_comes():
+def test_a_large_produce_is_relayed_as_it_arrives():
     bench = Bench()
     size = HELD_BYTES_MAX + 1
     bench.frames.feed(head(PRODUCE, 9, size))
@@ -199,7 +199,7 @@ def test_a_larger_produce_is_relayed_as_it_comes():
     assert (len(bench.copied), bench.calls[-1], bench.handled) == (size + 4, "streamed", [])
 
 
-def test_a_larger_produce_is_counted_when_it_is_relayed():
+def test_a_large_produce_is_counted_when_it_is_relayed():
     bench = Bench()
     bench.wish = Wish.LATER
     bench.frames.feed(head(PRODUCE, 9, HELD_BYTES_MAX + 1))

@@ -1,4 +1,4 @@
-"""Every API in every version: what is asked of the coordinator, and what the client hears of its answer."""
+"""Every API in every version: the request to the coordinator, and the client's response from its answer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,21 +24,21 @@ EVERY = [(name, version) for name, versions in VERSIONS.items() for version in v
 
 
 @pytest.mark.parametrize(("name", "version"), EVERY)
-def test_asks_what_the_client_asks(name: str, version: int):
-    """S56: what a version has no field for is what clients of that age took for granted."""
+def test_the_coordinator_gets_the_clients_request(name: str, version: int):
+    """S56: a field that a version lacks has the value that clients of that version imply."""
     assert ask(wire.message(REQUESTS[name], version), version).requests == [as_sent(name, version)]
 
 
 @pytest.mark.parametrize(("name", "version", "answer"), [(*each, a) for each in EVERY for a in ANSWERS[each[0]]])
-def test_says_what_the_coordinator_says(name: str, version: int, answer: AnyAnswer):
-    """S56: of what a version has no field for, nothing is said."""
-    said = ask(wire.message(REQUESTS[name], version), version).hears(answer)
-    told = wire.answer(REQUESTS[name], version, said)
-    assert Names().tell(told) == Names().tell(as_of(Asked("", "", REQUESTS[name], version), answer))
-    assert said.throttle_time_ms == 0
+def test_the_client_gets_the_coordinators_response(name: str, version: int, answer: AnyAnswer):
+    """S56: a field that a version lacks is left out."""
+    response = ask(wire.message(REQUESTS[name], version), version).response_to(answer)
+    read = wire.answer(REQUESTS[name], version, response)
+    assert Names().tell(read) == Names().tell(as_of(Asked("", "", REQUESTS[name], version), answer))
+    assert response.throttle_time_ms == 0
 
 
-# -- answers that nobody asked for -------------------------------------------------------------------------------------
+# -- errors and unexpected answers -------------------------------------------------------------------------------------
 
 
 def of_partitions(topics: Any) -> list[int]:
@@ -46,43 +46,43 @@ def of_partitions(topics: Any) -> list[int]:
 
 
 CODES: dict[str, Callable[[Any], list[int]]] = {
-    # where a client looks for the error of its whole request
-    "JoinGroup": lambda said: [said.error_code],
-    "SyncGroup": lambda said: [said.error_code],
-    "Heartbeat": lambda said: [said.error_code],
-    "LeaveGroup": lambda said: [said.error_code],
-    "OffsetCommit": lambda said: of_partitions(said.topics),
-    "OffsetFetch": lambda said: (
-        [group.error_code for group in said.groups]
-        if said.version >= 8
-        else [said.error_code]
-        if said.version >= 2
-        else of_partitions(said.topics)
+    # the place of the error for the whole request, in the client's response
+    "JoinGroup": lambda response: [response.error_code],
+    "SyncGroup": lambda response: [response.error_code],
+    "Heartbeat": lambda response: [response.error_code],
+    "LeaveGroup": lambda response: [response.error_code],
+    "OffsetCommit": lambda response: of_partitions(response.topics),
+    "OffsetFetch": lambda response: (
+        [group.error_code for group in response.groups]
+        if response.version >= 8
+        else [response.error_code]
+        if response.version >= 2
+        else of_partitions(response.topics)
     ),
-    "OffsetDelete": lambda said: [said.error_code],
-    "DescribeGroups": lambda said: [group.error_code for group in said.groups],
-    "ListGroups": lambda said: [said.error_code],
-    "DeleteGroups": lambda said: [result.error_code for result in said.results],
+    "OffsetDelete": lambda response: [response.error_code],
+    "DescribeGroups": lambda response: [group.error_code for group in response.groups],
+    "ListGroups": lambda response: [response.error_code],
+    "DeleteGroups": lambda response: [result.error_code for result in response.results],
 }
 
 UNEXPECTED = {
-    "beyond our bounds": (ErrorAnswer(request_id="1", **ended(ErrorCode.INVALID_REQUEST)), 42),
-    "nobody there": (ErrorAnswer(request_id="1", **ended(ErrorCode.COORDINATOR_NOT_AVAILABLE)), 15),
-    "an answer to something else": (ExpelMemberAnswer(request_id="1", **ended(ErrorCode.UNKNOWN_MEMBER_ID)), 25),
-    "success of something else": (ExpelMemberAnswer(request_id="1"), -1),
+    "a field above its bound": (ErrorAnswer(request_id="1", **ended(ErrorCode.INVALID_REQUEST)), 42),
+    "coordinator unavailable": (ErrorAnswer(request_id="1", **ended(ErrorCode.COORDINATOR_NOT_AVAILABLE)), 15),
+    "an error of another kind of answer": (ExpelMemberAnswer(request_id="1", **ended(ErrorCode.UNKNOWN_MEMBER_ID)), 25),
+    "a success of another kind of answer": (ExpelMemberAnswer(request_id="1"), -1),
 }
 
 
 @pytest.mark.parametrize(("answer", "code"), UNEXPECTED.values(), ids=UNEXPECTED)
 @pytest.mark.parametrize(("name", "version"), EVERY)
-def test_an_error_is_heard_where_clients_look_for_it(name: str, version: int, answer: AnyAnswer, code: int):
-    """An error of the whole is the client's, whatever kind of answer brings it; and what is no answer is no success."""
-    said = ask(wire.message(REQUESTS[name], version), version).hears(answer)
-    assert set(CODES[name](said)) == {code}
+def test_an_error_has_the_place_that_clients_read(name: str, version: int, answer: AnyAnswer, code: int):
+    """An error in any kind of answer reaches the client, and a success of the wrong kind is an error."""
+    response = ask(wire.message(REQUESTS[name], version), version).response_to(answer)
+    assert set(CODES[name](response)) == {code}
 
 
-def test_serves_what_is_offered():
-    """What clients are told that we serve is what we serve."""
+def test_every_offered_served_api_is_served():
+    """The APIs and versions that are offered as served equal those with exchanges."""
     answered_here = {key: api for key, api in APIS.items() if api.handling in (Handling.SERVED, Handling.REFUSED)}
     offered = {key: (f"{api.name}Request", api.first, api.last) for key, api in answered_here.items()}
     assert offered == {key: (s.request.name, s.first, s.last) for key, s in SERVED.items()}

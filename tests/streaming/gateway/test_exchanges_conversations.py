@@ -1,8 +1,8 @@
-"""The conversations held with Kafka's coordinator, held with ours by clients of Kafka: the wire must change nothing.
+"""The conversations with Kafka's coordinator, repeated with ours through a gateway, with the same responses.
 
-Each request is written as a stock client of its version writes it, read and translated as the gateway does, answered by
-the real coordinator, and its answer goes the same way back. Whoever asks so must hear what those hear who ask over the
-topics; where the two are meant to differ, what Kafka says.
+Each request is written as a stock client of its version writes it, read and translated as the gateway does, and
+answered by the real coordinator. Its response is translated back. The client's response must equal the response over
+the topics. Where the gateway differs from the topics on purpose, it must equal Kafka's response.
 """
 
 from typing import NamedTuple
@@ -17,19 +17,19 @@ from tests.differential.talk import hold
 from tests.differential.test_conversations import CONVERSATIONS
 from tests.differential.theirs import RULES
 from tests.differential.transcript import Asked, Step
-from tests.streaming.gateway.wiring import Asking, Place, Somebody, ask
+from tests.streaming.gateway.wiring import FakeAsker, FakeGateway, SentRequest, ask
 
 OF_A_GATEWAY = {"unknown topics", "a sync without a protocol"}
-"""Differences from Kafka that there are over the topics, and through a gateway are not."""
+"""The differences from Kafka that exist over the topics, and not through a gateway."""
 
 
 class Pending(NamedTuple):
     asked: Asked
-    asking: Asking
+    asking: SentRequest
 
 
 class OurselvesThroughAGateway(Ours):
-    """Our coordinator as clients see it that speak Kafka's protocol. It has every group; t and u are the topics."""
+    """Our coordinator for clients with Kafka's protocol. It coordinates every group, and its topics are t and u."""
 
     def __init__(self) -> None:
         super().__init__(RULES)
@@ -40,27 +40,27 @@ class OurselvesThroughAGateway(Ours):
         request = asked.request
         who = {"reply_to": request.reply_to, "client_id": request.client_id, "client_host": request.client_host}
         message = wire.message(request, asked.version)
-        asking = ask(message, asked.version, Somebody(who, prefix=f"{request.request_id}."), Place(has_all=True))
+        asking = ask(message, asked.version, FakeAsker(who, prefix=f"{request.request_id}."), FakeGateway(has_all=True))
         if not asking.requests:
-            self._heard.append((asked, wire.answer(request, asked.version, asking.hears())))
+            self._heard.append((asked, wire.answer(request, asked.version, asking.response_to())))
         for question in asking.requests:
             self._pending[question.request_id] = Pending(asked, asking)
             self._fresh += self._step(question)
 
     def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
         answers = [output.answer for output in self._fresh if isinstance(output, Reply)]
-        heard = self._heard + [self._told(a) for a in answers if not isinstance(a, RebalanceNotice)]
+        heard = self._heard + [self._response_to(a) for a in answers if not isinstance(a, RebalanceNotice)]
         self._fresh, self._heard = [], []
         return heard
 
-    def _told(self, answer: AnyAnswer) -> tuple[Asked, AnyAnswer]:
+    def _response_to(self, answer: AnyAnswer) -> tuple[Asked, AnyAnswer]:
         asked, asking = self._pending[answer.request_id]
-        return asked, wire.answer(asked.request, asked.version, asking.hears(answer))
+        return asked, wire.answer(asked.request, asked.version, asking.response_to(answer))
 
 
 @pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda c: c.slug)
-def test_a_gateway_changes_nothing(conversation: Conversation):
-    """S56: every request of every version, as stock clients write it."""
+def test_responses_through_a_gateway_are_the_same(conversation: Conversation):
+    """S56: the conversations have every request in every version, as stock clients write it."""
     over_topics = hold(conversation, Ours(RULES), theirs=False)
     through_a_gateway = hold(conversation, OurselvesThroughAGateway(), theirs=False)
     for line, direct, translated in zip(conversation.lines, over_topics, through_a_gateway, strict=True):

@@ -1,4 +1,4 @@
-"""Commits, fetches and deletions of offsets: what is asked, and in which shape clients hear of it."""
+"""Commits, fetches and deletions of offsets: the requests to the coordinator, and the form of the responses."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -70,45 +70,48 @@ def offsets(topics: Iterable[Any]) -> list[tuple[str, list[tuple[int, int]]]]:
 # -- committing --------------------------------------------------------------------------------------------------------
 
 
-def test_a_commit_to_unknown_partitions_is_asked_of_the_rest():
-    """S143: what there is, only who sees the cluster's metadata can say; the answer is in the request's order."""
+def test_a_commit_is_sent_without_its_unknown_partitions():
+    """S143: only the gateway has the metadata to find unknown partitions. The response keeps the request's order."""
     asking = ask(commit(("t", [0, 3, -1]), ("nowhere", [0]), ("u", [2]), ("t", [1])), 9)
     assert [(o.topic, o.partition) for o in asking.requests[0].offsets] == [("t", 0), ("u", 2), ("t", 1)]
     too_large = CommittedPartition("u", 2, **ended(ErrorCode.OFFSET_METADATA_TOO_LARGE))
     stored = CommittedPartition("t", 0, **OK), too_large, CommittedPartition("t", 1, **OK)
-    said = asking.hears(OffsetCommitAnswer(request_id="1", partitions=stored))
+    response = asking.response_to(OffsetCommitAnswer(request_id="1", partitions=stored))
     expected = [("t", [(0, 0), (3, 3), (-1, 3)]), ("nowhere", [(0, 3)]), ("u", [(2, 12)]), ("t", [(1, 0)])]
-    assert codes(said.topics) == expected
+    assert codes(response.topics) == expected
 
 
 @pytest.mark.parametrize("topics", [[], [("t", [])], [("nowhere", [0]), ("t", [3])]])
-def test_a_commit_without_a_known_partition_is_not_asked(topics: list[Named]):
-    """protocol.md 3.6: the group is not touched, whatever else the request says."""
+def test_a_commit_without_a_known_partition_is_not_sent(topics: list[Named]):
+    """protocol.md 3.6: such a request has no effect on the group."""
     asking = ask(commit(*topics, generation_id_or_member_epoch=7), 9)
-    assert (asking.requests, codes(asking.hears().topics)) == ([], [(t, [(p, 3) for p in some]) for t, some in topics])
+    assert (asking.requests, codes(asking.response_to().topics)) == (
+        [],
+        [(t, [(p, 3) for p in some]) for t, some in topics],
+    )
 
 
 @pytest.mark.parametrize(("version", "retention_ms"), [(2, 60_000), (4, 60_000), (5, -1), (9, -1)])
-def test_older_clients_may_say_how_long_an_offset_is_kept(version: int, retention_ms: int):
+def test_older_clients_may_set_the_retention_of_an_offset(version: int, retention_ms: int):
     asking = ask(commit(("t", [0]), retention_time_ms=60_000), version)
     assert asking.requests[0].offsets[0].retention_ms == retention_ms
 
 
 @pytest.mark.parametrize(("version", "code"), [(8, 22), (9, 69)])
-def test_a_missing_group_is_a_wrong_generation_to_older_clients(version: int, code: int):
-    """S143: and an unknown partition stays unknown."""
+def test_a_missing_group_is_a_wrong_generation_for_older_clients(version: int, code: int):
+    """S143: an unknown partition keeps its own error."""
     asking = ask(commit(("t", [0, 9])), version)
-    said = asking.hears(ErrorAnswer(request_id="1", **ended(ErrorCode.GROUP_ID_NOT_FOUND)))
-    assert codes(said.topics) == [("t", [(0, code), (9, 3)])]
+    response = asking.response_to(ErrorAnswer(request_id="1", **ended(ErrorCode.GROUP_ID_NOT_FOUND)))
+    assert codes(response.topics) == [("t", [(0, code), (9, 3)])]
 
 
-def test_what_nobody_says_is_stored_is_not():
+def test_a_partition_without_an_answer_has_an_error():
     asking = ask(commit(("t", [0, 1])), 9)
-    said = asking.hears(OffsetCommitAnswer(request_id="1", partitions=(CommittedPartition("t", 0, **OK),)))
-    assert codes(said.topics) == [("t", [(0, 0), (1, -1)])]
+    response = asking.response_to(OffsetCommitAnswer(request_id="1", partitions=(CommittedPartition("t", 0, **OK),)))
+    assert codes(response.topics) == [("t", [(0, 0), (1, -1)])]
 
 
-def test_names_the_partitions_that_there_must_be():
+def test_a_commit_names_the_partitions_that_must_exist():
     wanted = SERVED[OffsetCommitRequest.API_KEY].topics_named
     message = decoded(commit(("t", [4, 1]), ("u", []), ("t", [2]), ("v", [-7])), 9)
     assert wanted(message) == {"t": 5, "u": 1, "v": 1}
@@ -118,7 +121,7 @@ def test_names_the_partitions_that_there_must_be():
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_fetched_offsets_stand_as_they_were_asked_for(version: int):
+def test_fetched_offsets_have_the_order_of_the_request(version: int):
     asking = ask(fetch(("t", [0, 1]), ("u", []), ("t", [1])), version)
     assert asking.requests[0].topics == (
         TopicPartitions("t", (0, 1)),
@@ -126,53 +129,53 @@ def test_fetched_offsets_stand_as_they_were_asked_for(version: int):
         TopicPartitions("t", (1,)),
     )
     found = FetchedOffset("t", 0, 5), FetchedOffset("t", 1), FetchedOffset("t", 1)
-    said = asking.hears(OffsetFetchAnswer(request_id="1", partitions=found))
-    assert offsets(said.topics) == [("t", [(0, 5), (1, -1)]), ("u", []), ("t", [(1, -1)])]
+    response = asking.response_to(OffsetFetchAnswer(request_id="1", partitions=found))
+    assert offsets(response.topics) == [("t", [(0, 5), (1, -1)]), ("u", []), ("t", [(1, -1)])]
 
 
 @pytest.mark.parametrize("version", range(1, 8))
 def test_topics_without_partitions_are_listed(version: int):
-    said = ask(fetch(("t", []), ("u", [])), version).hears(OffsetFetchAnswer(request_id="1"))
-    assert offsets(said.topics) == [("t", []), ("u", [])]
+    response = ask(fetch(("t", []), ("u", [])), version).response_to(OffsetFetchAnswer(request_id="1"))
+    assert offsets(response.topics) == [("t", []), ("u", [])]
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_all_offsets_are_fetched_where_no_topics_are_named(version: int):
+def test_a_fetch_without_topics_returns_all_offsets(version: int):
     asking = ask(OffsetFetchRequest(group_id="g", topics=None), version)
     found = FetchedOffset("t", 0, 5), FetchedOffset("t", 1, 6), FetchedOffset("u", 0, 7)
-    said = asking.hears(OffsetFetchAnswer(request_id="1", partitions=found))
-    assert (asking.requests[0].topics, offsets(said.topics)) == (None, [("t", [(0, 5), (1, 6)]), ("u", [(0, 7)])])
+    response = asking.response_to(OffsetFetchAnswer(request_id="1", partitions=found))
+    assert (asking.requests[0].topics, offsets(response.topics)) == (None, [("t", [(0, 5), (1, 6)]), ("u", [(0, 7)])])
 
 
 @pytest.mark.parametrize(
     ("version", "in_each", "of_all"), [(1, [("t", [(0, 42), (1, 42)])], 0), (2, [], 42), (7, [], 42)]
 )
-def test_a_failed_fetch_says_so_in_the_form_of_its_version(version: int, in_each: list[Any], of_all: int):
-    """As a running Kafka answers: for each partition at first, from version 2 on once, without any topics."""
+def test_a_failed_fetch_has_the_error_form_of_its_version(version: int, in_each: list[Any], of_all: int):
+    """As in Kafka, the error is in each partition before version 2, and once, without topics, from version 2 on."""
     asking = ask(fetch(("t", [0, 1])), version)
-    said = asking.hears(ErrorAnswer(request_id="1", **ended(ErrorCode.INVALID_REQUEST)))
-    assert (codes(said.topics), said.error_code) == (in_each, of_all)
-    assert offsets(said.topics) == [(t, [(p, -1) for p, _ in some]) for t, some in in_each]
+    response = asking.response_to(ErrorAnswer(request_id="1", **ended(ErrorCode.INVALID_REQUEST)))
+    assert (codes(response.topics), response.error_code) == (in_each, of_all)
+    assert offsets(response.topics) == [(t, [(p, -1) for p, _ in some]) for t, some in in_each]
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_many_groups_are_many_questions(version: int):
-    """KIP-709: one group's error leaves the others alone."""
+def test_a_fetch_of_many_groups_is_one_request_per_group(version: int):
+    """KIP-709: an error of one group does not affect the others."""
     asking = ask(fetch_of(g=[("t", [0, 1])], h=None, broken=[("t", [0])]), version)
     assert [(r.group_id, r.topics is None) for r in asking.requests] == [("g", False), ("h", True), ("broken", False)]
     assert len({request.request_id for request in asking.requests}) == 3
-    said = asking.hears(
+    response = asking.response_to(
         OffsetFetchAnswer(request_id="1", partitions=(FetchedOffset("t", 0, 5), FetchedOffset("t", 1))),
         OffsetFetchAnswer(request_id="2", partitions=(FetchedOffset("u", 2, 7),)),
         ErrorAnswer(request_id="3", **ended(ErrorCode.INVALID_GROUP_ID)),
     )
-    found = [(group.group_id, group.error_code, offsets(group.topics)) for group in said.groups]
+    found = [(group.group_id, group.error_code, offsets(group.topics)) for group in response.groups]
     assert found == [("g", 0, [("t", [(0, 5), (1, -1)])]), ("h", 0, [("u", [(2, 7)])]), ("broken", 24, [])]
 
 
-def test_no_groups_are_no_questions():
+def test_a_fetch_of_no_groups_sends_no_request():
     asking = ask(OffsetFetchRequest(groups=[]), 8)
-    assert (asking.requests, asking.hears().groups) == ([], [])
+    assert (asking.requests, asking.response_to().groups) == ([], [])
 
 
 @pytest.mark.parametrize(("version", "is_passed_on"), [(6, False), (7, True), (9, True)])
@@ -182,11 +185,11 @@ def test_stable_offsets_can_be_required(version: int, is_passed_on: bool):
     assert asking.requests[0].require_stable is is_passed_on
 
 
-# -- forgetting --------------------------------------------------------------------------------------------------------
+# -- deleting ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_deletion_of_unknown_partitions_is_asked_of_the_rest():
-    """S33: unknown ones are said in their places."""
+def test_a_deletion_is_sent_without_its_unknown_partitions():
+    """S33: unknown partitions are reported at their places in the response."""
     asking = ask(forget(("t", [0, 3]), ("nowhere", [0]), ("u", [1])), 0)
     assert asking.requests[0].topics == (
         TopicPartitions("t", (0,)),
@@ -194,16 +197,18 @@ def test_a_deletion_of_unknown_partitions_is_asked_of_the_rest():
         TopicPartitions("u", (1,)),
     )
     subscribed = DeletedPartition("t", 0, **ended(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
-    said = asking.hears(OffsetDeleteAnswer(request_id="1", partitions=(subscribed, DeletedPartition("u", 1, **OK))))
-    assert codes(said.topics) == [("t", [(0, 86), (3, 3)]), ("nowhere", [(0, 3)]), ("u", [(1, 0)])]
+    response = asking.response_to(
+        OffsetDeleteAnswer(request_id="1", partitions=(subscribed, DeletedPartition("u", 1, **OK)))
+    )
+    assert codes(response.topics) == [("t", [(0, 86), (3, 3)]), ("nowhere", [(0, 3)]), ("u", [(1, 0)])]
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_GROUP_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NON_EMPTY_GROUP])
-def test_what_the_group_refuses_goes_before_unknown_partitions(error: ErrorCode):
-    """protocol.md 3.9: so the group is asked even where no partition is known."""
+def test_an_error_of_the_group_precedes_unknown_partitions(error: ErrorCode):
+    """protocol.md 3.9: so the request is sent even if all partitions are unknown."""
     asking = ask(forget(("nowhere", [0])), 0)
-    said = asking.hears(OffsetDeleteAnswer(request_id="1", **ended(error)))
-    assert (said.error_code, said.topics) == (error.number, [])
+    response = asking.response_to(OffsetDeleteAnswer(request_id="1", **ended(error)))
+    assert (response.error_code, response.topics) == (error.number, [])
 
 
 # -- in transactions ---------------------------------------------------------------------------------------------------
@@ -218,10 +223,10 @@ def test_offsets_of_a_transaction_are_refused(version: int):
         transactional_id="x", group_id="g", topics=[topic(name="t", partitions=partitions)]
     )
     asking = ask(request, version)
-    assert (asking.requests, codes(asking.hears().topics)) == ([], [("t", [(0, 35), (1, 35)])])
+    assert (asking.requests, codes(asking.response_to().topics)) == ([], [("t", [(0, 35), (1, 35)])])
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_transaction_takes_no_groups_offsets(version: int):
+def test_a_transaction_cannot_add_a_groups_offsets(version: int):
     asking = ask(AddOffsetsToTxnRequest(transactional_id="x", group_id="g"), version)
-    assert (asking.requests, asking.hears().error_code) == ([], 35)
+    assert (asking.requests, asking.response_to().error_code) == ([], 35)

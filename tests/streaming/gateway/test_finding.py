@@ -1,4 +1,4 @@
-"""ApiVersions and FindCoordinator, as one connection hears them."""
+"""The responses to ApiVersions and FindCoordinator on one connection."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE.number
 
 
 class Bench(FlowBench):
-    """The parts that answer both, in a running loop."""
+    """The parts that answer both APIs, in a running loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,76 +49,76 @@ class Bench(FlowBench):
         message = FindCoordinatorRequest(version=version, key_type=key_type, **keys)
         self._find(self.slot(10, version), frame_of(message, version))
 
-    async def hears(self, kind: Any, version: int) -> Any:
-        """Read the one response that has gone out."""
+    async def read_response(self, kind: Any, version: int) -> Any:
+        """Return the only response that was sent."""
         await turn()
         self.run_soon()
         (frame,) = self.transport.frames()
         return kind.decode(frame, version=version, header=True)
 
     async def found(self, version: int = 4) -> list[tuple[int, int]]:
-        """Read the response to a FindCoordinator: the error and the node of each group."""
-        response = await self.hears(FindCoordinatorResponse, version)
+        """Return the error and the node of each group in the response to FindCoordinator."""
+        response = await self.read_response(FindCoordinatorResponse, version)
         return [(each.error_code, each.node_id) for each in (response.coordinators if version >= 4 else [response])]
 
 
-def run(story: Callable[[Bench], Awaitable[None]]) -> None:
-    async def tell() -> None:
-        await story(Bench())
+def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await scenario(Bench())
 
-    asyncio.run(tell())
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_versions_are_answered_without_a_broker(version: int):
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.negotiate(version)
-        response = await bench.hears(ApiVersionsResponse, version)
+        response = await bench.read_response(ApiVersionsResponse, version)
         assert {each.api_key for each in response.api_keys} >= {10, 11, 12, 18}
 
-    run(story)
+    run(scenario)
 
 
-def test_an_unknown_version_of_the_question_itself_is_answered():
-    """KIP-35: the request cannot be read, and the response is in the oldest version."""
+def test_an_unknown_version_of_api_versions_is_answered():
+    """KIP-35: the request is unreadable, and the response has the oldest version."""
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.negotiate(9, b"\0\x12\0\x09\0\0\0\x4d\xff\xff?")
-        assert (await bench.hears(ApiVersionsResponse, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION.number
+        assert (await bench.read_response(ApiVersionsResponse, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION.number
 
-    run(story)
+    run(scenario)
 
 
-def test_a_question_that_ends_early_is_malformed():
-    async def story(bench: Bench) -> None:
+def test_a_request_that_ends_early_is_malformed():
+    async def scenario(bench: Bench) -> None:
         with pytest.raises(Malformed):
             bench.negotiate(3, b"\0\x12\0\x03\0\0\0\x4d\xff\xff")
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("version", range(7))
 def test_groups_are_found_at_their_ports(version: int):
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         groups = ("g", "x") if version >= 4 else ("g",)
         bench.find(*groups, version=version)
         assert await bench.found(version) == [(0, 1), (0, 2)][: len(groups)]
         assert bench.shared.asking.sent == []
 
-    run(story)
+    run(scenario)
 
 
 def test_no_group_is_found_while_the_coordinator_does_not_answer():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.shared.served = False
         bench.find("g")
         assert await bench.found() == [(UNAVAILABLE, -1)]
 
-    run(story)
+    run(scenario)
 
 
-def test_with_rules_the_coordinator_decides_what_is_found():
-    async def story(bench: Bench) -> None:
+def test_with_rules_the_coordinator_decides_which_groups_are_found():
+    async def scenario(bench: Bench) -> None:
         bench.shared.settings.access = "rules"
         bench.find("g", "x", "g")
         await turn()
@@ -130,11 +130,11 @@ def test_with_rules_the_coordinator_decides_what_is_found():
         assert await bench.found() == [(0, 1), (denied.number, -1), (0, 1)]
         assert (bench.flow.questions, bench.shared.asking.waiting) == (set(), 0)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_coordinator_that_does_not_answer_in_time_is_unavailable():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.shared.settings.access, bench.shared.settings.gateway_hold_ms = "rules", 0
         bench.find("g")
         while bench.flow.questions or not bench.shared.asking.sent:
@@ -142,23 +142,23 @@ def test_a_coordinator_that_does_not_answer_in_time_is_unavailable():
         assert await bench.found() == [(UNAVAILABLE, -1)]
         assert bench.shared.asking.waiting == 0
 
-    run(story)
+    run(scenario)
 
 
 def test_a_transactions_coordinator_is_found_by_the_broker():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.find("t", key_type=TRANSACTION)
         await turn()
         (frame,) = bench.shared.upstreams[0].frames()
         assert FindCoordinatorRequest.decode(frame, version=4, header=True).coordinator_keys == ["t"]
         assert bench.transport.written == b""
 
-    run(story)
+    run(scenario)
 
 
-def test_no_coordinator_is_found_for_other_kinds_of_keys():
-    async def story(bench: Bench) -> None:
+def test_other_kinds_of_keys_have_no_coordinator():
+    async def scenario(bench: Bench) -> None:
         bench.find("g", key_type=2)
         assert await bench.found() == [(ErrorCode.INVALID_REQUEST.number, -1)]
 
-    run(story)
+    run(scenario)

@@ -1,4 +1,4 @@
-"""Responses go out in order and in pieces, and reading stops for each reason and for no longer than it lasts."""
+"""Responses are sent in order and in pieces, and reading pauses exactly as long as a reason for the pause lasts."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def bench() -> FlowBench:
     return FlowBench()
 
 
-def test_responses_go_out_in_the_order_of_the_requests(bench: FlowBench):
+def test_responses_are_sent_in_the_order_of_the_requests(bench: FlowBench):
     first, second = bench.slot(HEARTBEAT), bench.slot(HEARTBEAT)
     bench.flow.answer(second, b"two")
     bench.run_soon()
@@ -25,7 +25,7 @@ def test_responses_go_out_in_the_order_of_the_requests(bench: FlowBench):
     assert len(bench.flow.slots) == 0
 
 
-def test_responses_that_come_together_are_sent_together(bench: FlowBench):
+def test_responses_that_arrive_together_are_sent_together(bench: FlowBench):
     for answer in (b"one", b"two"):
         bench.flow.answer(bench.slot(HEARTBEAT), answer)
     assert (len(bench.soon), bench.transport.written) == (1, b"")
@@ -43,7 +43,7 @@ def test_an_answered_request_is_counted_once(bench: FlowBench):
     assert bench.count("request_seconds_count", api="Heartbeat") == 2
 
 
-def test_a_large_response_goes_out_piece_by_piece_while_the_client_takes_it(bench: FlowBench):
+def test_a_large_response_is_sent_in_pieces_while_the_client_reads(bench: FlowBench):
     bench.transport.on_write = bench.flow.client_full  # as asyncio does when its buffer is over the limit
     bench.flow.answer(bench.slot(HEARTBEAT), bytes(2 * PIECE_BYTES + 1))
     sent = []
@@ -56,7 +56,7 @@ def test_a_large_response_goes_out_piece_by_piece_while_the_client_takes_it(benc
     assert sent == [PIECE_BYTES, 2 * PIECE_BYTES, 2 * PIECE_BYTES + 1]
 
 
-def test_requests_are_not_read_while_the_client_does_not_take_responses(bench: FlowBench):
+def test_requests_are_not_read_while_the_client_does_not_read_responses(bench: FlowBench):
     bench.flow.client_full()
     assert (bench.flow.stuck_since_s, bench.transport.is_reading, bench.flow.is_paused) == (100.0, False, True)
     bench.now_s = 107.0
@@ -65,7 +65,7 @@ def test_requests_are_not_read_while_the_client_does_not_take_responses(bench: F
     assert bench.owner.calls == ["flushed", "take"]
 
 
-def test_reading_goes_on_when_no_reason_to_pause_is_left(bench: FlowBench):
+def test_reading_resumes_after_the_last_reason_to_pause(bench: FlowBench):
     bench.flow.pause(Pause.BROKER)
     bench.flow.stop_requests()
     bench.flow.resume(Pause.BROKER)
@@ -73,10 +73,10 @@ def test_reading_goes_on_when_no_reason_to_pause_is_left(bench: FlowBench):
     bench.flow.resume(Pause.WORK)
     assert (bench.transport.is_reading, bench.owner.calls) == (True, ["stop", "take"])
     bench.flow.resume(Pause.WORK)
-    assert bench.owner.calls == ["stop", "take"], "nothing was paused"
+    assert bench.owner.calls == ["stop", "take"], "reading was not paused"
 
 
-def test_nothing_is_sent_or_read_once_the_connection_is_closing(bench: FlowBench):
+def test_a_closing_connection_neither_sends_nor_reads(bench: FlowBench):
     bench.flow.answer(bench.slot(HEARTBEAT), b"too late")
     bench.flow.pause(Pause.WORK)
     bench.transport.close()
@@ -104,7 +104,7 @@ def test_requests_in_flight_are_bounded(bench: FlowBench, api_key: int, most: in
     assert (bench.flow.is_paused, bench.transport.is_reading) == (False, True)
 
 
-def test_questions_of_one_request_are_bounded_as_well(bench: FlowBench):
+def test_coordinator_requests_of_one_request_are_bounded(bench: FlowBench):
     bench.flow.questions.update(map(str, range(IN_FLIGHT_MAX)))
     bench.flow.bound()
     assert bench.flow.is_paused
@@ -114,7 +114,7 @@ def test_questions_of_one_request_are_bounded_as_well(bench: FlowBench):
 
 
 def test_bytes_of_responses_are_bounded(bench: FlowBench):
-    """Those that wait for their turn, and those that the client has not taken."""
+    """The bound includes responses that wait for their turn and bytes that the client has not read."""
     bench.slot(HEARTBEAT)
     bench.flow.give(bench.slot(HEARTBEAT), bytes(ANSWER_BYTES_PAUSE - 10))
     bench.transport.untaken_bytes = 9
@@ -125,7 +125,7 @@ def test_bytes_of_responses_are_bounded(bench: FlowBench):
     assert (bench.flow.is_paused, bench.flow.outgoing.held_bytes) == (True, ANSWER_BYTES_PAUSE)
 
 
-def test_a_brokers_response_is_passed_on_in_its_turn(bench: FlowBench):
+def test_a_brokers_response_is_sent_in_its_turn(bench: FlowBench):
     relayed, served = bench.slot(HEARTBEAT), bench.slot(HEARTBEAT)
     bench.flow.answer(served, b"served")
     bench.run_soon()

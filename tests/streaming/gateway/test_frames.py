@@ -1,4 +1,4 @@
-"""A byte stream is cut into the same frames, however it arrives."""
+"""A byte stream is split into the same frames for any sizes of its pieces."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ COPIED, WHOLE, LATER = b"c", b"w", b"l"
 
 
 @dataclass
-class Taker:
-    """Has frames whole or copied as their first byte says; and later, those that wait, until `patience` is over."""
+class FakeReceiver:
+    """Receives frames as a whole, or copied, by their first byte. LATER frames wait until `patience` is 0."""
 
     patience: int = 0
-    taken: list[bytes] = field(default_factory=list)
+    received: list[bytes] = field(default_factory=list)
     copied: bytearray = field(default_factory=bytearray)
     frames: Frames = field(init=False)
 
@@ -34,11 +34,11 @@ class Taker:
         return self.copied.extend if kind == COPIED else Wish.WHOLE
 
     def take(self, frame: bytes) -> None:
-        self.taken.append(frame)
+        self.received.append(frame)
 
     def end(self) -> None:
-        self.taken.append(bytes(self.copied[4:]))
-        assert bytes(self.copied) == with_length(self.taken[-1])
+        self.received.append(bytes(self.copied[4:]))
+        assert bytes(self.copied) == with_length(self.received[-1])
         self.copied.clear()
 
 
@@ -48,51 +48,51 @@ frames = st.lists(
 
 
 @given(frames, st.lists(st.integers(1, 200)), st.integers(0, 3))
-def test_frames_come_out_as_they_went_in(sent: list[bytes], cuts: list[int], patience: int):
-    taker, stream = Taker(patience), b"".join(map(with_length, sent))
+def test_received_frames_equal_sent_frames(sent: list[bytes], cuts: list[int], patience: int):
+    receiver, stream = FakeReceiver(patience), b"".join(map(with_length, sent))
     for cut in [*cuts, len(stream)]:
-        taker.frames.feed(stream[:cut])
+        receiver.frames.feed(stream[:cut])
         stream = stream[cut:]
-        taker.frames.go_on()
+        receiver.frames.go_on()
     for _ in range(patience):
-        taker.frames.go_on()
-    assert taker.taken == sent
-    assert (taker.frames.held_bytes, taker.frames.is_copying, taker.frames.waits_for_more) == (0, False, False)
+        receiver.frames.go_on()
+    assert receiver.received == sent
+    assert (receiver.frames.held_bytes, receiver.frames.is_copying, receiver.frames.waits_for_more) == (0, False, False)
 
 
-def test_what_is_copied_is_not_kept():
-    taker = Taker()
-    taker.frames.feed(with_length(COPIED + b"x" * 1_000)[:600])
-    assert (taker.frames.held_bytes, len(taker.copied)) == (0, 600)
-    assert taker.frames.is_copying
+def test_copied_bytes_are_not_buffered():
+    receiver = FakeReceiver()
+    receiver.frames.feed(with_length(COPIED + b"x" * 1_000)[:600])
+    assert (receiver.frames.held_bytes, len(receiver.copied)) == (0, 600)
+    assert receiver.frames.is_copying
 
 
-def test_nothing_comes_out_while_it_is_held():
-    taker = Taker()
-    taker.frames.hold()
-    taker.frames.feed(with_length(WHOLE))
-    assert (taker.taken, taker.frames.waits_for_more) == ([], False)
-    taker.frames.go_on()
-    assert taker.taken == [WHOLE]
+def test_no_frame_is_delivered_while_held():
+    receiver = FakeReceiver()
+    receiver.frames.hold()
+    receiver.frames.feed(with_length(WHOLE))
+    assert (receiver.received, receiver.frames.waits_for_more) == ([], False)
+    receiver.frames.go_on()
+    assert receiver.received == [WHOLE]
 
 
-def test_who_holds_in_the_midst_gets_the_next_one_later():
-    taker = Taker()
-    taker.take = lambda frame: (taker.taken.append(frame), taker.frames.hold())  # type: ignore[method-assign,assignment]
-    taker.frames.feed(with_length(b"w1") + with_length(b"w2"))
-    assert taker.taken == [b"w1"]
-    taker.frames.go_on()
-    assert taker.taken == [b"w1", b"w2"]
+def test_a_hold_during_delivery_delays_the_next_frame():
+    receiver = FakeReceiver()
+    receiver.take = lambda frame: (receiver.received.append(frame), receiver.frames.hold())  # type: ignore[method-assign,assignment]
+    receiver.frames.feed(with_length(b"w1") + with_length(b"w2"))
+    assert receiver.received == [b"w1"]
+    receiver.frames.go_on()
+    assert receiver.received == [b"w1", b"w2"]
 
 
 @pytest.mark.parametrize("stream", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"])
-def test_lengths_that_cannot_be_are_refused(stream: bytes):
-    """Negative, and too short for what must stand in a frame."""
+def test_impossible_lengths_are_refused(stream: bytes):
+    """A negative length is refused, and a length that is too short for a frame."""
     with pytest.raises(BadFrame):
-        Taker().frames.feed(stream)
+        FakeReceiver().frames.feed(stream)
 
 
-def test_an_unfinished_frame_is_known_as_such():
-    taker = Taker()
-    taker.frames.feed(with_length(WHOLE + b"rest")[:-1])
-    assert (taker.frames.waits_for_more, taker.frames.held_bytes) == (True, 8)
+def test_an_incomplete_frame_is_reported():
+    receiver = FakeReceiver()
+    receiver.frames.feed(with_length(WHOLE + b"rest")[:-1])
+    assert (receiver.frames.waits_for_more, receiver.frames.held_bytes) == (True, 8)

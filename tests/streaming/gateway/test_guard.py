@@ -1,4 +1,4 @@
-"""Every request that goes to a broker, in every version: the coordinator's topics are refused, others not touched."""
+"""Every request to a broker, in every version: the coordinator's topics are refused, and other topics pass."""
 
 import contextlib
 import random
@@ -34,14 +34,14 @@ ANA = Client("User:CN=ana", "127.0.0.1")
 
 OFFERED = {key: api for key, api in APIS.items() if api.handling in (Handling.RELAYED, Handling.REWRITTEN)}
 OF_TOPICS = (1, 2, 19, 20, 21, 23, 24, 27, 32, 33, 34, 35, 37, 43, 44, 45, 46, 61)
-"""Those that name topics, but for Produce and Metadata."""
+"""The APIs whose requests name topics, without Produce and Metadata."""
 
 CASES = [(key, version) for key in OF_TOPICS for version in range(APIS[key].first, APIS[key].last + 1)]
 TOPIC_CONFIG, REFUSED, CLUSTER_REFUSED = 2, 29, 31
 
 
 def asked(key: int, version: int, name: str) -> bytes:
-    """Fill a request of an API: whatever in it names a topic, by name or by id, names this one."""
+    """Return a request of an API in which every topic name and topic id is that of `name`."""
     values = {"string": name, "bytes": b"x", "bool": True, "uuid": IDS[name], "float64": 1.0}
 
     def leaf(field: Any) -> Any:
@@ -52,19 +52,19 @@ def asked(key: int, version: int, name: str) -> bytes:
         if field.name == "replica_id":
             return -1
         if field.name == "name" and version == APIS[20].last and key == 20:
-            return None  # named by its id
+            return None  # the topic is given by its id
         return values.get(field.type, 1)
 
     return frame_of(message_of(RELAYED[key].request, version, leaf, lambda _: 2), version)
 
 
 def knowing(guard: Guard) -> Guard:
-    """Let a guard see a broker's answer to Metadata."""
+    """Return the guard after it has read a broker's response to Metadata."""
     made = MetadataResponse.MetadataResponseTopic
-    told = MetadataResponse(version=12, topics=[made(name=name, topic_id=each) for name, each in IDS.items()])
+    found = MetadataResponse(version=12, topics=[made(name=name, topic_id=each) for name, each in IDS.items()])
     judged = judge(guard, frame_of(MetadataRequest(version=12, topics=None), 12))
     assert judged.alters
-    judged.alters(told)
+    judged.alters(found)
     return guard
 
 
@@ -87,7 +87,7 @@ def codes(answer: Any) -> set[int]:
 
 
 def lists(*rights: tuple[str, ResourceType, str]) -> AccessLists:
-    """Make lists that allow ana what is said."""
+    """Return access lists that allow ana these operations."""
     literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
     return AccessLists(
         AclBinding(kind, name, literal, ANA.principal, "*", AclOperation[operation], allow)
@@ -95,7 +95,7 @@ def lists(*rights: tuple[str, ResourceType, str]) -> AccessLists:
     )
 
 
-def test_all_that_is_relayed_has_a_row():
+def test_every_relayed_api_has_a_row():
     assert OFFERED.keys() | {10} == RELAYED.keys()
 
 
@@ -115,13 +115,13 @@ def test_the_coordinators_topics_are_refused_in_every_version(key: int, version:
 
 
 @pytest.mark.parametrize(("key", "version"), CASES)
-def test_other_topics_pass_with_not_a_byte_changed(key: int, version: int):
+def test_requests_for_other_topics_are_unchanged(key: int, version: int):
     frame = asked(key, version, DATA)
     assert judge(knowing(Guard({OWN})), frame).frame == frame
 
 
 @pytest.mark.parametrize(("key", "version"), CASES)
-def test_what_ends_early_is_not_relayed(key: int, version: int):
+def test_a_request_that_ends_early_is_not_relayed(key: int, version: int):
     frame = asked(key, version, DATA)
     guard = knowing(Guard({OWN}))
     for end in range(10, len(frame) - 1):
@@ -130,8 +130,8 @@ def test_what_ends_early_is_not_relayed(key: int, version: int):
 
 
 @pytest.mark.parametrize(("key", "version"), [case for case in CASES if case[0] in (1, 2, 19, 20, 21, 23, 32, 37, 61)])
-def test_who_is_allowed_nothing_has_nothing_relayed_and_who_is_allowed_it_has(key: int, version: int):
-    """Where the brokers would take the client for the gateway."""
+def test_a_request_is_relayed_only_with_the_right_to_its_topic(key: int, version: int):
+    """The gateway checks the rights, because the brokers see its own principal."""
     frame = asked(key, version, DATA)
     nothing = knowing(Guard({OWN}, lambda: lists()))
     assert judge(nothing, frame).frame is None
@@ -147,14 +147,14 @@ def test_who_is_allowed_nothing_has_nothing_relayed_and_who_is_allowed_it_has(ke
 
 
 @pytest.mark.parametrize("key", sorted(OFFERED.keys() - {3, 38, 39, 40, 41, 60, 64}))
-def test_nothing_is_lent_to_who_is_allowed_nothing(key: int):
+def test_no_request_is_relayed_for_a_client_without_rights(key: int):
     frame = produce(9, DATA) if key == 0 else asked(key, APIS[key].last, DATA)
     with contextlib.suppress(BadFrame):
         assert judge(Guard({OWN}, lambda: lists()), frame).frame is None
 
 
 @pytest.mark.parametrize("key", [38, 39, 40, 41])
-def test_delegation_tokens_are_never_the_gateways(key: int):
+def test_no_delegation_token_is_made_with_the_gateways_principal(key: int):
     frame = bytes([0, key, 0, 1, 0, 0, 0, 1, 255, 255])
     everything = lists(*(("ALL", kind, name) for kind, name in ((ResourceType.BROKER, CLUSTER_NAME),)))
     with pytest.raises(BadFrame):
@@ -162,7 +162,7 @@ def test_delegation_tokens_are_never_the_gateways(key: int):
     assert judge(Guard({OWN}), frame).frame == frame
 
 
-# -- metadata ------------------------------------------------------------------------------------------------------
+# -- metadata ----------------------------------------------------------------------------------------------------------
 
 
 def relayed_metadata(judged: Judged, version: int) -> Any:
@@ -171,19 +171,19 @@ def relayed_metadata(judged: Judged, version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_a_metadata_that_names_them_is_asked_without(version: int):
+def test_a_metadata_request_is_relayed_without_the_coordinators_topics(version: int):
     made = MetadataRequest.MetadataRequestTopic
     names = [made(name=name, topic_id=uuid.UUID(int=0)) for name in (DATA, OWN)]
     judged = judge(Guard({OWN}), frame_of(MetadataRequest(version=version, topics=names), version))
     assert [each.name for each in relayed_metadata(judged, version).topics] == [DATA]
-    told = MetadataResponse(version=version, topics=[MetadataResponse.MetadataResponseTopic(name=DATA)])
+    found = MetadataResponse(version=version, topics=[MetadataResponse.MetadataResponseTopic(name=DATA)])
     assert judged.alters
-    judged.alters(told)
-    assert {each.name: each.error_code for each in told.topics} == {DATA: 0, OWN: REFUSED}
+    judged.alters(found)
+    assert {each.name: each.error_code for each in found.topics} == {DATA: 0, OWN: REFUSED}
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_a_metadata_that_names_nothing_of_theirs_is_not_touched(version: int):
+def test_a_metadata_request_for_other_topics_is_unchanged(version: int):
     made = MetadataRequest.MetadataRequestTopic
     names = [made(name=DATA, topic_id=uuid.UUID(int=0))]
     frame = frame_of(MetadataRequest(version=version, topics=names), version)
@@ -191,7 +191,7 @@ def test_a_metadata_that_names_nothing_of_theirs_is_not_touched(version: int):
 
 
 @pytest.mark.parametrize("version", range(4, 14))
-def test_looking_makes_no_topic_that_the_client_may_not_make(version: int):
+def test_metadata_creates_no_topic_without_the_right_to_create(version: int):
     made = MetadataRequest.MetadataRequestTopic
     names = [made(name=DATA, topic_id=uuid.UUID(int=0))]
     frame = frame_of(MetadataRequest(version=version, topics=names, allow_auto_topic_creation=True), version)
@@ -203,7 +203,7 @@ def test_looking_makes_no_topic_that_the_client_may_not_make(version: int):
         assert judged.frame == frame
 
 
-def test_rights_that_are_told_are_not_the_gateways():
+def test_authorized_operations_of_the_gateway_are_not_returned():
     request = MetadataRequest(version=10, topics=None, include_topic_authorized_operations=True,
                               include_cluster_authorized_operations=True)  # fmt: skip
     left = relayed_metadata(judge(Guard({OWN}, lambda: lists()), frame_of(request, 10)), 10)
@@ -211,7 +211,7 @@ def test_rights_that_are_told_are_not_the_gateways():
     assert left.include_cluster_authorized_operations is False
 
 
-# -- produce -------------------------------------------------------------------------------------------------------
+# -- produce -----------------------------------------------------------------------------------------------------------
 
 
 def produce(version: int, *names: str, acks: int = -1, size: int = 100, transactional_id: str | None = None) -> bytes:
@@ -227,25 +227,25 @@ def produce(version: int, *names: str, acks: int = -1, size: int = 100, transact
 
 
 @pytest.mark.parametrize("version", range(3, 10))
-def test_a_produce_is_refused_whole_and_the_rest_of_it_may_be_tried_again(version: int):
+def test_a_produce_is_refused_as_a_whole_and_other_topics_get_a_retriable_error(version: int):
     judged = judge(Guard({OWN}), produce(version, DATA, OWN))
     assert judged.frame is None
-    told = {
+    found = {
         topic["name"]: {p["error_code"] for p in topic["partition_responses"]}
         for topic in judged.answer.to_dict()["responses"]  # type: ignore[union-attr]
     }
-    assert told == {DATA: {6}, OWN: {REFUSED}}
+    assert found == {DATA: {6}, OWN: {REFUSED}}
     frame = produce(version, DATA, OTHER)
     assert judge(Guard({OWN}), frame) == Judged(frame)
 
 
-def test_a_produce_without_acknowledgement_has_no_answer():
+def test_a_produce_without_acknowledgement_has_no_response():
     assert judge(Guard({OWN}), produce(9, DATA, acks=0)).has_answer is False
     with pytest.raises(BadFrame):
         judge(Guard({OWN}), produce(9, OWN, acks=0))
 
 
-def test_a_transactional_produce_needs_its_id():
+def test_a_transactional_produce_needs_the_right_to_its_id():
     frame = produce(9, DATA, transactional_id="tx")
     writes = ("WRITE", ResourceType.TOPIC, DATA)
     assert codes(judge(Guard({OWN}, lambda: lists(writes)), frame).answer) == {53}
@@ -255,8 +255,8 @@ def test_a_transactional_produce_needs_its_id():
 
 @pytest.mark.parametrize("version", [3, 8, 9])
 @pytest.mark.parametrize("place", range(3))
-def test_a_large_produce_is_never_whole_at_the_broker_when_it_is_refused(version: int, place: int):
-    """Whatever pieces it comes in."""
+def test_a_refused_large_produce_is_never_relayed_completely(version: int, place: int):
+    """This holds for any sizes of its pieces."""
     chance = random.Random(version * 10 + place)
     names = [DATA, OTHER, "third"]
     names[place] = OWN
@@ -269,7 +269,7 @@ def test_a_large_produce_is_never_whole_at_the_broker_when_it_is_refused(version
 
 
 @pytest.mark.parametrize("version", [3, 8, 9])
-def test_a_large_produce_passes_as_it_came(version: int):
+def test_a_large_produce_is_relayed_unchanged(version: int):
     chance = random.Random(version)
     frame = produce(version, DATA, OTHER, size=5_000)
     for _ in range(50):
@@ -279,7 +279,7 @@ def test_a_large_produce_passes_as_it_came(version: int):
 
 
 @pytest.mark.parametrize("version", [3, 8, 9])
-def test_a_large_produce_that_ends_within_what_it_says_is_not_passed(version: int):
+def test_a_truncated_large_produce_is_not_relayed_completely(version: int):
     frame = produce(version, DATA, OTHER, size=5_000)
     for end in (100, 5_100, len(frame) - 4):
         passed = bytearray()
@@ -298,7 +298,7 @@ def _copy(frame: bytes, version: int, chance: random.Random, passed: bytearray) 
         stream = stream[size:]
 
 
-# -- fetch sessions ------------------------------------------------------------------------------------------------
+# -- fetch sessions ----------------------------------------------------------------------------------------------------
 
 
 def fetch(version: int, *names: str, session_id: int = 0, epoch: int = 0) -> bytes:
@@ -318,7 +318,7 @@ def answered(version: int, session_id: int) -> memoryview:
 
 
 @pytest.mark.parametrize("version", range(7, 15))
-def test_a_session_is_of_the_connection_that_it_was_given_to(version: int):
+def test_a_fetch_session_belongs_to_one_connection(version: int):
     guard, sessions = knowing(Guard({OWN})), FetchSessions()
     judged = judge(guard, fetch(version, DATA), sessions=sessions)
     assert judged.reads
@@ -334,7 +334,7 @@ def test_a_session_is_of_the_connection_that_it_was_given_to(version: int):
 @pytest.mark.parametrize("epoch", [0, -1])
 @pytest.mark.parametrize("version", range(7, 15))
 def test_a_full_fetch_names_its_topics_and_ends_no_session_of_another_connection(version: int, epoch: int):
-    """franz-go shows its last session on a new connection, to end it, and asks for a new one in the same request."""
+    """On a new connection, franz-go ends its last session and requests a new one, in the same request."""
     guard, sessions = knowing(Guard({OWN})), FetchSessions()
     judged = judge(guard, fetch(version, DATA, session_id=55, epoch=epoch), sessions=sessions)
     assert judged.frame == fetch(version, DATA, epoch=epoch)
@@ -347,8 +347,8 @@ def test_a_full_fetch_names_its_topics_and_ends_no_session_of_another_connection
 
 
 @pytest.mark.parametrize("version", range(7, 15))
-def test_a_right_that_is_taken_away_ends_the_session(version: int):
-    """An incremental fetch names nothing: what was asked for in its session before is looked at again."""
+def test_a_revoked_right_ends_the_session(version: int):
+    """An incremental fetch names no topics, so the earlier topics of its session are checked again."""
     reads = [lists(("READ", ResourceType.TOPIC, DATA), ("READ", ResourceType.TOPIC, OTHER))]
     guard, sessions = knowing(Guard({OWN}, lambda: reads[0])), FetchSessions()
     judged = judge(guard, fetch(version, DATA), sessions=sessions)
@@ -366,8 +366,8 @@ def test_a_right_that_is_taken_away_ends_the_session(version: int):
 
 
 @pytest.mark.parametrize("version", [13, 14])
-def test_a_topic_whose_id_nobody_has_told_of_is_not_fetched(version: int):
-    """It might be the coordinator's. Clients ask for metadata then, by which the gateway hears of it as well."""
+def test_a_topic_with_an_unknown_id_is_not_fetched(version: int):
+    """It could be the coordinator's topic. The client then requests metadata, and the gateway reads the id from it."""
     frame = fetch(version, DATA)
     judged = judge(Guard({OWN}), frame)
     assert judged.frame is None

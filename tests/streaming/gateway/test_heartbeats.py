@@ -1,4 +1,4 @@
-"""A heartbeat's answer waits for news, for no longer than it may, and for nobody else's."""
+"""The response to a heartbeat waits for a notice to its member, at most for the configured time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,18 +13,18 @@ from streaming.gateway.slots import Slot
 
 WELL = b"all is well"
 Given = list[tuple[Slot, bytes]]
-Story = Callable[[Heartbeats, Given], Awaitable[None]]
+Scenario = Callable[[Heartbeats, Given], Awaitable[None]]
 
 
-def run(story: Story, hold_ms_max: int = 600_000) -> None:
-    async def tell() -> None:
+def run(scenario: Scenario, hold_ms_max: int = 600_000) -> None:
+    async def main() -> None:
         given: Given = []
         heartbeats = Heartbeats(hold_ms_max, lambda slot, answer: given.append((slot, answer)))
         heartbeats.joined("m", 300_000)
-        await story(heartbeats, given)
+        await scenario(heartbeats, given)
         heartbeats.forget()
 
-    asyncio.run(tell())
+    asyncio.run(main())
 
 
 def slot() -> Slot:
@@ -35,54 +35,54 @@ def notice(member_id: str) -> RebalanceNotice:
     return RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id=member_id)
 
 
-def test_the_news_is_rebalance_in_progress():
-    async def story(heartbeats: Heartbeats, given: Given) -> None:
+def test_a_notice_is_answered_with_rebalance_in_progress():
+    async def scenario(heartbeats: Heartbeats, given: Given) -> None:
         held = slot()
         assert heartbeats.hold(held, "m", WELL)
         heartbeats.tell(notice("another"))
         assert given == []
         heartbeats.tell(notice("m"))
         ((answered, frame),) = given
-        said = HeartbeatResponse.decode(frame[4:], version=4, header=True)
-        assert (answered, said.error_code, said.header.correlation_id) == (held, 27, 77)
+        response = HeartbeatResponse.decode(frame[4:], version=4, header=True)
+        assert (answered, response.error_code, response.header.correlation_id) == (held, 27, 77)
         heartbeats.tell(notice("m"))
         assert len(given) == 1
 
-    run(story)
+    run(scenario)
 
 
-def test_what_is_let_go_is_what_was_held():
-    async def story(heartbeats: Heartbeats, given: Given) -> None:
+def test_a_released_heartbeat_has_its_held_response():
+    async def scenario(heartbeats: Heartbeats, given: Given) -> None:
         held = slot()
         heartbeats.hold(held, "m", WELL)
         heartbeats.release()
         heartbeats.release()
         assert given == [(held, WELL)]
 
-    run(story)
+    run(scenario)
 
 
-def test_it_is_let_go_in_time():
-    async def story(heartbeats: Heartbeats, given: Given) -> None:
+def test_a_held_heartbeat_is_released_in_time():
+    async def scenario(heartbeats: Heartbeats, given: Given) -> None:
         heartbeats.joined("m", 30)
         heartbeats.hold(slot(), "m", WELL)
         while not given:
             await asyncio.sleep(0)
 
-    run(story)
+    run(scenario)
 
 
-def test_who_has_not_joined_here_is_answered_at_once():
-    """Notices about it go elsewhere."""
+def test_a_member_that_joined_elsewhere_is_answered_at_once():
+    """Notices to such a member go to another connection."""
 
-    async def story(heartbeats: Heartbeats, given: Given) -> None:
+    async def scenario(heartbeats: Heartbeats, given: Given) -> None:
         assert not heartbeats.hold(slot(), "stranger", WELL)
 
-    run(story)
+    run(scenario)
 
 
-def test_nothing_is_held_where_that_is_not_wanted():
-    async def story(heartbeats: Heartbeats, given: Given) -> None:
+def test_no_heartbeat_is_held_with_a_limit_of_zero():
+    async def scenario(heartbeats: Heartbeats, given: Given) -> None:
         assert not heartbeats.hold(slot(), "m", WELL)
 
-    run(story, hold_ms_max=0)
+    run(scenario, hold_ms_max=0)

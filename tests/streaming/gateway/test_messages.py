@@ -1,4 +1,4 @@
-"""Frames from anybody: what a client writes is read as it was meant, and nothing else is read at all."""
+"""Frames of clients: a valid message is read with its values, and an invalid one is refused."""
 
 from contextlib import suppress
 from struct import pack
@@ -19,9 +19,9 @@ from tests.streaming.gateway.wiring import (
     KINDS,
     decoded,
     frame_of,
-    heard,
     message_of,
     named,
+    read_by_client,
     sample,
 )
 
@@ -42,7 +42,7 @@ LEAVES = {
 
 @st.composite
 def any_message(draw: Any) -> tuple[Any, int]:
-    """Draw a message of any kind and version, with null wherever there may be null."""
+    """Draw a message of any kind and version. A nullable field may be null."""
     kind, version = draw(st.sampled_from(KINDS))
 
     def or_null(field: Field, values: st.SearchStrategy[Any]) -> Any:
@@ -58,12 +58,12 @@ def any_message(draw: Any) -> tuple[Any, int]:
 
 
 def flexible(kind: Any, version: int, body: bytes) -> tuple[Any, bytes, Header]:
-    """Put a body of one's own behind the header of a flexible version."""
+    """Return a given body with the header of a flexible version."""
     frame = pack(">hhih", kind.API_KEY, version, CORRELATION_ID, -1) + b"\0" + body
     return kind, frame, read_header(frame)
 
 
-# -- what clients write ------------------------------------------------------------------------------------------------
+# -- messages of clients -----------------------------------------------------------------------------------------------
 
 
 @drawn_alike
@@ -76,30 +76,30 @@ def test_reads_what_kafka_python_writes(drawn: tuple[Any, int]):
     assert decode(type(message), frame, header) == type(message).decode(frame, version=version, header=True)
 
 
-def test_a_client_need_not_say_its_name():
+def test_a_client_id_is_optional():
     header = Header(12, 4, CORRELATION_ID, None)
     assert read_header(pack(">hhih", *header[:3], -1)) == header
 
 
-def test_tags_that_nobody_knows_are_skipped():
-    """KIP-482: a newer client may say more than we know of."""
+def test_unknown_tags_are_skipped():
+    """KIP-482: a newer client may send tags that the gateway does not know."""
     tags = b"\x02" + b"\x05\x03abc" + b"\x81\x01\x00"
     frame = pack(">hhih", DescribeGroupsRequest.API_KEY, 5, CORRELATION_ID, 0) + tags + b"\x02\x02g\x01" + tags
     message = decode(DescribeGroupsRequest, frame, read_header(frame))
     assert (message.groups, message.include_authorized_operations) == (["g"], True)
 
 
-def test_what_stands_behind_a_message_is_not_looked_at():
+def test_bytes_after_a_message_are_ignored():
     message = sample(LeaveGroupRequest, 5)
     frame = frame_of(message, 5)
     assert decode(LeaveGroupRequest, frame + b"more", read_header(frame)) == decoded(message, 5)
 
 
-# -- what is no message ------------------------------------------------------------------------------------------------
+# -- invalid messages --------------------------------------------------------------------------------------------------
 
 
 @every_kind
-def test_no_message_ends_early(kind: Any, version: int):
+def test_a_message_that_ends_early_is_malformed(kind: Any, version: int):
     frame = frame_of(sample(kind, version), version)
     header = read_header(frame)
     for end in range(len(frame)):
@@ -108,14 +108,14 @@ def test_no_message_ends_early(kind: Any, version: int):
 
 
 @pytest.mark.parametrize("end", range(8 + 2 + len(CLIENT_ID)))
-def test_no_header_ends_early(end: int):
+def test_a_header_that_ends_early_is_malformed(end: int):
     with pytest.raises(Malformed, match="ends too early"):
         read_header(frame_of(sample(LeaveGroupRequest, 0), 0)[:end])
 
 
 @every_kind
-def test_null_is_only_where_it_may_be(kind: Any, version: int):
-    """kafka-python reads null everywhere, and would have our requests hold what their types do not allow."""
+def test_null_is_accepted_only_in_nullable_fields(kind: Any, version: int):
+    """kafka-python reads null in every field, so requests could get values that their types do not allow."""
     fields = [field for field in structure_of(kind, version).fields if field.type in ("string", "bytes", "array")]
     for field in fields:
         message = sample(kind, version)
@@ -127,12 +127,12 @@ def test_null_is_only_where_it_may_be(kind: Any, version: int):
                 decoded(message, version)
 
 
-def test_null_is_no_element():
+def test_a_null_element_is_malformed():
     with pytest.raises(Malformed, match="null"):
         decoded(DescribeGroupsRequest(groups=["g", None]), 3)
 
 
-def test_text_is_utf_8():
+def test_text_that_is_not_utf_8_is_malformed():
     message = JoinGroupRequest(version=9, group_id="\0\0", protocols=[])
     frame = frame_of(message, 9).replace(b"\x03\0\0", b"\x03\xc3\x28")
     with pytest.raises(Malformed, match="JoinGroupRequest, version 9, cannot be read: a string in it is not UTF-8"):
@@ -140,7 +140,7 @@ def test_text_is_utf_8():
 
 
 @pytest.mark.parametrize("version", [-1, 10, 2**15 - 1])
-def test_a_version_that_is_not_there(version: int):
+def test_an_unknown_version_is_malformed(version: int):
     with pytest.raises(Malformed, match="the version does not exist"):
         decode(JoinGroupRequest, bytes(99), Header(11, version, 0, None))
 
@@ -166,7 +166,7 @@ def test_a_damaged_message_is_read_or_malformed(drawn: tuple[Any, int], data: st
         decode(type(message), bytes(frame), header)
 
 
-# -- what is meant to take long ----------------------------------------------------------------------------------------
+# -- messages that are made to take long -------------------------------------------------------------------------------
 
 LARGE = 2**20
 
@@ -192,8 +192,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("kind", "version", "body", "why"), HOSTILE.values(), ids=HOSTILE)
-def test_no_frame_is_read_for_long(kind: Any, version: int, body: bytes, why: str):
-    """kafka-python takes more than half a minute for each of the first two, and most of a second for others."""
+def test_a_costly_frame_is_refused_quickly(kind: Any, version: int, body: bytes, why: str):
+    """kafka-python needs more than half a minute for each of the first two, and almost a second for the others."""
     with pytest.raises(Malformed, match=why):
         decode(*flexible(kind, version, body))
 
@@ -204,20 +204,24 @@ def test_the_largest_message_is_read():
     assert decoded(OffsetFetchRequest(group_id="g", topics=topics), 7).topics[-1].name == "t9999"
 
 
-# -- what we write -----------------------------------------------------------------------------------------------------
+# -- messages of the gateway -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_clients_read_what_we_write(version: int):
-    said = heard(HeartbeatResponse(version=version, error_code=27), Header(12, version, CORRELATION_ID, None))
-    assert said == HeartbeatResponse(version=version, error_code=27)
+def test_clients_read_the_gateways_responses(version: int):
+    response = read_by_client(
+        HeartbeatResponse(version=version, error_code=27), Header(12, version, CORRELATION_ID, None)
+    )
+    assert response == HeartbeatResponse(version=version, error_code=27)
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_clients_read_our_versions_before_they_know_them(version: int):
-    """The header of an ApiVersions response has no tags, in no version."""
+def test_clients_read_api_versions_without_knowing_the_versions(version: int):
+    """The header of an ApiVersions response has no tags in any version."""
     served = [ApiVersionsResponse.ApiVersion(api_key=12, min_version=0, max_version=4)]
-    said = heard(ApiVersionsResponse(version=version, api_keys=served), Header(18, version, CORRELATION_ID, None))
-    assert said.api_keys == served
+    response = read_by_client(
+        ApiVersionsResponse(version=version, api_keys=served), Header(18, version, CORRELATION_ID, None)
+    )
+    assert response.api_keys == served
     asked = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     assert decoded(asked, version).version == version

@@ -1,4 +1,4 @@
-"""Bytes of answers are bounded, by connection and in all: of whoever never reads, reads slowly, and ten at once."""
+"""Bytes of responses are bounded, for each connection and in total: for clients that never read or read slowly."""
 
 import struct
 from collections import deque
@@ -30,7 +30,7 @@ MIB = 2**20
 
 @dataclass(eq=False)
 class Client:
-    """A connection's accounts, and a client that reads what it wants to."""
+    """The counted bytes of a connection, and a client that reads as many bytes as a test says."""
 
     ledger: Ledger
     refusals: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Client:
         self.refusals.append(why)
 
     def ask(self, count: int = 1, api_key: int = DESCRIBE) -> int:
-        """Ask as often as that is read; return how many requests were."""
+        """Send `count` requests; return the number of requests that were read."""
         for asked in range(count):
             if self.outgoing.is_much or self.slots.large >= LARGE_IN_FLIGHT_MAX:
                 return asked
@@ -54,7 +54,7 @@ class Client:
         return count
 
     def answer(self, size: int) -> None:
-        """Give the oldest request that has no answer one of that size, as the coordinator's answers come."""
+        """Answer the oldest unanswered request with a response of this size, as the coordinator's responses arrive."""
         slot = self.asked.popleft()
         answers = Answers(1, lambda _: self.slots.give(slot, bytes(size)), self.outgoing.hold)
         answers.take(0, HeartbeatAnswer(request_id="1"), size)
@@ -64,7 +64,7 @@ class Client:
 
 
 @pytest.fixture
-def told() -> list[int]:
+def held_totals() -> list[int]:
     return []
 
 
@@ -74,37 +74,37 @@ def dropped() -> list[None]:
 
 
 @pytest.fixture
-def ledger(told: list[int], dropped: list[None]) -> Ledger:
+def ledger(held_totals: list[int], dropped: list[None]) -> Ledger:
     class Watched(Ledger):
-        """Keeps what has been held at each moment."""
+        """A ledger that records the held bytes at each change."""
 
         def add(self, holder: Holder, more_bytes: int) -> None:
-            told.append(self.held_bytes + more_bytes)
+            held_totals.append(self.held_bytes + more_bytes)
             super().add(holder, more_bytes)
 
     return Watched([], lambda: dropped.append(None))
 
 
-def test_who_never_reads_is_asked_for_no_more_than_it_can_bear(ledger: Ledger, told: list[int]):
-    """500 pipelined requests, each of whose answers is as large as a record."""
+def test_requests_of_a_client_that_never_reads_are_bounded(ledger: Ledger, held_totals: list[int]):
+    """The client sends 500 pipelined requests, and each response is as large as a record."""
     deaf = Client(ledger)
     assert deaf.ask(500) == LARGE_IN_FLIGHT_MAX
     for _ in range(LARGE_IN_FLIGHT_MAX):
         deaf.answer(RECORD_BYTES_MAX)
         assert deaf.ask(500) == 0
-    assert ledger.held_bytes == deaf.outgoing.held_bytes == max(told) == LARGE_IN_FLIGHT_MAX * RECORD_BYTES_MAX
+    assert ledger.held_bytes == deaf.outgoing.held_bytes == max(held_totals) == LARGE_IN_FLIGHT_MAX * RECORD_BYTES_MAX
     assert deaf.outgoing.held_bytes <= ANSWER_BYTES_MAX
     assert deaf.refusals == []
 
 
-def test_small_answers_are_asked_for_up_to_the_bound(ledger: Ledger):
+def test_requests_with_small_responses_are_read_up_to_the_bound(ledger: Ledger):
     deaf = Client(ledger)
     while deaf.ask():
         deaf.answer(10_000)
     assert ANSWER_BYTES_PAUSE <= deaf.outgoing.held_bytes < ANSWER_BYTES_PAUSE + 10_000
 
 
-def test_who_reads_slowly_gets_it_all_and_in_order(ledger: Ledger, told: list[int]):
+def test_a_slow_client_gets_all_responses(ledger: Ledger, held_totals: list[int]):
     slow = Client(ledger)
     asked = answered = 0
     while len(slow.read) < 100 * MIB:
@@ -114,12 +114,12 @@ def test_who_reads_slowly_gets_it_all_and_in_order(ledger: Ledger, told: list[in
             answered += 1
         slow.take(PIECE_BYTES)
     assert answered >= 100
-    assert max(told) <= ANSWER_BYTES_PAUSE + LARGE_IN_FLIGHT_MAX * MIB
+    assert max(held_totals) <= ANSWER_BYTES_PAUSE + LARGE_IN_FLIGHT_MAX * MIB
     assert slow.refusals == []
 
 
-def test_answers_beyond_the_bound_of_a_connection_end_it(ledger: Ledger, dropped: list[None]):
-    """Whatever they answer: requests that are not thought to have large answers."""
+def test_responses_above_the_bound_of_a_connection_end_it(ledger: Ledger, dropped: list[None]):
+    """The bound also holds for requests that normally have small responses."""
     deaf, other = Client(ledger), Client(ledger)
     other.ask(1)
     other.answer(100)
@@ -133,8 +133,8 @@ def test_answers_beyond_the_bound_of_a_connection_end_it(ledger: Ledger, dropped
     assert other.refusals == []
 
 
-def test_ten_that_never_read_are_bounded_together_and_the_one_that_holds_most_goes(
-    ledger: Ledger, dropped: list[None], told: list[int]
+def test_ten_clients_that_never_read_are_bounded_in_total_and_the_largest_is_closed(
+    ledger: Ledger, dropped: list[None], held_totals: list[int]
 ):
     deaf = [Client(ledger) for _ in range(10)]
     for each in deaf:
@@ -144,13 +144,13 @@ def test_ten_that_never_read_are_bounded_together_and_the_one_that_holds_most_go
         for each in deaf:
             if not each.refusals and each.asked:
                 each.answer(RECORD_BYTES_MAX)
-    assert max(told) <= ANSWERS_BYTES_MAX + RECORD_BYTES_MAX
+    assert max(held_totals) <= ANSWERS_BYTES_MAX + RECORD_BYTES_MAX
     assert ledger.held_bytes == sum(each.outgoing.held_bytes for each in deaf) <= ANSWERS_BYTES_MAX
     assert len(dropped) == sum(len(each.refusals) for each in deaf) > 0
-    assert deaf[3].refusals, "it held most"
+    assert deaf[3].refusals, "this client held the most bytes"
 
 
-def test_bytes_that_wait_in_the_transport_count(ledger: Ledger):
+def test_bytes_in_the_transport_are_counted(ledger: Ledger):
     client = Client(ledger)
     client.outgoing.written(70_000)
     client.outgoing.written(60_000)
@@ -161,14 +161,14 @@ def test_bytes_that_wait_in_the_transport_count(ledger: Ledger):
     assert ledger.held_bytes == 0
 
 
-def test_a_large_answer_leaves_piece_by_piece_and_small_ones_together():
+def test_a_large_response_is_sent_in_pieces_and_small_ones_together():
     held: list[int] = []
     slots = Slots(held.append)
     row = [slots.add(Slot(APIS[DESCRIBE], Header(DESCRIBE, 0, n, None))) for n in range(4)]
     answers = [struct.pack(">i", n) * size for n, size in enumerate((1, 100, 1, 1))]
     for slot, answer in list(zip(row, answers, strict=True))[1:]:
         slots.give(slot, answer)
-    assert slots.piece(50) == b"", "the first has no answer"
+    assert slots.piece(50) == b"", "the first request has no response"
     slots.give(row[0], answers[0])
     pieces = []
     while piece := slots.piece(50):
@@ -179,7 +179,7 @@ def test_a_large_answer_leaves_piece_by_piece_and_small_ones_together():
     assert len(pieces[0]) == 50
 
 
-def test_a_slot_that_is_sent_in_part_is_still_the_first():
+def test_a_partly_sent_slot_is_still_the_first():
     slots = Slots()
     first, second = (slots.add(Slot(APIS[HEARTBEAT], Header(HEARTBEAT, 0, n, None))) for n in range(2))
     slots.give(first, bytes(100))
@@ -189,8 +189,8 @@ def test_a_slot_that_is_sent_in_part_is_still_the_first():
     assert slots.is_first(second)
 
 
-def test_the_answers_of_one_request_are_bounded_and_the_rest_is_to_be_asked_again():
-    """A DescribeGroups of hundreds of groups, each of which is as large as a record."""
+def test_answers_of_one_request_are_bounded_and_the_rest_get_a_retriable_error():
+    """A DescribeGroups request names many groups, and the description of each is as large as a record."""
     held: list[int] = []
     done: list[list[AnyAnswer]] = []
     answers = Answers(10, lambda all_of_them: done.append(list(all_of_them)), held.append)
@@ -203,7 +203,7 @@ def test_the_answers_of_one_request_are_bounded_and_the_rest_is_to_be_asked_agai
     assert sum(held) == 0
 
 
-def test_the_bounds_fit_together():
+def test_the_bounds_are_consistent():
     assert LARGE_IN_FLIGHT_MAX * RECORD_BYTES_MAX + ANSWER_BYTES_PAUSE <= ANSWER_BYTES_MAX
     assert ONE_ANSWER_BYTES_MAX + ANSWER_BYTES_PAUSE <= ANSWER_BYTES_MAX <= ANSWERS_BYTES_MAX
     assert {api.name for api in APIS.values() if api.has_large_response} == {

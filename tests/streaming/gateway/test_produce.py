@@ -1,4 +1,4 @@
-"""Whether a Produce request has an answer is read from its first bytes, in every version."""
+"""The acks of a Produce request are read from its first bytes, in every version."""
 
 import pytest
 from kafka.protocol.producer import ProduceRequest
@@ -21,13 +21,13 @@ def test_acks_are_found(version: int, acks: int, client_id: str | None, transact
     assert acks_of(head(version, acks, client_id, transactional_id), version) == acks
 
 
-def test_more_is_wanted_while_they_have_not_come():
+def test_more_bytes_are_needed_until_acks_have_arrived():
     whole = head(9, 1, transactional_id="t" * 2_000)
     shorter = [acks_of(whole[:end], 9) for end in range(8, len(whole))]
     assert shorter[0] is None
     assert [acks for acks in shorter if acks is not None] == [1] * shorter.count(1)
 
 
-def test_who_never_says_them_is_refused():
+def test_a_request_without_acks_is_malformed():
     with pytest.raises(Malformed):
         acks_of(memoryview(b"\xff" * 70_000), 9)

@@ -1,4 +1,4 @@
-"""Requests of one client that go to its broker: which of them go, when, and what becomes of the responses."""
+"""The relaying of one client's requests to its broker, and of the broker's responses to the client."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -41,7 +41,7 @@ class Bench(FlowBench):
         return slot
 
     async def connected(self) -> "Bench":
-        """Relay a request and have it answered, so that there is a connection to the broker."""
+        """Relay a request and answer it, so that the connection to the broker is open."""
         self.relay(list_offsets("t"))
         await turn()
         self.broker_says(OFFSETS)
@@ -85,20 +85,20 @@ def produce(acks: int, topic: str = "t", records: bytes = b"x") -> ProduceReques
     )
 
 
-def run(story: Callable[[Bench], Awaitable[None]], *mechanisms: str) -> None:
-    async def tell() -> None:
-        await story(Bench(mechanisms))
+def run(scenario: Callable[[Bench], Awaitable[None]], *mechanisms: str) -> None:
+    async def main() -> None:
+        await scenario(Bench(mechanisms))
 
-    asyncio.run(tell())
+    asyncio.run(main())
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_first_request_waits_for_the_connection_to_the_broker():
-    """Requests behind it wait as well, so that all of them keep their order."""
+    """Later requests wait too, so that all requests keep their order."""
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.shared.may_connect.clear()
         bench.relay(list_offsets("t"))
         await turn()
@@ -111,21 +111,21 @@ def test_the_first_request_waits_for_the_connection_to_the_broker():
         assert bench.to_broker() == [frame_of(list_offsets("u"), 2)]
         assert len(bench.shared.upstreams) == 1
 
-    run(story)
+    run(scenario)
 
 
-def test_a_client_whose_broker_cannot_be_reached_is_closed():
-    async def story(bench: Bench) -> None:
+def test_a_client_with_an_unreachable_broker_is_closed():
+    async def scenario(bench: Bench) -> None:
         bench.shared.refuses_upstreams = True
         bench.relay(list_offsets("t"))
         await turn()
         assert (bench.owner.calls[:2], bench.owner.errors) == (["stop", "close"], [])
 
-    run(story)
+    run(scenario)
 
 
-def test_a_connection_to_a_broker_that_comes_too_late_is_closed():
-    async def story(bench: Bench) -> None:
+def test_a_late_connection_to_a_broker_is_closed():
+    async def scenario(bench: Bench) -> None:
         made = FakeTransport()
 
         async def open_upstream(node_id: int | None, upstream: Upstream) -> None:
@@ -140,11 +140,11 @@ def test_a_connection_to_a_broker_that_comes_too_late_is_closed():
         await turn()
         assert (made.ended, bench.owner.errors) == ("aborted", [])
 
-    run(story)
+    run(scenario)
 
 
-def test_a_request_that_is_refused_is_answered_and_not_relayed():
-    async def story(bench: Bench) -> None:
+def test_a_refused_request_is_answered_and_not_relayed():
+    async def scenario(bench: Bench) -> None:
         bench.relay(list_offsets(OWN_TOPIC))
         bench.run_soon()
         (frame,) = bench.transport.frames()
@@ -152,11 +152,11 @@ def test_a_request_that_is_refused_is_answered_and_not_relayed():
         assert answer.topics[0].partitions[0].error_code == 29
         assert (bench.shared.upstreams, bench.count("requests_denied_total")) == ([], 1)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_produce_without_acknowledgement_has_no_response():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         bench.relay(produce(acks=0))
         assert len(bench.flow.slots) == 0
@@ -165,7 +165,7 @@ def test_a_produce_without_acknowledgement_has_no_response():
         assert bench.transport.frames() == [OFFSETS]
         assert bench.to_broker() == [frame_of(produce(acks=0), 3), frame_of(list_offsets("t"), 2)]
 
-    run(story)
+    run(scenario)
 
 
 # -- large requests ----------------------------------------------------------------------------------------------------
@@ -177,11 +177,11 @@ def stream(bench: Bench, message: Any, head_bytes: int = 10**6) -> Any:
     return bench.relaying.stream(APIS[PRODUCE], header, len(frame), memoryview(frame)[:head_bytes])
 
 
-def test_a_large_produce_is_relayed_piece_by_piece():
-    async def story(bench: Bench) -> None:
+def test_a_large_produce_is_relayed_in_pieces():
+    async def scenario(bench: Bench) -> None:
         message = produce(acks=1)
         assert stream(bench, message, head_bytes=12) is Wish.MORE
-        assert stream(bench, message) is Wish.LATER, "there is no connection to the broker"
+        assert stream(bench, message) is Wish.LATER, "the connection to the broker is not open"
         await turn()
         copy, framed = stream(bench, message), with_length(frame_of(message, 3))
         for position in range(0, len(framed), 7):
@@ -191,62 +191,62 @@ def test_a_large_produce_is_relayed_piece_by_piece():
         bench.broker_says(b"\0\0\0\x4danswer")
         assert bench.transport.frames() == [b"\0\0\0\x4danswer"]
 
-    run(story)
+    run(scenario)
 
 
-def test_a_large_produce_to_the_coordinators_topics_never_arrives_whole():
-    async def story(bench: Bench) -> None:
+def test_a_large_produce_to_the_coordinators_topics_is_never_relayed_completely():
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         copy, framed = stream(bench, produce(1, OWN_TOPIC)), with_length(frame_of(produce(1, OWN_TOPIC), 3))
         with pytest.raises(BadFrame, match="refused"):
             copy(framed)
         assert bench.shared.upstreams[-1].written == b""
 
-    run(story)
+    run(scenario)
 
 
 def test_large_requests_in_flight_are_bounded():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         for _ in range(IN_FLIGHT_MAX - 1):
             bench.slot(12)
         stream(bench, produce(acks=0))
-        assert not bench.flow.is_paused, "it has no response"
+        assert not bench.flow.is_paused, "a request without response does not count"
         stream(bench, produce(acks=1))
         assert bench.flow.is_paused
 
-    run(story)
+    run(scenario)
 
 
-def test_a_client_is_closed_when_its_broker_goes_amid_a_large_produce():
-    """Without acknowledgement nothing else would tell it."""
+def test_a_client_is_closed_when_its_broker_is_lost_during_a_large_produce():
+    """Without acknowledgement, the client would not notice the loss otherwise."""
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         copy = stream(bench, produce(acks=0))
         copy(with_length(frame_of(produce(acks=0), 3))[:20])
         bench.shared.upstream.connection_lost(None)
         assert bench.owner.calls[-1] == "close"
 
-    run(story)
+    run(scenario)
 
 
-def test_a_client_stays_when_its_broker_goes_after_a_large_produce():
-    async def story(bench: Bench) -> None:
+def test_a_client_stays_open_when_its_broker_is_lost_after_a_large_produce():
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         stream(bench, produce(acks=0))(with_length(frame_of(produce(acks=0), 3)))
         bench.relaying.streamed()
         bench.shared.upstream.connection_lost(None)
         assert bench.owner.calls[-1] != "close"
 
-    run(story)
+    run(scenario)
 
 
 # -- responses ---------------------------------------------------------------------------------------------------------
 
 
 def test_responses_of_the_broker_and_of_the_gateway_keep_the_order_of_the_requests():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         served = bench.slot(12)
         bench.relay(list_offsets("t"))
@@ -258,11 +258,11 @@ def test_responses_of_the_broker_and_of_the_gateway_keep_the_order_of_the_reques
         assert bench.transport.frames() == [b"served", OFFSETS]
         assert bench.shared.upstreams[-1].is_reading
 
-    run(story)
+    run(scenario)
 
 
-def test_a_rewritten_response_is_held_while_it_is_read():
-    async def story(bench: Bench) -> None:
+def test_a_rewritten_response_is_buffered_while_it_is_read():
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         resource = DescribeConfigsRequest.DescribeConfigsResource
         bench.relay(
@@ -285,75 +285,75 @@ def test_a_rewritten_response_is_held_while_it_is_read():
         assert [(c.value, c.is_sensitive) for c in said.results[0].configs] == [(None, True)]
         assert (bench.flow.outgoing.held_bytes, bench.owner.errors) == (0, [])
 
-    run(story)
+    run(scenario)
 
 
-def test_a_response_that_cannot_be_read_fails_the_client():
-    async def story(bench: Bench) -> None:
+def test_an_unreadable_response_fails_the_client():
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         bench.relay(DescribeConfigsRequest(version=1, resources=[]))
         bench.broker_says(b"\0")
         await turn()
         assert len(bench.owner.errors) == 1
 
-    run(story)
+    run(scenario)
 
 
-def test_a_large_response_waits_while_too_much_is_held_and_goes_on_in_its_turn():
-    async def story(bench: Bench) -> None:
+def test_a_large_response_waits_while_too_many_bytes_are_held():
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         before = bench.slot(12)
         bench.flow.give(bench.slot(12), bytes(16 * 2**20))
         assert bench.flow.outgoing.is_much
         slot = bench.relay(DescribeConfigsRequest(version=1, resources=[]))
         assert not bench.relaying.has_room(slot)
-        assert bench.relaying.has_room(before), "the client takes nothing else before it"
+        assert bench.relaying.has_room(before), "the client cannot get another response before it"
 
-    run(story)
+    run(scenario)
 
 
 # -- flow control ------------------------------------------------------------------------------------------------------
 
 
-def test_requests_are_not_read_while_the_broker_does_not_take_them():
-    async def story(bench: Bench) -> None:
+def test_requests_are_not_read_while_the_broker_does_not_read_them():
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         bench.shared.upstream.pause_writing()
         assert (bench.flow.is_paused, bench.transport.is_reading) == (True, False)
         bench.shared.upstream.resume_writing()
         assert (bench.flow.is_paused, bench.transport.is_reading) == (False, True)
 
-    run(story)
+    run(scenario)
 
 
 def test_the_broker_is_not_read_while_the_client_is_slow():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.relaying.client_slow(True)
-        bench.relaying.go_on()  # there is no connection to a broker yet
+        bench.relaying.go_on()  # the connection to the broker is not open yet
         await bench.connected()
         bench.relaying.client_slow(True)
         assert not bench.shared.upstreams[-1].is_reading
         bench.relaying.client_slow(False)
         assert bench.shared.upstreams[-1].is_reading
 
-    run(story)
+    run(scenario)
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_waits_for_its_broker_is_closed_with_it():
-    async def story(bench: Bench) -> None:
+def test_a_client_that_waits_for_its_broker_is_closed_with_the_broker():
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         bench.relay(list_offsets("t"))
         bench.shared.upstream.connection_lost(None)
         assert bench.owner.calls[-1] == "close"
 
-    run(story)
+    run(scenario)
 
 
-def test_a_client_that_waits_for_nothing_gets_another_connection_to_the_broker():
-    async def story(bench: Bench) -> None:
+def test_a_client_without_outstanding_requests_gets_a_new_connection_to_the_broker():
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         bench.flow.pause(Pause.BROKER)
         bench.shared.upstream.connection_lost(None)
@@ -363,13 +363,13 @@ def test_a_client_that_waits_for_nothing_gets_another_connection_to_the_broker()
         await turn()
         assert len(bench.shared.upstreams) == 2
 
-    run(story)
+    run(scenario)
 
 
-def test_a_client_that_the_broker_has_authenticated_is_closed_with_it():
-    """Another connection would be nobody's."""
+def test_a_client_that_the_broker_has_authenticated_is_closed_with_the_broker():
+    """A new connection would not be authenticated."""
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.relaying.forward(bench.slot(SASL_HANDSHAKE), b"handshake")
         await turn()
         assert bench.to_broker() == [b"handshake"]
@@ -378,14 +378,14 @@ def test_a_client_that_the_broker_has_authenticated_is_closed_with_it():
         bench.shared.upstream.connection_lost(None)
         assert bench.owner.calls[-1] == "close"
 
-    run(story, "PLAIN")
+    run(scenario, "PLAIN")
 
 
 def test_closing_closes_the_connection_to_the_broker():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.relaying.close()
         await bench.connected()
         bench.relaying.close()
         assert bench.shared.upstreams[-1].ended == "aborted"
 
-    run(story)
+    run(scenario)

@@ -1,4 +1,4 @@
-"""What the guard wants to see of a broker's response is read from it, and what it leaves out does not go out."""
+"""The guard reads brokers' responses, and topics that it removes are not sent to clients."""
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -20,8 +20,8 @@ def fetched(session_id: int) -> bytes:
     return response(FetchResponse(version=7, throttle_time_ms=0, error_code=0, session_id=session_id, responses=topics))
 
 
-def test_a_fetch_session_is_the_clients_once_the_broker_has_given_it():
-    async def story(bench: Bench) -> None:
+def test_a_fetch_session_is_usable_after_the_brokers_response():
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         bench.relay(fetch(SESSION, epoch=1))
         bench.run_soon()
@@ -33,11 +33,11 @@ def test_a_fetch_session_is_the_clients_once_the_broker_has_given_it():
             bench.broker_says(fetched(SESSION))
             assert bench.transport.frames() == [fetched(SESSION)]
 
-    run(story)
+    run(scenario)
 
 
-def test_the_coordinators_topics_are_left_out_of_metadata():
-    async def story(bench: Bench) -> None:
+def test_metadata_is_sent_without_the_coordinators_topics():
+    async def scenario(bench: Bench) -> None:
         await bench.connected()
         bench.relay(MetadataRequest(version=1, topics=None))
         kind = MetadataResponse.MetadataResponseTopic
@@ -48,4 +48,4 @@ def test_the_coordinators_topics_are_left_out_of_metadata():
         (frame,) = bench.transport.frames()
         assert [topic.name for topic in MetadataResponse.decode(frame, version=1, header=True).topics] == ["t"]
 
-    run(story)
+    run(scenario)

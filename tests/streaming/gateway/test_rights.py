@@ -1,4 +1,4 @@
-"""The brokers' lists decide here as they decide there."""
+"""The gateway decides by the brokers' access lists as the brokers do."""
 
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
@@ -10,7 +10,7 @@ Op = AclOperation
 
 
 def acl(text: str) -> AclBinding:
-    """Read `ALLOW ana READ LITERAL orders 10.0.0.7`; everybody is `*`, and so is every host."""
+    """Parse `ALLOW ana READ LITERAL orders 10.0.0.7`. `*` means every principal, and no host means every host."""
     permission, user, operation, pattern, name, *host = text.split()
     principal = "User:*" if user == "*" else f"User:CN={user}"
     return AclBinding(
@@ -47,12 +47,12 @@ def allowed(*acls: str, operation: Op = Op.READ, name: str = "orders", client: C
         (("ALLOW ana READ LITERAL orders", "DENY ana DESCRIBE LITERAL orders"), True),
     ],
 )
-def test_reading_is_allowed_as_the_lists_have_it(acls: tuple[str, ...], expected: bool):
+def test_the_lists_decide_on_reading(acls: tuple[str, ...], expected: bool):
     assert allowed(*acls) is expected
 
 
 @pytest.mark.parametrize("operation", [op for op in Op if op not in (Op.UNKNOWN, Op.ANY, Op.ALL)])
-def test_operations_bring_others_as_with_kafka(operation: Op):
+def test_operations_imply_others_as_in_kafka(operation: Op):
     brings_describe = {Op.READ, Op.WRITE, Op.DELETE, Op.ALTER, Op.DESCRIBE}
     one = f"ALLOW ana {operation.name} LITERAL orders"
     assert allowed(one, operation=Op.DESCRIBE) is (operation in brings_describe)
@@ -61,7 +61,7 @@ def test_operations_bring_others_as_with_kafka(operation: Op):
     assert allowed(*denied, operation=Op.DESCRIBE) is (operation is not Op.DESCRIBE), "denials imply nothing"
 
 
-def test_a_right_to_some_topic_is_one_that_is_not_denied():
+def test_a_denied_right_is_no_right_to_some_topic():
     some = AccessLists(
         [acl("ALLOW ana WRITE LITERAL a"), acl("ALLOW bo WRITE PREFIXED b"), acl("DENY ana ALL LITERAL a")]
     )
@@ -70,6 +70,6 @@ def test_a_right_to_some_topic_is_one_that_is_not_denied():
     assert not some.allow_some(BO, Op.READ, ResourceType.TOPIC)
 
 
-def test_another_kind_of_resource_is_another():
+def test_a_right_applies_to_one_kind_of_resource():
     lists = AccessLists([acl("ALLOW ana WRITE LITERAL *")])
     assert not lists.allow(ANA, Op.WRITE, ResourceType.TRANSACTIONAL_ID, "orders")

@@ -1,4 +1,4 @@
-"""Who a watched SASL exchange makes known: what kafka-python's own clients say, and what nobody should."""
+"""The principal after a SASL exchange that the gateway forwards: exchanges of kafka-python's clients, and attacks."""
 
 from typing import Any
 from unittest.mock import patch
@@ -25,8 +25,8 @@ SCRAM_SERVER_SAYS = (  # to SCRAM_CLIENT_NONCE of the user "user" with the passw
 VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
 
 
-class Talk:
-    """A client's and a broker's frames, as the watch sees them pass."""
+class FakeExchange:
+    """A SASL exchange: the frames of a client and of a broker, passed to the watch."""
 
     def __init__(self, *mechanisms: str) -> None:
         self.watch = SaslWatch(mechanisms) if mechanisms else SaslWatch()
@@ -54,96 +54,96 @@ class Talk:
 
 
 def client_of(mechanism: str, user: str, password: str) -> Any:
-    """kafka-python's own."""
+    """Return kafka-python's client for a mechanism."""
     with patch("uuid.uuid4", return_value=SCRAM_CLIENT_NONCE):
         return get_sasl_mechanism(mechanism)(
             sasl_mechanism=mechanism, sasl_plain_username=user, sasl_plain_password=password
         )
 
 
-def plain(name: str, version: int = 2) -> Talk:
-    """A PLAIN exchange that the broker has yet to judge."""
-    talk = Talk()
-    talk.handshake("PLAIN")
-    talk.token(client_of("PLAIN", name, "secret").auth_bytes(), version)
-    return talk
+def plain(name: str, version: int = 2) -> FakeExchange:
+    """Return a PLAIN exchange before the broker's verdict."""
+    exchange = FakeExchange()
+    exchange.handshake("PLAIN")
+    exchange.token(client_of("PLAIN", name, "secret").auth_bytes(), version)
+    return exchange
 
 
 @VERSIONS
-def test_who_shows_a_password_is_known_once_the_broker_has_said_yes(version: int) -> None:
-    talk = plain("ana", version)
-    assert (talk.watch.principal, talk.watch.is_amid, talk.watch.is_raw) == (None, True, False)
-    talk.verdict(version=version)
-    assert (talk.watch.principal, talk.watch.mechanism, talk.watch.is_amid) == ("User:ana", "PLAIN", False)
+def test_plain_authenticates_after_the_brokers_verdict(version: int) -> None:
+    exchange = plain("ana", version)
+    assert (exchange.watch.principal, exchange.watch.is_amid, exchange.watch.is_raw) == (None, True, False)
+    exchange.verdict(version=version)
+    assert (exchange.watch.principal, exchange.watch.mechanism, exchange.watch.is_amid) == ("User:ana", "PLAIN", False)
 
 
 @VERSIONS
-def test_who_proves_to_know_a_password_is_known_after_the_second_round(version: int) -> None:
-    """RFC 7677's example, whose signatures kafka-python's client makes and checks."""
-    talk, client = Talk(), client_of("SCRAM-SHA-256", "user", "pencil")
-    talk.handshake("SCRAM-SHA-256")
+def test_scram_authenticates_after_the_second_round(version: int) -> None:
+    """The exchange is RFC 7677's example. kafka-python's client makes and checks its signatures."""
+    exchange, client = FakeExchange(), client_of("SCRAM-SHA-256", "user", "pencil")
+    exchange.handshake("SCRAM-SHA-256")
     for answer in SCRAM_SERVER_SAYS:
-        assert talk.watch.principal is None
-        talk.token(client.auth_bytes(), version)
-        talk.verdict(answer, version)
+        assert exchange.watch.principal is None
+        exchange.token(client.auth_bytes(), version)
+        exchange.verdict(answer, version)
         client.receive(answer)
     assert client.is_authenticated()
-    assert talk.watch.principal == "User:user"
+    assert exchange.watch.principal == "User:user"
 
 
-def test_tokens_have_no_headers_after_a_handshake_of_the_oldest_version() -> None:
-    talk, client = Talk(), client_of("SCRAM-SHA-256", "user", "pencil")
-    assert not talk.watch.is_raw
-    talk.handshake("SCRAM-SHA-256", version=0)
+def test_tokens_have_no_headers_after_a_handshake_of_version_0() -> None:
+    exchange, client = FakeExchange(), client_of("SCRAM-SHA-256", "user", "pencil")
+    assert not exchange.watch.is_raw
+    exchange.handshake("SCRAM-SHA-256", version=0)
     for answer in SCRAM_SERVER_SAYS:
-        assert talk.watch.is_raw
-        talk.watch.asked(client.auth_bytes())
-        assert talk.watch.is_raw
-        talk.watch.answered(answer)
+        assert exchange.watch.is_raw
+        exchange.watch.asked(client.auth_bytes())
+        assert exchange.watch.is_raw
+        exchange.watch.answered(answer)
         client.receive(answer)
-    assert (talk.watch.principal, talk.watch.is_raw) == ("User:user", False)
+    assert (exchange.watch.principal, exchange.watch.is_raw) == ("User:user", False)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_mechanism_that_nobody_here_can_follow_is_refused_with_those_that_can_be(version: int) -> None:
-    talk = Talk()
-    refusal = talk.handshake("OAUTHBEARER", version)
+def test_an_unsupported_mechanism_is_refused_with_the_supported_ones(version: int) -> None:
+    exchange = FakeExchange()
+    refusal = exchange.handshake("OAUTHBEARER", version)
     assert refusal is not None
-    said = SaslHandshakeResponse.decode(refusal, version=version, header=True)
-    assert (said.error_code, said.mechanisms) == (33, list(MECHANISMS))
-    assert said.header.correlation_id == 1
-    assert talk.watch.is_over
+    response = SaslHandshakeResponse.decode(refusal, version=version, header=True)
+    assert (response.error_code, response.mechanisms) == (33, list(MECHANISMS))
+    assert response.header.correlation_id == 1
+    assert exchange.watch.is_over
 
 
-def test_a_mechanism_may_be_kept_from_clients() -> None:
-    assert Talk("SCRAM-SHA-512", "GSSAPI").handshake("PLAIN") is not None
-    assert Talk("SCRAM-SHA-512", "GSSAPI").handshake("GSSAPI") is not None
-    assert Talk("SCRAM-SHA-512", "GSSAPI").handshake("SCRAM-SHA-512") is None
+def test_a_mechanism_can_be_disabled() -> None:
+    assert FakeExchange("SCRAM-SHA-512", "GSSAPI").handshake("PLAIN") is not None
+    assert FakeExchange("SCRAM-SHA-512", "GSSAPI").handshake("GSSAPI") is not None
+    assert FakeExchange("SCRAM-SHA-512", "GSSAPI").handshake("SCRAM-SHA-512") is None
 
 
-def test_nobody_is_known_whom_the_broker_refuses() -> None:
-    talk = plain("ana")
-    talk.verdict(error_code=58, error_message="no")
-    assert (talk.watch.principal, talk.watch.is_over) == (None, True)
+def test_a_client_that_the_broker_refuses_has_no_principal() -> None:
+    exchange = plain("ana")
+    exchange.verdict(error_code=58, error_message="no")
+    assert (exchange.watch.principal, exchange.watch.is_over) == (None, True)
     with pytest.raises(BadSasl, match="out of turn"):
-        talk.token(b"\0ana\0another")
+        exchange.token(b"\0ana\0another")
 
 
-def test_nobody_is_known_by_a_mechanism_that_the_broker_refuses() -> None:
-    talk = Talk()
-    talk.handshake("PLAIN", error_code=33)
+def test_a_mechanism_that_the_broker_refuses_gives_no_principal() -> None:
+    exchange = FakeExchange()
+    exchange.handshake("PLAIN", error_code=33)
     with pytest.raises(BadSasl, match="out of turn"):
-        talk.token(b"\0ana\0secret")
+        exchange.token(b"\0ana\0secret")
 
 
-def test_nobody_is_known_by_a_proof_that_the_broker_does_not_return() -> None:
-    """RFC 5802 lets a server end with `e=`; bare tokens have no other way to say no."""
-    talk = Talk()
-    talk.handshake("SCRAM-SHA-512", version=0)
+def test_without_the_brokers_proof_the_client_has_no_principal() -> None:
+    """RFC 5802 allows a server to end with `e=`. For tokens without headers, this is the only refusal."""
+    exchange = FakeExchange()
+    exchange.handshake("SCRAM-SHA-512", version=0)
     for answer in (b"r=xy,s=QQ==,i=4096", b"e=invalid-proof"):
-        talk.watch.asked(b"n,,n=ana,r=x")
-        talk.watch.answered(answer)
-    assert (talk.watch.principal, talk.watch.is_over) == (None, True)
+        exchange.watch.asked(b"n,,n=ana,r=x")
+        exchange.watch.answered(answer)
+    assert (exchange.watch.principal, exchange.watch.is_over) == (None, True)
 
 
 @pytest.mark.parametrize(
@@ -158,15 +158,15 @@ def test_nobody_is_known_by_a_proof_that_the_broker_does_not_return() -> None:
         ("SCRAM-SHA-512", b"n,a=ana,n=ana,r=nonce,extension=any", "ana"),
     ],
 )
-def test_names_are_read_as_brokers_read_them(mechanism: str, token: bytes, name: str) -> None:
-    talk = Talk()
-    talk.handshake(mechanism)
-    talk.token(token)
+def test_names_are_parsed_as_brokers_parse_them(mechanism: str, token: bytes, name: str) -> None:
+    exchange = FakeExchange()
+    exchange.handshake(mechanism)
+    exchange.token(token)
     if mechanism != "PLAIN":
-        talk.verdict(b"r=noncemore,s=QQ==,i=4096")
-        talk.token(b"c=biws,r=noncemore,p=AA==")
-    talk.verdict(b"v=AA==")
-    assert talk.watch.principal == f"User:{name}"
+        exchange.verdict(b"r=noncemore,s=QQ==,i=4096")
+        exchange.token(b"c=biws,r=noncemore,p=AA==")
+    exchange.verdict(b"v=AA==")
+    assert exchange.watch.principal == f"User:{name}"
 
 
 @pytest.mark.parametrize(
@@ -189,83 +189,83 @@ def test_names_are_read_as_brokers_read_them(mechanism: str, token: bytes, name:
         ("SCRAM-SHA-256", b"n,,n=token-id,r=nonce,tokenauth=true", "delegation token"),
     ],
 )
-def test_what_could_be_read_in_two_ways_is_not_passed_on(mechanism: str, token: bytes, why: str) -> None:
-    """A delegation token's owner, above all, is not the name in it."""
-    talk = Talk()
-    talk.handshake(mechanism)
+def test_ambiguous_tokens_are_not_forwarded(mechanism: str, token: bytes, why: str) -> None:
+    """In particular, the owner of a delegation token is not the name in it."""
+    exchange = FakeExchange()
+    exchange.handshake(mechanism)
     with pytest.raises(BadSasl, match=why):
-        talk.token(token)
-    assert talk.watch.is_over
+        exchange.token(token)
+    assert exchange.watch.is_over
 
 
-def test_a_second_claim_does_not_overtake_the_answer_to_the_first() -> None:
-    """Or else a yes to ana would make her the admin."""
-    talk = plain("ana")
+def test_a_second_token_before_the_verdict_is_refused() -> None:
+    """Otherwise the broker's verdict on ana would authenticate the client as admin."""
+    exchange = plain("ana")
     with pytest.raises(BadSasl, match="out of turn"):
-        talk.token(b"\0admin\0guess")
+        exchange.token(b"\0admin\0guess")
     with pytest.raises(BadSasl):
-        talk.verdict()
-    assert talk.watch.principal is None
+        exchange.verdict()
+    assert exchange.watch.principal is None
 
 
-def test_an_answer_to_something_else_makes_nobody_known() -> None:
-    talk = plain("ana")
-    talk._number += 1
+def test_a_response_to_another_request_gives_no_principal() -> None:
+    exchange = plain("ana")
+    exchange._number += 1
     with pytest.raises(BadSasl, match="broker's response to SaslAuthenticate"):
-        talk.verdict()
+        exchange.verdict()
 
 
-def test_bytes_that_another_reader_might_take_for_a_name_are_not_passed_on() -> None:
-    talk = Talk()
+def test_bytes_after_a_handshake_are_not_forwarded() -> None:
+    exchange = FakeExchange()
     with pytest.raises(BadSasl, match="SaslHandshake cannot be read"):
-        talk.watch.asked(talk.frame(SaslHandshakeRequest, 1, mechanism="PLAIN") + b"\0admin\0")
+        exchange.watch.asked(exchange.frame(SaslHandshakeRequest, 1, mechanism="PLAIN") + b"\0admin\0")
 
 
-def test_another_request_is_not_taken_for_a_handshake() -> None:
-    talk = Talk()
-    handshake = talk.frame(SaslHandshakeRequest, 1, mechanism="PLAIN")
+def test_another_request_is_no_handshake() -> None:
+    exchange = FakeExchange()
+    handshake = exchange.frame(SaslHandshakeRequest, 1, mechanism="PLAIN")
     with pytest.raises(BadSasl, match="SaslHandshake cannot be read"):
-        talk.watch.asked(SaslAuthenticateRequest.API_KEY.to_bytes(2) + handshake[2:])
+        exchange.watch.asked(SaslAuthenticateRequest.API_KEY.to_bytes(2) + handshake[2:])
 
 
-def test_the_same_user_may_authenticate_again_and_stays_known_meanwhile() -> None:
-    """KIP-368."""
-    talk = plain("ana")
-    talk.verdict(session_lifetime_ms=60_000)
-    assert talk.watch.session_lifetime_ms == 60_000
-    talk.handshake("PLAIN")
-    assert (talk.watch.principal, talk.watch.is_amid) == ("User:ana", True)
-    talk.token(b"\0ana\0secret")
-    talk.verdict(session_lifetime_ms=30_000)
-    assert (talk.watch.principal, talk.watch.session_lifetime_ms) == ("User:ana", 30_000)
+def test_a_user_keeps_its_principal_while_it_authenticates_again() -> None:
+    """KIP-368: the session gets a new lifetime."""
+    exchange = plain("ana")
+    exchange.verdict(session_lifetime_ms=60_000)
+    assert exchange.watch.session_lifetime_ms == 60_000
+    exchange.handshake("PLAIN")
+    assert (exchange.watch.principal, exchange.watch.is_amid) == ("User:ana", True)
+    exchange.token(b"\0ana\0secret")
+    exchange.verdict(session_lifetime_ms=30_000)
+    assert (exchange.watch.principal, exchange.watch.session_lifetime_ms) == ("User:ana", 30_000)
 
 
-def test_another_user_may_not_take_a_connection_over() -> None:
-    """KIP-368."""
-    talk = plain("ana")
-    talk.verdict()
-    talk.handshake("PLAIN")
+def test_a_connection_cannot_change_its_user() -> None:
+    """KIP-368: a client must authenticate again as the same user."""
+    exchange = plain("ana")
+    exchange.verdict()
+    exchange.handshake("PLAIN")
     with pytest.raises(BadSasl, match="under another name"):
-        talk.token(b"\0bo\0secret")
-    assert talk.watch.principal is None
+        exchange.token(b"\0bo\0secret")
+    assert exchange.watch.principal is None
 
 
-def test_no_password_is_kept_or_told() -> None:
-    """I23."""
-    talk = plain("ana")
-    assert "secret" not in repr(talk.watch) + repr(vars(talk.watch))
+def test_no_password_is_stored_or_reported() -> None:
+    """I23: neither the watch nor an error contains the password."""
+    exchange = plain("ana")
+    assert "secret" not in repr(exchange.watch) + repr(vars(exchange.watch))
     for token in (b"\0ana\0\xffsecret", b"secret", b"\0ana\0secret\0", b"bo\0ana\0secret"):
-        talk = Talk()
-        talk.handshake("PLAIN")
+        exchange = FakeExchange()
+        exchange.handshake("PLAIN")
         with pytest.raises(BadSasl) as refused:
-            talk.token(token)
+            exchange.token(token)
         assert "secret" not in repr(refused.value)
-        assert refused.value.__context__ is None, "a decoder's error holds what it could not decode"
+        assert refused.value.__context__ is None, "a decoder's error contains the bytes"
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.binary(max_size=64)), max_size=6))
-def test_garbage_is_refused_in_one_way(frames: list[tuple[bool, bytes]]) -> None:
+def test_garbage_is_refused_with_bad_sasl(frames: list[tuple[bool, bytes]]) -> None:
     watch = SaslWatch()
     for is_clients, frame in frames:
         try:
@@ -287,32 +287,32 @@ MOVES = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(MOVES, max_size=12))
-def test_whatever_order_things_are_said_in_only_a_yes_to_a_name_makes_it_known(moves: list[tuple[Any, ...]]) -> None:
-    """The model: the broker's yes is to the last token, if nothing has been said since."""
-    talk, asked_last, known = Talk(), None, None
+def test_only_a_verdict_on_the_last_token_gives_a_principal(moves: list[tuple[Any, ...]]) -> None:
+    """In the model, a positive verdict applies to the last token, if no other frame followed the token."""
+    exchange, asked_last, known = FakeExchange(), None, None
     for what, *detail in moves:
         try:
             if what == "handshake":
                 asked_last = None
-                talk.handshake(*detail)
+                exchange.handshake(*detail)
             elif what == "token":
                 asked_last = None
-                talk.token(f"\0{detail[0]}\0secret".encode())
+                exchange.token(f"\0{detail[0]}\0secret".encode())
                 asked_last = detail[0]
             elif what == "bare token":
                 asked_last = None
-                talk.watch.asked(f"\0{detail[0]}\0secret".encode())
+                exchange.watch.asked(f"\0{detail[0]}\0secret".encode())
                 asked_last = detail[0]
             elif what == "garbage":
                 asked_last = None
-                talk.watch.asked(detail[0])
-            elif talk.watch.is_raw:
-                talk.watch.answered(b"")
+                exchange.watch.asked(detail[0])
+            elif exchange.watch.is_raw:
+                exchange.watch.answered(b"")
                 known = asked_last
             else:
-                talk.verdict(error_code=detail[0])
+                exchange.verdict(error_code=detail[0])
                 known = asked_last if detail[0] == 0 else None
         except BadSasl:
             known = None
-            assert talk.watch.principal is None
-        assert talk.watch.principal in (None, f"User:{known}")
+            assert exchange.watch.principal is None
+        assert exchange.watch.principal in (None, f"User:{known}")

@@ -1,4 +1,4 @@
-"""Structures of messages, as kafka-python's schemas define them, and the module that may use its private names."""
+"""Structures of messages, as kafka-python's schemas define them, and the only module that uses its private names."""
 
 import ast
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ OF_EVERY_NAMED_TUPLE = {"_asdict", "_fields", "_make", "_replace"}
 
 
 def attributes(tree: ast.AST) -> Iterator[ast.Attribute]:
-    """Find the private attributes that code reads or writes."""
+    """Yield the private attributes that code reads or writes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
             yield node
 
 
 def uses_of_others(tree: ast.AST) -> Iterator[str]:
-    """Find the private attributes of objects other than `self`, and private names imported from kafka-python."""
+    """Yield the private attributes of objects other than `self`, and private names imported from kafka-python."""
     for node in attributes(tree):
         if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
             yield node.attr
@@ -38,7 +38,7 @@ def library_names() -> set[str]:
     return {node.attr for file in files for node in attributes(ast.parse(file.read_text()))} - OF_EVERY_NAMED_TUPLE
 
 
-def test_one_module_alone_uses_private_names_of_kafka_python() -> None:
+def test_only_one_module_uses_private_names_of_kafka_python() -> None:
     names = library_names()
     assert {"_struct", "_version"} <= names
     found = {
@@ -79,13 +79,13 @@ def protocols(version: int, is_flexible: bool) -> Structure:
     return Structure(JoinGroupRequest.JoinGroupRequestProtocol, version, is_flexible, fields)
 
 
-def test_an_array_without_structures_names_the_type_of_its_elements() -> None:
+def test_an_array_of_values_has_the_type_of_its_elements() -> None:
     (groups,) = structure_of(DescribeGroupsRequest, 0).fields
     assert (groups.type, groups.elements) == ("array", Field("groups", "string", False))
 
 
 @pytest.mark.parametrize("version", [0, 9])
-def test_a_message_without_values_is_like_one_that_kafka_python_reads(version: int) -> None:
+def test_an_empty_message_equals_one_that_kafka_python_reads(version: int) -> None:
     data = JoinGroupRequest(version=version, group_id="g", protocols=[]).encode()
     made, read = structure_of(JoinGroupRequest, version).new(), JoinGroupRequest.decode(data, version=version)
     for field in structure_of(JoinGroupRequest, version).fields:

@@ -1,4 +1,4 @@
-"""Requests that this coordinator serves: what it is asked for them, and what the client hears."""
+"""Requests that the coordinator serves: the requests to the coordinator, and the client's responses."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -67,17 +67,17 @@ class Bench(FlowBench):
         self._serving.serve(slot, frame_of(message, message.version))
         return slot
 
-    def hears(self, kind: Any, version: int) -> Any:
-        """Read the one response that has gone out."""
+    def read_response(self, kind: Any, version: int) -> Any:
+        """Return the only response that was sent."""
         self.run_soon()
         (frame,) = self.transport.frames()
         return kind.decode(frame, version=version, header=True)
 
     def join(self, member_id: str = "m") -> None:
-        """Make the client a member of a group, so that its heartbeats may be held."""
+        """Make the client a member of a group, so that its heartbeats can be held."""
         self.ask(JOIN)
         self.asking.answer(JoinGroupAnswer, member_id=member_id, generation_id=1)
-        assert self.hears(JoinGroupResponse, 4).member_id == member_id
+        assert self.read_response(JoinGroupResponse, 4).member_id == member_id
 
 
 JOIN = JoinGroupRequest(
@@ -109,17 +109,17 @@ def commit(topic: str) -> OffsetCommitRequest:
     )
 
 
-def run(story: Callable[[Bench], Awaitable[None]]) -> None:
-    async def tell() -> None:
+def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
+    async def main() -> None:
         bench = Bench()
-        await story(bench)
+        await scenario(bench)
         bench.heartbeats.forget()
 
-    asyncio.run(tell())
+    asyncio.run(main())
 
 
-def test_a_request_becomes_a_question_and_its_answer_the_response():
-    async def story(bench: Bench) -> None:
+def test_a_request_is_sent_to_the_coordinator_and_its_answer_to_the_client():
+    async def scenario(bench: Bench) -> None:
         bench.ask(heartbeat())
         ((request, shard),) = bench.asking.sent
         assert request == requests.Heartbeat(
@@ -134,17 +134,17 @@ def test_a_request_becomes_a_question_and_its_answer_the_response():
         )
         assert (shard, bench.flow.questions) == (None, {request.request_id})
         bench.asking.answer(HeartbeatAnswer, error="ILLEGAL_GENERATION", code=22)
-        assert bench.hears(HeartbeatResponse, 3).error_code == 22
+        assert bench.read_response(HeartbeatResponse, 3).error_code == 22
         assert bench.flow.questions == set()
         assert bench.count("request_seconds_count", api="Heartbeat") == 1
 
-    run(story)
+    run(scenario)
 
 
-def test_requests_are_asked_at_once_and_answered_in_their_order():
-    """A join that waits for the other members holds up the responses behind it, not the requests."""
+def test_requests_are_sent_at_once_and_answered_in_order():
+    """A join that waits for other members delays the responses behind it, but not the requests."""
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.ask(JOIN)
         bench.ask(heartbeat("other"))
         bench.asking.answer(HeartbeatAnswer)
@@ -154,11 +154,11 @@ def test_requests_are_asked_at_once_and_answered_in_their_order():
         bench.run_soon()
         assert len(bench.transport.frames()) == 2
 
-    run(story)
+    run(scenario)
 
 
-def test_a_request_with_many_questions_is_answered_when_all_of_them_are():
-    async def story(bench: Bench) -> None:
+def test_a_request_is_answered_when_all_its_coordinator_requests_are():
+    async def scenario(bench: Bench) -> None:
         bench.ask(DescribeGroupsRequest(version=4, groups=["g1", "g2"], include_authorized_operations=False))
         assert [request.group_id for request in bench.asking.requests] == ["g1", "g2"]
         bench.asking.answer(DescribeGroupAnswer, index=1, size=70, group_id="g2")
@@ -170,46 +170,46 @@ def test_a_request_with_many_questions_is_answered_when_all_of_them_are():
         assert [group.group_id for group in response.groups] == ["g1", "g2"]
         assert (len(bench.flow.questions), bench.flow.outgoing.held_bytes) == (0, 0)
 
-    run(story)
+    run(scenario)
 
 
-def test_many_questions_stop_the_reading_of_requests():
-    async def story(bench: Bench) -> None:
+def test_many_coordinator_requests_pause_reading():
+    async def scenario(bench: Bench) -> None:
         groups = [f"g{number}" for number in range(IN_FLIGHT_MAX)]
         bench.ask(DescribeGroupsRequest(version=4, groups=groups, include_authorized_operations=False))
         assert bench.flow.is_paused
 
-    run(story)
+    run(scenario)
 
 
-def test_a_request_that_is_refused_asks_nothing():
-    async def story(bench: Bench) -> None:
+def test_a_refused_request_is_not_sent_to_the_coordinator():
+    async def scenario(bench: Bench) -> None:
         bench.ask(
             AddOffsetsToTxnRequest(version=3, transactional_id="x", producer_id=1, producer_epoch=0, group_id="g")
         )
         assert bench.asking.sent == []
-        assert bench.hears(AddOffsetsToTxnResponse, 3).error_code == ErrorCode.UNSUPPORTED_VERSION.number
+        assert bench.read_response(AddOffsetsToTxnResponse, 3).error_code == ErrorCode.UNSUPPORTED_VERSION.number
 
-    run(story)
+    run(scenario)
 
 
-def test_groups_of_all_shards_are_listed_at_the_ports_of_their_own():
-    async def story(bench: Bench) -> None:
+def test_each_port_lists_its_own_groups_of_all_shards():
+    async def scenario(bench: Bench) -> None:
         bench.ask(ListGroupsRequest(version=4, states_filter=[]))
         assert [shard for _, shard in bench.asking.sent] == [0, 1, 2, 3]
         for index in range(bench.asking.shards):
             groups = tuple(ListedGroup(f"{name}{index}", "consumer", Phase.EMPTY, "classic") for name in "gx")
             bench.asking.answer(ListGroupsAnswer, index=index, groups=groups)
-        listed = bench.hears(ListGroupsResponse, 4).groups
+        listed = bench.read_response(ListGroupsResponse, 4).groups
         assert [group.group_id for group in listed] == ["g0", "g1", "g2", "g3"]
 
-    run(story)
+    run(scenario)
 
 
-def test_topics_that_are_not_known_are_looked_up_before_the_question():
-    """Requests behind it wait, so that offsets are committed in the order in which they came."""
+def test_unknown_topics_are_looked_up_before_a_commit_is_sent():
+    """Later requests wait, so that offsets are committed in the order of the requests."""
 
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.shared.cluster.sure = False
         bench.ask(commit("t"))
         await turn()
@@ -222,23 +222,23 @@ def test_topics_that_are_not_known_are_looked_up_before_the_question():
         bench.run_soon()
         assert len(bench.transport.frames()) == 1
 
-    run(story)
+    run(scenario)
 
 
-def test_an_answer_that_makes_no_response_fails_the_client():
-    async def story(bench: Bench) -> None:
+def test_an_answer_without_a_valid_response_fails_the_client():
+    async def scenario(bench: Bench) -> None:
         bench.ask(commit("t"))
         bench.asking.answer(OffsetCommitAnswer, partitions=None)
         assert (len(bench.owner.errors), len(bench.flow.questions)) == (1, 0)
 
-    run(story)
+    run(scenario)
 
 
 # -- heartbeats --------------------------------------------------------------------------------------------------------
 
 
 def test_a_members_heartbeat_is_held_until_a_rebalance_begins():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.join()
         bench.ask(heartbeat())
         bench.asking.answer(HeartbeatAnswer)
@@ -246,56 +246,56 @@ def test_a_members_heartbeat_is_held_until_a_rebalance_begins():
         assert (bench.transport.written, bench.count("request_seconds_count", api="Heartbeat")) == (b"", 1)
         (notify,) = bench.asking.inboxes.values()
         notify(RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id="m"))
-        assert bench.hears(HeartbeatResponse, 3).error_code == ErrorCode.REBALANCE_IN_PROGRESS.number
+        assert bench.read_response(HeartbeatResponse, 3).error_code == ErrorCode.REBALANCE_IN_PROGRESS.number
         assert bench.count("request_seconds_count", api="Heartbeat") == 1
 
-    run(story)
+    run(scenario)
 
 
 def test_a_heartbeat_is_not_held_while_another_request_waits():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.join()
         bench.ask(heartbeat())
         bench.ask(heartbeat())
         bench.asking.answer(HeartbeatAnswer, index=-2)
-        assert bench.hears(HeartbeatResponse, 3).error_code == 0
+        assert bench.read_response(HeartbeatResponse, 3).error_code == 0
 
-    run(story)
+    run(scenario)
 
 
-def test_a_heartbeat_is_not_held_on_a_connection_for_everything():
-    async def story(bench: Bench) -> None:
+def test_a_heartbeat_is_not_held_on_a_connection_with_other_requests():
+    async def scenario(bench: Bench) -> None:
         bench.join()
         bench.heartbeats.asked(Handling.RELAYED)
         bench.ask(heartbeat())
         bench.asking.answer(HeartbeatAnswer)
-        assert bench.hears(HeartbeatResponse, 3).error_code == 0
+        assert bench.read_response(HeartbeatResponse, 3).error_code == 0
 
-    run(story)
+    run(scenario)
 
 
-def test_a_heartbeat_with_an_error_or_of_no_member_is_not_held():
-    async def story(bench: Bench) -> None:
+def test_a_heartbeat_with_an_error_or_before_a_join_is_not_held():
+    async def scenario(bench: Bench) -> None:
         bench.ask(heartbeat())
         bench.asking.answer(HeartbeatAnswer)
-        assert bench.hears(HeartbeatResponse, 3).error_code == 0
+        assert bench.read_response(HeartbeatResponse, 3).error_code == 0
         bench.join()
         bench.ask(heartbeat())
         bench.asking.answer(ErrorAnswer, error="COORDINATOR_NOT_AVAILABLE", code=15)
-        assert bench.hears(HeartbeatResponse, 3).error_code == 15
+        assert bench.read_response(HeartbeatResponse, 3).error_code == 15
         bench.ask(heartbeat())
         bench.asking.answer(HeartbeatAnswer, error="ILLEGAL_GENERATION", code=22)
-        assert bench.hears(HeartbeatResponse, 3).error_code == 22
+        assert bench.read_response(HeartbeatResponse, 3).error_code == 22
 
-    run(story)
-
-
-# -- who asks ----------------------------------------------------------------------------------------------------------
+    run(scenario)
 
 
-def test_a_connection_has_one_inbox_which_closes_with_it():
-    async def story(bench: Bench) -> None:
-        assert bench.asking.inboxes == {}, "none before the first question"
+# -- the client's identity ---------------------------------------------------------------------------------------------
+
+
+def test_a_connection_has_one_inbox_that_closes_with_it():
+    async def scenario(bench: Bench) -> None:
+        assert bench.asking.inboxes == {}, "a connection has no inbox before its first coordinator request"
         bench.ask(heartbeat())
         bench.ask(heartbeat())
         assert len({request.reply_to for request in bench.asking.requests}) == len(bench.asking.inboxes) == 1
@@ -303,18 +303,18 @@ def test_a_connection_has_one_inbox_which_closes_with_it():
         bench.questions.close()
         assert (bench.asking.inboxes, bench.asking.waiting) == ({}, 0)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_long_client_id_is_cut():
-    async def story(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.identity.client_id = "x" * (NAME_CHARS_MAX + 1)
         assert bench.questions.fields()["client_id"] == "x" * NAME_CHARS_MAX
 
-    run(story)
+    run(scenario)
 
 
-def test_a_port_coordinates_its_own_groups_and_the_bootstrap_port_all():
+def test_a_port_coordinates_its_own_groups_and_the_bootstrap_port_all_groups():
     shared = FakeShared()
     assert [PortView(shared, 1).coordinates(group_id) for group_id in ("g", "x")] == [True, False]
     assert [PortView(shared, None).coordinates(group_id) for group_id in ("g", "x")] == [True, True]

@@ -1,4 +1,4 @@
-"""The connection to a broker: responses go to requests in their order, and no more is read than can be passed on."""
+"""The connection to a broker: responses belong to requests in order, and reading stops when they cannot be sent on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ FETCH = 1
 
 @dataclass
 class Client:
-    """The client's side. `turn` is the request whose response may go out; None for every request."""
+    """A double of the client's side. `turn` is the request whose response may be sent, or None for every request."""
 
     passed: bytearray = field(default_factory=bytearray)
     whole: list[tuple[Slot, bytes]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Client:
 
 
 class Bench:
-    """A connection to a broker without a socket, with requests that are expected to be answered."""
+    """A connection to a broker without a socket, and its outstanding requests."""
 
     def __init__(self) -> None:
         self.client, self.transport = Client(), FakeTransport()
@@ -70,13 +70,13 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_requests_go_out_as_they_are_given(bench: Bench):
+def test_requests_are_sent_unchanged(bench: Bench):
     bench.upstream.write(b"one")
     bench.upstream.write(memoryview(b"two"))
     assert bench.transport.written == b"onetwo"
 
 
-def test_a_response_is_passed_on_as_it_comes(bench: Bench):
+def test_a_response_is_passed_on_as_it_arrives(bench: Bench):
     slot, answer = bench.expect(), with_length(b"0123456789")
     bench.upstream.data_received(answer[:9])
     assert (bench.client.passed, bench.client.calls) == (answer[:9], [])
@@ -85,7 +85,7 @@ def test_a_response_is_passed_on_as_it_comes(bench: Bench):
     assert not bench.upstream.expects_answers
 
 
-def test_responses_belong_to_the_requests_in_their_order(bench: Bench):
+def test_responses_belong_to_the_requests_in_order(bench: Bench):
     first, second, third = bench.expect(), bench.expect(whole=True), bench.expect()
     bench.upstream.data_received(with_length(b"one") + with_length(b"two") + with_length(b"three"))
     assert bench.client.whole == [(second, b"two")]
@@ -93,7 +93,7 @@ def test_responses_belong_to_the_requests_in_their_order(bench: Bench):
     assert bench.client.passed == with_length(b"one") + with_length(b"three")
 
 
-def test_a_response_whose_turn_has_not_come_stays_with_the_broker(bench: Bench):
+def test_an_early_response_is_not_read_before_its_turn(bench: Bench):
     slot = bench.expect()
     bench.client.turn = slot_of(FETCH)
     bench.upstream.data_received(with_length(b"early"))
@@ -105,7 +105,7 @@ def test_a_response_whose_turn_has_not_come_stays_with_the_broker(bench: Bench):
     assert (bench.client.passed, bench.transport.is_reading) == (with_length(b"early"), True)
 
 
-def test_a_response_that_is_read_as_a_whole_waits_for_room_only(bench: Bench):
+def test_a_response_that_is_read_as_a_whole_waits_only_for_room(bench: Bench):
     slot = bench.expect(whole=True)
     bench.client.turn, bench.client.room = slot_of(FETCH), False
     bench.upstream.data_received(with_length(b"whole"))
@@ -115,7 +115,7 @@ def test_a_response_that_is_read_as_a_whole_waits_for_room_only(bench: Bench):
     assert (bench.client.whole, bench.transport.is_reading) == ([(slot, b"whole")], True)
 
 
-def test_a_responses_beginning_is_read_before_it_is_passed_on(bench: Bench):
+def test_the_beginning_of_a_response_is_read_before_it_is_passed_on(bench: Bench):
     seen: list[bytes] = []
 
     def reads(head: memoryview) -> bool:
@@ -130,13 +130,13 @@ def test_a_responses_beginning_is_read_before_it_is_passed_on(bench: Bench):
     assert (seen[-1], bench.client.passed) == (b"012345", answer[:10])
 
 
-def test_a_response_that_is_too_short_to_be_read_is_passed_on(bench: Bench):
+def test_a_too_short_response_is_passed_on_unread(bench: Bench):
     bench.expect(reads=lambda head: False)
     bench.upstream.data_received(with_length(b"short"))
     assert bench.client.passed == with_length(b"short")
 
 
-def test_no_more_is_read_while_the_client_is_slow(bench: Bench):
+def test_reading_pauses_while_the_client_is_slow(bench: Bench):
     bench.expect()
     bench.upstream.client_slow(True)
     assert not bench.transport.is_reading
@@ -167,7 +167,7 @@ def test_a_full_buffer_and_a_lost_connection_are_reported(bench: Bench):
     bench.upstream.connection_lost(None)
     assert bench.client.calls == ["full", "not full", "lost"]
     bench.upstream.close()
-    assert bench.transport.ended is None, "it is gone already"
+    assert bench.transport.ended is None, "the connection has ended already"
 
 
 def test_closing_does_not_wait(bench: Bench):

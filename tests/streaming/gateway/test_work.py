@@ -1,4 +1,4 @@
-"""Tasks of a connection: what one holds up, and what becomes of its errors."""
+"""Tasks of a connection: the requests that wait for a task, and the handling of its errors."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ async def broken() -> None:
 
 
 def test_requests_wait_for_a_task_that_runs_alone():
-    async def story() -> None:
+    async def scenario() -> None:
         bench, done, then = FlowBench(), asyncio.Event(), list[str]()
 
         async def wait() -> None:
@@ -28,33 +28,33 @@ def test_requests_wait_for_a_task_that_runs_alone():
         await turn()
         assert (bench.owner.calls, bench.flow.is_paused, then) == (["stop", "take"], False, ["then"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_task_beside_the_requests_holds_up_none_of_them():
-    async def story() -> None:
+def test_a_parallel_task_delays_no_requests():
+    async def scenario() -> None:
         bench = FlowBench()
         Work(bench.flow).begin(nothing())
         assert not bench.flow.is_paused
         await turn()
         assert (bench.owner.calls, bench.owner.errors) == ([], [])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_nothing_follows_a_task_once_the_connection_is_closed():
-    async def story() -> None:
+def test_a_task_has_no_effect_after_the_connection_is_closed():
+    async def scenario() -> None:
         bench, then = FlowBench(), list[str]()
         Work(bench.flow).begin_alone(nothing(), lambda: then.append("then"))
         bench.transport.abort()
         await turn()
         assert (bench.owner.calls, then) == (["stop"], [])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_error_of_a_task_fails_the_connection():
-    async def story() -> None:
+    async def scenario() -> None:
         bench = FlowBench()
         work = Work(bench.flow)
         work.begin(broken())
@@ -62,11 +62,11 @@ def test_an_error_of_a_task_fails_the_connection():
         await turn()
         assert [type(error) for error in bench.owner.errors] == [ZeroDivisionError, IndexError]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_cancelled_tasks_are_no_errors():
-    async def story() -> None:
+    async def scenario() -> None:
         bench, problems = FlowBench(), list[object]()
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
         work = Work(bench.flow)
@@ -76,4 +76,4 @@ def test_cancelled_tasks_are_no_errors():
         await turn()
         assert (bench.owner.errors, problems, len(asyncio.all_tasks())) == ([], [], 1)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

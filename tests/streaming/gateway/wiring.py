@@ -1,4 +1,4 @@
-"""Messages as a stock client writes and reads them, by kafka-python, and a gateway's surroundings made up."""
+"""Messages as a stock client writes and reads them, with kafka-python, and test doubles of a gateway's environment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,20 +16,20 @@ from streaming.gateway.schemas import Field, Structure, structure_of
 CORRELATION_ID, CLIENT_ID = 77, "ana"
 
 KINDS = [(served.request, version) for served in SERVED.values() for version in range(served.first, served.last + 1)]
-"""Every kind of message in every version that is served."""
+"""Every kind of message in every served version."""
 
 
 def named(kind_or_version: Any) -> str:
-    """Name a parameter of a test."""
+    """Return the name of a test's parameter."""
     return getattr(kind_or_version, "name", str(kind_or_version))
 
 
 def message_of(kind: Any, version: int, leaf: Callable[[Field], Any], length: Callable[[Field], int | None]) -> Any:
-    """Fill every field that a message has in that version.
+    """Return a message with all fields of that version.
 
     Args:
         leaf: Makes the value of a field that is neither an array nor a structure.
-        length: Says how many elements an array gets; None for null.
+        length: Returns the number of elements of an array, or None for null.
     """
 
     def value(field: Field | Structure) -> Any:
@@ -47,35 +47,35 @@ def message_of(kind: Any, version: int, leaf: Callable[[Field], Any], length: Ca
 
 
 def sample(kind: Any, version: int) -> Any:
-    """Fill a message with what is neither null nor empty."""
+    """Return a message whose fields are neither null nor empty."""
     some = {"string": "añb", "bytes": b"\x00\xff\x80", "bool": True}
     return message_of(kind, version, leaf=lambda f: some.get(f.type, 3), length=lambda f: 2)
 
 
 def frame_of(message: Any, version: int) -> bytes:
-    """Write a request as a client does, without its length."""
+    """Return a request's bytes as a client writes them, without the length."""
     message.with_header(correlation_id=CORRELATION_ID, client_id=CLIENT_ID)
     return message.encode(version=version, header=True)
 
 
 def decoded(message: Any, version: int) -> Any:
-    """Take a request from a client's hands into ours."""
+    """Return a request as the gateway reads it from a client's bytes."""
     frame = frame_of(message, version)
     return decode(type(message), frame, read_header(frame))
 
 
-def heard(response: ApiMessage, header: Header) -> Any:
-    """Take a response from our hands into a client's."""
+def read_by_client(response: ApiMessage, header: Header) -> Any:
+    """Return a response as a client reads it from the gateway's bytes."""
     frame = encode(response, header)
     assert int.from_bytes(frame[:4]) == len(frame) - 4
-    said = type(response).decode(frame, version=header.version, header=True, framed=True)
-    assert said.header.correlation_id == header.correlation_id
-    return said
+    read = type(response).decode(frame, version=header.version, header=True, framed=True)
+    assert read.header.correlation_id == header.correlation_id
+    return read
 
 
 @dataclass
-class Somebody:
-    """Who asks. Its requests are numbered from 1, behind a prefix."""
+class FakeAsker:
+    """The common fields of a client's requests. The request ids are a prefix and a number from 1."""
 
     common: dict[str, Any] = field(
         default_factory=lambda: {
@@ -93,8 +93,8 @@ class Somebody:
 
 
 @dataclass
-class Place:
-    """What a gateway knows: t and u have three partitions, and groups that begin with g are found here, or all."""
+class FakeGateway:
+    """A gateway's metadata: t and u have three partitions. It coordinates groups that begin with g, or all groups."""
 
     shards: int = 1
     topics: dict[str, int] = field(default_factory=lambda: {"t": 3, "u": 3})
@@ -108,8 +108,8 @@ class Place:
         return self.has_all or group_id.startswith("g")
 
 
-class Asking(NamedTuple):
-    """A request that a client has sent, and what becomes of it."""
+class SentRequest(NamedTuple):
+    """A request that a client has sent, and its exchange with the coordinator."""
 
     header: Header
     exchange: Exchange
@@ -118,15 +118,15 @@ class Asking(NamedTuple):
     def requests(self) -> list[Request]:
         return [question.request for question in self.exchange.questions]
 
-    def hears(self, *answers: AnyAnswer) -> Any:
-        """Give the answers; what does the client hear?"""
-        return heard(self.exchange.respond(answers), self.header)
+    def response_to(self, *answers: AnyAnswer) -> Any:
+        """Return the client's response to these answers of the coordinator."""
+        return read_by_client(self.exchange.respond(answers), self.header)
 
 
-def ask(message: Any, version: int, asker: Somebody | None = None, place: Place | None = None) -> Asking:
-    """Send a request as a client, and translate it."""
+def ask(message: Any, version: int, asker: FakeAsker | None = None, place: FakeGateway | None = None) -> SentRequest:
+    """Return the exchange of a request that a client sends."""
     frame = frame_of(message, version)
     header = read_header(frame)
     served = SERVED[header.api_key]
-    exchange = served.exchange(decode(served.request, frame, header), asker or Somebody(), place or Place())
-    return Asking(header, exchange)
+    exchange = served.exchange(decode(served.request, frame, header), asker or FakeAsker(), place or FakeGateway())
+    return SentRequest(header, exchange)

@@ -1,4 +1,4 @@
-// A worker that is franz-go's consumer.
+// A worker with franz-go's consumer.
 package main
 
 import (
@@ -20,7 +20,7 @@ var balancers = map[string]kgo.GroupBalancer{
 
 type partitions = map[string][]int32
 
-// teller makes a callback that says which partitions it was called with.
+// teller returns a callback that writes an event with its partitions.
 func teller(event string) func(context.Context, *kgo.Client, partitions) {
 	return func(_ context.Context, _ *kgo.Client, numbers partitions) {
 		talk.Tell(event, "partitions", talk.Pairs(numbers))
@@ -40,7 +40,7 @@ func options(config talk.Config) []kgo.Opt {
 		kgo.MetadataMinAge(config.MetadataMs.Duration() / 2),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(), // what was polled is told before anything is revoked
+		kgo.BlockRebalanceOnPoll(), // polled records are reported before a revocation
 		kgo.OnPartitionsAssigned(teller("assigned")),
 		kgo.OnPartitionsRevoked(teller("revoked")),
 		kgo.OnPartitionsLost(teller("lost")),

@@ -1,4 +1,4 @@
-// A worker that is sarama's consumer group.
+// A worker with sarama's consumer group.
 package main
 
 import (
@@ -18,8 +18,8 @@ var strategies = map[string]sarama.BalanceStrategy{
 	"cooperative-sticky": sarama.NewBalanceStrategyCooperativeSticky(),
 }
 
-// member is the handler of a group's sessions. Each partition is told when its claim begins and when it ends, since a
-// session of a cooperative group outlives its rebalances.
+// member is the handler of a group's sessions. It writes an event for each partition when its claim begins and ends,
+// because a session of a cooperative group outlives its rebalances.
 type member struct {
 	lock    sync.Mutex
 	session sarama.ConsumerGroupSession
@@ -78,7 +78,7 @@ func settings(config talk.Config) *sarama.Config {
 	return settings
 }
 
-// consume goes from session to session until the group is closed.
+// consume runs one session after another until the group is closed.
 func consume(group sarama.ConsumerGroup, topics []string, m *member) {
 	for {
 		err := group.Consume(context.Background(), topics, m)

@@ -1,4 +1,4 @@
-// Package talk is how the worker programs that are written in Go talk with who started them: see tests/clients.
+// Package talk is the protocol between worker programs written in Go and their parent process: see tests/clients.
 package talk
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Config is what a worker is asked to be, as JSON on its command line.
+// Config is the configuration of a worker, given as JSON on its command line.
 type Config struct {
 	Bootstrap   string   `json:"bootstrap"`
 	Group       string   `json:"group"`
@@ -34,7 +34,7 @@ type Partition [2]any
 
 var writing sync.Mutex
 
-// ReadConfig takes the configuration from the command line, or ends the program.
+// ReadConfig returns the configuration from the command line, or ends the program.
 func ReadConfig() (config Config) {
 	if len(os.Args) != 2 {
 		Fail(fmt.Errorf("usage: %s CONFIG", os.Args[0]))
@@ -45,29 +45,29 @@ func ReadConfig() (config Config) {
 	return config
 }
 
-// Tell says what happened, at once and in one write.
+// Tell writes an event immediately and in one write.
 func Tell(event string, name string, what any) {
 	line, err := json.Marshal(map[string]any{"event": event, name: what})
 	if err != nil {
 		Fail(err)
 	}
-	say(line)
+	write(line)
 }
 
-// TellRecords says which records of a partition were read.
+// TellRecords writes the offsets of records that were read from a partition.
 func TellRecords(topic string, partition int32, offsets []int64) {
 	told := map[string]any{"event": "records", "partition": Partition{topic, partition}, "offsets": offsets}
 	line, err := json.Marshal(told)
 	if err != nil {
 		Fail(err)
 	}
-	say(line)
+	write(line)
 }
 
-// TellError says what went wrong; the worker goes on.
+// TellError writes an error. The worker continues.
 func TellError(err error) { Tell("error", "error", err.Error()) }
 
-// Pairs lists the partitions of a map from topics to numbers.
+// Pairs returns the partitions of a map from topics to numbers.
 func Pairs(numbers map[string][]int32) []Partition {
 	pairs := []Partition{}
 	for topic, of := range numbers {
@@ -78,7 +78,7 @@ func Pairs(numbers map[string][]int32) []Partition {
 	return pairs
 }
 
-// Orders returns the words on stdin. Its end ends the program: who started it is gone.
+// Orders returns the commands on stdin. The end of stdin ends the program, because its parent process has ended.
 func Orders() <-chan string {
 	orders := make(chan string, 16)
 	go func() {
@@ -97,7 +97,7 @@ func Fail(err error) {
 	os.Exit(1)
 }
 
-func say(line []byte) {
+func write(line []byte) {
 	writing.Lock()
 	defer writing.Unlock()
 	os.Stdout.Write(append(line, '\n'))

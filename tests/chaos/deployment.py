@@ -63,16 +63,16 @@ class Producing(threading.Thread):
     def finish(self) -> None:
         self._stopping.set()
         self.join(HANG_S)
-        assert not self.is_alive(), "the brokers do not take the last records"
+        assert not self.is_alive(), "the broker did not accept the last records"
 
 
-class World:
+class Deployment:
     """All processes of a chaos run, in one folder.
 
     Args:
         session_timeout_ms: The session timeout of the members.
         gateways: The number of gateways. If it is not 0, every second member is kafka-python's consumer and uses them.
-        master: Spark's master; its own default unless given.
+        master: Spark's master, or None for the setting's default.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class World:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.go_on(*list(self.paused))
+        self.resume(*list(self.paused))
         for member in self.members:
             member.kill()
             member.wait()
@@ -145,11 +145,11 @@ class World:
         )
 
     def start_member(self) -> subprocess.Popen[bytes]:
-        """Start a member under a name that no other member has had."""
+        """Start a member with a new name."""
         self._started += 1
         name = f"member-{self._started}"
         config = {
-            **self._reached_through(self._started), "group_id": GROUP,
+            **self._connection_arguments(self._started), "group_id": GROUP,
             "client_id": name, "auto_offset_reset": "earliest", "enable_auto_commit": False,
             "session_timeout_ms": self._session_timeout_ms, "heartbeat_interval_ms": self._session_timeout_ms // 4,
             "partition_assignment_strategy": [self._strategy],
@@ -161,15 +161,15 @@ class World:
         self.members.append(member)
         return member
 
-    def _reached_through(self, number: int) -> dict[str, object]:
-        """Return how a member reaches the coordinator: by its topics, or by gateways."""
+    def _connection_arguments(self, number: int) -> dict[str, object]:
+        """Return the arguments with which a member reaches the coordinator: by its topics, or through gateways."""
         if self.gateways and number % 2:
             return {"bootstrap_servers": [gateway.address for gateway in self.gateways]}
         return {"bootstrap_servers": self.broker.bootstrap_servers, "topic_prefix": "chaos"}
 
     @property
     def is_up(self) -> bool:
-        """Whether the coordinator runs and answers."""
+        """Whether the coordinator runs and has become ready."""
         return self.service.process.poll() is None and self.service.ready_file.exists()
 
     @property
@@ -186,13 +186,13 @@ class World:
         self.paused += family
         return family
 
-    def go_on(self, *pids: int) -> None:
+    def resume(self, *pids: int) -> None:
         for pid in pids:
             self.paused.remove(pid)
             if psutil.pid_exists(pid):
                 os.kill(pid, signal.SIGCONT)
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     @property
     def settings(self) -> Settings:
@@ -203,13 +203,13 @@ class World:
         return sorted(self._folder.glob("*.history"))
 
     def acknowledged(self) -> int:
-        """Count the commits that members were acknowledged."""
+        """Count the acknowledged commits of all members."""
         return sum(file.read_bytes().count(b'"acknowledged"') for file in self.histories)
 
     def await_progress(self) -> None:
         """Wait until members commit again."""
         before = self.acknowledged()
-        wait_until(lambda: self.acknowledged() > before, account=self._told)
+        wait_until(lambda: self.acknowledged() > before, account=self._account)
 
     def await_settled(self) -> None:
         """Wait until all members are in one Stable group, and commit."""
@@ -240,24 +240,24 @@ class World:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _is_served(self) -> bool:
-        """Start a coordinator that has ended by itself, as a supervisor does; a broker may have been down just now."""
+        """Start a coordinator that has ended by itself, as after a fault of the broker; return whether it is up."""
         if self.service.process.poll() is not None:
             self.start_coordinator()
         return self.is_up
 
     def _is_answered(self, ask: Callable[[], bool]) -> bool:
-        """Ask until a response comes. At the end `verify` reports requests that were never answered."""
+        """Return whether `ask` gets the expected response. At the end, `verify` reports requests without a response."""
         try:
             return self._is_served() and ask()
         except NoAnswer:
             return False
 
-    def _told(self) -> str:
+    def _account(self) -> str:
         return f"{self.acknowledged()} commits; {self.service.log[-2_000:]}"
 
-    def calm_down(self) -> tuple[Run, Report]:
-        """Run without faults until all is consumed and committed, make all members leave, and read the results."""
-        self.go_on(*list(self.paused))
+    def end_run(self) -> tuple[Run, Report]:
+        """Wait without faults until all records are committed, make all members leave, and return the results."""
+        self.resume(*list(self.paused))
         wait_until(self._is_served, account=lambda: self.service.log)
         while len(self.alive) < self._members:
             self.start_member()
@@ -265,12 +265,14 @@ class World:
         ends = self.ends()
         assert sum(ends.values()) >= self.producing.acknowledged, "the broker has lost records"
         with Transport(self.settings.kafka_client_arguments(), self.settings.topic_prefix) as transport:
-            asker, all_of_it = Asker(transport, GROUP), {(TOPIC, p): end for p, end in ends.items()}
-            wait_until(lambda: self._is_answered(lambda: asker.fetch() == all_of_it), account=self._told)
+            asker, wanted = Asker(transport, GROUP), {(TOPIC, p): end for p, end in ends.items()}
+            wait_until(lambda: self._is_answered(lambda: asker.fetch() == wanted), account=self._account)
             for member in self.alive:
                 member.terminate()
             for member in self.members:
                 member.wait(HANG_S)
-            wait_until(lambda: self._is_answered(lambda: asker.describe().state.value == "Empty"), account=self._told)
+            wait_until(
+                lambda: self._is_answered(lambda: asker.describe().state.value == "Empty"), account=self._account
+            )
         assert self.service.stop() == 0, self.service.log
         return Run(self.histories, list(self.commits()), ends), verify(self.settings, settling_ms=0)
