@@ -370,7 +370,7 @@ def _forgets_what_it_forgot(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group_store, "GRAVES_MAX", 0)
 
 
-@seed("a group that comes back counts from 1", _forgets_what_it_forgot, "GenerationsGrow")
+@seed("a group that is created again starts with generation 1", _forgets_what_it_forgot, "GenerationsGrow")
 def _comes_back_after_it_was_deleted() -> None:
     """As in Kafka itself, where a zombie of the first life may then commit in the second (I2)."""
     Scenario.stable("c1").leave("c1").delete().join("c1", member_id="").is_("CompletingRebalance", generation=3)
@@ -387,7 +387,7 @@ def _loses_count_of_parked_joins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Group, "_take_out", without_counting)
 
 
-@seed("a round ends without one who left", _loses_count_of_parked_joins, "PhasesAreLegal")
+@seed("a join round completes without a member that left", _loses_count_of_parked_joins, "PhasesAreLegal")
 def _leaves_while_its_join_is_parked() -> None:
     """What is counted beside the members must agree with them (I3)."""
     Scenario.stable("c1", "c2").join("c3").leave("c3").join("c1").is_("PreparingRebalance")
@@ -404,7 +404,7 @@ def _tells_everybody_who_is_in(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rebalance, "joined", openly)
 
 
-@seed("followers hear who is in", _tells_everybody_who_is_in, "GenerationsAreAgreed")
+@seed("followers receive the list of members", _tells_everybody_who_is_in, "GenerationsAreAgreed")
 def _follows() -> None:
     """Ids are bearer tokens: only the leader needs them (I4)."""
     Scenario.stable("c1", "c2")
@@ -419,7 +419,7 @@ def _answers_the_wrong_inbox(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(membership, "refuse_join", astray)
 
 
-@seed("a reply goes astray", _answers_the_wrong_inbox, "RepliesFitTheirRequests")
+@seed("a response goes to another mailbox", _answers_the_wrong_inbox, "RepliesFitTheirRequests")
 def _asks_from_another_inbox() -> None:
     """A reply goes to where its request came from, whoever asks next (I5)."""
     Scenario.stable("c1", "c2").join("c1", reply_to="old inbox").join("c1", reply_to="new inbox")
