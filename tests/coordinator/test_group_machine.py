@@ -73,7 +73,7 @@ class Conversations(RuleBasedStateMachine):
     def join_anew(self, name: str) -> None:
         self.s.join(name, member_id="")
 
-    # -- members with an instance id ----------------------------------------------------------------------------------
+    # -- members with an instance id -----------------------------------------------------------------------------------
 
     @rule(name=names, instance=instances, inbox=inboxes, session_ms=sessions_ms, rebalance_ms=rebalances_ms,
           protocols=offers, topics=st.sampled_from([("t",), ("t", "u")]), skips=skipping)  # fmt: skip
@@ -149,7 +149,7 @@ class Conversations(RuleBasedStateMachine):
     def list_groups(self, states: tuple[str, ...]) -> None:
         self.s.list_groups(states=states)
 
-    # -- assignments and leaves ---------------------------------------------------------------------------------------------
+    # -- assignments and leaves ----------------------------------------------------------------------------------------
 
     @rule(name=names, off=off_by, owners=st.lists(names, max_size=3))
     def sync(self, name: str, off: int, owners: list[str]) -> None:
@@ -193,7 +193,7 @@ class Conversations(RuleBasedStateMachine):
     def look(self) -> None:
         self.s.fetch("reader").fetch("reader", {"t": [0, 1, 2], "u": [0]}).describe()
 
-    # -- time and faults ----------------------------------------------------------------------------------------------
+    # -- time and faults -----------------------------------------------------------------------------------------------
 
     @rule(wait_ms=waits_ms)
     def time_passes(self, wait_ms: int) -> None:

@@ -47,7 +47,7 @@ class Owner:
         return letters(self.holding.owned)
 
 
-# -- before a join ---------------------------------------------------------------------------------------------------
+# -- before a join -----------------------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -111,7 +111,7 @@ def test_no_call_if_no_partition_is_lost(protocol: RebalanceProtocol) -> None:
     assert owner.prepares() == []
 
 
-# -- an assignment arrives -------------------------------------------------------------------------------------------------
+# -- an assignment arrives ---------------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -146,7 +146,7 @@ def test_cooperative_revokes_removed_and_assigns_new_partitions(owned: str, plan
     assert owner.owned == plan
 
 
-# -- a leave ---------------------------------------------------------------------------------------------------------
+# -- a leave -----------------------------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -158,7 +158,7 @@ def test_a_leave_revokes_all_partitions(protocol: RebalanceProtocol) -> None:
     assert owner.leaves() == owner.prepares() == []
 
 
-# -- a listener that raises --------------------------------------------------------------------------------------------------------
+# -- a listener that raises --------------------------------------------------------------------------------------------
 
 GIVING_UP = {
     "eager, before it joins": (EAGER, lambda h: h.prepare(lambda p: True), ""),

@@ -162,7 +162,7 @@ def _keeps_the_generation_of_a_restarted_member(patch: pytest.MonkeyPatch) -> No
 
 @seed("KAFKA-9801", _keeps_the_generation_of_a_restarted_member, SCENARIO)
 def _restarts_in_completing() -> None:
-    """A static member restarts in CompletingRebalance; the assignment is for its old id, and the new id owns nothing."""
+    """A static member restarts in CompletingRebalance; the assignment is for its old id, the new id owns nothing."""
     s = Scenario().join("c1").join("c2", group_instance_id="i2").join("c1").is_("CompletingRebalance")
     s.join("c2", member_id="", group_instance_id="i2", reply_to="another inbox")
     s.sync("c1", plan={"c1": {"t": [0]}, "c2": {"t": [1]}})
@@ -328,7 +328,7 @@ def _waits_for_joins_without_a_deadline(patch: pytest.MonkeyPatch) -> None:
 
 @seed("Redpanda #3300", _waits_for_joins_without_a_deadline, "NothingWaitsForEver")
 def _all_members_vanish_in_a_rebalance() -> None:
-    """A group stays in PreparingRebalance after all members stop: one has a parked join, so its session does not run."""
+    """A group stays in PreparingRebalance after all members stop: a parked join stops its member's session."""
     s = Scenario.stable("c1", "c2").join("c1").is_parked().until(10_000).is_("CompletingRebalance", members="c1")
     s.until(60_000).is_("Empty")
 
@@ -366,7 +366,7 @@ def _heartbeats_in_completing() -> None:
     Scenario.joined("c1", "c2").heartbeat("c2").hears(ErrorCode.NONE)
 
 
-# -- bugs for the other checkers ---------------------------------------------------------------------------------
+# -- bugs for the other checkers ---------------------------------------------------------------------------------------
 
 
 def _keeps_no_tombstones(patch: pytest.MonkeyPatch) -> None:
@@ -469,7 +469,7 @@ def _has_an_earlier_time() -> None:
     assert s.group.since_ms == 5_000
 
 
-# -- an earlier design of fencing tokens ---------------------------------------------------------------------------------
+# -- an earlier design of fencing tokens -------------------------------------------------------------------------------
 
 
 def _uses_the_generation_as_token(patch: pytest.MonkeyPatch) -> None:

@@ -312,7 +312,7 @@ def test_numbers_have_a_lower_bound_too(name: str, most: int):
         parse({**JOIN, name: -most - 1})
 
 
-# -- settings of an operator ---------------------------------------------------------------------------------------
+# -- settings of an operator -------------------------------------------------------------------------------------------
 
 
 def test_a_new_members_join_has_a_time_limit():
@@ -338,7 +338,7 @@ def test_an_empty_group_is_kept_for_ten_minutes():
 @pytest.mark.parametrize("phase", ["PreparingRebalance", "CompletingRebalance", "Stable"])
 @pytest.mark.parametrize("instance", [None, "i"], ids=["dynamic", "static"])
 def test_a_group_has_at_most_its_largest_size(phase: str, instance: str | None):
-    """protocol.md 3.2.3, S60: the last member that fits is accepted, one more is refused, with an instance id or without."""
+    """protocol.md 3.2.3, S60: the last member that fits is accepted, one more is refused, static or not."""
     s = Scenario(delay_ms=3_000, group_max_size=2)
     for name in ("c1", "c2"):
         s.join(name, group_instance_id=instance and f"{instance}-{name}").is_parked()
@@ -350,7 +350,7 @@ def test_a_group_has_at_most_its_largest_size(phase: str, instance: str | None):
     s.join("c3", group_instance_id=instance and f"{instance}-c3").hears(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
-# -- tombstones of forgotten groups ------------------------------------------------------------------------
+# -- tombstones of forgotten groups ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("at_ms", "generation"), [(limits.GRAVE_MS - 1, 3), (limits.GRAVE_MS, 1)])

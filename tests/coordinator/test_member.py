@@ -1,4 +1,4 @@
-"""One member, with the test as its coordinator: its reactions to each response, each time and each call of its owner."""
+"""One member, with the test as its coordinator: its reactions to each response, time and call of its owner."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -25,7 +25,7 @@ from coordinator.requests import (
 )
 from tests.coordinator.test_member import ME, PROTOCOLS, Alone, only
 
-# -- failed assignments ----------------------------------------------------------------------------------------
+# -- failed assignments ------------------------------------------------------------------------------------------------
 
 
 def test_failed_assignments_are_computed_again() -> None:
@@ -92,11 +92,14 @@ def test_a_leader_that_skips_the_assignment_syncs_at_once() -> None:
     assert lead == MakePlan(3, "turns", others, is_planned=True)
 
 
-# -- a coordinator that does not answer -----------------------------------------------------------------------------------
+# -- a coordinator that does not answer --------------------------------------------------------------------------------
 
 
 def test_silence_for_a_session_timeout_is_reported_once() -> None:
-    """Protocol.md 6.3, session timer: the log keeps the heartbeats, so the member stays; any response ends the silence."""
+    """Protocol.md 6.3, session timer: the log keeps the heartbeats, so the member stays.
+
+    Any response ends the silence.
+    """
     alone = Alone().stable()
     silent = [t for _ in range(40) for t in alone.passes(3_000) if isinstance(t, CoordinatorSilent)]
     assert silent == [CoordinatorSilent(45_000)]

@@ -45,7 +45,7 @@ PARTITIONS = range(6)
 PROTOCOLS = (Protocol("turns", b"everything"),)
 
 
-# -- a simulation without an engine -----------------------------------------------------------------------------------------
+# -- a simulation without an engine ------------------------------------------------------------------------------------
 
 
 @dataclass

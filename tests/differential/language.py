@@ -26,8 +26,8 @@ Commands, with options as `option=value`; `v=3` uses an older version of the req
     fetch t-0 t-1, fetch all      generation= id=
     describe, list      states=a,b types=a,b
     delete, forget t-0  the group, its committed offsets
-        wait MS             time passes until an event happens, MS after the last time
-        pass MS             time passes without an event
+    wait MS             time passes until an event happens, MS after the last time
+    pass MS             time passes without an event
 
 A name is a client and its member: `c1#2` is the second id that client c1 was given. An unknown name is used as a member
 id itself, and `id=` sets another one. A member sends its instance id with each request; `instance=` sets another one,
