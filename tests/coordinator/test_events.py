@@ -27,7 +27,7 @@ PLAN = {"c1": {"t": [0, 1]}, "c2": {"t": [2]}}
 # -- causes ------------------------------------------------------------------------------------------------------------
 
 AS_OWNER = (Protocol("range", write_subscription(Subscription(("t",), owned={"t": [0]}, generation_id=1))),)
-"""The same topics as all, from somebody who also says what it owns and since when, as Kafka's newer clients do."""
+"""The same topics as all members, with owned partitions and their generation, as Kafka's newer clients send them."""
 
 CAUSES: dict[str, tuple[Callable[[Scenario], Scenario], str, str, str | None]] = {
     # what happens                 to c1 (leader) and c2, Stable                   cause, member, the reason given

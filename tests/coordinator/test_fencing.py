@@ -17,7 +17,7 @@ NOW_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 FORGOTTEN_AFTER_MS = HOUR_MS
-"""Longer than a group without members and offsets is kept."""
+"""A time after which a group without members and offsets is forgotten."""
 
 PLAN = {"ana": {"t": [0]}, "bo": {"t": [1]}}
 

@@ -234,7 +234,7 @@ class Conversations(RuleBasedStateMachine):
 
 
 RUNS, STEPS = (2_000, 100) if "NIGHTLY" in os.environ else (150, 40)
-"""How often, and of how many steps at most: `make nightly` takes its time."""
+"""The number of runs, and the largest number of steps in each; `make nightly` has more."""
 
 Conversations.TestCase.settings = settings(
     max_examples=RUNS, stateful_step_count=STEPS, deadline=None, derandomize=True

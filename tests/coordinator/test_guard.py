@@ -51,7 +51,7 @@ from tests.coordinator.waking import wake
 ROOT, ANA, EVE = "User:root", "User:ana", "User:eve"
 CONFIG = Config(group_initial_rebalance_delay_ms=0, access="rules", super_users=(ROOT,))
 UNHURRIED = msgspec.structs.replace(CONFIG, late_notice_ms=2**40)
-"""Nothing is noticed late, however much time one batch spans."""
+"""A configuration in which no deadline counts as noticed late, however much time one batch spans."""
 ASKED = {"request_id": "1", "reply_to": "inbox", "client_id": "c", "client_host": "/10.0.0.1"}
 RULES = (allow(ANA, "ALL"), allow(ANA, "READ", "t", of="TOPIC"), allow(ANA, "DESCRIBE", "seen", of="TOPIC"))
 

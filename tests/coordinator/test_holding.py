@@ -12,7 +12,7 @@ ASSIGNED, REVOKED, LOST = Told.ASSIGNED, Told.REVOKED, Told.LOST
 BOTH = pytest.mark.parametrize("protocol", [EAGER, COOPERATIVE], ids=lambda p: p.name.lower())
 
 Call = tuple[Told, str, str]
-"""What is told, of which partitions, and what is owned meanwhile."""
+"""A call of the listener: its kind, its partitions, and the partitions owned during the call."""
 
 
 def letters(partitions: frozenset[str]) -> str:

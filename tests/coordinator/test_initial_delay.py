@@ -34,7 +34,7 @@ def test_when_it_fires_and_when_it_completes(delay_ms, rebalance_ms, joins, fire
 
 
 def let_pass(s: Scenario, until_ms: int) -> list[int]:
-    """Let time pass until `until_ms`, and return the times at which the timer fired. No response comes earlier."""
+    """Run until `until_ms`, and return the times at which the timer fired. No response comes earlier."""
     fired = []
     while s.outputs and s.group.phase is Phase.PREPARING and s.group.vitals.joins_ms <= until_ms:
         fired.append(s.group.vitals.joins_ms)

@@ -21,7 +21,7 @@ from coordinator.shard import Shard
 from tests.coordinator.scenario import PlainHeartbeat, Scenario
 
 OF_NO_REQUEST = {ErrorAnswer, RebalanceNotice}
-"""Answers to a record that cannot be read, and to no request."""
+"""The response to an unreadable record, and the notice, which answers no request."""
 
 
 # -- the rows ----------------------------------------------------------------------------------------------------------
@@ -149,4 +149,4 @@ EXPECTED = {
     Phase.COMPLETING: _REFUSED | {"NONE"},
     Phase.STABLE: _REFUSED | {"NONE"},
 }
-"""The errors that heartbeats are answered with in each phase: the cases above bring about all of them."""
+"""The errors of heartbeats in each phase. The cases above produce all of them."""

@@ -28,7 +28,7 @@ FROM_BEFORE = [
 ]
 
 CHANGED = "\u1c89\u2ffc\u31ef\U0001fae8\U0001f6dc\U00010d50\U000113d0\U0002ebf0\U0001e4d0\U0001fadc\u0378\U000e0080"
-"""Characters that some version of Unicode from 14 to 16 has named first, and two that none has."""
+"""Characters that a version of Unicode from 14 to 16 added, and two that no version has."""
 
 
 @pytest.mark.parametrize(("source", "suffix"), FROM_BEFORE, ids=ascii)
@@ -109,10 +109,10 @@ OF_TABLES = {
     "isdigit", "isnumeric", "isidentifier", "islower", "isupper", "istitle", "isspace", "splitlines", "format",
     "format_map", "expandtabs", "zfill", "center", "ljust", "rjust",
 }  # fmt: skip
-"""Methods of text that look at Python's tables of Unicode, or write values as `repr` may."""
+"""Methods of text that use Python's Unicode tables, or format values as `repr` does."""
 
 BLANKS_OF_TABLES = {"strip", "lstrip", "rstrip", "split", "rsplit"}
-"""Methods that do so where they are not given what to look for."""
+"""Methods that use the tables if they have no argument."""
 
 WRITTEN_BY_TABLES = {"repr", "ascii", "format"}
 MODULES_OF_TABLES = {"re", "unicodedata", "locale", "textwrap", "stringprep", "pprint", "reprlib"}

@@ -8,7 +8,7 @@ from coordinator.errors import ErrorCode
 from tests.coordinator.scenario import Scenario
 
 BUILT_IN = ("sticky", "range", "roundrobin", "cooperative-sticky")
-"""In the order that ties fall in."""
+"""The assignors in the order that decides ties."""
 
 RANGE_RR, RR_RANGE = ("range", "roundrobin"), ("roundrobin", "range")
 

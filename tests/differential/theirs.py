@@ -35,14 +35,14 @@ RULES = {
 """The broker's settings, which keep conversations short and requests in order."""
 
 LATE_S = 10.0
-"""How long after its time an event may still happen that no client is told of, in seconds."""
+"""The longest delay of an event that no client is notified of, in seconds."""
 
 POLL_S = 0.005
 AHEAD_S = 0.02
-"""How long before the earliest time of an event the wait for it begins, in seconds."""
+"""The time by which the wait for an event begins before the earliest time of the event, in seconds."""
 
 EARLY_MS = 5
-"""By how much a clock of whole milliseconds may seem early."""
+"""The most by which an event may seem early with a clock of whole milliseconds."""
 
 Address = tuple[str, int]
 

@@ -19,8 +19,7 @@ from tests.differential.theirs import Theirs
 from tests.differential.transcript import Asked
 
 SLOWNESS = 40
-"""The factor of all times: the longest conversation takes 44 s, and where 300 ms must not be over, a line may take
-seconds."""
+"""The factor of all times. The longest conversation takes 44 s. A line may take seconds before 300 ms count as over."""
 
 AT_ONCE = 50
 """More than the conversations with waits; fewer than all, because batches must not be long during those waits."""

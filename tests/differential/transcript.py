@@ -71,7 +71,7 @@ class Names:
     groups: dict[str, str] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
     processes: Counter[str] = field(default_factory=Counter)
-    """By client: how often it was started again."""
+    """The number of restarts of each client."""
     _names: dict[str, str] = field(default_factory=dict)
 
     def learn(self, asked: Asked, answer: AnyAnswer) -> None:

@@ -41,10 +41,10 @@ from coordinator.phases import Phase
 from coordinator.requests import Request
 
 MANY_GROUPS = 8
-"""The first version in which an OffsetFetch names many groups."""
+"""The first version in which an OffsetFetch may have several groups."""
 
 MANY_LEAVE = 3
-"""The first version in which a LeaveGroup names many members."""
+"""The first version in which a LeaveGroup may have several members."""
 
 NAMES = {code.number: code.name for code in ErrorCode}
 

@@ -24,7 +24,7 @@ from tests.coordinator.invariants.rolls import Roll
 from tests.coordinator.invariants.step import NONE, KnownRequests, Step, forgotten
 
 NO_TERM_MS = NEVER_MS // 2
-"""An offset that is kept for longer is kept for ever."""
+"""A retention that is longer counts as one without an end."""
 
 
 class CommitsAreKept:

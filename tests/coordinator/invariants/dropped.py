@@ -85,9 +85,9 @@ class NobodyIsDroppedUnheard:
         self.asked = asked or KnownRequests()
         self.config = config
         self.heard: set[MemberKey] = set()
-        """Members that a round has ended for."""
+        """Members that have completed a round."""
         self.synced: dict[MemberKey, int] = {}
-        """The latest generation in which a member was given its part of the plan."""
+        """The latest generation in which a member got its assignment."""
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)

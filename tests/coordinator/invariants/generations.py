@@ -132,7 +132,7 @@ class GenerationsAreAgreed:
         self.rolls: dict[tuple[str, int], frozenset[str]] = {}
         self.joined: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
         self.first: dict[str, str] = {}
-        """The id that a static member had first: a new process of it is no new member."""
+        """The first id of a static member: a new process of it is not a new member."""
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
@@ -149,7 +149,7 @@ class GenerationsAreAgreed:
                 self._published(output.record)
 
     def _published(self, record: GroupRecord) -> None:
-        """Who leads has heard that it does, and who is in has joined, unless it is an absent static member."""
+        """Check that the leader was told so, and that each member has joined or is an absent static member."""
         if record.state is Phase.COMPLETING:
             generation = record.group_id, record.generation_id
             assert generation in self.rolls, f"no response named the leader: {record}"

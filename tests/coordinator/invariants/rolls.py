@@ -36,7 +36,7 @@ NOT_OF_THE_GROUP = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED.number,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.number,
 }
-"""Refusals that do not look at the group."""
+"""Errors that do not depend on the group."""
 
 MOVES_TO = {
     RebalanceStarted: Phase.PREPARING,

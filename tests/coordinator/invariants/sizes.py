@@ -13,10 +13,10 @@ from coordinator.outputs import Output, Reply
 from tests.coordinator.invariants.step import Step
 
 LAST_BYTES_MAX = 2 * RECORD_BYTES_MAX
-"""What the last request may bring about that is taken while there is room: an answer and a record, say."""
+"""The outputs of the last request that is handled below the bound, for example a response and a record."""
 
 FEW = 50
-"""Outputs, and members in them, that are never too large together: nearly all steps."""
+"""The number of outputs and members that are never too large together, as in nearly all steps."""
 
 
 class OutputsAreBounded:

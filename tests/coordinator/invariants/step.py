@@ -24,7 +24,7 @@ from coordinator.requests import Received, Request, Unreadable, Wake
 NONE, REBALANCE_IN_PROGRESS = ErrorCode.NONE.number, ErrorCode.REBALANCE_IN_PROGRESS.number
 
 GONE = (MemberLeft, MemberExpired, MemberFenced)
-"""Events after which their member id is nobody's."""
+"""Events after which the member id belongs to no member."""
 
 
 Asker = tuple[str, str | None]

@@ -27,7 +27,7 @@ class TokensGrow:
         self.highest: dict[str, int] = {}
         self.given: dict[tuple[str, str], int] = {}
         self.early: dict[str, int] = {}
-        """By group, the token of a plan whose event is still to come: members that wait for the plan hear first."""
+        """By group, the token of a generation whose event is still to come: parked syncs are answered before it."""
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
@@ -71,7 +71,7 @@ class TokensGrow:
             assert token == given, f"{member_id} got {given}, and {token} is published"
 
     def _looks_right(self, group: Group) -> None:
-        """A group that was forgotten for long counts from 0, and its members from the time."""
+        """Check the tokens of a group: one that was forgotten for long counts from 0, and its members from the time."""
         assert group.token in (0, self.highest.get(group.group_id)), f"{group.group_id} gave no token {group.token}"
         tokens = {m.member_id: m.fencing_token for m in group.members.values()}
         assert max(tokens.values(), default=0) <= group.token

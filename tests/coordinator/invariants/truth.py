@@ -36,10 +36,10 @@ class JumpsHarmNobody:
         self.sessions = SessionsAreKept()
         self.waits = NothingWaitsForEver(config)
         self.committed_ms: dict[OffsetKey, tuple[int, int]] = {}
-        """When an offset was committed, or earlier where its record says so, and for how long."""
+        """The true time of an offset's commit, or the earlier time of its record, and its retention."""
         self.emptied_ms: dict[str, int] = {}
         self.ends: Counter[str | None] = Counter()
-        """How often a group has ended; each time the next group of its name begins a millisecond later."""
+        """The number of ends of a group; after each the next group of that name begins a millisecond later."""
 
     def watch(self, step: Step) -> None:
         truth = step.truth
