@@ -225,7 +225,7 @@ def test_an_outage_expels_no_member_with_an_unanswered_join():
 
 
 def test_an_outage_ends_no_round_before_its_members_are_notified():
-    """W27, S146, I21: c1 is told of the rebalance when the coordinator is back, and has the round's time from then."""
+    """W27, S146, I21: c1 is notified of the rebalance when the coordinator is back, and then has the round's time."""
     s = Scenario.stable("c1", "c2").at(500).away().heartbeat("c1").heartbeat("c2").join("c3").back(12_000)
     s.is_("PreparingRebalance", members="c1 c2 c3")
     s.at(12_500).join("c1").join("c2").is_("CompletingRebalance", members="c1 c2 c3")

@@ -83,7 +83,7 @@ def test_a_token_fits_into_a_double_as_long_as_the_floor_does():
 
 
 def test_the_new_process_of_a_static_member_has_a_higher_token():
-    """The group stays Stable and its generation the same: only the token tells the two processes apart."""
+    """The group stays Stable and its generation the same: only the token distinguishes the two processes."""
     s = Scenario().join("ana", group_instance_id="i").sync("ana", plan={"ana": {"t": [0]}})
     store, old = Store(), s.said.fencing_token
     assert store.takes(old)

@@ -1,4 +1,4 @@
-"""Hashes that other programs compute as well, and ids that nobody can guess."""
+"""Hashes that other programs compute as well, and ids that cannot be guessed."""
 
 import string
 

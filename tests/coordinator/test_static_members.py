@@ -139,10 +139,7 @@ def test_a_follower_never_gets_skip_assignment(skips: bool):
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["newcomer", "restarted"])
 @pytest.mark.parametrize("skips", [True, False], ids=["v9", "older"])
 def test_a_repeated_join_of_a_leader_fences_no_member(is_restarted: bool, skips: bool):
-    """KAFKA-20985, I4, I7: the response says that the generation continues, in a form that its client can read.
-
-    Fails for `older` until the core is mended (membership._join_again): told that it leads, and of no members.
-    """
+    """KAFKA-20985, I4, I7: the response says that the generation continues, in a form that its client can read."""
     s = Scenario().join("ana", group_instance_id="i-ana", supports_skipping_assignment=skips).sync("ana")
     if is_restarted:
         restart(s, "ana", supports_skipping_assignment=skips).sync("ana#2")
@@ -161,10 +158,7 @@ def test_a_repeated_join_of_a_follower_gets_the_same_response():
 
 
 def test_a_repeated_parked_join_in_a_full_round_stays_parked():
-    """I7: it is not a new member. With GROUP_MAX_SIZE_REACHED a client would stop that is a member.
-
-    Fails until the core is mended (checks.has_room counts the repeat as a newcomer).
-    """
+    """I7: it is not a new member. GROUP_MAX_SIZE_REACHED would stop the client of a member."""
     s = Scenario(delay_ms=3_000, group_max_size=1).join("ana", group_instance_id="i-ana")
     again(s, "ana").is_parked()
     s.until(3_000).hears(ErrorCode.NONE)
@@ -180,10 +174,7 @@ def test_the_same_request_id_from_another_mailbox_is_another_process():
 
 
 def test_notices_go_to_the_mailbox_of_the_last_join():
-    """I5: this includes a join that only repeated a lost response.
-
-    Fails until the core is mended (membership._rejoin keeps the old inbox where it answers at once).
-    """
+    """I5: this includes a join that only repeated a lost response."""
     s = static("ana", "bo").join("bo", group_instance_id="i-bo", reply_to="new inbox").hears(ErrorCode.NONE)
     s.rebalance()
     notices = {output.to for output in s.latest if isinstance(output, Reply) and output.answer.request_id is None}

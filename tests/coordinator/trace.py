@@ -13,7 +13,7 @@ Every command may begin with `at MS`, the request's time; `at MS` alone lets tim
 and its member; `c1#2` is the second id that client c1 was given. Commands, with options as `option=value`:
 
     join NAME           session= rebalance= protocols=a,b topics=t,u type= two_step=yes new=yes reason= id=
-                        instance= skips=no (before JoinGroup v9, which may tell a leader to skip the plan)
+                        instance= skips=no (before JoinGroup v9, which may have skip_assignment)
     sync NAME           plan NAME=0,1 NAME=u-0 NAME=none NAME=hex:00ff; generation= type= protocol= id= instance=
     heartbeat NAME      generation= id= instance=
     leave NAME...       reason= instance=; NAME/INSTANCE and /INSTANCE give each entry its own

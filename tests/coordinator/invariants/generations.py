@@ -182,7 +182,7 @@ class GenerationsAreAgreed:
 class PlansArePassedOn:
     """I1: each member owns exactly the leader's assignment, to the byte; a member that is left out owns nothing.
 
-    So a partition has at most one owner in a generation, unless the leader itself gives it to two.
+    So a partition has at most one owner in a generation, unless the leader assigns it to two members.
     """
 
     def __init__(self, asked: KnownRequests | None = None) -> None:

@@ -88,11 +88,11 @@ class JumpsHarmNobody:
             place = record.group_id, record.topic, record.partition
             self.committed_ms[place] = min(record.commit_timestamp_ms, truth.now_ms), kept_ms
 
-    def _expired(self, told: OffsetsExpired, truth: Truth) -> None:
-        for topic, partition in told.partitions:
-            at_ms, kept_ms = self.committed_ms.pop((told.group_id, topic, partition))
-            after_ms = truth.now_ms - min(at_ms, self.emptied_ms.get(told.group_id or "", NEVER_MS))
-            assert after_ms >= kept_ms - 2 * self.config.clock_slack_ms, f"after {after_ms} ms: {told}"
+    def _expired(self, event: OffsetsExpired, truth: Truth) -> None:
+        for topic, partition in event.partitions:
+            at_ms, kept_ms = self.committed_ms.pop((event.group_id, topic, partition))
+            after_ms = truth.now_ms - min(at_ms, self.emptied_ms.get(event.group_id or "", NEVER_MS))
+            assert after_ms >= kept_ms - 2 * self.config.clock_slack_ms, f"after {after_ms} ms: {event}"
 
 
 class TheUnreadIsHeardFirst:
@@ -105,11 +105,11 @@ class TheUnreadIsHeardFirst:
         if not step.has_honest_clocks:
             return
         for received, request in step.requests:
-            told = self.expired.get((request.group_id, request.member_id)) if isinstance(request, Heartbeat) else None
-            if told and request.generation_id == told.generation_id:
-                is_its = request.group_instance_id in (None, told.group_instance_id)
-                before_ms = told.at_ms - received.at_ms
-                assert not is_its or before_ms <= 0, f"a request came {before_ms} ms before {told}"
+            event = self.expired.get((request.group_id, request.member_id)) if isinstance(request, Heartbeat) else None
+            if event and request.generation_id == event.generation_id:
+                is_its = request.group_instance_id in (None, event.group_instance_id)
+                before_ms = event.at_ms - received.at_ms
+                assert not is_its or before_ms <= 0, f"a request came {before_ms} ms before {event}"
         for output in step.news:
             if isinstance(output, MemberExpired) and output.why == "session_expired":
                 self.expired[output.group_id, output.member_id] = output
