@@ -45,7 +45,7 @@ def expired(outputs: list[Output]) -> list[str]:
 
 
 @pytest.mark.parametrize("ahead_ms", [SLACK_MS + 1, HOUR_MS, 8 * DAY_MS])
-def test_record_from_the_future_expels_nobody_and_is_reported(ahead_ms: int):
+def test_record_from_the_future_expels_no_member_and_is_reported(ahead_ms: int):
     """S05, I10: a record's time counts at most as the batch's time plus the slack."""
     s = two_members()
     outputs = s.step([beat(s, "ana", START_MS + ahead_ms)], START_MS)
@@ -81,7 +81,7 @@ def test_join_is_answered_after_a_record_from_the_future():
     s.is_("CompletingRebalance", generation=1)
 
 
-def test_broker_that_is_always_ahead_expels_nobody():
+def test_broker_that_is_always_ahead_expels_no_member():
     """I10: every record of a partition is an hour ahead, permanently."""
     s = two_members()
     for second in range(3, 120, 3):
@@ -129,7 +129,7 @@ def test_record_with_an_earlier_time_renews_from_the_time_of_the_log():
 
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, 8 * DAY_MS])
-def test_driver_whose_clock_is_ahead_expels_nobody_and_expires_no_offset(ahead_ms: int):
+def test_driver_whose_clock_is_ahead_expels_no_member_and_expires_no_offset(ahead_ms: int):
     """I10, I15: deadlines fire by the time up to which the log was read."""
     s = two_members()
     s.commit("ana", {("t", 0): 7})

@@ -49,7 +49,7 @@ def test_heartbeats_at_a_third_of_the_timeout_keep_a_member_for_an_hour():
     assert not s.events(MemberExpired)
 
 
-def test_two_lost_heartbeats_in_a_row_expel_nobody():
+def test_two_lost_heartbeats_in_a_row_expel_no_member():
     """S111: the third heartbeat renews the session in time."""
     s = Scenario.stable("ana", session_timeout_ms=10_000)
     s.until(3_000).heartbeat("ana").until(12_000).heartbeat("ana").hears(ErrorCode.NONE)

@@ -255,7 +255,7 @@ def test_a_member_that_slept_past_its_session_joins_as_a_new_one() -> None:
     assert bo.member.member_id != was
 
 
-def test_two_lost_heartbeats_in_a_row_expel_nobody() -> None:
+def test_two_lost_heartbeats_in_a_row_expel_no_member() -> None:
     """S111: the heartbeat interval is a third of the session timeout, so three heartbeats fit in."""
     simulation = settled("ana", "bo", session_timeout_ms=9_000, heartbeat_interval_ms=3_000)
     generation_id = simulation.generation_id

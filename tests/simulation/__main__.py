@@ -59,7 +59,7 @@ def _hunt(parts: list[str], seed: str, steps: int, jobs: int) -> int:
     names = [name for name in BUGS if not parts or any(part in name for part in parts)]
     found = []
     for ended in hunts(names, seed, steps, jobs):
-        print(f"{ended.by or 'NOBODY'} after {ended.steps:,} steps: {ended.bug}", file=sys.stderr, flush=True)
+        print(f"{ended.by or 'NOT FOUND'} after {ended.steps:,} steps: {ended.bug}", file=sys.stderr, flush=True)
         found.append(ended)
     print(table(found))
     return any(ended.by is None for ended in found)

@@ -52,5 +52,5 @@ def hunts(names: Iterable[str], seed: str, steps_max: int, jobs: int) -> Iterato
 
 def table(found: Iterable[Found]) -> str:
     """Return the results as a table in Markdown."""
-    rows = [f"| {f.bug} | {f.by or '**nobody**'} | {f.steps:,} | {f.simulation} |" for f in found]
+    rows = [f"| {f.bug} | {f.by or 'not found'} | {f.steps:,} | {f.simulation} |" for f in found]
     return "\n".join(["| bug | found by | steps until found | simulation |", "| --- | --- | ---: | --- |", *rows])
