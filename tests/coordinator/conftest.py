@@ -1,6 +1,6 @@
-"""What the core's tests share: no chance, no clock, and `pytest tests/coordinator --rewrite-traces`.
+"""The setup of the core's tests: no chance, no clock, and `pytest tests/coordinator --rewrite-traces`.
 
-That option writes down what the traces say now. Check every line that it changes against protocol.md.
+That option writes the present outputs into the traces. Check every changed line against protocol.md.
 """
 
 import pytest

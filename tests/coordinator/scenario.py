@@ -1,12 +1,12 @@
-"""Conversations with one shard, so that a test reads as what was said.
+"""Conversations with one shard, so that a test reads as a conversation.
 
     s = Scenario.stable("ana", "bo", session_timeout_ms=10_000)
     s.at(s.now_ms + 9_999).heartbeat("ana").hears(ErrorCode.NONE)
 
-Members go by short names: a name is a client id, its member id is learned from the replies. Who joins again as a
-newcomer is the same client with another id: `ana#2`. Each step is taken three times: by a shard that lives on, by one
-that is written to bytes and read back before it, and by one that takes no shortcut and remembers nothing. All must give
-equal outputs and equal bytes, and every checker of `invariants` is shown the step.
+Members have short names. A name is a client id; its member id is read from the responses. A client that joins again as
+a new member has another id: `ana#2`. Each step runs three times: in a shard that stays in memory, in a shard that is
+encoded and decoded before the step, and in a shard without caches that takes the long path for heartbeats. All must
+give equal outputs and equal bytes. Every checker of `invariants` checks the step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,10 +64,11 @@ SECRET = b"sixteen secret bytes"
 
 
 class PlainHeartbeat(Heartbeat, frozen=True, kw_only=True, tag="heartbeat"):
-    """A heartbeat that the shard does not know as the common case, so it goes the way of all other requests."""
+    """A heartbeat of another type, so that the shard handles it on the path of all other requests."""
 
 
-def _the_long_way(received: Received) -> Received:
+def _without_short_path(received: Received) -> Received:
+    """Return a record whose heartbeat takes the path of all other requests."""
     request = received.request
     if type(request) is Heartbeat:
         request = PlainHeartbeat(**asdict(request))
@@ -79,10 +80,10 @@ Partitions = Mapping[str, Sequence[int]]
 
 
 class Scenario:
-    """One shard, its clients, and all that was said so far.
+    """One shard, its clients, and all requests and responses so far.
 
     Args:
-        delay_ms: The initial rebalance delay; none, unlike Kafka's default, as most stories are shorter without.
+        delay_ms: The initial rebalance delay. The default is 0, unlike Kafka's: most tests are shorter without it.
         config: Further settings, by their names in `Config`.
     """
 
@@ -106,14 +107,17 @@ class Scenario:
         self._waiting: list[Received] | None = None
 
     def new_shard(self, state: bytes | None = None, **config: Any) -> Shard:
-        """Make a shard like this scenario's own, with `state` or new."""
+        """Return a shard with this scenario's settings, from `state` or empty."""
         changed = {**{name: getattr(self.config, name) for name in Config.__struct_fields__}, **config}
         return Shard(0, 1, SECRET, Config(**changed), state, self.rosters)
 
     @classmethod
     def joined(cls, *names: str, session_timeout_ms: int = 10_000, rebalance_timeout_ms: int = 10_000,
                protocols: Sequence[str] = ("range",), **config: Any) -> Self:  # fmt: skip
-        """Set the scene: `names` have joined one after another, the first one leads, the plan is awaited."""
+        """Return a scenario in which `names` have joined in order.
+
+        The first one leads, and the assignments are awaited.
+        """
         s = cls(**config)
         joining = {
             "session_timeout_ms": session_timeout_ms,
@@ -129,7 +133,10 @@ class Scenario:
 
     @classmethod
     def stable(cls, *names: str, **settings: Any) -> Self:
-        """Set the scene: `names` have joined and synced, partition 0 of topic t is the first one's, and so on."""
+        """Return a scenario in which `names` have joined and synced. The first one owns partition 0 of t, and so on.
+
+        The first one owns partition 0 of topic t, and so on.
+        """
         s = cls.joined(*names, **settings)
         s.sync(names[0], plan={name: {"t": [place]} for place, name in enumerate(names)})
         for name in names[1:]:
@@ -140,12 +147,12 @@ class Scenario:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def at(self, now_ms: int) -> Self:
-        """Set the time of what comes next."""
+        """Set the time of the next request."""
         self.now_ms = now_ms
         return self
 
     def until(self, now_ms: int) -> Self:
-        """Let time pass with no request, until all that is due by `now_ms` has happened, each at its alarm."""
+        """Run batches without requests until all deadlines up to `now_ms` have fired, each at its alarm."""
         self.now_ms = now_ms
         if self._waiting is None:
             slack_ms = self.config.clock_slack_ms
@@ -155,21 +162,21 @@ class Scenario:
         return self
 
     def away(self) -> Self:
-        """Take the coordinator away: what is asked from now on waits in the log."""
+        """Stop the coordinator: further requests wait in the log."""
         self._waiting = []
         return self
 
     def back(self, now_ms: int, batch_ms: int | None = None) -> Self:
-        """Bring the coordinator back at `now_ms`: one batch takes all that waited, planned for `batch_ms` if given."""
+        """Start the coordinator at `now_ms`: one batch reads all waiting requests, at `batch_ms` if given."""
         waiting, self._waiting, self.now_ms = self._waiting or [], None, now_ms
         self.step([*waiting, wake(now_ms)], now_ms if batch_ms is None else batch_ms)
         return self
 
-    # -- asking --------------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def join(self, name: str, *, session_timeout_ms: int = 10_000, rebalance_timeout_ms: int = 10_000,
              protocols: Sequence[str] = ("range",), topics: Sequence[str] = ("t",), **fields: Any) -> Self:  # fmt: skip
-        """Join as a newcomer, or under the id that is known. `fields` are further fields of the request."""
+        """Join as a new member, or with the known member id. `fields` are further fields of the request."""
         fields.setdefault("protocol_type", "consumer")
         fields.setdefault("require_known_member_id", False)
         if "protocols_as_they_are" in fields:
@@ -180,7 +187,7 @@ class Scenario:
         return self.ask(name, JoinGroup, protocols=offers, **timeouts, **fields)
 
     def sync(self, name: str, plan: Mapping[str, Partitions | bytes] | None = None, **fields: Any) -> Self:
-        """Ask for one's part of the plan; bring it as the leader."""
+        """Sync, as the leader with the assignments `plan`."""
         assignments = tuple(
             Assignment(self.ids.get(who, who), what if isinstance(what, bytes) else assignment(what))
             for who, what in (plan or {}).items()
@@ -188,23 +195,23 @@ class Scenario:
         return self.ask(name, SyncGroup, assignments=assignments, **fields)
 
     def heartbeat(self, name: str, **fields: Any) -> Self:
-        """Be alive."""
+        """Send a heartbeat."""
         return self.ask(name, Heartbeat, **fields)
 
     def leave(self, *names: str, reason: str | None = None, instance: str | None = None, **fields: Any) -> Self:
-        """Leave; the first one asks for all. `ana/i1` also names ana's instance id, `/i1` nothing but that."""
+        """Leave; the first member sends the request. `ana/i1` also names ana's instance id, `/i1` only that."""
         entries = [(who, own if slash else instance) for who, slash, own in (name.partition("/") for name in names)]
         members = tuple(Leaving(self.ids.get(who, who), own, reason) for who, own in entries)
         return self.ask(entries[0][0] or "admin", LeaveGroup, members=members, **fields)
 
     def remove(self, *instances: str, reason: str | None = None, **fields: Any) -> Self:
-        """Ask members out by their instance ids alone, as an administrator does."""
+        """Remove members by their instance ids alone, as an administrator does."""
         members = tuple(Leaving("", instance, reason) for instance in instances)
         return self.ask("admin", LeaveGroup, members=members, **fields)
 
     def commit(self, name: str, offsets: Mapping[tuple[str, int], int], *, metadata: str | None = None,
                leader_epoch: int = -1, retention_ms: int = -1, **fields: Any) -> Self:  # fmt: skip
-        """Commit as a member of the generation last heard of."""
+        """Commit with the last generation that the member received."""
         return self.ask(
             name,
             OffsetCommit,
@@ -220,42 +227,42 @@ class Scenario:
         return self.commit(name, offsets, member_id="", generation_id=-1, **fields)
 
     def fetch(self, name: str, topics: Partitions | None = None, **fields: Any) -> Self:
-        """Ask for committed offsets, all of them unless told which."""
+        """Fetch the committed offsets of `topics`, or all of them."""
         asked = None if topics is None else tuple(TopicPartitions(t, tuple(p)) for t, p in topics.items())
         return self.ask(name, OffsetFetch, topics=asked, **fields)
 
     def describe(self, name: str = "admin", **fields: Any) -> Self:
-        """Ask what the group looks like."""
+        """Describe the group."""
         return self.ask(name, DescribeGroup, **fields)
 
     def list_groups(self, name: str = "admin", **fields: Any) -> Self:
-        """Ask which groups there are."""
+        """List the groups."""
         return self.ask(name, ListGroups, group_id="", **fields)
 
     def delete_offsets(self, name: str, topics: Partitions, **fields: Any) -> Self:
-        """Have committed offsets forgotten."""
+        """Delete committed offsets."""
         asked = tuple(TopicPartitions(t, tuple(p)) for t, p in topics.items())
         return self.ask(name, OffsetDelete, topics=asked, **fields)
 
     def delete(self, name: str = "admin", **fields: Any) -> Self:
-        """Have the group forgotten."""
+        """Delete the group."""
         return self.ask(name, DeleteGroup, **fields)
 
     def rebalance(self, name: str = "admin", **fields: Any) -> Self:
-        """Have everybody join again."""
+        """Start a rebalance."""
         return self.ask(name, RebalanceGroup, **fields)
 
     def republish(self, topics: Partitions, name: str = "admin", *, group: bool = True, **fields: Any) -> Self:
-        """Have records written again."""
+        """Request that records are written again."""
         offsets = tuple(TopicPartition(topic, p) for topic, partitions in topics.items() for p in partitions)
         return self.ask(name, RepublishGroup, group=group, offsets=offsets, **fields)
 
     def expel(self, who: str, name: str = "admin", **fields: Any) -> Self:
-        """Have a member taken out, whose id is known."""
+        """Expel the member with that name or member id."""
         return self.ask(name, ExpelMember, member_id=self.ids.get(who, who), **fields)
 
     def ask(self, name: str, kind: type[Any], **fields: Any) -> Self:
-        """Send any request, with the id and generation that `name` goes by unless told otherwise."""
+        """Send any request, by default with the member id and generation of `name`."""
         known = set(kind.__struct_fields__)
         client = name.split("#")[0]
         fields.setdefault("group_id", self.group_id)
@@ -270,7 +277,7 @@ class Scenario:
         return self.send(name, kind(**fields))
 
     def send(self, name: str, request: Request | Unreadable) -> Self:
-        """Put a request into the log, also one that was sent before."""
+        """Append a request to the log, which may be a repeated one."""
         self._offset += 1
         if request.request_id is not None:
             self.asked.setdefault(request.request_id, (name, request))
@@ -283,26 +290,27 @@ class Scenario:
         return self
 
     def last_request(self, name: str, kind: type[Any]) -> Any:
-        """Find the latest request of a kind that `name` sent."""
+        """Return the latest request of a kind that `name` sent."""
         return next(r for n, r in reversed(self.asked.values()) if n == name and isinstance(r, kind))
 
-    # -- stepping ------------------------------------------------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------------------------------------------------
 
     def step(self, log: list[Received], now_ms: int) -> list[Output]:
-        """Run one batch, in both shards, and check every promise."""
+        """Run one batch in each of the shards, and check every promise."""
         log = log or [wake(now_ms)]
         before = self.shard.to_bytes()
         self.shard = self.new_shard(before)
         self.latest = self.shard.step(log, now_ms)
-        assert self._living.step(log, now_ms) == self.latest, "being written down and read back shows (I18)"
+        assert self._living.step(log, now_ms) == self.latest, "encoding and decoding changes the outputs (I18)"
         state = self.shard.to_bytes()
-        assert self._living.to_bytes() == state, "one history, different bytes (I16)"
-        assert self.new_shard(state).to_bytes() == state, "reading and writing changes the bytes (I18)"
+        assert self._living.to_bytes() == state, "the same history gives different bytes (I16)"
+        assert self.new_shard(state).to_bytes() == state, "decoding and encoding changes the bytes (I18)"
         self.rosters = Rosters()
-        plodding = self.new_shard(before)
+        by_long_path = self.new_shard(before)
         with patch.dict(KINDS, {PlainHeartbeat: KINDS[Heartbeat]}):
-            assert plodding.step([*map(_the_long_way, log)], now_ms) == self.latest, "a shortcut shows"
-        assert plodding.to_bytes() == state, "a shortcut shows in the bytes"
+            long_path = [*map(_without_short_path, log)]
+            assert by_long_path.step(long_path, now_ms) == self.latest, "the short path changes the outputs"
+        assert by_long_path.to_bytes() == state, "the short path of heartbeats changes the bytes"
         self.batches.append((log, now_ms))
         self.outputs += self.latest
         self._learn(self.latest)
@@ -335,44 +343,44 @@ class Scenario:
         name = client_id if number == 1 else f"{client_id}#{number}"
         self.ids[name], self.names[member_id] = member_id, name
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------------------------
 
     @property
     def group(self) -> Group:
-        """The group as it is now."""
+        """The group in its present state."""
         group = self.shard.group(self.group_id)
-        assert group is not None, f"there is no group {self.group_id}"
+        assert group is not None, f"group {self.group_id} does not exist"
         return group
 
     def name(self, member_id: str | None) -> str:
-        """Turn a member id into the member's name; what is nobody's id stays as it is."""
+        """Return the name of a member; an unknown id stays as it is."""
         return self.names.get(member_id or "", member_id or "")
 
     @property
     def said(self) -> AnyAnswer:
-        """The one answer to the latest request."""
+        """The only response to the latest request."""
         answers = self.answers.get(self.latest_request_id, [])
-        assert len(answers) == 1, f"{self.latest_request_id} heard {answers or 'nothing'}"
+        assert len(answers) == 1, f"{self.latest_request_id} got {answers or 'no response'}"
         return answers[0]
 
     def hears(self, error: ErrorCode, **fields: Any) -> Self:
-        """Expect the latest request to be answered with `error`, and `fields` in its answer."""
+        """Expect the response `error` to the latest request, with the given `fields`."""
         said = self.said
-        assert said.error == error.name, f"{self.latest_request_id} heard {said.error}"
+        assert said.error == error.name, f"{self.latest_request_id} got {said.error}"
         assert {field: getattr(said, field) for field in fields} == fields
         return self
 
     def is_parked(self) -> Self:
-        """Expect the latest request to be unanswered."""
+        """Expect no response to the latest request."""
         assert self.latest_request_id not in self.answers, f"{self.latest_request_id} was answered"
         return self
 
     def heard(self, name: str, kind: type[Any]) -> Any:
-        """Find what `name` heard to its latest request of a kind."""
+        """Return the last response to the latest request of a kind from `name`."""
         return self.answers[self.last_request(name, kind).request_id][-1]
 
     def is_(self, phase: str, *, generation: int | None = None, members: str | None = None) -> Self:
-        """Expect the group in a phase, at a generation, with members by name, the first one that came first."""
+        """Expect a phase, a generation, and members by name in the order in which they joined."""
         group = self.group
         assert group.phase.value == phase
         assert generation is None or group.generation_id == generation
@@ -380,20 +388,20 @@ class Scenario:
         return self
 
     def is_gone(self) -> Self:
-        """Expect the group to be forgotten."""
+        """Expect that the group does not exist."""
         assert self.shard.group(self.group_id) is None
         return self
 
     def events(self, kind: type[Any] = Event) -> list[Any]:
-        """Find the events of a kind that came out so far."""
+        """Return the events of a kind so far."""
         return [output for output in self.outputs if isinstance(output, kind)]
 
     def published(self) -> list[Published]:
-        """Find the records that came out so far."""
+        """Return the published records so far."""
         return [output for output in self.outputs if isinstance(output, Published)]
 
     def noticed(self) -> set[str]:
-        """Name the members that got a rebalance notice in the latest step."""
+        """Return the names of the members that got a rebalance notice in the latest step."""
         notices = [o.answer for o in self.latest if isinstance(o, Reply) and isinstance(o.answer, RebalanceNotice)]
-        assert len({n.member_id for n in notices}) == len(notices), "one notice is enough"
+        assert len({n.member_id for n in notices}) == len(notices), "a member got two notices"
         return {self.name(n.member_id) for n in notices}

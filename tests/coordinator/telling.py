@@ -1,10 +1,10 @@
-"""Tells what came out of a shard in words, one line an output, so that a person can check it against the tables.
+"""Outputs of a shard as text, one line for each output, so that a person can check them against the tables.
 
-    -> c1 join NONE ...             a reply, to whom and to which request
+    -> c1 join NONE ...             a response, with its client and its request
     => group Stable ...             a record of the compacted topic
     !! 3000 rebalance_started ...   an event, at its time
 
-Members go by the names of the scenario, request ids and versions are left out.
+Members have the names of the scenario. Request ids and versions are left out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,21 +19,21 @@ from coordinator.phases import Phase
 from tests.coordinator.scenario import Scenario
 
 TOPIC = "t"
-"""Its partitions are told by their numbers alone."""
+"""The topic whose partitions are written as numbers alone."""
 
 
 def partitions(assigned: Mapping[str, list[int]]) -> str:
-    """`0,1` for partitions of the usual topic, `u-0` for others, `none` for no partition."""
+    """Return `0,1` for partitions of the usual topic, `u-0` for others, `none` for no partition."""
     told = [str(p) if topic == TOPIC else f"{topic}-{p}" for topic, ps in assigned.items() for p in ps]
     return ",".join(told) or "none"
 
 
-def plan(assignment: bytes) -> str:
-    """A member's part of a plan: its partitions, or its bytes where they are not to be understood."""
-    assigned = assigned_partitions(assignment)
+def assigned(assignment: bytes) -> str:
+    """Return a member's assignment as text: its partitions, or its bytes if they cannot be decoded."""
+    decoded = assigned_partitions(assignment)
     if not assignment:
         return "nothing"
-    return "hex:" + assignment.hex() if assigned is None else partitions(assigned)
+    return "hex:" + assignment.hex() if decoded is None else partitions(decoded)
 
 
 def place(topic: str, partition: int) -> str:
@@ -41,14 +41,14 @@ def place(topic: str, partition: int) -> str:
 
 
 class Teller:
-    """Knows the names of a scenario's members, and which request a reply belongs to."""
+    """Outputs as text, with the names of a scenario's members and the requests of the responses."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.s = scenario
         self.tells_tokens = False
 
     def tell(self, output: Any) -> Iterator[str]:
-        """Tell one output, in one line or more."""
+        """Yield the lines for one output."""
         if isinstance(output, out.Reply):
             yield from self._reply(output.answer)
         elif isinstance(output, out.Published):
@@ -59,7 +59,7 @@ class Teller:
             yield " ".join(f"!! {output.at_ms} {self._of(output.group_id)}{name} {words}".split())
 
     def state(self, group: Group) -> str:
-        """Tell where a group is: phase, generation, leader, what it waits for and until when."""
+        """Return a group's phase, generation, leader, deadlines and parked requests as text."""
         vitals = group.vitals
         told = [f"{self._of(group.group_id)}{group.phase.value}, generation {group.generation_id}"]
         if group.leader_id:
@@ -75,7 +75,7 @@ class Teller:
         return "; ".join(told)
 
     def sessions(self, group: Group) -> str:
-        """Tell until when each member and each pending id may be silent."""
+        """Return the session deadlines of all members and pending ids as text."""
         armed = [d for d in deadlines(group) if d.kind in (Kind.SESSION, Kind.PENDING)]
         return "sessions " + " ".join(
             f"{self.s.name(d.member_id)}={d.at_ms if d.at_ms < NEVER_MS else 'never'}" for d in armed
@@ -90,7 +90,7 @@ class Teller:
     def _names(self, ids: Any) -> str:
         return " ".join(map(self.s.name, ids))
 
-    # -- replies -------------------------------------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------------------------------
 
     def _reply(self, answer: Any) -> Iterator[str]:
         if isinstance(answer, out.RebalanceNotice):
@@ -119,7 +119,7 @@ class Teller:
         return f"{told} {member}{roll}" + (" skip the plan" if a.skip_assignment else "")
 
     def _synced(self, a: out.SyncGroupAnswer) -> str:
-        told = f"protocol={a.protocol_type}/{a.protocol_name} assignment={plan(a.assignment)}"
+        told = f"protocol={a.protocol_type}/{a.protocol_name} assignment={assigned(a.assignment)}"
         return "" if a.code else told + self._token(a.fencing_token)
 
     def _left(self, a: out.LeaveGroupAnswer) -> str:
@@ -165,7 +165,7 @@ class Teller:
             static = f" instance={m.group_instance_id}" if m.group_instance_id is not None else ""
             yield (
                 f"   {self.s.name(m.member_id)} {m.client_id} {m.client_host} session={m.session_timeout_ms} "
-                f"rebalance={m.rebalance_timeout_ms} assignment={plan(m.assignment)}{subscribed}{awaiting}{static}"
+                f"rebalance={m.rebalance_timeout_ms} assignment={assigned(m.assignment)}{subscribed}{awaiting}{static}"
             )
 
     # -- records and events --------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Teller:
             protocol = f" protocol={record.protocol_type}/{record.protocol_name}" if record.protocol_name else ""
             leader = f" leader={self.s.name(record.leader)}" if record.leader else ""
             members = "".join(
-                f" {self.s.name(m.member_id)}:{plan(m.assignment)}{self._token(m.fencing_token)}"
+                f" {self.s.name(m.member_id)}:{assigned(m.assignment)}{self._token(m.fencing_token)}"
                 for m in record.members
             )
             return f"group {record.state.value} generation={record.generation_id}{protocol}{leader}{members}"

@@ -1,4 +1,4 @@
-"""Rules and what they decide, as Kafka's StandardAuthorizer would; the table is what runs in `coordinator.access`."""
+"""Access rules and their decisions, as in Kafka's StandardAuthorizer. The table is the code in `coordinator.access`."""
 
 import pytest
 from hypothesis import given
@@ -85,14 +85,14 @@ FROM_NOWHERE = {
 
 @pytest.mark.parametrize("name", FROM_NOWHERE)
 @pytest.mark.parametrize("host", [UNKNOWN_HOST, "/"])
-def test_an_unknown_host_has_no_hosts_permission_and_each_hosts_denial(name: str, host: str):
+def test_an_unknown_host_gets_every_denial_and_no_permission_of_a_host(name: str, host: str):
     rules, expected = FROM_NOWHERE[name]
     assert Table(rules).allows(ANA, host, R, GROUP, "g") is expected
 
 
 @pytest.mark.parametrize("name", DECISIONS)
 def test_rules_decide_as_kafkas_do(name: str):
-    """S61. StandardAuthorizerTest, AclAuthorizerTest: the cases that need no broker."""
+    """S61: rules decide as Kafka's do. StandardAuthorizerTest, AclAuthorizerTest: the cases without a broker."""
     rules, (operation, group_id), expected = DECISIONS[name]
     table = Table(rules)
     for _ in ("decided", "remembered"):
@@ -105,14 +105,14 @@ def test_a_super_user_cannot_be_denied():
     assert not table.allows(BO, HERE, X, GROUP, "g")
 
 
-def test_the_cluster_is_a_resource_of_its_own():
+def test_the_cluster_is_a_separate_resource():
     table = Table([allow(ANA, "DESCRIBE", "kafka-cluster", of="CLUSTER")])
     assert table.allows(ANA, HERE, D, CLUSTER, "kafka-cluster")
     assert not table.allows(ANA, HERE, D, GROUP, "kafka-cluster")
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    """I22: who asks about many groups, or about long names, costs no memory."""
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    """I22: requests about many groups, or about long names, do not grow the cache without bound."""
     monkeypatch.setattr("coordinator.limits.DECISIONS_MAX", 10)
     table = Table([allow(ANA, "READ", "g", pattern="PREFIXED")])
     assert all(table.allows(ANA, HERE, R, GROUP, f"g{n}") for n in range(100))
@@ -121,7 +121,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch):
     assert max(len(name) for *_, name in table._decided) < 250
 
 
-# -- any rules at all, against Kafka's rule as it is written down: look at each rule, denials first --------------------
+# -- random rules, compared with a walk over all rules, denials first --------------------------------------------------
 
 names = st.sampled_from(["a", "ab", "abc", "b", "*"])
 rules = st.lists(
@@ -140,7 +140,7 @@ rules = st.lists(
 
 
 @given(rules, st.sampled_from([ANA, BO]), st.sampled_from([R, D, X]), st.sampled_from([GROUP, TOPIC]), names)
-def test_the_index_finds_what_a_walk_over_all_rules_finds(
+def test_the_index_equals_a_walk_over_all_rules(
     given_rules: list[Rule], principal: str, operation: Operation, resource: Resource, name: str
 ):
     implies = {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}

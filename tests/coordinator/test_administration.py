@@ -1,6 +1,7 @@
-"""Listing the groups of a shard, and what an operator's requests must not do besides; their stories are in `traces`.
+"""Listings of the groups of a shard, and side effects of an operator's requests; their scenarios are in `traces`.
 
-A listing is about all groups at once, so it is told here: traces are replayed beside neighbours that it would show.
+A listing contains all groups, so its tests are here: traces are replayed beside other groups, which a listing would
+contain.
 """
 
 from typing import Any
@@ -22,7 +23,7 @@ def in_group(s: Scenario, group_id: str) -> Scenario:
 
 
 def one_of_each() -> Scenario:
-    """A group in each phase; and one that is of no type, as it never had a member."""
+    """A scenario with a group in each phase, and one without a type, because it never had a member."""
     s = in_group(Scenario.stable("c1"), "preparing").join("c2").join("c3").is_("PreparingRebalance")
     in_group(s, "completing").join("c4").is_("CompletingRebalance")
     in_group(s, "empty").join("c5", protocol_type="connect").leave("c5").is_("Empty")
@@ -37,8 +38,8 @@ def listed(s: Scenario, **filters: Any) -> str:
 ALL = "g preparing completing empty simple"
 
 
-def test_a_listing_tells_id_type_and_state_in_the_order_of_founding():
-    """S27, S32; protocol.md 3.11: the type is kept when a group empties, and "" where there never was one."""
+def test_a_listing_has_id_type_and_state_in_the_order_of_creation():
+    """S27, S32; protocol.md 3.11: an emptied group keeps its type; a group that never had a member has the type ""."""
     s = one_of_each().list_groups().hears(ErrorCode.NONE)
     assert s.said.groups == (
         ListedGroup("g", "consumer", Phase.STABLE, "classic"),
@@ -70,8 +71,8 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_filters_are_trimmed_take_any_case_and_must_all_match(name: str):
-    """protocol.md 3.11; KIP-518, KIP-848."""
+def test_filters_are_trimmed_ignore_case_and_must_all_match(name: str):
+    """protocol.md 3.11; KIP-518, KIP-848: filters are trimmed, ignore case, and must all match."""
     filters, found = FILTERS[name]
     assert listed(one_of_each(), **filters) == found
 
@@ -80,8 +81,8 @@ def test_a_listing_of_a_shard_without_groups_is_empty():
     assert listed(Scenario()) == ""
 
 
-def test_every_shard_answers_for_its_own_groups():
-    """S23: no shard sends a listing elsewhere, whatever group it names."""
+def test_every_shard_lists_its_own_groups():
+    """S23: every shard answers a listing itself, whatever group id it has."""
     s = Scenario()
     s.shard = s._living = Shard(3, 16, SECRET, s.config)
     s.new_shard = lambda state=None: Shard(3, 16, SECRET, s.config, state)
@@ -89,31 +90,31 @@ def test_every_shard_answers_for_its_own_groups():
     s.ask("admin", ListGroups, group_id="of another shard").hears(ErrorCode.NONE, groups=())
 
 
-def test_a_listing_that_names_too_long_a_group_is_refused():
+def test_a_listing_with_too_long_a_group_id_is_refused():
     s = Scenario().ask("admin", ListGroups, group_id="x" * (limits.GROUP_ID_CHARS_MAX + 1))
     s.hears(ErrorCode.INVALID_GROUP_ID, groups=())
 
 
-def test_groups_are_listed_as_they_are_at_the_requests_time():
-    """I12, I17: what is due by then has happened, and is told before; what is due later has not."""
+def test_a_listing_is_of_the_requests_time():
+    """I12, I17: deadlines up to the request's time have fired before the listing; later ones have not."""
     s = in_group(Scenario.stable("c1"), "h").at(5_000).join("c2").sync("c2")
     s.at(9_999).list_groups()
     assert [(g.group_id, g.state) for g in s.said.groups] == [("g", Phase.STABLE), ("h", Phase.STABLE)]
     s.at(10_000).list_groups()
     assert [(g.group_id, g.state) for g in s.said.groups] == [("g", Phase.EMPTY), ("h", Phase.STABLE)]
     assert [(e.group_id, e.at_ms) for e in s.events(MemberExpired)] == [("g", 10_000)]
-    assert s.latest[-1].answer == s.said, "the listing comes after what it tells of"
+    assert s.latest[-1].answer == s.said, "the listing comes after the outputs of the deadlines"
 
 
-def test_a_group_whose_time_is_over_is_not_listed():
-    """S54: also where the listing itself is what brings that to light."""
+def test_an_expired_group_is_not_listed():
+    """S54: a group that expires at the listing itself is not in it."""
     s = Scenario.stable("c1").leave("c1").at(600_000)
     assert listed(s) == ""
     s.is_gone()
 
 
-def test_a_listing_sees_what_the_same_batch_has_brought():
-    """I17: groups that are touched, founded and deleted before it in one batch."""
+def test_a_listing_contains_the_changes_of_its_batch():
+    """I17: a listing contains the groups that earlier requests of its batch have changed, created and deleted."""
     s = in_group(Scenario.stable("c1"), "h").commit_from_outside("tool", {("t", 0): 1})
     s.away()
     in_group(s, "g").heartbeat("c1")
@@ -123,8 +124,8 @@ def test_a_listing_sees_what_the_same_batch_has_brought():
     assert [(g.group_id, g.state) for g in s.said.groups] == [("g", Phase.STABLE), ("k", Phase.COMPLETING)]
 
 
-def test_a_rebalance_that_has_nobody_to_ask_is_none():
-    """S52: Empty, or at it already: the state in the reply says so, and no event does."""
+def test_a_rebalance_of_an_empty_or_rebalancing_group_has_no_event():
+    """S52: if the group is Empty or rebalances already, the response has its state, and no event is written."""
     s = Scenario().join("p", require_known_member_id=True).rebalance().hears(ErrorCode.NONE, state=Phase.EMPTY)
     assert s.events(RebalanceStarted) == []
     s = Scenario.stable("c1", "c2").join("c1").rebalance()
@@ -132,8 +133,8 @@ def test_a_rebalance_that_has_nobody_to_ask_is_none():
     assert [e.cause for e in s.events(RebalanceStarted)][-1] == "leader_rejoined"
 
 
-def test_an_expelled_member_is_unknown_from_the_very_next_call_on():
-    """I9, S04: to heartbeat, sync, commit and join under its id; as a newcomer it is welcome."""
+def test_an_expelled_member_is_unknown_to_its_next_request():
+    """I9, S04: its id is unknown to heartbeat, sync, commit and join; it may join as a new member."""
     s = Scenario.stable("c1", "c2").expel("c2", reason="test").hears(ErrorCode.NONE)
     assert s.name(s.said.member_id) == "c2"
     (event,) = s.events(MemberExpired)
@@ -149,7 +150,7 @@ def test_an_expelled_member_is_unknown_from_the_very_next_call_on():
 
 
 def test_an_operators_rebalance_names_the_operator():
-    """S09: `why` can tell which of all rebalances somebody wished for, from where, and with what reason."""
+    """S09: the event has the operator, the host and the reason of the rebalance."""
     s = Scenario.stable("c1").rebalance("root", reason="new brokers")
     started = s.events(RebalanceStarted)[-1]
     named = started.cause, started.member_id, started.client_id, started.client_host, started.reason

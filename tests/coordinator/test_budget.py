@@ -1,4 +1,4 @@
-"""What leaves a shard is bounded: by request, by group, by step, and in what it repeats (I22)."""
+"""The bounds of a shard's outputs: for each request, group and step, and for repeated records (I22)."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ KIB, MIB = 2**10, 2**20
 
 
 class Log:
-    """One shard, the requests to it, and all that came out. Every step begins with what the one before has left."""
+    """One shard, its requests, and all its outputs. Each step begins with the requests that the last step deferred."""
 
     def __init__(self, config: Config = CONFIG) -> None:
         self.shard, self.config = Shard(0, 1, bytes(16), config), config
@@ -59,11 +59,11 @@ class Log:
         return outputs
 
     def drain(self) -> None:
-        """Run steps until nothing is left."""
+        """Run steps until no request is deferred."""
         while self.left:
             before = len(self.left)
             self.step()
-            assert len(self.left) < before, "a step that does nothing would never end"
+            assert len(self.left) < before, "a step handled no request"
 
 
 OUTSIDE: dict[str, Any] = {"member_id": "", "generation_id": -1}
@@ -119,7 +119,7 @@ def codes(outputs: list[Output], kind: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def heavy() -> bytes:
-    """Return the state of a shard with a group of 20 members with 256 KiB of metadata each, the issue's example."""
+    """The state of a shard with a group of 20 members with 256 KiB of metadata each, as in the issue's example."""
     log = Log()
     group_of(log, 20, bytes(256 * KIB))
     return log.shard.to_bytes()
@@ -127,13 +127,13 @@ def heavy() -> bytes:
 
 def of(state: bytes) -> Log:
     log = Log()
-    log.now_ms += 3_600_000  # what was used up of the allowance is restored
+    log.now_ms += 3_600_000  # the used allowance is restored
     log.shard = Shard(0, 1, bytes(16), CONFIG, state)
     return log
 
 
-def test_small_questions_with_large_answers_are_bounded(heavy: bytes):
-    """S22: 300 descriptions of 7 MB each, asked in one batch: some are answered, the rest is refused."""
+def test_small_requests_with_large_responses_are_bounded(heavy: bytes):
+    """S22: of 300 descriptions of 7 MB each in one batch some are answered, and the rest is refused."""
     log = of(heavy)
     log.step(*(asked(DescribeGroup, n) for n in range(300)), size_bytes=122)
     log.drain()
@@ -145,8 +145,8 @@ def test_small_questions_with_large_answers_are_bounded(heavy: bytes):
         assert bytes_of(outputs) <= limits.STEP_BYTES_MAX + limits.RECORD_BYTES_MAX
 
 
-def test_a_replay_refuses_the_same_questions(heavy: bytes):
-    """I17: however the log is cut; what is refused is decided by the time of the log."""
+def test_a_replay_refuses_the_same_requests(heavy: bytes):
+    """I17: the log's time decides which requests are refused, and not the cuts between batches."""
     answers = []
     for size in (1, 7, 100):
         log = of(heavy)
@@ -158,7 +158,7 @@ def test_a_replay_refuses_the_same_questions(heavy: bytes):
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_what_was_refused_is_answered_some_seconds_later(heavy: bytes):
+def test_a_refused_request_succeeds_some_seconds_later(heavy: bytes):
     log = of(heavy)
     log.step(*(asked(DescribeGroup, n) for n in range(10)))
     log.drain()
@@ -167,8 +167,8 @@ def test_what_was_refused_is_answered_some_seconds_later(heavy: bytes):
     assert codes(log.step(asked(DescribeGroup, "later")), "DescribeGroup later") == [0]
 
 
-def test_all_offsets_at_once_have_an_allowance_and_offsets_by_name_do_not():
-    """A stranger that reads all offsets must not keep the members from theirs."""
+def test_only_fetches_of_all_offsets_use_the_allowance():
+    """A client that fetches all offsets must not keep the members from theirs."""
     log = Log()
     offsets = [OffsetToCommit("t", n, n, -1, "m" * 4_000) for n in range(1_500)]
     for begin in (0, 500, 1_000):
@@ -191,8 +191,8 @@ def test_listings_have_an_allowance():
     assert max(map(bytes_of, log.steps)) <= limits.STEP_BYTES_MAX + limits.RECORD_BYTES_MAX
 
 
-def test_a_leader_that_restarts_again_and_again_has_an_allowance():
-    """Its answer holds the metadata of everybody."""
+def test_restarts_of_a_leader_use_the_allowance():
+    """The response to a leader's join contains the metadata of all members."""
     log = Log()
     group_of(log, 16, bytes(256 * KIB))
     group = log.shard.group("g")
@@ -205,19 +205,19 @@ def test_a_leader_that_restarts_again_and_again_has_an_allowance():
     assert max(map(bytes_of, log.steps)) <= limits.STEP_BYTES_MAX + 2 * limits.RECORD_BYTES_MAX
 
 
-def test_an_allowance_is_restored_as_time_passes_and_never_beyond_its_size():
+def test_an_allowance_is_restored_over_time_up_to_its_size():
     used = Allowance().with_answer(limits.ANSWER_BYTES_BURST, 1_000)
     assert used.left_at(1_000) == 0
     assert used.left_at(2_000) == limits.ANSWER_BYTES_PER_S
     assert used.left_at(10**9) == limits.ANSWER_BYTES_BURST
-    assert used.left_at(0) == 0, "time that goes back restores nothing"
-    assert Allowance().with_answer(limits.ANSWER_BYTES_FREE, 0) == Allowance(), "small answers are free"
+    assert used.left_at(0) == 0, "time that goes back restores no allowance"
+    assert Allowance().with_answer(limits.ANSWER_BYTES_FREE, 0) == Allowance(), "small responses use no allowance"
 
 
-# -- what waits for the next step --------------------------------------------------------------------------------------
+# -- deferred requests -------------------------------------------------------------------------------------------------
 
 
-def test_a_group_that_puts_out_much_holds_up_no_other(heavy: bytes, monkeypatch: pytest.MonkeyPatch):
+def test_a_group_with_large_outputs_does_not_delay_others(heavy: bytes, monkeypatch: pytest.MonkeyPatch):
     """I19, I22: its requests wait for the next step, in order; those of other groups are answered at once."""
     monkeypatch.setattr(limits_of_the_step, "GROUP_STEP_BYTES_MAX", MIB)
     log = of(heavy)
@@ -234,7 +234,7 @@ def test_a_group_that_puts_out_much_holds_up_no_other(heavy: bytes, monkeypatch:
     assert said == ["DescribeGroup 0", "Heartbeat 2", "Heartbeat 1", "DescribeGroup 3"]
 
 
-def test_time_does_not_pass_for_a_group_whose_requests_wait(monkeypatch: pytest.MonkeyPatch):
+def test_time_does_not_pass_for_a_group_with_deferred_requests(monkeypatch: pytest.MonkeyPatch):
     """I10: a heartbeat that waits for the next step keeps its member alive."""
     monkeypatch.setattr(limits_of_the_step, "GROUP_STEP_BYTES_MAX", 1)
     s = Scenario.stable("ana", session_timeout_ms=10_000)
@@ -249,8 +249,8 @@ def test_time_does_not_pass_for_a_group_whose_requests_wait(monkeypatch: pytest.
     assert answer.code == 0
 
 
-def test_requests_that_waited_keep_the_time_of_their_records(monkeypatch: pytest.MonkeyPatch):
-    """I17: the log has gone on meanwhile, and that is no clock that went back."""
+def test_deferred_requests_keep_the_time_of_their_records(monkeypatch: pytest.MonkeyPatch):
+    """I17: the log continues in between, and this does not count as a clock that goes back."""
     monkeypatch.setattr(limits_of_the_step, "GROUP_STEP_BYTES_MAX", 1)
     s = Scenario.stable("ana", "bo", session_timeout_ms=10_000)
     beat = Heartbeat(request_id="b", reply_to="in", group_id="g", generation_id=2, member_id=s.ids["ana"])
@@ -261,8 +261,8 @@ def test_requests_that_waited_keep_the_time_of_their_records(monkeypatch: pytest
     assert again.group("g").vitals.sessions[s.ids["ana"]].deadline_ms == 15_000
 
 
-def test_requests_beyond_what_may_wait_are_refused(heavy: bytes, monkeypatch: pytest.MonkeyPatch):
-    """I22: at the bound they wait, beyond it they are refused; nothing is lost without an answer."""
+def test_requests_beyond_the_bound_of_deferred_ones_are_refused(heavy: bytes, monkeypatch: pytest.MonkeyPatch):
+    """I22: requests up to the bound wait, further ones are refused; every request is answered."""
     monkeypatch.setattr(limits_of_the_step, "STEP_BYTES_MAX", MIB)
     size_bytes = limits.DEFERRED_BYTES_MAX // 4
     log = of(heavy)
@@ -275,20 +275,20 @@ def test_requests_beyond_what_may_wait_are_refused(heavy: bytes, monkeypatch: py
     assert len(codes(log.outputs, "DescribeGroup")) == 7
 
 
-def test_requests_pay_for_their_own_echo():
-    """A commit is answered and published: that is linear, and waits for nothing."""
+def test_a_commit_is_never_deferred():
+    """A commit's response and records are as large as the request, so a commit never waits for the next step."""
     budget = Budget()
     reply = [Reply("in", ErrorAnswer(request_id="r", error_message="m" * 1_000))]
     budget.spend("g", reply * 100_000, limits.STEP_BYTES_PER_BYTE * 100_000 * 300)
     assert not budget.is_tight
 
 
-# -- many members at once ----------------------------------------------------------------------------------------------
+# -- many members together ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("members", [400, 1_600])
-def test_static_members_that_restart_together_cost_what_they_are(members: int):
-    """KIP-345: the group is published at a bounded rate, not once for each; at the end the record is right."""
+def test_restarts_of_static_members_are_published_at_a_bounded_rate(members: int):
+    """KIP-345: the group is published at a bounded rate, not once for each member; the last record is right."""
     log = Log()
     group_of(log, members, b"subscription", assigned=b"t" * 50)
     begun, restart_ms = len(log.outputs), log.now_ms
@@ -307,8 +307,8 @@ def test_static_members_that_restart_together_cost_what_they_are(members: int):
     assert [m.member_id for m in last.members] == list(log.shard.group("g").members)
 
 
-def test_a_round_that_nobody_joined_does_not_begin_again_every_millisecond():
-    """I22: a static member that asked for a rebalance timeout of 1 ms and stays away."""
+def test_a_round_without_joins_does_not_start_again_every_millisecond():
+    """I22: a static member with a rebalance timeout of 1 ms stays away."""
     log = Log()
     group_of(log, 1, b"x", rebalance_timeout_ms=1)
     log.step(asked(RebalanceGroup, 0, reason=None))
@@ -325,7 +325,7 @@ def test_a_round_that_nobody_joined_does_not_begin_again_every_millisecond():
 
 
 def test_metadata_of_a_group_is_bounded():
-    """I22: at the bound everybody is in, beyond it GROUP_MAX_SIZE_REACHED."""
+    """I22: all members are accepted up to the bound, further ones get GROUP_MAX_SIZE_REACHED."""
     log = Log()
     chunk = limits.PROTOCOL_METADATA_BYTES_MAX
     fitting = limits.GROUP_PROTOCOLS_BYTES_MAX // chunk
@@ -340,7 +340,7 @@ def test_metadata_of_a_group_is_bounded():
 
 
 def test_offsets_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatch):
-    """I22: what is kept may be overwritten; what is new is refused, partition by partition."""
+    """I22: stored offsets may be overwritten; new ones are refused, partition by partition."""
     monkeypatch.setattr(group_module, "OFFSETS_PER_GROUP_MAX", 3)
     s = Scenario().commit_from_outside("tool", {("t", 0): 1, ("t", 1): 1, ("u", 0): 1})
     s.commit_from_outside("tool", {("u", 0): 2, ("v", 0): 2}).hears(ErrorCode.NONE)
@@ -351,8 +351,8 @@ def test_offsets_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatch):
     assert s.group.offsets["v"][0].offset == 3
 
 
-def test_a_listing_reads_no_group_whole(monkeypatch: pytest.MonkeyPatch):
-    """5,000 groups were decoded for each listing."""
+def test_a_listing_decodes_no_group(monkeypatch: pytest.MonkeyPatch):
+    """A listing once decoded 5,000 groups."""
     log = Log()
     group_of(log, 2, b"x", "g")
     log.step(asked(OffsetCommit, 0, "h", offsets=(OffsetToCommit("t", 0, 1),), **OUTSIDE))

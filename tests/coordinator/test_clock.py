@@ -1,4 +1,4 @@
-"""Clocks that are wrong: a broker's, the driver's, and a log that is read late (design.md 7.6, I10, I15, I17)."""
+"""Wrong clocks: a broker's, the driver's, and a log that is read late (design.md 7.6, I10, I15, I17)."""
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ START_MS = 100 * DAY_MS
 
 
 def beat(s: Scenario, name: str, at_ms: int, offset: int = 99) -> Received:
-    """Return a heartbeat that is dated `at_ms`."""
+    """Return a heartbeat with the time `at_ms`."""
     request = Heartbeat(
         request_id=f"beat {name} {at_ms}", reply_to="in", group_id=s.group_id,
         generation_id=s.group.generation_id, member_id=s.ids[name],
@@ -28,7 +28,7 @@ def beat(s: Scenario, name: str, at_ms: int, offset: int = 99) -> Received:
 
 
 def two_members(**settings: int) -> Scenario:
-    """Return a group of two, at a time that is not near 0, and the only one of its shard."""
+    """Return a group of two, at a time that is not near 0; the shard has no other group."""
     s = Scenario(**settings).at(START_MS)
     s.join("ana", session_timeout_ms=45_000).join("bo", session_timeout_ms=45_000).join(
         "ana", session_timeout_ms=45_000
@@ -37,7 +37,7 @@ def two_members(**settings: int) -> Scenario:
 
 
 def expired(outputs: list[Output]) -> list[str]:
-    """Return who was expelled."""
+    """Return the members that were expelled."""
     return [output.member_id for output in outputs if isinstance(output, MemberExpired)]
 
 
@@ -45,8 +45,8 @@ def expired(outputs: list[Output]) -> list[str]:
 
 
 @pytest.mark.parametrize("ahead_ms", [SLACK_MS + 1, HOUR_MS, 8 * DAY_MS])
-def test_record_from_the_future_expels_nobody_and_is_told(ahead_ms: int):
-    """S05, I10: a record is not believed beyond the batch's time and the slack."""
+def test_record_from_the_future_expels_no_member_and_is_reported(ahead_ms: int):
+    """S05, I10: a record's time counts at most as the batch's time plus the slack."""
     s = two_members()
     outputs = s.step([beat(s, "ana", START_MS + ahead_ms)], START_MS)
     assert not expired(outputs)
@@ -59,7 +59,7 @@ def test_record_from_the_future_expels_nobody_and_is_told(ahead_ms: int):
     s.is_("Stable")
 
 
-def test_record_within_the_slack_is_believed():
+def test_time_of_a_record_within_the_slack_is_accepted():
     s = two_members()
     outputs = s.step([beat(s, "ana", START_MS + SLACK_MS)], START_MS)
     assert not any(isinstance(output, ClockAhead) for output in outputs)
@@ -67,7 +67,7 @@ def test_record_within_the_slack_is_believed():
 
 
 def test_join_is_answered_after_a_record_from_the_future():
-    """S79, I11: time does not stand still until the clocks agree again."""
+    """S79, I11: time continues before the clocks agree again."""
     s = Scenario(delay_ms=3_000).at(START_MS)
     join = JoinGroup(
         request_id="j", reply_to="in", group_id="g", member_id="", session_timeout_ms=45_000,
@@ -81,21 +81,21 @@ def test_join_is_answered_after_a_record_from_the_future():
     s.is_("CompletingRebalance", generation=1)
 
 
-def test_broker_that_is_always_ahead_expels_nobody():
-    """I10: every record of a partition is an hour ahead, for good."""
+def test_broker_that_is_always_ahead_expels_no_member():
+    """I10: every record of a partition is an hour ahead, permanently."""
     s = two_members()
     for second in range(3, 120, 3):
         now_ms = START_MS + second * 1_000
         s.step([beat(s, "ana", now_ms + HOUR_MS), beat(s, "bo", now_ms + HOUR_MS)], now_ms)
     s.is_("Stable")
-    for second in range(120, 180, 3):  # bo falls silent
+    for second in range(120, 180, 3):  # bo sends nothing more
         now_ms = START_MS + second * 1_000
         s.step([beat(s, "ana", now_ms + HOUR_MS)], now_ms)
     assert s.events(MemberExpired)[0].member_id == s.ids["bo"]
 
 
 def test_offsets_survive_a_record_from_the_future():
-    """I15: eight days ahead, and the offsets of seven days' retention are there."""
+    """I15: a record is eight days ahead, and offsets with seven days' retention stay."""
     s = Scenario().at(START_MS).commit_from_outside("tool", {("t", 0): 7})
     outputs = s.step([wake(START_MS + 8 * DAY_MS)], START_MS + 1_000)
     outputs += s.step([wake(START_MS + 2_000)], START_MS + 2_000)
@@ -105,7 +105,7 @@ def test_offsets_survive_a_record_from_the_future():
 
 
 def test_broker_whose_clock_goes_back_neither_expels_nor_stalls():
-    """I10, I11: an hour back, for good; the batch's time serves."""
+    """I10, I11: the clock goes back by an hour permanently; deadlines use the batch's time."""
     s = two_members()
     for second in range(3, 120, 3):
         now_ms = START_MS + second * 1_000
@@ -117,8 +117,8 @@ def test_broker_whose_clock_goes_back_neither_expels_nor_stalls():
         assert s.group.phase is (Phase.STABLE if second < 43 else Phase.EMPTY)
 
 
-def test_record_that_is_dated_back_amid_others_renews_from_the_time_of_the_log():
-    """I10: what the record before it was dated is what the log's time was."""
+def test_record_with_an_earlier_time_renews_from_the_time_of_the_log():
+    """I10: the log's time is that of the record before it."""
     s = two_members()
     now_ms = START_MS + 20_000
     s.step([wake(now_ms), beat(s, "ana", now_ms - HOUR_MS), wake(now_ms)], now_ms)
@@ -129,8 +129,8 @@ def test_record_that_is_dated_back_amid_others_renews_from_the_time_of_the_log()
 
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, 8 * DAY_MS])
-def test_driver_whose_clock_is_ahead_expels_nobody_and_forgets_no_offset(ahead_ms: int):
-    """I10, I15: deadlines fire by what was read of the log."""
+def test_driver_whose_clock_is_ahead_expels_no_member_and_expires_no_offset(ahead_ms: int):
+    """I10, I15: deadlines fire by the time up to which the log was read."""
     s = two_members()
     s.commit("ana", {("t", 0): 7})
     for second in range(3, 120, 3):
@@ -140,8 +140,8 @@ def test_driver_whose_clock_is_ahead_expels_nobody_and_forgets_no_offset(ahead_m
     assert s.group.offsets["t"][0].offset == 7
 
 
-def test_wake_record_says_how_far_the_driver_is_ahead():
-    """I11: waits are as long as they should be, whatever the driver's clock shows."""
+def test_wake_record_gives_the_lead_of_the_drivers_clock():
+    """I11: waits have their right length, whatever the driver's clock shows."""
     s = Scenario(delay_ms=3_000)
     s.step([Received(1, START_MS, Wake(START_MS + HOUR_MS))], START_MS + HOUR_MS)
     s.away().at(START_MS).join("ana").back(START_MS, batch_ms=START_MS + HOUR_MS)
@@ -150,7 +150,7 @@ def test_wake_record_says_how_far_the_driver_is_ahead():
     s.is_("CompletingRebalance", generation=1)
 
 
-def test_wait_is_not_lengthened_without_bound_by_a_clock_that_jumps():
+def test_a_clock_jump_lengthens_a_wait_within_a_bound():
     s = two_members()
     s.step([beat(s, "ana", START_MS + 1_000)], START_MS + 8 * DAY_MS)
     latest_ms = START_MS + 1_000 + limits.AWAY_MS_MAX + 45_000
@@ -158,7 +158,7 @@ def test_wait_is_not_lengthened_without_bound_by_a_clock_that_jumps():
 
 
 def test_driver_whose_clock_goes_back_neither_expels_nor_stalls():
-    """Finding 14: an hour back, and what is due is noticed within that hour."""
+    """Finding 14: the clock goes back by an hour, and deadlines fire within that hour."""
     s = two_members()
     s.step([beat(s, "ana", START_MS + 1_000), beat(s, "bo", START_MS + 1_000)], START_MS + 1_000)
     for second in range(2, 90):
@@ -173,7 +173,7 @@ def test_driver_whose_clock_goes_back_neither_expels_nor_stalls():
 
 
 def test_member_whose_heartbeats_are_unread_is_not_expelled():
-    """Finding 7, I10: batches of one request each, planned minutes after the requests were written."""
+    """Finding 7, I10: each batch has one request, and its time is minutes after the requests were written."""
     s = two_members()
     log = [beat(s, name, START_MS + second * 1_000) for second in range(3, 300, 3) for name in ("ana", "bo")]
     outputs: list[Output] = []
@@ -184,7 +184,7 @@ def test_member_whose_heartbeats_are_unread_is_not_expelled():
 
 
 def test_step_without_a_record_lets_no_time_pass():
-    """A timeout does not say whether the log was read to its end."""
+    """A timeout does not show whether the log was read to its end."""
     s = two_members()
     shard = s.new_shard(s.shard.to_bytes())
     assert shard.step([], START_MS + 60_000) == []
@@ -214,8 +214,8 @@ def test_the_times_of_a_step(before: Clock, log_ms: int | None, batch_ms: int, e
 
 
 @pytest.mark.parametrize("back_ms", [SLACK_MS + 4_001, HOUR_MS])
-def test_record_that_is_dated_back_renews_for_the_whole_session_timeout(back_ms: int):
-    """I10: a heartbeat whose time is before what was read counts from when it is read."""
+def test_record_with_an_earlier_time_renews_for_the_whole_session_timeout(back_ms: int):
+    """I10: a heartbeat with a time before the time of the last read record counts from when it is read."""
     s = Scenario().at(START_MS).join("ana", session_timeout_ms=6_000).sync("ana").is_("Stable")
     s.step([wake(START_MS + 3_900)], START_MS + 3_900)
     s.step([beat(s, "ana", START_MS + 4_000 - back_ms)], START_MS + 4_000)
@@ -223,8 +223,8 @@ def test_record_that_is_dated_back_renews_for_the_whole_session_timeout(back_ms:
     assert expired(s.step([wake(START_MS + 4_000 + 6_000 + SLACK_MS)], START_MS + 4_000 + 6_000 + SLACK_MS))
 
 
-def test_state_of_older_code_does_not_say_how_far_its_log_was_read_but_its_groups_do():
-    """I12: the log's clock went back before the upgrade; what is due is due by the groups' time."""
+def test_groups_of_an_older_state_give_the_time_of_the_log():
+    """I12: the log's clock went back before the upgrade; deadlines fire by the groups' time."""
     s = two_members()
     kept = codec.decode_shard(s.shard.to_bytes())
     older = s.new_shard(codec.encode_shard(replace(kept, clock=Clock())))

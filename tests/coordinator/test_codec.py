@@ -1,4 +1,4 @@
-"""State as bytes: what comes back is what went in, or `CorruptState`; nothing between (I18, F8)."""
+"""The stored state: decoding returns what was encoded, or raises `CorruptState` (I18, F8)."""
 
 import zlib
 from hashlib import sha256
@@ -22,14 +22,14 @@ STATES = Path(__file__).with_name("states")
 
 @pytest.fixture(scope="module")
 def state() -> bytes:
-    """A shard with parked requests, a plan, offsets, a handed out id and a second group."""
+    """A shard with parked requests, assignments, offsets, a pending id and a second group."""
     s = Scenario.stable("a", "b").commit("a", {("t", 0): 5}, metadata="ü")
     s.join("c", require_known_member_id=True).join("d").join("a").join("e", group_id="h")
     return s.shard.to_bytes()
 
 
-def test_groups_come_back(state: bytes):
-    """S43, I18."""
+def test_groups_are_decoded_as_encoded(state: bytes):
+    """S43, I18: groups are decoded as they were encoded."""
     s = Scenario()
     again = s.new_shard(state)
     assert again.to_bytes() == state
@@ -40,7 +40,7 @@ def test_groups_come_back(state: bytes):
 
 
 def named(value: object) -> object:
-    """Name the fields of what is written by their places alone."""
+    """Name the fields of a stored value by their places alone."""
     if isinstance(value, msgspec.Struct):
         return {name: named(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):
@@ -48,8 +48,8 @@ def named(value: object) -> object:
     return [named(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def said(state: bytes) -> str:
-    """Say all that a state holds, as JSON."""
+def all_fields(state: bytes) -> str:
+    """Return all contents of a state as JSON."""
     shard = Scenario().new_shard(state)
     graves = codec.decode_shard(state).graves
     told = {"groups": {group_id: shard.group(group_id) for group_id in shard.group_ids}, "graves": graves}
@@ -57,21 +57,21 @@ def said(state: bytes) -> str:
 
 
 @pytest.mark.parametrize("written", sorted(STATES.glob("*.bin")), ids=lambda file: file.stem)
-def test_what_was_written_then_is_read_now(written: Path):
-    """I18: bytes that no code of today has made; a field in another place would be read as something else.
+def test_states_of_earlier_code_are_read(written: Path):
+    """I18: the bytes were written by earlier code; a field in another place would be read as another field.
 
-    Kept for each version of the codec from the fourth on: `codec-N.bin`, and beside it what it says. The third is in
-    `tests/system/checkpoints`.
+    Each version of the codec from the fourth on has a file `codec-N.bin`, and its contents as JSON beside it. The third
+    version is in `tests/system/checkpoints`.
     """
-    assert said(written.read_bytes()) == written.with_suffix(".json").read_text()
+    assert all_fields(written.read_bytes()) == written.with_suffix(".json").read_text()
 
 
-def test_every_version_from_the_fourth_on_is_kept():
+def test_every_version_from_the_fourth_on_has_a_file():
     assert {file.stem for file in STATES.glob("*.bin")} == {f"codec-{n}" for n in range(4, codec.VERSION + 1)}
 
 
-def test_every_flipped_bit_is_noticed(state: bytes):
-    """F8, promises.md 2: one byte flipped."""
+def test_every_flipped_bit_is_detected(state: bytes):
+    """F8, promises.md 2: a state with one flipped bit is refused."""
     for at in range(len(state)):
         for bit in (1, 128):
             damaged = bytearray(state)
@@ -80,27 +80,27 @@ def test_every_flipped_bit_is_noticed(state: bytes):
                 Scenario().new_shard(bytes(damaged))
 
 
-def test_every_truncation_is_noticed(state: bytes):
-    """F8: torn and empty files."""
+def test_every_truncation_is_detected(state: bytes):
+    """F8: torn and empty files are refused."""
     for length in range(len(state)):
         with pytest.raises(CorruptState):
             Scenario().new_shard(state[:length])
 
 
-def test_bytes_behind_the_end_are_noticed(state: bytes):
+def test_bytes_after_the_end_are_detected(state: bytes):
     with pytest.raises(CorruptState):
         Scenario().new_shard(state + b"\x00")
 
 
 @pytest.mark.parametrize("version", [0, codec.VERSION + 1, 255])
 def test_an_unknown_version_is_refused_by_name(state: bytes, version: int):
-    """design.md 8: a clear message."""
+    """design.md 8: the error names the version."""
     with pytest.raises(CorruptState, match=f"version {version}.*reads 1 to {codec.VERSION}"):
         Scenario().new_shard(bytes([version]) + state[1:])
 
 
 def test_the_first_version_is_still_read(state: bytes):
-    """I18, design.md 8: it held the groups alone."""
+    """I18, design.md 8: the first version contained only the groups."""
     kept = codec.decode_shard(state)
     body = msgspec.msgpack.encode(kept.groups)
     first = b"\x01" + zlib.crc32(body).to_bytes(4, "big") + body
@@ -109,7 +109,7 @@ def test_the_first_version_is_still_read(state: bytes):
 
 
 def test_the_second_version_is_still_read(state: bytes):
-    """I18: its vitals held the members' ids, and its checksum not the version."""
+    """I18: its vitals contained the members' ids, and its checksum did not include the version."""
     kept = codec.decode_shard(state)
     groups = {group_id: _as_it_was(stored) for group_id, stored in kept.groups.items()}
     body = msgspec.msgpack.encode(codec.Kept(groups, kept.graves))
@@ -124,15 +124,15 @@ def _as_it_was(stored: Stored) -> Stored:
     return msgspec.structs.replace(stored, vitals=msgspec.msgpack.encode(vitals))
 
 
-def test_vitals_of_another_group_are_no_vitals_of_this_one(state: bytes):
-    """Sessions are told apart by the members' order, so their number must fit."""
+def test_vitals_of_another_group_are_refused(state: bytes):
+    """Sessions are stored in the order of the members, so their number must be equal."""
     groups = codec.decode_shard(state).groups
     with pytest.raises(CorruptState, match="members has"):
         codec.decode_vitals(groups["g"].vitals, groups["h"].rest)
 
 
 def test_a_cache_of_rosters_changes_nothing(state: bytes):
-    """Any worker may run a task, with any cache: with the roster of the group as it is now, as it was, or with none."""
+    """A task may run in any worker: its cache has the group's present roster, an earlier one, or none."""
     s = Scenario.stable("a", "b").leave("a")
     read = []
     for is_empty in (True, False, True):
@@ -144,23 +144,23 @@ def test_a_cache_of_rosters_changes_nothing(state: bytes):
 
 
 def test_a_cache_of_rosters_is_bounded_by_its_bytes():
-    """I22: each commit makes another rest of its group, which is a key that is never looked up again."""
+    """I22: each commit changes the stored group, which is the key of the cache; the old key is never used again."""
     rosters, s = Rosters(bytes_max=5_000), Scenario.stable("a", "b")
     for offset in range(50):
         s.commit("a", {("t", 0): offset})
         rest = codec.decode_shard(s.shard.to_bytes()).groups["g"].rest
         assert rosters.of(rest).member_ids == list(s.group.members)
     assert 4_000 < rosters.bytes <= 5_000
-    assert rosters.of(rest) is rosters.of(rest), "the latest stays"
+    assert rosters.of(rest) is rosters.of(rest), "the latest roster stays"
 
 
 def rest_of(number: int, size_bytes: int = 2**20) -> bytes:
-    """Return a key that takes so many bytes with its roster, which has no member."""
+    """Return a key whose size with its roster, which has no member, is `size_bytes`."""
     return b"%d" % number + bytes(size_bytes - codec.ROSTER_BYTES - len(str(number)))
 
 
 def test_a_cache_of_rosters_is_filled_to_its_bound_and_no_further():
-    """I22: at the bound nothing is dropped; beyond it the least recently used rosters are."""
+    """I22: up to the bound every roster stays; beyond it the least recently used rosters are dropped."""
     rosters, kept = Rosters(), [Roster([], {}) for _ in range(codec.ROSTERS_BYTES_MAX // 2**20)]
     for number, roster in enumerate(kept):
         rosters.note(rest_of(number), roster)
@@ -168,14 +168,14 @@ def test_a_cache_of_rosters_is_filled_to_its_bound_and_no_further():
     assert all(rosters.of(rest_of(number)) is roster for number, roster in enumerate(kept))
     smallest = rest_of(-1, codec.ROSTER_BYTES + 2)
     rosters.note(smallest, Roster([], {}))
-    assert rosters.bytes == codec.ROSTERS_BYTES_MAX - 2**20 + codec.ROSTER_BYTES + 2, "one is dropped"
+    assert rosters.bytes == codec.ROSTERS_BYTES_MAX - 2**20 + codec.ROSTER_BYTES + 2, "one roster is dropped"
     assert rosters.of(rest_of(1)) is kept[1]
     with pytest.raises(CorruptState):
-        rosters.of(rest_of(0))  # it is dropped, so the bytes are read, which are no group
+        rosters.of(rest_of(0))  # it was dropped, so the bytes are decoded, and they are not a group
 
 
 def test_a_roster_beyond_the_bound_stays_alone():
-    """Else the vitals of a very large group would inflate it for every heartbeat."""
+    """Otherwise every heartbeat would decompress the vitals of a very large group."""
     rosters, large = Rosters(bytes_max=1_000), Roster([], {})
     rosters.note(rest_of(0, 900), Roster([], {}))
     rosters.note(rest_of(1, 5_000), large)
@@ -184,7 +184,7 @@ def test_a_roster_beyond_the_bound_stays_alone():
 
 
 def test_a_shard_reads_a_roster_once(monkeypatch: pytest.MonkeyPatch):
-    """Heartbeats of later batches find it in the cache that the shard was given."""
+    """Heartbeats of later batches find the roster in the cache of the shard."""
     s = Scenario.stable("a", "b")
     state, cache, read = s.shard.to_bytes(), Rosters(), []
     monkeypatch.setattr(codec, "_read_roster", lambda rest, read_roster=codec._read_roster: (
@@ -195,10 +195,10 @@ def test_a_shard_reads_a_roster_once(monkeypatch: pytest.MonkeyPatch):
     assert len(read) == 1
     s.rosters = Rosters()
     s.new_shard(state).group("g")
-    assert len(read) == 2, "another cache has not read it"
+    assert len(read) == 2, "another cache does not contain the roster"
 
 
-def test_a_checksum_that_fits_nonsense_is_no_help():
+def test_invalid_bytes_with_a_right_checksum_are_refused():
     body = msgspec.msgpack.encode({"g": "no group"})
     with pytest.raises(CorruptState, match="cannot be read"):
         codec.decode_shard(b"\x02" + zlib.crc32(body).to_bytes(4, "big") + body)
@@ -206,20 +206,20 @@ def test_a_checksum_that_fits_nonsense_is_no_help():
 
 @pytest.mark.parametrize("part", ["vitals", "rest"])
 @pytest.mark.parametrize("nonsense", [b"", b"\xc1", b"\x91\xc3", zlib.compress(b"\xc1"), zlib.compress(b"\x91\xc3")])
-def test_nonsense_within_a_group_is_noticed_when_it_is_opened(state: bytes, part: str, nonsense: bytes):
-    """The checksum is right, the inside is not: another version's, say."""
+def test_invalid_bytes_of_a_group_are_detected_when_it_is_decoded(state: bytes, part: str, nonsense: bytes):
+    """The checksum is right, the contents are not, for example those of another version."""
     stored = msgspec.structs.replace(codec.decode_shard(state).groups["g"], **{part: nonsense})
     with pytest.raises(CorruptState):
         Scenario().new_shard(codec.encode_shard(Kept({"g": stored}))).group("g")
 
 
-def test_a_new_shard_has_no_groups_and_can_be_written():
+def test_a_new_shard_has_no_groups_and_can_be_encoded():
     s = Scenario()
     assert s.new_shard(s.new_shard().to_bytes()).group_ids == ()
 
 
-def test_equal_offers_cost_little():
-    """design.md 8: twenty members of one application cost hardly more than one, whatever their subscription says."""
+def test_equal_offers_take_little_space():
+    """design.md 8: twenty members of one application take hardly more space than one, whatever their subscriptions."""
     metadata = b"".join(sha256(bytes([n, m])).digest() for n in range(20) for m in range(15))
     s = Scenario(delay_ms=3_000)
     for n in range(20):
@@ -228,8 +228,8 @@ def test_equal_offers_cost_little():
     assert all(m.protocols[0].metadata == metadata for m in s.group.members.values())
 
 
-def test_a_heartbeat_leaves_the_rest_of_the_group_as_it_is_written():
-    """design.md 8: what a heartbeat touches is small, and the rest is copied."""
+def test_a_heartbeat_copies_the_rest_of_the_group():
+    """design.md 8: a heartbeat changes few bytes, and the rest is copied."""
     s = Scenario.stable("a", "b")
     before = codec.decode_shard(s.shard.to_bytes()).groups["g"]
     s.at(1_000).heartbeat("a")
@@ -238,7 +238,7 @@ def test_a_heartbeat_leaves_the_rest_of_the_group_as_it_is_written():
     assert after.vitals != before.vitals
 
 
-# -- any group at all, also ones that no conversation leads to ---------------------------------------------------------
+# -- random groups, also ones that no conversation reaches -------------------------------------------------------------
 
 texts, blobs, flags = st.text(max_size=5), st.binary(max_size=5), st.booleans()
 int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
@@ -302,8 +302,8 @@ stored = st.builds(Stored, int64s, int32s, blobs, blobs)
 
 
 @given(groups)
-def test_every_group_comes_back(group: Group):
-    """I18."""
+def test_every_group_is_decoded_as_encoded(group: Group):
+    """I18: every group is decoded as it was encoded."""
     rest = codec.encode_rest(group)
     vitals = codec.decode_vitals(codec.encode_vitals(group.vitals, rest), rest)
     assert vitals == group.vitals
@@ -314,17 +314,17 @@ graves = st.dictionaries(texts, st.builds(Grave, int64s, int32s, int64s), max_si
 
 
 @given(st.builds(Kept, st.dictionaries(texts, stored, max_size=4), graves))
-def test_every_shard_comes_back(shard: Kept):
-    """I18."""
+def test_every_shard_is_decoded_as_encoded(shard: Kept):
+    """I18: every shard is decoded as it was encoded."""
     assert codec.decode_shard(codec.encode_shard(shard)) == shard
 
 
 @given(st.binary(max_size=60))
-def test_no_other_bytes_are_believed(data: bytes):
+def test_no_other_bytes_are_accepted(data: bytes):
     with pytest.raises(CorruptState):
         codec.decode_shard(data)
 
 
-def test_vitals_are_written_apart():
+def test_vitals_are_stored_separately():
     group = Group(vitals=Vitals(generation_id=7), group_id="g", since_ms=0)
     assert codec.decode_rest(codec.encode_rest(group), Vitals()).generation_id == 0

@@ -1,4 +1,4 @@
-"""What consumers send each other through the coordinator, read and written (protocol.md 7.6)."""
+"""Reading and writing of the bytes that consumers exchange through the coordinator (protocol.md 7.6)."""
 
 from struct import pack
 
@@ -30,25 +30,25 @@ topics = st.dictionaries(st.text(max_size=20), st.lists(st.integers(-(2**31), 2*
 
 @pytest.mark.parametrize("metadata", [SUBSCRIPTION_V0, SUBSCRIPTION_V3], ids=["v0", "v3"])
 def test_examples_of_subscriptions(metadata: bytes):
-    """S33."""
+    """S33: the topics of the example subscriptions are read."""
     assert subscribed_topics(metadata) == ["foo"]
 
 
 def test_example_of_an_assignment():
-    """S35."""
+    """S35: the partitions of the example assignment are read."""
     assert assigned_partitions(ASSIGNMENT_V3) == {"foo": [0, 1]}
 
 
 @given(topics, st.integers(0, 9), st.binary(max_size=9))
-def test_whatever_is_written_is_read(partitions: dict[str, list[int]], version: int, rest: bytes):
-    """S33, S35: a higher version is read as far as it is known, extra bytes are ignored."""
+def test_written_assignments_are_read(partitions: dict[str, list[int]], version: int, rest: bytes):
+    """S33, S35: the known fields of a higher version are read, extra bytes are ignored."""
     assert assigned_partitions(assignment(partitions, version=version, rest=rest)) == partitions
     assert subscribed_topics(subscription(list(partitions), version=version, rest=rest)) == list(partitions)
 
 
 @pytest.mark.parametrize("length", range(len(SUBSCRIPTION_V0) - 4))
 def test_a_subscription_that_ends_too_soon_is_none(length: int):
-    """Also one that announces more topics than it has bytes, which Kafka never answers (protocol.md 2.3)."""
+    """This includes a subscription that announces more topics than it has (protocol.md 2.3: Kafka never answers it)."""
     assert subscribed_topics(SUBSCRIPTION_V0[:length]) is None
 
 
@@ -63,7 +63,7 @@ def test_user_data_may_be_missing():
 
 
 def test_no_bytes_are_no_partitions():
-    """What a member has that the plan left out (W7)."""
+    """The assignment of a member that the leader left out is empty (W7)."""
     assert assigned_partitions(b"") == {}
 
 
@@ -78,7 +78,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_bytes_are_none_and_cost_nothing(data: bytes):
+def test_hostile_bytes_are_none_and_take_no_memory(data: bytes):
     assert subscribed_topics(data) is None
     assert assigned_partitions(data) is None
 
@@ -94,8 +94,8 @@ def test_no_bytes_at_all_raise(data: bytes):
     assert assigned_partitions(data) is None or isinstance(assigned_partitions(data), dict)
 
 
-def test_a_group_with_one_unreadable_subscription_may_be_reading_anything():
-    """S33; protocol.md 2.3: then the offsets of every topic are kept."""
+def test_a_group_with_one_unreadable_subscription_may_read_any_topic():
+    """S33; protocol.md 2.3: then the offsets of every topic stay."""
     s = Scenario(delay_ms=3_000, offsets_retention_ms=5_000)
     s.join("a", topics=["t"], session_timeout_ms=60_000)
     s.join("b", protocols_as_they_are=(Protocol("range", b"\x00"),), session_timeout_ms=60_000).until(6_000)
@@ -106,7 +106,7 @@ def test_a_group_with_one_unreadable_subscription_may_be_reading_anything():
 
 
 def test_a_group_of_another_type_reads_no_topics():
-    """protocol.md 2.3: "none" with another type is none subscribed, and nothing expires while it is not Empty."""
+    """protocol.md 2.3: a group of another type subscribes to no topics, and no offset expires while it is not Empty."""
     s = Scenario(offsets_retention_ms=5_000).join("a", protocol_type="connect", session_timeout_ms=60_000)
     s.sync("a", plan={"a": b"opaque"}).commit("a", {("t", 0): 1}).until(30_000).fetch("a")
     assert [f.offset for f in s.said.partitions] == [1]
@@ -114,7 +114,7 @@ def test_a_group_of_another_type_reads_no_topics():
     assert not s.group.subscribes("t")
 
 
-# -- what members read and write ---------------------------------------------------------------------------------------
+# -- the members' side -------------------------------------------------------------------------------------------------
 
 OWNS_FOO = Subscription(("foo",), None, {"foo": [0, 1]}, 5, None)
 
@@ -128,8 +128,8 @@ subscriptions = st.builds(
 )
 
 
-def as_far_as(version: int, subscription: Subscription) -> Subscription:
-    """What is left of a subscription in an older version."""
+def in_version(version: int, subscription: Subscription) -> Subscription:
+    """Return the part of a subscription that an older version has."""
     fields = (subscription.topics, subscription.user_data, subscription.owned, subscription.generation_id)
     return Subscription(*fields[: version + 2], *([subscription.rack_id] if version >= 3 else []))
 
@@ -142,8 +142,8 @@ def test_examples_are_written_and_read():
     assert write_assignment({"foo": [0, 1]}) == ASSIGNMENT_V3
 
 
-def test_whatever_order_things_come_in_they_are_written_in_order():
-    """So that a member that joins again with the same subscription has not changed it."""
+def test_topics_and_partitions_are_written_in_order():
+    """So a member that joins again with the same subscription sends equal bytes."""
     jumbled = Subscription(("b", "a"), None, {"b": [1, 0], "a": [2]})
     assert write_subscription(jumbled) == write_subscription(Subscription(("a", "b"), None, {"a": [2], "b": [0, 1]}))
     assert write_assignment({"b": [1, 0], "a": [2]}) == write_assignment({"a": [2], "b": [0, 1]})
@@ -152,12 +152,12 @@ def test_whatever_order_things_come_in_they_are_written_in_order():
 @given(subscriptions, st.integers(0, 3), st.binary(max_size=5))
 def test_a_subscription_that_was_written_is_read(subscription: Subscription, version: int, rest: bytes):
     data = write_subscription(subscription, version)
-    assert read_subscription(data + rest) == as_far_as(version, subscription)
+    assert read_subscription(data + rest) == in_version(version, subscription)
     assert subscribed_topics(data) == list(subscription.topics)
 
 
 @given(subscriptions, st.integers(4, 2**15 - 1), st.binary(max_size=5))
-def test_a_newer_version_is_read_as_far_as_it_is_known(subscription: Subscription, version: int, rest: bytes):
+def test_known_fields_of_a_newer_version_are_read(subscription: Subscription, version: int, rest: bytes):
     data = pack(">h", version) + write_subscription(subscription)[2:] + rest
     assert read_subscription(data) == subscription
 
@@ -178,21 +178,21 @@ def test_a_subscription_that_ends_too_soon_raises(length: int):
 
 @pytest.mark.parametrize("data", [*HOSTILE.values(), b"\xff\xff"], ids=[*HOSTILE, "a version below zero"])
 def test_hostile_bytes_raise_for_members(data: bytes):
-    with pytest.raises(ValueError):  # noqa: PT011  (each says what it is)
+    with pytest.raises(ValueError):  # noqa: PT011  (the messages differ)
         read_subscription(data)
 
 
-def test_a_topic_that_comes_twice_has_the_numbers_of_both():
+def test_a_topic_that_occurs_twice_has_the_partitions_of_both():
     owned = pack(">i", 2) + 2 * (text("t") + pack(">ii", 1, 0)) + pack(">ih", -1, -1)
     assert read_subscription(subscription(["t"], version=3, rest=pack(">i", -1) + owned)).owned == {"t": [0, 0]}
 
 
-# -- kafka-python's ----------------------------------------------------------------------------------------------------
+# -- kafka-python ------------------------------------------------------------------------------------------------------
 
 
 @given(subscriptions, st.integers(0, 3))
-def test_kafka_python_reads_ours_and_we_read_its(subscription: Subscription, version: int):
-    """Protocol.md 7.6: both ways, and byte for byte."""
+def test_subscriptions_are_those_of_kafka_python(subscription: Subscription, version: int):
+    """Protocol.md 7.6: each side reads the other's bytes, and both write the same bytes."""
     data = write_subscription(subscription, version)
     theirs = ConsumerProtocolSubscription.decode(data)
     assert theirs.topics == list(subscription.topics)
@@ -207,7 +207,7 @@ def test_kafka_python_reads_ours_and_we_read_its(subscription: Subscription, ver
 
 
 @given(topics, st.none() | st.binary(max_size=9), st.integers(0, 3))
-def test_kafka_python_reads_our_assignments(partitions: dict[str, list[int]], user_data: bytes | None, version: int):
+def test_assignments_are_those_of_kafka_python(partitions: dict[str, list[int]], user_data: bytes | None, version: int):
     data = write_assignment(partitions, user_data, version)
     theirs = ConsumerProtocolAssignment.decode(data)
     assert dict(theirs.assigned_partitions) == assigned_partitions(data)

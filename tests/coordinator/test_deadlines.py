@@ -1,4 +1,4 @@
-"""Time: never early, in order, once; and what the coordinator's own absence may cost a member (I10, I11, I12, I21)."""
+"""Deadlines: never early, in order, once; and the effect of outages on members (I10, I11, I12, I21)."""
 
 import pytest
 
@@ -11,12 +11,12 @@ from coordinator.requests import JoinGroup, SyncGroup
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.waking import wake
 
-# -- never early, and at the latest with the next request --------------------------------------------------------------
+# -- never early, and no later than the next request -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("timeout_ms", [6_000, 10_000, 1_800_000])
 def test_a_session_ends_at_its_timeout_and_not_a_millisecond_before(timeout_ms: int):
-    """S05, S38, I10."""
+    """S05, S38, I10: a session ends at its timeout, and not a millisecond before."""
     s = Scenario.stable("ana", "bo", session_timeout_ms=timeout_ms)
     t, g = s.now_ms, s.group.generation_id
     s.at(t + timeout_ms - 1).heartbeat("ana").hears(ErrorCode.NONE)
@@ -25,14 +25,14 @@ def test_a_session_ends_at_its_timeout_and_not_a_millisecond_before(timeout_ms: 
     s.join("ana").is_("CompletingRebalance", generation=g + 1)
 
 
-def test_what_is_due_at_a_requests_time_happens_before_the_request():
+def test_deadlines_up_to_a_requests_time_fire_before_it():
     """protocol.md 0, deadline order: every deadline up to and including the request's time."""
     Scenario.stable("ana").at(10_000).heartbeat("ana").hears(ErrorCode.UNKNOWN_MEMBER_ID)
     Scenario.stable("ana").at(9_999).heartbeat("ana").hears(ErrorCode.NONE)
 
 
-def test_without_a_request_it_happens_a_slack_later_at_its_own_time():
-    """design.md 7.3: requests from before it may still be on their way."""
+def test_without_a_request_a_deadline_fires_after_the_slack_at_its_own_time():
+    """design.md 7.3: requests from before the deadline may still arrive."""
     s = Scenario.stable("ana")
     s.step([], 10_999)
     s.is_("Stable")
@@ -41,16 +41,16 @@ def test_without_a_request_it_happens_a_slack_later_at_its_own_time():
     assert s.events(MemberExpired)[0].at_ms == s.group.since_ms == 10_000
 
 
-def test_heart_beating_at_a_third_of_the_timeout_keeps_a_member_for_an_hour():
-    """S103, S111."""
+def test_heartbeats_at_a_third_of_the_timeout_keep_a_member_for_an_hour():
+    """S103, S111: the member stays in the group."""
     s = Scenario.stable("ana", session_timeout_ms=45_000)
     for at_ms in range(0, 3_600_000, 15_000):
         s.until(at_ms).heartbeat("ana").hears(ErrorCode.NONE)
     assert not s.events(MemberExpired)
 
 
-def test_losing_two_heartbeats_in_a_row_expels_nobody():
-    """S111."""
+def test_two_lost_heartbeats_in_a_row_expel_no_member():
+    """S111: the third heartbeat renews the session in time."""
     s = Scenario.stable("ana", session_timeout_ms=10_000)
     s.until(3_000).heartbeat("ana").until(12_000).heartbeat("ana").hears(ErrorCode.NONE)
 
@@ -66,27 +66,27 @@ def test_deadlines_sort_by_time_then_kind_then_place():
 
 
 def test_sessions_end_before_the_sync_deadline_of_the_same_moment():
-    """W5b: protocol.md 2.6 arms sessions first."""
+    """W5b: protocol.md 2.6 starts sessions first."""
     s = Scenario.joined("c1", "c2").until(10_000)
     assert [e.why for e in s.events(MemberExpired)] == ["session_expired"] * 2
 
 
-def test_members_that_expire_together_do_so_in_the_order_in_which_they_came():
-    """I16."""
+def test_members_that_expire_together_do_so_in_join_order():
+    """I16: members that expire together do so in the order in which they joined."""
     s = Scenario.stable("z", "y", "x").until(10_000)
     assert [s.name(e.member_id) for e in s.events(MemberExpired)] == ["z", "y", "x"]
     assert [e.cause for e in s.events(RebalanceStarted)].count("session_expired") == 1
 
 
-def test_a_deadline_fires_at_its_own_time_and_what_it_arms_counts_from_there():
-    """protocol.md 0: c2's session ends at 10000 whenever somebody looks; joins are then collected until 20000."""
+def test_a_deadline_fires_at_its_own_time_and_the_next_counts_from_there():
+    """protocol.md 0: c2's session ends at 10000, however late the batch runs; joins are then collected until 20000."""
     s = Scenario.stable("c1", "c2").at(9_000).heartbeat("c1").at(12_500).heartbeat("c1")
     s.hears(ErrorCode.REBALANCE_IN_PROGRESS).is_("PreparingRebalance")
     assert (s.group.since_ms, s.group.vitals.joins_ms) == (10_000, 20_000)
 
 
-def test_one_look_may_fire_a_chain_of_deadlines():
-    """Session, then the round that it started, then the plan that nobody brings: all in one step, each at its time."""
+def test_one_step_may_fire_a_chain_of_deadlines():
+    """A session ends, then the round that this started, then the wait for assignments: in one step, at their times."""
     s = Scenario.stable("c1", "c2", session_timeout_ms=60_000, late_notice_ms=10**6)
     s.join("c2", topics=["u"], session_timeout_ms=60_000)
     s.step([], 200_000)
@@ -95,7 +95,7 @@ def test_one_look_may_fire_a_chain_of_deadlines():
 
 
 def test_alarms_are_never_late_and_end():
-    """S74, S145: a shard that is asked only at its alarms is asked a bounded number of times."""
+    """S74, S145: a shard that is called only at its alarms is called a bounded number of times."""
     s = Scenario.stable("c1", "c2").commit("c1", {("t", 0): 1})
     asked = 0
     while (alarm_ms := s.shard.next_deadline_ms) is not None:
@@ -106,7 +106,7 @@ def test_alarms_are_never_late_and_end():
 
 
 def test_a_silent_shard_expires_many_groups_at_once():
-    """S145: without any request."""
+    """S145: many groups expire in one step, without any request."""
     s = Scenario()
     for n in range(50):
         s.join("c", group_id=f"g{n}", member_id="")
@@ -118,7 +118,7 @@ def test_a_silent_shard_expires_many_groups_at_once():
 
 
 def test_a_request_from_the_past_counts_as_of_now():
-    """I12."""
+    """I12: a request from the past counts as one of the present time."""
     s = Scenario.stable("c1").at(5_000).heartbeat("c1").at(1_000).heartbeat("c1").hears(ErrorCode.NONE)
     assert s.group.vitals.sessions[s.ids["c1"]].deadline_ms == 15_000
     s.at(0).commit("c1", {("t", 0): 1})
@@ -126,7 +126,7 @@ def test_a_request_from_the_past_counts_as_of_now():
 
 
 def test_a_batch_clock_that_goes_back_does_no_harm():
-    """promises.md 1, which clock: wall clocks jump."""
+    """promises.md 1, which clock: the driver's clock may jump."""
     s = Scenario.stable("c1").at(5_000).heartbeat("c1")
     s.step([wake(5_001)], -(10**9))
     s.step([wake(5_002)], 0)
@@ -134,7 +134,7 @@ def test_a_batch_clock_that_goes_back_does_no_harm():
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31)])
-def test_a_rebalance_timeout_of_nothing_or_less_does_not_turn_time_back(timeout_ms: int):
+def test_a_rebalance_timeout_of_zero_or_less_does_not_turn_time_back(timeout_ms: int):
     """I12; protocol.md 11: the join is answered, then the member is removed at once."""
     s = Scenario().at(1_000).join("c1", rebalance_timeout_ms=timeout_ms).hears(ErrorCode.NONE, generation_id=1)
     s.is_("Empty", generation=2)
@@ -143,21 +143,21 @@ def test_a_rebalance_timeout_of_nothing_or_less_does_not_turn_time_back(timeout_
     assert s.group.vitals.joins_ms == 12_000
 
 
-# -- the coordinator was away ------------------------------------------------------------------------------------------
+# -- outages of the coordinator ----------------------------------------------------------------------------------------
 
 AWAY = {"noticed just in time": (15_000, "Empty"), "noticed too late": (15_001, "Stable")}
 
 
 @pytest.mark.parametrize(("noticed_ms", "phase"), AWAY.values(), ids=AWAY)
 def test_how_late_a_notice_may_be(noticed_ms: int, phase: str):
-    """design.md 7.7: the session was over at 10000; later than `late_notice_ms` is the coordinator's own fault."""
+    """design.md 7.7: the session ended at 10000; a notice later than `late_notice_ms` counts as an outage."""
     s = Scenario.stable("c1", late_notice_ms=5_000)
     s.step([], noticed_ms)
     s.is_(phase)
 
 
 def test_a_late_notice_gives_one_fresh_session_and_not_a_second():
-    """I10, I21: a coordinator that is always late still buries the dead."""
+    """I10, I21: a coordinator that is always late still expels silent members."""
     s = Scenario.stable("c1")
     s.step([], 40_000)
     s.is_("Stable")
@@ -167,8 +167,8 @@ def test_a_late_notice_gives_one_fresh_session_and_not_a_second():
     assert s.events(MemberExpired)[0].at_ms == 50_000
 
 
-def test_who_shows_life_after_being_spared_may_be_spared_again():
-    """I21: one fresh session an outage, not one a life."""
+def test_a_renewed_session_may_be_extended_again():
+    """I21: a member gets one further session in each outage, not one in all."""
     s = Scenario.stable("c1")
     s.step([], 40_000)
     s.at(41_000).heartbeat("c1").hears(ErrorCode.NONE)
@@ -177,8 +177,8 @@ def test_who_shows_life_after_being_spared_may_be_spared_again():
 
 
 @pytest.mark.parametrize("phase", ["PreparingRebalance", "CompletingRebalance"])
-def test_a_round_that_is_always_noticed_late_ends_all_the_same(phase: str):
-    """I11: no phase lasts for ever, however slow the batches are."""
+def test_a_round_that_is_always_noticed_late_ends(phase: str):
+    """I11: every phase ends, however slow the batches are."""
     s = Scenario.stable("c1", "c2") if phase == "PreparingRebalance" else Scenario.joined("c1", "c2")
     if phase == "PreparingRebalance":
         s.join("c3", session_timeout_ms=1_800_000)
@@ -187,8 +187,8 @@ def test_a_round_that_is_always_noticed_late_ends_all_the_same(phase: str):
     s.is_("Empty")
 
 
-def test_a_round_begun_after_a_late_one_has_its_own_mercy():
-    """I21: what was forgiven in one generation does not count against the next."""
+def test_a_round_after_a_late_one_has_its_own_extension():
+    """I21: an extension in one generation does not count in the next."""
     s = Scenario.stable("c1", session_timeout_ms=1_800_000).join("c2", session_timeout_ms=1_800_000)
     s.step([], 30_000)
     assert s.group.vitals.joins_ms == 40_000
@@ -198,41 +198,41 @@ def test_a_round_begun_after_a_late_one_has_its_own_mercy():
     s.is_("CompletingRebalance", generation=2)
 
 
-def test_an_offset_that_expires_is_late_for_nobody():
-    """I15: the coordinator's absence keeps no offset longer."""
+def test_offsets_expire_on_time_after_an_outage():
+    """I15: an outage of the coordinator extends no offset's retention."""
     s = Scenario(offsets_retention_ms=100_000).commit_from_outside("tool", {("t", 0): 1})
     s.step([], 500_000)
     s.is_gone()
 
 
-def test_what_a_request_makes_due_itself_is_never_late():
+def test_a_deadline_of_the_request_itself_is_never_late():
     """protocol.md 0: a deadline of 0 ms fires before the next event, however late the batch runs."""
     s = Scenario().away().join("c1").back(60_000)
     assert s.heard("c1", JoinGroup).generation_id == 1
 
 
-def test_an_outage_expels_nobody_who_waits_for_an_answer():
-    """W27, S146, I21: one heartbeat in flight is all that a client has; its answer comes after its deadline."""
+def test_an_outage_expels_no_member_with_an_unanswered_heartbeat():
+    """W27, S146, I21: a client has one heartbeat in flight; its response comes after the session deadline."""
     s = Scenario.stable("c1", "c2").at(500).away().heartbeat("c1").heartbeat("c2").back(12_000)
     s.is_("Stable")
 
 
-def test_an_outage_expels_nobody_whose_join_waits_for_an_answer():
-    """W27, S146, I21: the same for the answer to a join and to a sync."""
+def test_an_outage_expels_no_member_with_an_unanswered_join():
+    """W27, S146, I21: the same for the responses to a join and to a sync."""
     s = Scenario().at(500).away().join("c1").back(12_000)
     s.is_("CompletingRebalance", generation=1)
     s.at(12_500).sync("c1", plan={}).hears(ErrorCode.NONE).is_("Stable")
 
 
-def test_an_outage_ends_no_round_before_its_members_have_heard_of_it():
-    """W27, S146, I21: c1 learns of the rebalance when the coordinator is back, and has the round's time from then."""
+def test_an_outage_ends_no_round_before_its_members_are_notified():
+    """W27, S146, I21: c1 is notified of the rebalance when the coordinator is back, and then has the round's time."""
     s = Scenario.stable("c1", "c2").at(500).away().heartbeat("c1").heartbeat("c2").join("c3").back(12_000)
     s.is_("PreparingRebalance", members="c1 c2 c3")
     s.at(12_500).join("c1").join("c2").is_("CompletingRebalance", members="c1 c2 c3")
 
 
-def test_the_dead_are_buried_after_an_outage():
-    """W27 step 5: at the latest one fresh session later."""
+def test_silent_members_are_expelled_after_an_outage():
+    """W27 step 5: a silent member is expelled after one further session at the latest."""
     s = Scenario.stable("c1", "c2").away()
     for at_ms in range(3_000, 30_000, 3_000):
         s.at(at_ms).heartbeat("c1")
@@ -240,19 +240,19 @@ def test_the_dead_are_buried_after_an_outage():
     s.at(38_000).heartbeat("c1").until(40_000).is_("PreparingRebalance", members="c1")
 
 
-# -- what is armed -----------------------------------------------------------------------------------------------------
+# -- set deadlines -----------------------------------------------------------------------------------------------------
 
 
 def armed(s: Scenario) -> dict[Kind, int]:
-    """What is armed; when to look at offsets again counts only where there may be something to forget."""
+    """Return the deadlines that are set. The check of offsets is included only if an offset or the group may expire."""
     found = {d.kind: d.at_ms for d in sorted(deadlines(s.group), reverse=True) if d.at_ms < NEVER_MS}
     if s.group.phase is not Phase.EMPTY:
         found.pop(Kind.OFFSETS, None)
     return found
 
 
-def test_what_is_armed_in_each_phase():
-    """W10; protocol.md 4: an Empty group has only its forgetting, a round its end, a plan its due time."""
+def test_the_deadlines_in_each_phase():
+    """W10; protocol.md 4: an Empty group has only the deadline of its deletion, a round its end, and so on."""
     s = Scenario(delay_ms=3_000).fetch("nobody").join("c1", require_known_member_id=True, session_timeout_ms=8_000)
     assert armed(s) == {Kind.PENDING: 8_000, Kind.OFFSETS: 600_000}
     s.at(1_000).join("c1", session_timeout_ms=8_000)
@@ -265,8 +265,8 @@ def test_what_is_armed_in_each_phase():
     assert armed(s) == {Kind.OFFSETS: 606_000}
 
 
-def test_a_sync_that_settles_the_last_debt_disarms_the_sync_deadline():
-    """W4, W7; protocol.md 3.3 rows 8 and 9."""
+def test_the_last_owed_sync_removes_the_sync_deadline():
+    """W4, W7; protocol.md 3.3 rows 8 and 9: the last owed sync removes the sync deadline."""
     s = Scenario.joined("c1", "c2").sync("c1", plan={})
     assert s.group.vitals.syncs_ms == 10_000
     s.sync("c2").hears(ErrorCode.NONE)
@@ -275,16 +275,16 @@ def test_a_sync_that_settles_the_last_debt_disarms_the_sync_deadline():
     assert s.heard("c1", JoinGroup).generation_id == 3
 
 
-def test_a_late_follower_that_leaves_takes_its_debt_with_it():
-    """protocol.md 2.4: removed from pendingSync; nothing of it is left in the next generation."""
+def test_a_follower_that_leaves_no_longer_owes_a_sync():
+    """protocol.md 2.4: it is removed from pendingSync; nothing of it is left in the next generation."""
     s = Scenario.joined("c1", "c2", "c3").sync("c1", plan={}).sync("c2").leave("c3")
     s.join("c1").join("c2").sync("c2").sync("c1", plan={}).is_("Stable", generation=3)
     assert s.group.vitals.syncs_ms == NEVER_MS
     assert s.heard("c2", SyncGroup).error == "NONE"
 
 
-def test_a_clock_that_went_astray_does_not_lengthen_sessions_for_long():
-    """I12: one batch is planned an hour ahead of the request in it, then time is as it was."""
+def test_a_clock_jump_does_not_lengthen_sessions_for_long():
+    """I12: one batch has a time an hour ahead of its request, then the time is right again."""
     s = Scenario.stable("ana", session_timeout_ms=10_000)
     s.away().heartbeat("ana").back(s.now_ms, batch_ms=3_600_000)
     s.at(20_000).heartbeat("ana").hears(ErrorCode.NONE)

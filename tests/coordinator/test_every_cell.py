@@ -1,6 +1,6 @@
-"""Every request in every phase, from everybody who may send it: the matrix of protocol.md 3.12, cell by cell (S53).
+"""Every request in every phase, from every kind of sender: the matrix of protocol.md 3.12, cell by cell (S53).
 
-Written by hand from the tables of protocol.md section 3. A cell is what the asker hears, and where the group is then.
+Written by hand from the tables of protocol.md section 3. A cell is the response, and the group's phase after it.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from coordinator import requests
 from coordinator.errors import ErrorCode
 from tests.coordinator.scenario import Scenario
 
-# -- the phases, each with c1 as leader and c2 as follower, and an id that was handed out: p's -----------------------
+# -- the phases, each with c1 as leader and c2 as follower, and a pending id: p's --------------------------------------
 
 
 def absent() -> Scenario:
@@ -25,13 +25,13 @@ def empty() -> Scenario:
 
 
 def preparing() -> Scenario:
-    """c1 and c2 are awaited, c3's join is parked."""
+    """A group in PreparingRebalance: c1 and c2 are awaited, c3's join is parked."""
     s = _handed_out(Scenario.stable("c1", "c2"))
     return s.join("c3").is_("PreparingRebalance", generation=2)
 
 
 def completing() -> Scenario:
-    """The plan is awaited, and c3's sync is parked."""
+    """A group in CompletingRebalance: the assignments are awaited, c3's sync is parked."""
     s = Scenario.joined("c1", "c2", "c3")
     return _handed_out(s.sync("c3")).is_("CompletingRebalance", generation=2)
 
@@ -53,7 +53,7 @@ PHASES = {
 }
 SHORT = {"-": None, "E": "Empty", "P": "PreparingRebalance", "C": "CompletingRebalance", "S": "Stable"}
 
-# -- what is asked -----------------------------------------------------------------------------------------------------
+# -- the requests ------------------------------------------------------------------------------------------------------
 
 Ask = Callable[[Scenario], Scenario]
 
@@ -61,7 +61,7 @@ T0 = {("t", 0): 5}
 
 
 def of(generation: int, ask: Callable[..., Scenario]) -> Ask:
-    """Ask with the group's generation plus `generation`."""
+    """Send a request with the group's generation plus `generation`."""
 
     def asking(s: Scenario) -> Scenario:
         group = s.shard.group("g")
@@ -133,7 +133,7 @@ REQUESTS: dict[str, Ask] = {
     "expel a pending id":             lambda s: s.expel("p"),
 }  # fmt: skip
 
-# What is heard, as Kafka's number (or "parked"), and the phase after it. 0, 27 and so on with nothing else: no change.
+# The response as Kafka's error number (or "parked"), and the phase after it. A number alone: the phase stays.
 TABLE = """
                                 absent  Empty      PreparingRebalance  CompletingRebalance  Stable
 first join, asks for an id      79 E    79 E       79 P                79 C                 79 S
@@ -194,12 +194,12 @@ def static_empty() -> Scenario:
 
 
 def static_preparing() -> Scenario:
-    """l and f are awaited, the join of r#2 is parked."""
+    """A group in PreparingRebalance: l and f are awaited, the join of r#2 is parked."""
     return _as_static(_handed_out(_statics()), "r#2", topics=["u"]).is_("PreparingRebalance", generation=2)
 
 
 def static_completing() -> Scenario:
-    """The plan is awaited, and the sync of r#2 is parked."""
+    """A group in CompletingRebalance: the assignments are awaited, the sync of r#2 is parked."""
     s = _statics()
     for name in ("l", "f", "r#2"):
         _as_static(s, name)
@@ -232,13 +232,13 @@ STATIC_PHASES = {
 }
 
 
-def anew(name: str, **fields: object) -> Ask:
-    """Join under an instance id alone, from another process."""
+def join_with_instance(name: str, **fields: object) -> Ask:
+    """Join with an instance id alone, from another process."""
     return lambda s: _as_static(s, name, member_id="", reply_to="yet another inbox", **fields)
 
 
 def rejoin(name: str, instance: str | None, **fields: object) -> Ask:
-    """Join under an id that is, or was, a member's."""
+    """Join with an id that is, or was, a member's."""
     return lambda s: _as_static(s, name, member_id=s.ids.get(name, name), group_instance_id=instance, **fields)
 
 
@@ -250,16 +250,16 @@ def expel(name: str, instance: str | None) -> Ask:
     return lambda s: s.expel(name, group_instance_id=instance)
 
 
-# "its own": f under i-f; "fenced": r under i-r, which is r#2's; "another's": l under i-f; "nobody's": l under i-x.
+# "its own": f with i-f; "fenced": r with i-r, which is r#2's; "another's": l with i-f; "nobody's": l with i-x.
 STATIC_REQUESTS: dict[str, Ask] = {
-    "first join, nobody's instance":  anew("n"),
-    "restart of the leader":          anew("l"),
-    "restart of a follower":          anew("f"),
-    "restart, other subscription":    anew("f", topics=["u"]),
-    "restart, other choice":          anew("f", protocols=["sticky"]),
-    "restart, nothing in common":     anew("f", protocols=["foo"]),
-    "restart, another type":          anew("f", protocol_type="connect"),
-    "restart, session too short":     anew("f", session_timeout_ms=1),
+    "first join, nobody's instance":  join_with_instance("n"),
+    "restart of the leader":          join_with_instance("l"),
+    "restart of a follower":          join_with_instance("f"),
+    "restart, other subscription":    join_with_instance("f", topics=["u"]),
+    "restart, other choice":          join_with_instance("f", protocols=["sticky"]),
+    "restart, nothing in common":     join_with_instance("f", protocols=["foo"]),
+    "restart, another type":          join_with_instance("f", protocol_type="connect"),
+    "restart, session too short":     join_with_instance("f", session_timeout_ms=1),
     "join of the leader":             rejoin("l", "i-l"),
     "join of a follower":             rejoin("f", "i-f"),
     "join of a follower, changed":    rejoin("f", "i-f", topics=["u"]),
@@ -392,14 +392,17 @@ class Cell(NamedTuple):
 
 
 def cells(table: str, asks: dict[str, Ask], phases: dict[str, Callable[[], Scenario]]) -> list[Cell]:
-    """Read a table: behind each request's name stand what is heard and the phase after it, phase by phase."""
+    """Yield the cells of a table.
+
+    Behind each request's name stand the response and the phase after it, for each phase.
+    """
     _, *rows = table.strip("\n").splitlines()
     found = []
     for row in rows:
         name, *words = row.rsplit(maxsplit=2 * len(phases))
         for phase, heard, after in zip(phases, words[::2], words[1::2], strict=True):
             found.append(Cell(phases[phase], asks[name], phase, name, heard, SHORT[after]))
-    assert [cell.request for cell in found[:: len(phases)]] == list(asks), "no request is left out, or told of twice"
+    assert [cell.request for cell in found[:: len(phases)]] == list(asks), "every request occurs exactly once"
     return found
 
 
@@ -408,7 +411,7 @@ STATIC_CELLS = cells(STATIC_TABLE, STATIC_REQUESTS, STATIC_PHASES)
 
 
 def heard(s: Scenario) -> str:
-    """What the latest request heard, as a number: of its entries, where it has some."""
+    """Return the error number of the latest request's response, or of its entries."""
     asked = s.answers.get(s.latest_request_id)
     if asked is None:
         return "parked"
@@ -418,13 +421,13 @@ def heard(s: Scenario) -> str:
     return str(entries.pop() if entries and said.code == 0 else said.code)
 
 
-def test_no_kind_of_request_is_left_out():
+def test_every_kind_of_request_occurs():
     asked = {type(cell.ask(cell.begin()).asked.popitem()[1][1]) for cell in CELLS if cell.phase == "Stable"}
     of_rules = {requests.SetAccess, requests.DescribeAccess, requests.CheckAccess}
-    assert asked == {*get_args(requests.Request)} - of_rules, "what is asked of the rules touches no group"
+    assert asked == {*get_args(requests.Request)} - of_rules, "requests about access rules concern no group"
 
 
-def test_every_phase_is_what_it_says():
+def test_every_setup_is_in_its_phase():
     for phases in (PHASES, STATIC_PHASES):
         for phase, begin in phases.items():
             s = begin()
@@ -444,7 +447,7 @@ def test_cell(cell: Cell):
     assert (group.phase.value if group else None) == cell.after
     if cell.heard not in ("0", "79", "parked") and before is not None:
         assert group is not None
-        assert group.members == before.members, "a refusal changes no member"
+        assert group.members == before.members, "a refused request changes no member"
         assert group.offsets == before.offsets
         assert group.generation_id == before.generation_id
         assert group.vitals.instances == before.vitals.instances
@@ -452,7 +455,7 @@ def test_cell(cell: Cell):
 
 
 @pytest.mark.parametrize("cell", [c for c in [*CELLS, *STATIC_CELLS] if c.phase not in ("absent", "Empty")], ids=str)
-def test_what_counts_as_a_sign_of_life(cell: Cell):
+def test_which_requests_renew_a_session(cell: Cell):
     """S103, S104, S143: which requests renew their member's session at once (protocol.md section 4, first row)."""
     s = cell.begin()
     names = [name for name in ("c1", "c2", "l", "f") if name in s.ids]
@@ -476,7 +479,7 @@ RENEWED = {
     ("commit of the leader", "Stable"): {"c1"},
     ("commit of a follower", "PreparingRebalance"): {"c2"},
     ("commit of a follower", "Stable"): {"c2"},
-    ("sync of the leader", "CompletingRebalance"): {"c1", "l"},  # its own parked sync; the follower has not asked
+    ("sync of the leader", "CompletingRebalance"): {"c1", "l"},  # its own parked sync; the follower has not sent one
     ("sync of the leader", "Stable"): {"c1", "l"},  # protocol.md 10, row 12
     ("sync of a follower", "Stable"): {"c2", "f"},
     ("sync of a follower, id alone", "Stable"): {"f"},
@@ -494,8 +497,8 @@ RENEWED = {
 
 
 @pytest.mark.parametrize(("phase", "heard_as"), {"P": "68", "C": "68", "S": "68", "E": "0"}.items())
-def test_offset_delete_where_the_members_are_no_consumers(phase: str, heard_as: str):
-    """protocol.md 3.9 row 3."""
+def test_offset_delete_in_a_group_of_another_type(phase: str, heard_as: str):
+    """protocol.md 3.9 row 3: offsets of such a group are not deleted while it has members."""
     s = Scenario(delay_ms=3_000).commit_from_outside("tool", T0).join("c1", protocol_type="connect")
     if phase != "P":
         s.until(3_000)

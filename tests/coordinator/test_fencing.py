@@ -1,4 +1,4 @@
-"""Fencing tokens: what a store outside Kafka tells a group's owners apart by, over restarts, tombstones and years."""
+"""Fencing tokens, by which a store outside Kafka distinguishes owners, over restarts, tombstones and years."""
 
 from pathlib import Path
 from random import Random
@@ -17,13 +17,13 @@ NOW_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 FORGOTTEN_AFTER_MS = HOUR_MS
-"""Longer than a group without members and offsets is kept."""
+"""A time after which a group without members and offsets is forgotten."""
 
 PLAN = {"ana": {"t": [0]}, "bo": {"t": [1]}}
 
 
 class Store:
-    """Whatever keeps the work of one partition: it refuses a token below the highest that it has seen."""
+    """A store of one partition's work, which refuses a token below the highest that it has seen."""
 
     def __init__(self) -> None:
         self.highest = -1
@@ -34,21 +34,21 @@ class Store:
 
 
 def token_of(s: Scenario, name: str, **fields: object) -> int:
-    """Have a member ask for its assignment, and return the token that comes with it."""
+    """Send a sync for a member, and return the token of the response."""
     return int(s.sync(name, **fields).hears(ErrorCode.NONE).said.fencing_token)
 
 
 def alone(s: Scenario, name: str, **fields: object) -> int:
-    """Have a newcomer join a group without members, and return its token."""
+    """Join a new member to a group without members, and return its token."""
     s.join(name, **fields).is_("CompletingRebalance")
     return int(s.sync(name, plan={name: {"t": [0]}}).hears(ErrorCode.NONE).said.fencing_token)
 
 
-# -- whom a token is given to ------------------------------------------------------------------------------------------
+# -- tokens of assignments ---------------------------------------------------------------------------------------------
 
 
-def test_a_plan_gives_all_members_one_token():
-    """design.md 17: microseconds of the group's time; a member that the plan leaves out is given it too."""
+def test_all_members_of_a_generation_get_one_token():
+    """design.md 17: a token is microseconds of the group's time; a member without an assignment gets it too."""
     s = Scenario.joined("ana", "bo").at(NOW_MS).join("ana").join("bo").sync("ana", plan={"ana": {"t": [0, 1]}})
     assert [s.said.fencing_token, token_of(s, "ana"), token_of(s, "bo")] == [NOW_MS * 1_000] * 3
     (completed,) = s.events(RebalanceCompleted)
@@ -56,25 +56,25 @@ def test_a_plan_gives_all_members_one_token():
     assert [m.fencing_token for m in s.published()[-1].record.members] == [NOW_MS * 1_000] * 2
 
 
-def test_tokens_of_one_millisecond_differ():
+def test_two_tokens_within_a_millisecond_differ():
     s = Scenario().at(NOW_MS)
     first = alone(s, "ana")
     s.join("bo").join("ana").sync("ana", plan=PLAN)
     assert (first, s.said.fencing_token) == (NOW_MS * 1_000, NOW_MS * 1_000 + 1)
 
 
-def test_a_sync_that_comes_again_hears_the_same_token():
+def test_a_repeated_sync_gets_the_same_token():
     s = Scenario.stable("ana", "bo")
     first = token_of(s, "bo")
     assert token_of(s.at(5_000), "bo") == first
 
 
-def test_an_error_names_no_token():
+def test_an_error_has_no_token():
     s = Scenario.stable("ana", "bo").sync("bo", generation_id=1).hears(ErrorCode.ILLEGAL_GENERATION)
     assert s.said.fencing_token == 0
 
 
-def test_a_token_fits_into_a_double_for_as_long_as_the_floor_does():
+def test_a_token_fits_into_a_double_as_long_as_the_floor_does():
     s = Scenario(fencing_token_floor=FENCING_TOKEN_FLOOR_MAX).at(NOW_MS)
     assert NOW_MS * 1_000 < FENCING_TOKEN_FLOOR_MAX == alone(s, "ana") < JSON_INTEGER_MAX // 2 + 2
 
@@ -82,8 +82,8 @@ def test_a_token_fits_into_a_double_for_as_long_as_the_floor_does():
 # -- static members ----------------------------------------------------------------------------------------------------
 
 
-def test_the_new_process_of_a_static_member_shows_a_higher_token():
-    """The group stays Stable and its generation the same: only the token tells the two processes apart."""
+def test_the_new_process_of_a_static_member_has_a_higher_token():
+    """The group stays Stable and its generation the same: only the token distinguishes the two processes."""
     s = Scenario().join("ana", group_instance_id="i").sync("ana", plan={"ana": {"t": [0]}})
     store, old = Store(), s.said.fencing_token
     assert store.takes(old)
@@ -99,17 +99,17 @@ def test_the_new_process_of_a_static_member_shows_a_higher_token():
 
 
 @pytest.mark.parametrize("is_planned", [True, False])
-def test_a_static_member_that_was_planned_with_nothing_gets_a_token_too(is_planned: bool):
+def test_a_static_member_without_an_assignment_gets_a_token(is_planned: bool):
     s = Scenario().join("ana", group_instance_id="i-ana").join("bo", group_instance_id="i-bo").join("ana")
     s.sync("ana", plan={"ana": {"t": [0]}, "bo": {}} if is_planned else {"ana": {"t": [0]}})
     before = token_of(s, "bo")
     s.join("bo", member_id="", group_instance_id="i-bo", reply_to="another inbox").is_("Stable")
     assert token_of(s, "bo#2") == before + 1
-    assert token_of(s, "ana") == before, "nobody else is given another one"
+    assert token_of(s, "ana") == before, "no other member gets a new token"
 
 
-def test_a_static_member_that_restarts_in_a_rebalance_is_given_the_tokens_of_both():
-    """It hears that of the plan, which is above that of its replacement."""
+def test_a_static_member_that_restarts_in_a_rebalance_gets_the_higher_token():
+    """It gets the token of the assignments, which is above that of its replacement."""
     s = Scenario.stable("ana").join("bo", group_instance_id="i").join("ana").is_("CompletingRebalance")
     s.join("bo", member_id="", group_instance_id="i", reply_to="another inbox").is_("PreparingRebalance")
     replaced = s.events(MemberFenced)[-1].fencing_token
@@ -117,27 +117,27 @@ def test_a_static_member_that_restarts_in_a_rebalance_is_given_the_tokens_of_bot
     assert token_of(s, "bo#2") == replaced + 1
 
 
-# -- over a group's end ------------------------------------------------------------------------------------------------
+# -- after a group's end -----------------------------------------------------------------------------------------------
 
 
-def test_a_group_that_was_deleted_goes_on_above_its_tokens_whatever_the_clock_says():
-    """Its tombstone is kept for a day: the log's clock is behind when the group comes back, later than it ended."""
+def test_tokens_grow_after_a_deletion_with_a_clock_behind():
+    """A tombstone is kept for a day. The log's clock is behind when the group is created again, later than it ended."""
     s = Scenario().at(NOW_MS)
     assert alone(s, "ana") == NOW_MS * 1_000
     s.leave("ana").delete().is_gone()
     assert alone(s.at(NOW_MS - HOUR_MS), "bo") == (NOW_MS + 1) * 1_000
 
 
-def test_a_group_that_was_forgotten_for_more_than_a_day_begins_at_generation_1_with_a_higher_token():
-    """What broke: the token was the generation, and a store refused every worker from then on."""
+def test_a_group_forgotten_for_a_day_starts_at_generation_1_with_a_higher_token():
+    """In the bug, the token was the generation, and a store refused every worker from then on."""
     s, store = Scenario().at(NOW_MS), Store()
     for name in ("ana", "bo", "cy"):
         assert store.takes(alone(s, name))
         s.is_("Stable", generation=1).leave(name).until(s.now_ms + 51 * HOUR_MS).is_gone()
 
 
-def test_a_floor_ahead_of_time_holds_over_a_group_that_is_forgotten():
-    """Time has not passed the tokens by after a day, so the tombstone is kept until it has."""
+def test_a_floor_ahead_of_time_holds_for_a_forgotten_group():
+    """If the tokens are ahead of time after a day, the tombstone is kept until time has passed them."""
     ahead_ms = 3 * DAY_MS
     s = Scenario(fencing_token_floor=(NOW_MS + ahead_ms) * 1_000).at(NOW_MS)
     store = Store()
@@ -150,8 +150,8 @@ def test_a_floor_ahead_of_time_holds_over_a_group_that_is_forgotten():
     assert store.highest == s.now_ms * 1_000
 
 
-def test_a_state_from_before_there_were_tokens_goes_on_above_all_generations():
-    """Codec 4: members have no token yet, and hear none; the next one is today's time."""
+def test_tokens_after_a_state_without_tokens_are_above_all_generations():
+    """Codec 4: members have no token yet, and get none; the next token is the present time."""
     s = Scenario()
     s.group_id, state = "g", (Path(__file__).with_name("states") / "codec-4.bin").read_bytes()
     shard = s.new_shard(state)
@@ -168,7 +168,7 @@ TEN_YEARS_MS = 3_652 * DAY_MS
 
 
 def lives(s: Scenario, chance: Random, until_ms: int) -> list[int]:
-    """Let one group come and go until then: owners leave, fall silent and restart. Return their tokens, in order."""
+    """Run joins, leaves, expiries and restarts of a group until then, and return its tokens in order."""
     tokens, number = [], len(s.ids)
     while s.now_ms < until_ms:
         number += 1
@@ -184,10 +184,10 @@ def lives(s: Scenario, chance: Random, until_ms: int) -> list[int]:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_store_follows_a_group_for_ten_years(number: int):
-    """A group that comes and goes, topics made anew, a checkpoint lost with the clocks behind: no owner is refused.
+def test_a_store_accepts_every_owner_for_ten_years(number: int):
+    """Members and topics change, and a checkpoint is lost while the clocks are behind: no owner is refused.
 
-    Each of these begins without any state; the last one with the floor that a start on a blank checkpoint finds.
+    Each of these begins without any state; the last one with the floor that a start with an empty checkpoint reads.
     """
     chance, store, now_ms, floor = Random(number), Store(), NOW_MS, 0
     generations = set()
@@ -197,8 +197,8 @@ def test_a_store_follows_a_group_for_ten_years(number: int):
         s = Scenario(fencing_token_floor=floor).at(now_ms)
         tokens = lives(s, chance, now_ms + TEN_YEARS_MS // 3)
         assert all(map(store.takes, tokens))
-        assert tokens == sorted(set(tokens)), "each owner is told apart from the one before"
+        assert tokens == sorted(set(tokens)), "each owner has another token than the one before"
         generations |= {event.generation_id for event in s.events(RebalanceCompleted)}
         now_ms = s.now_ms
-    assert 1 in generations, "generations are no tokens: they begin again"
+    assert 1 in generations, "generations are not tokens: they start again at 1"
     assert now_ms > NOW_MS + TEN_YEARS_MS - 31 * DAY_MS

@@ -1,8 +1,8 @@
-"""One group, any conversation: Hypothesis talks, and every promise of `invariants` is checked after every step.
+"""One group, random conversations: Hypothesis chooses the requests, and every checker of `invariants` checks each step.
 
-Clients here keep no rules: they join twice, come under each other's instance ids, sync with plans that are not theirs,
-claim other generations, send old requests again, and fall silent; and an operator expels, rebalances and deletes as it
-likes. Whatever they do, in the end everybody is answered and the group is forgotten.
+Clients here follow no rules. They join twice, use each other's instance ids, sync with assignments of others, claim
+other generations, repeat old requests, and stop sending. An operator expels, rebalances and deletes at any time. In the
+end every request is answered and the group is forgotten.
 """
 
 import os
@@ -27,7 +27,7 @@ waits_ms = st.sampled_from([0, 1, 500, 2_999, 3_000, 6_000, 10_000, 60_000])
 
 
 class Conversations(RuleBasedStateMachine):
-    """What clients may say, and time."""
+    """The requests of clients and operators, and the passing of time."""
 
     @initialize(delay_ms=st.sampled_from([0, 0, 3_000]), size=st.sampled_from([2, 3, 10]))
     def begin(self, delay_ms: int, size: int) -> None:
@@ -41,7 +41,7 @@ class Conversations(RuleBasedStateMachine):
         return group.generation_id if group else 0
 
     def inbox(self, name: str) -> str:
-        """Where the process listens that goes by a name's id: one that came back may not listen where it did."""
+        """Return the mailbox of the process that has a name's id, which may differ from its first mailbox."""
         group = self.s.shard.group("g")
         member = group.members.get(self.s.ids.get(name, "")) if group else None
         return member.reply_to if member else f"{name.split('#')[0]}'s inbox"
@@ -73,7 +73,7 @@ class Conversations(RuleBasedStateMachine):
     def join_anew(self, name: str) -> None:
         self.s.join(name, member_id="")
 
-    # -- members under an instance id ----------------------------------------------------------------------------------
+    # -- members with an instance id -----------------------------------------------------------------------------------
 
     @rule(name=names, instance=instances, inbox=inboxes, session_ms=sessions_ms, rebalance_ms=rebalances_ms,
           protocols=offers, topics=st.sampled_from([("t",), ("t", "u")]), skips=skipping)  # fmt: skip
@@ -149,7 +149,7 @@ class Conversations(RuleBasedStateMachine):
     def list_groups(self, states: tuple[str, ...]) -> None:
         self.s.list_groups(states=states)
 
-    # -- plans and leaving ---------------------------------------------------------------------------------------------
+    # -- assignments and leaves ----------------------------------------------------------------------------------------
 
     @rule(name=names, off=off_by, owners=st.lists(names, max_size=3))
     def sync(self, name: str, off: int, owners: list[str]) -> None:
@@ -193,7 +193,7 @@ class Conversations(RuleBasedStateMachine):
     def look(self) -> None:
         self.s.fetch("reader").fetch("reader", {"t": [0, 1, 2], "u": [0]}).describe()
 
-    # -- time and trouble ----------------------------------------------------------------------------------------------
+    # -- time and faults -----------------------------------------------------------------------------------------------
 
     @rule(wait_ms=waits_ms)
     def time_passes(self, wait_ms: int) -> None:
@@ -222,7 +222,7 @@ class Conversations(RuleBasedStateMachine):
         self.is_away = False
 
     def teardown(self) -> None:
-        """I6, I11: when nobody says anything more, everybody has been answered and the group goes."""
+        """I6, I11: after the last request, every request is answered and the group is forgotten."""
         if not hasattr(self, "s"):
             return
         if self.is_away:
@@ -234,7 +234,7 @@ class Conversations(RuleBasedStateMachine):
 
 
 RUNS, STEPS = (2_000, 100) if "NIGHTLY" in os.environ else (150, 40)
-"""How often, and of how many steps at most: `make nightly` takes its time."""
+"""The number of runs, and the largest number of steps in each; `make nightly` has more."""
 
 Conversations.TestCase.settings = settings(
     max_examples=RUNS, stateful_step_count=STEPS, deadline=None, derandomize=True

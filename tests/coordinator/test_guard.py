@@ -1,4 +1,4 @@
-"""What is asked of whom: refusals, what they do not touch, and rules that arrive in the log (promises.md 6)."""
+"""Access checks: refused requests, what they leave unchanged, and rules that arrive in the log (promises.md 6)."""
 
 import zlib
 from collections.abc import Callable
@@ -51,7 +51,7 @@ from tests.coordinator.waking import wake
 ROOT, ANA, EVE = "User:root", "User:ana", "User:eve"
 CONFIG = Config(group_initial_rebalance_delay_ms=0, access="rules", super_users=(ROOT,))
 UNHURRIED = msgspec.structs.replace(CONFIG, late_notice_ms=2**40)
-"""Nothing is noticed late, however much time one batch spans."""
+"""A configuration in which no deadline counts as noticed late, however much time one batch spans."""
 ASKED = {"request_id": "1", "reply_to": "inbox", "client_id": "c", "client_host": "/10.0.0.1"}
 RULES = (allow(ANA, "ALL"), allow(ANA, "READ", "t", of="TOPIC"), allow(ANA, "DESCRIBE", "seen", of="TOPIC"))
 
@@ -81,7 +81,7 @@ AGAIN = RepublishGroup(**ASKED, group_id="g", group=True)
 
 
 class Log:
-    """One shard and the log that it reads, a request a batch."""
+    """One shard and its log, with one request in each batch."""
 
     def __init__(self, rules: tuple[Rule, ...] = RULES, config: Config = CONFIG) -> None:
         self.config, self.offset, self.now_ms = config, 0, 1_000
@@ -97,7 +97,7 @@ class Log:
         return answer
 
     def with_a_group(self) -> "Log":
-        """Group g has offsets of t and u, and no members."""
+        """A shard whose group g has offsets of t and u, and no members."""
         offsets = tuple(OffsetToCommit(topic, p, 5) for topic in ("t", "u") for p in (0, 1))
         said = self.hears(OffsetCommit(**ASKED, group_id="g", principal=ROOT, offsets=offsets))
         assert {p.code for p in said.partitions} == {0}
@@ -107,14 +107,14 @@ class Log:
 # -- requests about a group --------------------------------------------------------------------------------------------
 
 
-def test_every_kind_of_request_needs_something_or_is_filtered():
+def test_every_kind_of_request_needs_a_right_or_is_filtered():
     without_right = {request for request, kind in KINDS.items() if kind.right is None}
     assert without_right == {ListGroups, CheckAccess}
 
 
 @pytest.mark.parametrize("kind", OF_A_GROUP)
-def test_who_is_not_allowed_hears_the_same_whether_there_is_such_a_group(kind: str):
-    """Promises 6: byte by byte, but for the names that were asked about."""
+def test_a_refusal_does_not_show_whether_the_group_exists(kind: str):
+    """Promises 6: the responses are equal byte by byte, but for the names in the request."""
     log, request = Log(rules=()).with_a_group(), OF_A_GROUP[kind]
     there, absent = (
         [msgspec.json.encode(o.answer) for o in log.ask(request(group_id=g, principal=EVE)) if isinstance(o, Reply)]
@@ -126,14 +126,14 @@ def test_who_is_not_allowed_hears_the_same_whether_there_is_such_a_group(kind: s
 
 
 @pytest.mark.parametrize("kind", OF_A_GROUP)
-def test_a_refused_request_touches_nothing_and_is_an_event(kind: str):
-    """I14, I8: no state, no version, no time of the group's, not even where something was due; then a word of it."""
+def test_a_refused_request_changes_nothing_and_is_an_event(kind: str):
+    """I14, I8: it changes no state, version or time of the group, even if a deadline was due. One event reports it."""
     log = Log(rules=()).with_a_group()
     log.now_ms += 8 * 24 * 3_600_000
     before = log.shard.to_bytes()
     request = OF_A_GROUP[kind](group_id="g", principal=EVE)
     log.offset += 1
-    config = replace(CONFIG, clock_slack_ms=2**40)  # what is due fires for the request, if at all
+    config = replace(CONFIG, clock_slack_ms=2**40)  # deadlines fire only for the request, if at all
     shard = Shard(0, 1, SECRET, config, before)
     denied, reply = shard.step([Received(9, log.now_ms, request)], log.now_ms)
     assert isinstance(reply, Reply)
@@ -151,8 +151,8 @@ def test_a_refused_request_touches_nothing_and_is_an_event(kind: str):
 
 @pytest.mark.parametrize("kind", OF_A_GROUP)
 @pytest.mark.parametrize("operation", ["READ", "DELETE", "DESCRIBE", "WRITE"])
-def test_each_kind_needs_what_kafka_asks_for(kind: str, operation: str):
-    """KafkaApis; AuthorizerIntegrationTest.requestKeysToAcls."""
+def test_each_kind_needs_the_operation_that_kafka_needs(kind: str, operation: str):
+    """KafkaApis; AuthorizerIntegrationTest.requestKeysToAcls: each kind needs the same operation."""
     log = Log(rules=(allow(EVE, operation),))
     needed = {"READ": "join sync heartbeat leave commit rebalance expel", "DELETE": "delete, delete offsets"}
     describes = kind in ("fetch", "fetch all", "describe")
@@ -162,23 +162,23 @@ def test_each_kind_needs_what_kafka_asks_for(kind: str, operation: str):
     assert (log.hears(OF_A_GROUP[kind](group_id="g", principal=EVE)).code != 30) == bool(expected)
 
 
-def test_who_says_nothing_is_anonymous():
+def test_a_request_without_a_principal_is_anonymous():
     log = Log(rules=(allow("User:ANONYMOUS", "READ"),))
     assert log.hears(OF_A_GROUP["heartbeat"](group_id="g")).code == 25
     assert log.hears(OF_A_GROUP["heartbeat"](group_id="g", principal=EVE)).code == 30
 
 
 @pytest.mark.parametrize("group_id", ["", "x" * 250, "x" * 100_000])
-def test_access_goes_before_everything_else(group_id: str):
-    """As in KafkaApis: who may not ask does not hear that its group's name is wrong; and no event is large."""
+def test_access_is_checked_first(group_id: str):
+    """As in KafkaApis: a client without access is not told that its group id is invalid; and no event is large."""
     denied, reply = Log().ask(OF_A_GROUP["heartbeat"](group_id=group_id, principal=EVE))
     assert reply.answer.code == 30
     assert len(denied.names[0]) < 250
     assert Log().hears(OF_A_GROUP["heartbeat"](group_id=group_id, principal=ROOT)).code == 24
 
 
-def test_a_record_in_doubt_is_refused_whatever_the_rules_say():
-    """A wrong signature: nobody may ask so, not even who may everything; the event says what is wrong."""
+def test_a_record_in_doubt_is_refused_under_any_rules():
+    """A wrong signature: the request is refused even for a super user; the event has the reason."""
     log = Log(rules=(allow("User:*", "ALL"),))
     for request in [make(group_id="g", principal=ROOT) for make in OF_A_GROUP.values()]:
         denied, reply = log.ask(request, doubt="its signature is wrong")
@@ -197,22 +197,22 @@ def test_a_record_in_doubt_is_refused_whatever_the_rules_say():
     (EVE, (allow(EVE, "ALL"),), 31),
     (None, (), 31),
 ])  # fmt: skip
-def test_the_coordinator_and_who_may_alter_the_cluster_may_have_records_written_again(
+def test_republishing_needs_the_coordinator_or_alter_on_the_cluster(
     principal: str | None, rules: tuple[Rule, ...], code: int
 ):
     log = Log(rules).with_a_group()
     assert log.hears(msgspec.structs.replace(AGAIN, principal=principal)).code == code
 
 
-def test_who_says_to_be_the_coordinator_and_has_not_signed_is_refused():
-    """The name is nobody's whom a gateway could sign for; and it may do nothing else."""
+def test_the_coordinators_principal_without_a_signature_is_refused():
+    """No gateway could sign for this principal. It may do nothing else either."""
     log = Log().with_a_group()
     again = msgspec.structs.replace(AGAIN, principal=COORDINATOR)
     assert [o.answer.code for o in log.ask(again, doubt="not signed") if isinstance(o, Reply)] == [31]
     assert log.hears(OF_A_GROUP["describe"](group_id="g", principal=COORDINATOR)).code == 30
 
 
-def test_where_access_is_open_nothing_is_asked_and_names_mean_nothing():
+def test_open_access_checks_no_principal():
     log = Log(rules=(deny("User:*", "ALL"),), config=msgspec.structs.replace(CONFIG, access="open"))
     log.with_a_group()
     assert log.hears(OF_A_GROUP["describe"](group_id="g", principal=EVE)).state is Phase.EMPTY
@@ -227,7 +227,7 @@ def codes(answer: Any) -> list[tuple[str, int, int]]:
 
 
 def test_a_commit_stores_what_its_sender_may_read_and_refuses_the_rest():
-    """KafkaApis.handleOffsetCommitRequest: in the order asked, 29 for each partition of a topic one may not read."""
+    """KafkaApis.handleOffsetCommitRequest: in the order of the request, 29 for partitions of unauthorized topics."""
     log = Log().with_a_group()
     denied, *others = log.ask(OF_A_GROUP["commit"](group_id="g", principal=ANA))
     assert (denied.operation, denied.resource, denied.names) == ("READ", "TOPIC", ("u",))
@@ -236,39 +236,39 @@ def test_a_commit_stores_what_its_sender_may_read_and_refuses_the_rest():
     assert [(t, p, o.offset) for t, p, o in group.all_offsets()] == [("t", 0, 7), ("t", 1, 7), ("u", 0, 5), ("u", 1, 5)]
 
 
-def test_a_commit_of_nothing_else_founds_no_group():
+def test_a_commit_without_an_allowed_topic_creates_no_group():
     log = Log()
     assert codes(log.hears(OffsetCommit(**ASKED, group_id="g", principal=ANA, offsets=OFFSETS[1:2]))) == [("u", 0, 29)]
     assert log.shard.group_ids == ()
 
 
-def test_a_commit_that_the_group_refuses_is_refused_in_all_its_parts():
+def test_a_commit_that_the_group_refuses_is_refused_for_all_partitions():
     said = Log().with_a_group().hears(
         OffsetCommit(**ASKED, group_id="g", principal=ANA, offsets=OFFSETS, generation_id=3, member_id="m")
     )  # fmt: skip
     assert codes(said) == [("t", 0, 25), ("u", 0, 29), ("t", 1, 25)]
 
 
-def test_a_fetch_tells_of_topics_that_one_may_describe():
+def test_a_fetch_returns_topics_that_may_be_described():
     said = Log().with_a_group().hears(OF_A_GROUP["fetch"](group_id="g", principal=ANA))
     assert codes(said) == [("u", 0, 29), ("t", 0, 0), ("t", 1, 0)]
     assert [p.offset for p in said.partitions] == [-1, 5, 5]
 
 
-def test_a_fetch_of_all_topics_leaves_the_others_out_and_says_nothing():
+def test_a_fetch_of_all_topics_leaves_the_others_out_without_an_error():
     log = Log().with_a_group()
     (reply,) = log.ask(OF_A_GROUP["fetch all"](group_id="g", principal=ANA))
     assert codes(reply.answer) == [("t", 0, 0), ("t", 1, 0)]
 
 
-def test_offsets_are_forgotten_of_topics_that_one_may_read():
+def test_offsets_are_deleted_of_topics_that_may_be_read():
     log = Log().with_a_group()
     said = log.hears(OF_A_GROUP["delete offsets"](group_id="g", principal=ANA))
     assert codes(said) == [("u", 0, 29), ("t", 0, 0), ("t", 1, 0)]
     assert [t for t, _, _ in log.shard.group("g").all_offsets()] == ["u", "u"]
 
 
-def test_a_deletion_that_the_group_refuses_names_no_partitions():
+def test_a_deletion_that_the_group_refuses_has_no_partitions():
     said = Log().hears(OF_A_GROUP["delete offsets"](group_id="g", principal=ANA))
     assert (said.code, said.partitions) == (69, ())
 
@@ -276,7 +276,7 @@ def test_a_deletion_that_the_group_refuses_names_no_partitions():
 # -- listings ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_listing_shows_what_one_may_describe_and_is_never_refused():
+def test_a_listing_has_groups_that_may_be_described_and_is_never_refused():
     rules = (allow(ANA, "DESCRIBE"), allow("User:bo", "DESCRIBE", "kafka-cluster", of="CLUSTER"))
     log = Log(rules=rules).with_a_group()
     log.hears(OffsetCommit(**ASKED, group_id="h", principal=ROOT, offsets=OFFSETS))
@@ -289,31 +289,31 @@ def test_a_listing_shows_what_one_may_describe_and_is_never_refused():
 # -- the rules themselves ----------------------------------------------------------------------------------------------
 
 
-def test_rules_are_set_by_who_may_alter_the_cluster():
+def test_rules_are_set_with_alter_on_the_cluster():
     log = Log(rules=(allow(ANA, "ALTER", "kafka-cluster", of="CLUSTER"),))
     assert log.hears(SetAccess(**ASKED, principal=EVE, made_ms=2, rules=RULES)).code == 31
     changed, reply = log.ask(SetAccess(**ASKED, principal=ANA, made_ms=2, rules=RULES))
     assert (reply.answer.code, reply.answer.made_ms) == (0, 2)
     assert isinstance(changed, AccessChanged)
     assert (changed.principal, changed.rules, changed.partition, changed.version) == (ANA, 3, 0, None)
-    assert log.hears(SetAccess(**ASKED, principal=ANA, made_ms=3, rules=())).code == 31, "it goes by the new ones"
+    assert log.hears(SetAccess(**ASKED, principal=ANA, made_ms=3, rules=())).code == 31, "the new rules apply"
     assert log.hears(DescribeAccess(**ASKED, principal=ANA)).code == 31
     assert log.hears(DescribeAccess(**ASKED, principal=ROOT)).rules == RULES
 
 
 def test_earlier_rules_do_not_come_back():
-    """A copy of an old record, or two administrators at once: every shard ends with the same rules."""
+    """With a copy of an old record, or two administrators at once, every shard ends with the same rules."""
     log = Log()
     assert log.hears(SetAccess(**ASKED, principal=ROOT, made_ms=5, rules=RULES)).code == 0
     before = log.shard.to_bytes()
     for made_ms, rules in ((4, ()), (5, ()), (1, RULES)):
         assert log.hears(SetAccess(**ASKED, principal=ROOT, made_ms=made_ms, rules=rules)).error == "INVALID_REQUEST"
     again = log.ask(SetAccess(**ASKED, principal=ROOT, made_ms=5, rules=RULES))
-    assert [output.answer.code for output in again] == [0], "the same once more changes nothing, and is no event"
+    assert [output.answer.code for output in again] == [0], "a repeated record changes nothing, and is not an event"
     assert log.shard.to_bytes() == before
 
 
-def test_rules_of_the_future_are_refused_as_they_would_stay():
+def test_rules_of_the_future_are_refused():
     log = Log()
     most = log.now_ms + RULES_AHEAD_MS
     assert log.hears(SetAccess(**ASKED, principal=ROOT, made_ms=most + 1, rules=())).error == "INVALID_REQUEST"
@@ -321,7 +321,7 @@ def test_rules_of_the_future_are_refused_as_they_would_stay():
 
 
 def test_rules_outlive_the_last_group():
-    """A shard with nothing but rules has something to keep."""
+    """A shard without groups but with rules has a state."""
     log = Log()
     assert not log.shard.is_blank
     assert log.shard.next_deadline_ms is None
@@ -330,7 +330,7 @@ def test_rules_outlive_the_last_group():
     assert [output.answer.code for output in outputs if isinstance(output, Reply)] == [0]
 
 
-def test_one_is_told_what_one_may_do():
+def test_a_client_can_read_its_own_rights():
     log = Log()
     asked = [("READ", "GROUP", "g"), ("READ", "GROUP", "h"), ("DESCRIBE", "TOPIC", "seen"), ("READ", "TOPIC", "seen")]
     actions = tuple(Action(Operation(o), Resource(r), name) for o, r, name in asked)
@@ -342,7 +342,7 @@ def test_one_is_told_what_one_may_do():
 
 
 def test_the_third_version_is_still_read():
-    """I18: it knew no rules."""
+    """I18: the third version of the codec had no rules."""
     state = Scenario.stable("a").shard.to_bytes()
     kept = codec.decode_shard(state)
     body = msgspec.msgpack.encode([kept.groups, kept.graves])
@@ -351,7 +351,7 @@ def test_the_third_version_is_still_read():
     assert Scenario().new_shard(third).to_bytes() == state
 
 
-def test_a_thousand_rules_take_little_room():
+def test_a_thousand_rules_take_little_space():
     rules = tuple(allow(f"User:service-{n}", "READ", f"orders-{n}", pattern="PREFIXED") for n in range(1_000))
     written = codec.encode_access(Access(1, rules))
     assert len(written) < 25_000
@@ -383,10 +383,10 @@ def received(log: list[tuple[Request, int]]) -> list[Received]:
 
 @settings(max_examples=150, deadline=None)
 @given(logs, st.lists(st.booleans(), min_size=14, max_size=14))
-def test_the_same_log_with_rules_in_mid_log_gives_the_same_however_it_is_cut(log: Any, cuts: list[bool]):
-    """I16, I17, I18: in one batch, in many, and by a shard that is written down and read back between them.
+def test_a_log_with_rules_gives_the_same_outputs_for_any_cuts(log: Any, cuts: list[bool]):
+    """I16, I17, I18: in one batch, in many, and by a shard that is encoded and decoded between them.
 
-    But for what is noticed late, which is judged by when a batch looks.
+    Late notices are excluded, because they depend on the batch's time.
     """
     asked = received(log)
     end_ms = asked[-1].at_ms if asked else 0
@@ -408,8 +408,8 @@ def test_the_same_log_with_rules_in_mid_log_gives_the_same_however_it_is_cut(log
 
 @settings(max_examples=150, deadline=None)
 @given(logs)
-def test_without_its_refused_requests_a_log_says_the_same(log: Any):
-    """Whatever is refused as a whole could as well not have been asked."""
+def test_a_log_without_its_refused_requests_gives_the_same_outputs(log: Any):
+    """A request that is refused as a whole changes no other output."""
     asked = received(log)
     end_ms = asked[-1].at_ms if asked else 0
     shard = Shard(0, 1, SECRET, CONFIG)
@@ -427,8 +427,8 @@ def test_without_its_refused_requests_a_log_says_the_same(log: Any):
     assert rest.to_bytes() == shard.to_bytes()
 
 
-def test_a_guarded_conversation_is_like_any_other():
-    """I16 to I18, by every checker of the core: members that may, and one that may not."""
+def test_a_conversation_with_access_rules_keeps_every_promise():
+    """I16 to I18, by every checker of the core: an allowed member and one without access."""
     s = Scenario(access="rules", super_users=("User:root",))
     s.ask("root", SetAccess, group_id="", principal="User:root", made_ms=1, rules=RULES)
     s.join("a", principal=ANA).sync("a", principal=ANA, plan={"a": {"t": [0]}}).is_("Stable")

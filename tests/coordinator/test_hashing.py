@@ -1,4 +1,4 @@
-"""Hashes that others compute too, and ids that nobody else can."""
+"""Hashes that other programs compute as well, and ids that cannot be guessed."""
 
 import string
 
@@ -30,15 +30,15 @@ def test_murmur2_is_kafkas(text: str, expected: int):
 
 @pytest.mark.parametrize("length", range(20))
 def test_murmur2_is_kafka_pythons_for_every_tail(length: int):
-    """S17."""
+    """S17: the hash is that of kafka-python for every length of the last block."""
     for data in ((string.ascii_letters[:length]).encode(), b"\xff" * length, b"\x00" * length, bytes(range(length))):
         assert murmur2(data) == theirs(data)
 
 
 @pytest.mark.parametrize("group_id", ["g", "my-group", "消费者组", "😀", "x" * 249])
 @pytest.mark.parametrize("shards", [1, 3, 16, 50])
-def test_a_groups_shard_is_where_kafkas_default_partitioner_puts_its_id(group_id: str, shards: int):
-    """S17, S19, S23."""
+def test_a_groups_shard_is_that_of_kafkas_default_partitioner(group_id: str, shards: int):
+    """S17, S19, S23: the shard of a group is the partition of its id."""
     assert shard_of(group_id, shards) == (theirs(group_id.encode()) & 0x7FFFFFFF) % shards
 
 
@@ -73,20 +73,20 @@ JAVA = [
 
 @pytest.mark.parametrize(("text", "expected", "of_50", "of_16", "of_3"), JAVA, ids=[row[0] or "empty" for row in JAVA])
 def test_java_hash(text: str, expected: int, of_50: int, of_16: int, of_3: int):
-    """S18: over UTF-16 units, so a smiley counts as two."""
+    """S18: the hash is over UTF-16 units, so a smiley counts as two."""
     h = signed(java_hash(text))
     assert h == expected
     distance = 0 if h == -(2**31) else abs(h)
     assert [distance % n for n in (50, 16, 3)] == [of_50, of_16, of_3]
 
 
-def test_java_hash_takes_half_a_surrogate_pair():
-    """As Java does; JSON cannot bring one, other callers may."""
+def test_java_hash_accepts_half_a_surrogate_pair():
+    """As Java does. JSON cannot contain one, other callers may."""
     assert java_hash("\ud83d") == 0xD83D
 
 
-def test_a_member_id_follows_from_its_place_in_the_log_and_from_nothing_else():
-    """S36: a repeated batch hands the same id out again."""
+def test_a_member_id_depends_only_on_its_place_in_the_log():
+    """S36: a repeated batch assigns the same id again."""
     suffix = member_suffix(b"secret of sixteen", "g", (3, 7))
     assert suffix == member_suffix(b"secret of sixteen", "g", (3, 7))
     others = [
@@ -99,6 +99,6 @@ def test_a_member_id_follows_from_its_place_in_the_log_and_from_nothing_else():
     assert len({suffix, *others}) == 6
 
 
-def test_a_member_id_is_shaped_like_a_uuid():
-    """S36."""
+def test_a_member_id_has_the_form_of_a_uuid():
+    """S36: a member id ends with a UUID."""
     assert [len(part) for part in member_suffix(b"secret of sixteen", "g", (3, 7)).split("-")] == [8, 4, 4, 4, 12]

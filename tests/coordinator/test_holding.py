@@ -1,4 +1,4 @@
-"""What a member owns and what its owner is told: the table of `holding`, row by row (S121, S122; protocol.md 6.5)."""
+"""The partitions of a member and the calls of its listener: the table of `holding` (S121, S122; protocol.md 6.5)."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ ASSIGNED, REVOKED, LOST = Told.ASSIGNED, Told.REVOKED, Told.LOST
 BOTH = pytest.mark.parametrize("protocol", [EAGER, COOPERATIVE], ids=lambda p: p.name.lower())
 
 Call = tuple[Told, str, str]
-"""What is told, of which partitions, and what is owned meanwhile."""
+"""A call of the listener: its kind, its partitions, and the partitions owned during the call."""
 
 
 def letters(partitions: frozenset[str]) -> str:
@@ -20,7 +20,7 @@ def letters(partitions: frozenset[str]) -> str:
 
 
 class Owner:
-    """Is told everything, and looks at what it owns meanwhile."""
+    """A listener that records every call and the partitions that are owned at that time."""
 
     def __init__(self, protocol: RebalanceProtocol, owned: str = "") -> None:
         self.holding: Holding[str] = Holding(protocol)
@@ -47,55 +47,55 @@ class Owner:
         return letters(self.holding.owned)
 
 
-# -- before it joins ---------------------------------------------------------------------------------------------------
+# -- before a join -----------------------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_nothing_is_told_before_the_very_first_join(protocol: RebalanceProtocol) -> None:
-    """S122, OLD 15: clients up to 2.3 called on_partitions_revoked with nothing; since then nobody does."""
+def test_no_call_before_the_first_join(protocol: RebalanceProtocol) -> None:
+    """S122, OLD 15: clients up to 2.3 called on_partitions_revoked with no partitions; later ones do not."""
     assert Owner(protocol).prepares() == []
 
 
-def test_eager_gives_up_everything_before_it_joins() -> None:
-    """S121: revoked while it is still owned, and no longer afterwards."""
+def test_eager_revokes_everything_before_a_join() -> None:
+    """S121: partitions are revoked while they are still owned, and are not owned afterwards."""
     owner = Owner(EAGER, "ab")
     assert owner.prepares() == [(REVOKED, "ab", "ab")]
     assert owner.owned == ""
 
 
-def test_eager_tells_of_a_rebalance_even_if_nothing_is_owned() -> None:
-    """Protocol.md 6.5: "even if empty", once it has been in."""
+def test_eager_calls_revoked_even_if_nothing_is_owned() -> None:
+    """Protocol.md 6.5: "even if empty", after the first join."""
     owner = Owner(EAGER)
     owner.takes("")
     assert owner.prepares() == [(REVOKED, "", "")]
 
 
-def test_eager_is_not_told_again_where_a_plan_comes_to_nothing() -> None:
-    """S122: a plan that is not applied is followed by another prepare, with nothing left to give up."""
+def test_eager_is_not_called_again_if_an_assignment_is_not_applied() -> None:
+    """S122: an assignment that is not applied is followed by another prepare, with no partition to revoke."""
     owner = Owner(EAGER, "ab")
     assert [owner.prepares(), owner.prepares()] == [[(REVOKED, "ab", "ab")], [(REVOKED, "", "")]]
 
 
-def test_cooperative_keeps_what_it_wants_while_it_joins() -> None:
-    """KIP-429: what is retained is read on."""
+def test_cooperative_keeps_its_partitions_during_a_join() -> None:
+    """KIP-429: the member continues to read the partitions that it keeps."""
     owner = Owner(COOPERATIVE, "ab")
     assert owner.prepares() == []
     assert owner.owned == "ab"
 
 
-def test_cooperative_gives_up_what_it_no_longer_asks_for() -> None:
-    """Protocol.md 6.5: partitions of topics that it has unsubscribed from, before the others are told so."""
+def test_cooperative_revokes_partitions_of_unsubscribed_topics() -> None:
+    """Protocol.md 6.5: partitions of unsubscribed topics are revoked before the join."""
     owner = Owner(COOPERATIVE, "abc")
     assert owner.prepares(wanted="b") == [(REVOKED, "ac", "abc")]
     assert owner.owned == "b"
 
 
-# -- having lost its membership ----------------------------------------------------------------------------------------
+# -- after a loss of membership ----------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_what_is_lost_is_told_as_lost_and_never_as_revoked(protocol: RebalanceProtocol) -> None:
-    """Protocol.md 6.5: 22 and 25 lead to on_partitions_lost; the join that follows finds nothing to give up."""
+def test_lost_partitions_are_reported_as_lost_and_never_as_revoked(protocol: RebalanceProtocol) -> None:
+    """Protocol.md 6.5: 22 and 25 lead to on_partitions_lost; the join that follows has no partition to revoke."""
     owner = Owner(protocol, "ab")
     assert owner.loses() == [(LOST, "ab", "ab")]
     assert owner.owned == ""
@@ -103,28 +103,28 @@ def test_what_is_lost_is_told_as_lost_and_never_as_revoked(protocol: RebalancePr
 
 
 @BOTH
-def test_nothing_cannot_be_lost(protocol: RebalanceProtocol) -> None:
-    """Protocol.md 6.5: "if any are owned"; and who comes in from nowhere has nothing to revoke."""
+def test_no_call_if_no_partition_is_lost(protocol: RebalanceProtocol) -> None:
+    """Protocol.md 6.5: "if any are owned"; a member that joins after that has no partition to revoke."""
     owner = Owner(protocol)
     owner.takes("")
     assert owner.loses() == []
     assert owner.prepares() == []
 
 
-# -- the plan has come -------------------------------------------------------------------------------------------------
+# -- an assignment arrives ---------------------------------------------------------------------------------------------
 
 
 @BOTH
 @pytest.mark.parametrize("plan", ["ab", ""])
-def test_the_first_plan_is_told_also_if_it_gives_nothing(protocol: RebalanceProtocol, plan: str) -> None:
-    """S121, S99: it is owned already while that is told."""
+def test_the_first_assignment_is_reported_even_if_it_is_empty(protocol: RebalanceProtocol, plan: str) -> None:
+    """S121, S99: the partitions are owned already during the call."""
     owner = Owner(protocol)
     assert owner.takes(plan) == [(ASSIGNED, plan, plan)]
     assert owner.owned == plan
 
 
-def test_eager_is_assigned_all_of_it_again() -> None:
-    """S121: revoked, then assigned, once a rebalance, also what stays where it was."""
+def test_eager_is_assigned_all_partitions_again() -> None:
+    """S121: all are revoked, then assigned, once in a rebalance, including those that stay."""
     owner = Owner(EAGER, "ab")
     assert owner.prepares() + owner.takes("bc") == [(REVOKED, "ab", "ab"), (ASSIGNED, "bc", "bc")]
 
@@ -139,28 +139,26 @@ COOPERATIVE_PLANS = {
 
 
 @pytest.mark.parametrize(("owned", "plan", "told"), COOPERATIVE_PLANS.values(), ids=COOPERATIVE_PLANS)
-def test_cooperative_gives_up_what_the_plan_takes_and_is_assigned_what_is_new(
-    owned: str, plan: str, told: list[Call]
-) -> None:
-    """S121, protocol.md 6.5: revoked only if there is anything to revoke, assigned always."""
+def test_cooperative_revokes_removed_and_assigns_new_partitions(owned: str, plan: str, told: list[Call]) -> None:
+    """S121, protocol.md 6.5: revoked only if there are partitions to revoke, assigned always."""
     owner = Owner(COOPERATIVE, owned)
     assert owner.prepares() + owner.takes(plan) == told
     assert owner.owned == plan
 
 
-# -- it leaves ---------------------------------------------------------------------------------------------------------
+# -- a leave -----------------------------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_who_leaves_gives_up_what_there_is(protocol: RebalanceProtocol) -> None:
-    """Protocol.md 6.4: revoked, if anything is owned; coming back is a first join again."""
+def test_a_leave_revokes_all_partitions(protocol: RebalanceProtocol) -> None:
+    """Protocol.md 6.4: they are revoked, if any are owned; the next join is a first join again."""
     owner = Owner(protocol, "ab")
     assert owner.leaves() == [(REVOKED, "ab", "ab")]
     assert owner.owned == ""
     assert owner.leaves() == owner.prepares() == []
 
 
-# -- broken off --------------------------------------------------------------------------------------------------------
+# -- a listener that raises --------------------------------------------------------------------------------------------
 
 GIVING_UP = {
     "eager, before it joins": (EAGER, lambda h: h.prepare(lambda p: True), ""),
@@ -173,10 +171,10 @@ GIVING_UP = {
 
 @pytest.mark.parametrize("error", [GeneratorExit, KeyboardInterrupt])
 @pytest.mark.parametrize(("protocol", "step", "left"), GIVING_UP.values(), ids=GIVING_UP)
-def test_a_telling_that_is_broken_off_leaves_nothing_behind_that_was_given_up(
+def test_revoked_partitions_are_not_owned_after_a_failed_call(
     protocol: RebalanceProtocol, step: object, left: str, error: type[BaseException]
 ) -> None:
-    """S121: whatever the listener did, others may be given these."""
+    """S121: other members may get these partitions, even if the listener raised."""
     owner = Owner(protocol, "ab")
     changes = step(owner.holding)  # type: ignore[operator]
     assert next(changes).told in (REVOKED, LOST)
@@ -190,8 +188,8 @@ def test_a_telling_that_is_broken_off_leaves_nothing_behind_that_was_given_up(
 
 
 @BOTH
-def test_a_plan_whose_telling_is_broken_off_is_owned_all_the_same(protocol: RebalanceProtocol) -> None:
-    """S99: it is the member's by the plan, whether or not its listener came to an end."""
+def test_an_assignment_is_owned_after_a_failed_call(protocol: RebalanceProtocol) -> None:
+    """S99: the assignment is the member's, even if its listener did not finish."""
     holding: Holding[str] = Holding(protocol)
     changes = holding.take("ab")
     assert next(changes).told is ASSIGNED
@@ -200,12 +198,12 @@ def test_a_plan_whose_telling_is_broken_off_is_owned_all_the_same(protocol: Reba
 
 
 @BOTH
-def test_a_change_says_what_is_owned_from_there_on(protocol: RebalanceProtocol) -> None:
-    """S121: before an assignment is told, after anything else."""
+def test_a_change_has_the_partitions_that_are_owned_from_then_on(protocol: RebalanceProtocol) -> None:
+    """S121: before the call for an assignment, after any other call."""
     holding: Holding[str] = Holding(protocol)
     owned = [letters(c.owned) for changes in (holding.take("ab"), holding.take("bc"), holding.lose()) for c in changes]
     assert owned == ["ab", "b", "bc", ""]
 
 
-def test_which_of_the_two_it_is() -> None:
+def test_the_protocol_of_a_holding() -> None:
     assert [Holding(protocol).is_cooperative for protocol in (EAGER, COOPERATIVE)] == [False, True]

@@ -1,4 +1,4 @@
-"""Bytes that mean harm, at the codec: nothing but `CorruptState`. Floods, at the core: nothing without a bound."""
+"""Hostile bytes at the codec, which raises only `CorruptState`, and floods at the core, which has bounds."""
 
 import random
 import time
@@ -33,14 +33,14 @@ def state() -> bytes:
 
 
 def read_all(data: bytes) -> None:
-    """Read a shard's state and every group in it, as a batch that touches all of them would."""
+    """Decode a shard's state and every group in it, as a batch with requests to all groups does."""
     shard = Shard(0, 1, bytes(16), CONFIG, data)
     for group_id in shard.group_ids:
         shard.group(group_id)
 
 
 def sealed(body: bytes) -> bytes:
-    """Write bytes under a checksum that fits: damage never does that, a forger or another program might."""
+    """Return bytes with a right checksum, which damage never has; a forger or another program might write them."""
     return bytes([codec.VERSION]) + zlib.crc32(body, zlib.crc32(bytes([codec.VERSION]))).to_bytes(4, "big") + body
 
 
@@ -59,15 +59,15 @@ def within(seconds: float, megabytes: float) -> Iterator[None]:
 
 
 @given(st.binary(max_size=2_000))
-def test_no_bytes_are_believed_without_their_checksum(data: bytes):
-    """F8, I23: nothing else is raised, and nothing is taken."""
+def test_no_bytes_are_accepted_without_their_checksum(data: bytes):
+    """F8, I23: no other exception is raised, and nothing is decoded."""
     with pytest.raises(CorruptState):
         read_all(data)
 
 
 @given(st.data())
-def test_no_damaged_state_is_believed(state: bytes, data: st.DataObject):
-    """F8: bytes changed, taken out, put in or swapped, anywhere."""
+def test_no_damaged_state_is_accepted(state: bytes, data: st.DataObject):
+    """F8: bytes are changed, removed, inserted or swapped, anywhere."""
     at = data.draw(st.integers(0, len(state) - 1))
     length = data.draw(st.integers(0, 40))
     damaged = state[:at] + data.draw(st.binary(max_size=40)) + state[at + length :]
@@ -77,8 +77,8 @@ def test_no_damaged_state_is_believed(state: bytes, data: st.DataObject):
 
 
 @given(st.integers(0, 10_000), st.integers(0, 7))
-def test_no_flipped_bit_is_believed(state: bytes, at: int, bit: int):
-    """F8: also where what it says would be fit to be read."""
+def test_no_flipped_bit_is_accepted(state: bytes, at: int, bit: int):
+    """F8: this holds even if the flipped value would be valid."""
     damaged = bytearray(state)
     damaged[at % len(state)] ^= 1 << bit
     with pytest.raises(CorruptState):
@@ -86,8 +86,8 @@ def test_no_flipped_bit_is_believed(state: bytes, at: int, bit: int):
 
 
 @given(st.data())
-def test_what_is_sealed_is_read_or_refused(state: bytes, data: st.DataObject):
-    """The checksum fits, the inside may be anything that is nearly right: CorruptState or a shard, nothing else."""
+def test_nearly_right_bytes_with_a_checksum_are_read_or_refused(state: bytes, data: st.DataObject):
+    """The checksum is right, the contents are nearly right: the result is CorruptState or a shard."""
     body = bytearray(state[5:])
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
@@ -98,14 +98,14 @@ def test_what_is_sealed_is_read_or_refused(state: bytes, data: st.DataObject):
 
 
 @given(st.binary(max_size=500))
-def test_any_sealed_bytes_are_read_or_refused(body: bytes):
+def test_any_bytes_with_a_checksum_are_read_or_refused(body: bytes):
     try:
         read_all(sealed(body))
     except CorruptState:
         return
 
 
-def test_nesting_beyond_all_measure_is_refused():
+def test_too_deep_nesting_is_refused():
     with pytest.raises(CorruptState):
         codec.decode_shard(sealed(b"\x93\x80\x80" + b"\x91" * 100_000 + b"\xc0"))
 
@@ -114,14 +114,14 @@ def test_nesting_beyond_all_measure_is_refused():
     "announced", [b"\xdf\xff\xff\xff\xff", b"\x91\xdf\xff\xff\xff\xff", b"\x92\x80\xdf\xff\xff\xff\xff"]
 )
 @pytest.mark.parametrize("rest", [b"", b"\xa1g" * 1_000])
-def test_counts_beyond_the_data_cost_nothing(announced: bytes, rest: bytes):
-    """A map that announces four thousand million entries."""
+def test_counts_beyond_the_data_take_no_memory(announced: bytes, rest: bytes):
+    """A map announces four thousand million entries."""
     with within(1, 1), pytest.raises(CorruptState):
         read_all(sealed(announced + rest))
 
 
-def test_a_bomb_without_its_checksum_is_never_inflated(state: bytes):
-    """64 MiB of zeros in 64 KB, as the rest of a group."""
+def test_a_bomb_without_its_checksum_is_never_decompressed(state: bytes):
+    """The rest of a group has 64 MiB of zeros in 64 KB."""
     stored = codec.decode_shard(state).groups["g"]
     bomb = codec.encode_shard(codec.Kept({"g": codec.Stored(0, 1, stored.vitals, zlib.compress(bytes(64 * MIB), 9))}))
     flipped = bomb[:-1] + bytes([bomb[-1] ^ 1])
@@ -133,7 +133,7 @@ def test_a_bomb_without_its_checksum_is_never_inflated(state: bytes):
 
 
 class Flood:
-    """One shard and whoever asks it, one request at a time or many in one batch."""
+    """One shard and its clients, with one request or many requests in a batch."""
 
     def __init__(self, config: Config = CONFIG) -> None:
         self.shard, self._config = Shard(0, 1, bytes(16), config), config
@@ -166,7 +166,7 @@ def answers(outputs: list[Output]) -> list[JoinGroupAnswer]:
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_member_flood_is_bounded(at_once: bool):
-    """I22, F "member floods": `group_max_size`; who comes later hears GROUP_MAX_SIZE_REACHED, and is not kept."""
+    """I22, F "member floods": `group_max_size`; a later member gets GROUP_MAX_SIZE_REACHED, and is not stored."""
     flood = Flood()
     joins = [joining(number) for number in range(500)]
     outputs = flood.batch(joins) if at_once else [o for join in joins for o in flood.batch([join])]
@@ -175,13 +175,13 @@ def test_a_member_flood_is_bounded(at_once: bool):
     groups = [o.record for o in outputs if isinstance(o, Published) and isinstance(o.record, GroupRecord)]
     assert max(len(g.members) for g in groups if g.state in (Phase.COMPLETING, Phase.STABLE)) <= CONFIG.group_max_size
     assert flood.shard.members < 2 * CONFIG.group_max_size, (
-        "while joins are collected, those who have not come yet, too"
+        "while joins are collected, members that have not joined yet count, too"
     )
-    assert len(outputs) < 4 * len(joins), "a request that is refused brings about its answer and no more"
+    assert len(outputs) < 4 * len(joins), "a refused request causes its response and no other output"
 
 
-def test_a_group_that_is_full_stays_as_it_is_whoever_floods_it():
-    """I22: once the joins are over, nobody gets in, and nobody hears of a rebalance."""
+def test_a_flood_does_not_change_a_full_group():
+    """I22: once the joins are over, no new member gets in, and no member is notified of a rebalance."""
     flood = Flood(Config(group_initial_rebalance_delay_ms=100, group_max_size=50))
     flood.batch([joining(number) for number in range(50)])
     begun = flood.passes(100 + CONFIG.clock_slack_ms) + flood.passes(100 + CONFIG.clock_slack_ms)
@@ -192,8 +192,8 @@ def test_a_group_that_is_full_stays_as_it_is_whoever_floods_it():
     assert flood.shard.members == 50
 
 
-def test_ids_that_were_handed_out_and_never_come_back_are_forgotten_within_a_session():
-    """I22, KIP-394: a join that is retried without its id leaks nothing for longer than its session."""
+def test_unused_pending_ids_expire_within_a_session():
+    """I22, KIP-394: a join that is retried without its id keeps no id for longer than its session timeout."""
     flood = Flood()
     outputs = flood.batch([joining(number, known=True) for number in range(5_000)])
     assert {a.error for a in answers(outputs)} == {"MEMBER_ID_REQUIRED"}
@@ -206,8 +206,8 @@ def test_ids_that_were_handed_out_and_never_come_back_are_forgotten_within_a_ses
     assert len(flood.shard.to_bytes()) < 300
 
 
-def test_a_flood_of_group_ids_is_forgotten_when_nobody_stays():
-    """I22: groups cannot be counted where each is seen alone; without members and offsets they go soon, whole."""
+def test_groups_without_members_and_offsets_are_forgotten():
+    """I22: a group does not know the number of groups. Groups without members and offsets are removed soon."""
     flood = Flood()
     flood.batch([joining(number, f"group-{number}", known=True) for number in range(10_000)])
     assert len(flood.shard.group_ids) == 10_000
@@ -220,8 +220,8 @@ def test_a_flood_of_group_ids_is_forgotten_when_nobody_stays():
     assert flood.shard.is_blank
 
 
-def test_what_is_remembered_of_forgotten_groups_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    """I22, I2: the generations of the last ones, however many there have been."""
+def test_the_number_of_stored_tombstones_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    """I22, I2: the generations of the last forgotten groups are stored, however many there were."""
     monkeypatch.setattr("coordinator.group_store.GRAVES_MAX", 100)
     flood = Flood()
     for number in range(0, 1_000, 50):
@@ -239,8 +239,8 @@ def test_what_is_remembered_of_forgotten_groups_is_bounded(monkeypatch: pytest.M
     assert limits.GRAVES_MAX == 10_000
 
 
-def test_questions_about_groups_that_are_not_there_leave_nothing_behind():
-    """I22: guessed ids, stale generations, heartbeat floods."""
+def test_requests_to_unknown_groups_store_nothing():
+    """I22: guessed ids, old generations, heartbeat floods."""
     flood, chance = Flood(), random.Random(1)
     beats = [
         Heartbeat(request_id=str(n), reply_to="in", group_id=f"g{chance.random()}", generation_id=n, member_id="m")

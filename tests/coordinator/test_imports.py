@@ -1,4 +1,4 @@
-"""The core is pure: it can be imported, and can work, where none of the outer world is installed (design.md 15)."""
+"""The core is pure: it can be imported, and can work, without the libraries of the outer layers (design.md 15)."""
 
 import subprocess
 import sys
@@ -54,13 +54,13 @@ def run_alone(program: str) -> str:
 
 
 def test_the_core_imports_and_works_alone():
-    """Without pyspark, kafka and pydantic; and no socket, thread, log or chance of its own."""
+    """It works without pyspark, kafka and pydantic, and without sockets, threads, logs or random numbers."""
     assert run_alone(ALONE).split() == ["2", "1"]
 
 
-def test_the_hash_seed_does_not_show():
-    """I16: nothing walks a set."""
-    program = "from tests.coordinator.test_imports import story; print(story())"
+def test_the_hash_seed_changes_no_output():
+    """I16: no code iterates over a set."""
+    program = "from tests.coordinator.test_imports import conversation; print(conversation())"
     seeds = ("0", "1", "4242")
     told = {
         subprocess.run(
@@ -77,8 +77,8 @@ def test_the_hash_seed_does_not_show():
     assert len(told) == 1
 
 
-def story() -> str:
-    """A story with everything in it that has no natural order."""
+def conversation() -> str:
+    """Return the outputs of a conversation that uses every unordered collection."""
     from tests.coordinator.scenario import Scenario
 
     s = Scenario(delay_ms=3_000)

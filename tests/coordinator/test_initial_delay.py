@@ -20,7 +20,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("delay_ms", "rebalance_ms", "joins", "fires", "completes_ms"), TABLE)
 def test_when_it_fires_and_when_it_completes(delay_ms, rebalance_ms, joins, fires, completes_ms):
-    """W15, S79, S80, S81."""
+    """W15, S79, S80, S81: the timer fires, and the round completes, at these times."""
     s = Scenario(delay_ms=delay_ms)
     fired = []
     for number, at_ms in enumerate(joins):
@@ -34,7 +34,7 @@ def test_when_it_fires_and_when_it_completes(delay_ms, rebalance_ms, joins, fire
 
 
 def let_pass(s: Scenario, until_ms: int) -> list[int]:
-    """Let the timer fire as often as it does by `until_ms`, and note when; nobody is answered before the last time."""
+    """Run until `until_ms`, and return the times at which the timer fired. No response comes earlier."""
     fired = []
     while s.outputs and s.group.phase is Phase.PREPARING and s.group.vitals.joins_ms <= until_ms:
         fired.append(s.group.vitals.joins_ms)
@@ -43,26 +43,26 @@ def let_pass(s: Scenario, until_ms: int) -> list[int]:
 
 
 def test_a_known_member_that_joins_again_does_not_extend_it():
-    """S81; protocol.md 4.1: every later added member does, a rejoin of a known member does not."""
+    """S81; protocol.md 4.1: each new member extends the delay, a rejoin of a known member does not."""
     s = Scenario(delay_ms=3_000).join("a").at(1_000).join("a").until(3_000).is_("CompletingRebalance")
     assert s.group.since_ms == 3_000
 
 
-def test_it_is_the_first_members_timeout_that_bounds_it():
+def test_the_first_members_timeout_bounds_the_delay():
     """S80: R is the group's rebalance timeout when the rebalance starts."""
     s = Scenario(delay_ms=3_000).join("a", rebalance_timeout_ms=3_000).join("b", rebalance_timeout_ms=60_000)
     s.until(3_000).is_("CompletingRebalance", members="a b")
 
 
-def test_only_a_rebalance_from_empty_has_it():
-    """S79."""
+def test_only_a_rebalance_from_empty_has_the_delay():
+    """S79: a rebalance from another phase has no initial delay."""
     s = Scenario(delay_ms=3_000).join("a").until(3_000).sync("a", plan={"a": {"t": [0]}}).is_("Stable")
     s.join("b").join("a").is_("CompletingRebalance", generation=2)
     assert s.group.since_ms == 3_000
 
 
-def test_an_empty_group_has_it_again():
-    """S79, S81: whenever the rebalance started from Empty, not only in generation 0 (protocol.md 10 row 5)."""
+def test_an_emptied_group_has_the_delay_again():
+    """S79, S81: each rebalance from Empty has the delay, not only that of generation 0 (protocol.md 10 row 5)."""
     s = Scenario(delay_ms=3_000).join("a").until(3_000).leave("a").is_("Empty", generation=2)
     s.at(5_000).join("b").at(6_000).join("c").until(8_000).is_("PreparingRebalance").until(11_000)
     s.is_("CompletingRebalance", generation=3, members="b c")

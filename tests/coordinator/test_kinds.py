@@ -21,7 +21,7 @@ from coordinator.shard import Shard
 from tests.coordinator.scenario import PlainHeartbeat, Scenario
 
 OF_NO_REQUEST = {ErrorAnswer, RebalanceNotice}
-"""Answers to a record that cannot be read, and to no request."""
+"""The response to an unreadable record, and the notice, which answers no request."""
 
 
 # -- the rows ----------------------------------------------------------------------------------------------------------
@@ -43,8 +43,8 @@ def test_an_answer_has_the_tag_of_its_request(request_type: type[Asked]) -> None
 
 
 @pytest.mark.parametrize("request_type", KINDS)
-def test_a_handler_takes_what_its_row_gives_to_it(request_type: type[Asked]) -> None:
-    """A handler is given a group that does not exist only where no error is given for that."""
+def test_a_handler_accepts_the_arguments_of_its_row(request_type: type[Asked]) -> None:
+    """A handler gets a group that does not exist only if its row has no error for that."""
     kind = KINDS[request_type]
     subject, request, context, _ = get_type_hints(kind.handler).values()
     assert (request, context) == (request_type, Context)
@@ -53,7 +53,7 @@ def test_a_handler_takes_what_its_row_gives_to_it(request_type: type[Asked]) -> 
 
 
 @pytest.mark.parametrize("request_type", KINDS)
-def test_checks_of_a_group_are_only_in_rows_that_say_what_an_absent_group_is_answered_with(
+def test_checks_of_a_group_are_only_in_rows_with_an_error_for_an_absent_group(
     request_type: type[Asked],
 ) -> None:
     kind = KINDS[request_type]
@@ -64,11 +64,11 @@ def test_checks_of_a_group_are_only_in_rows_that_say_what_an_absent_group_is_ans
 
 
 class CountMembers(Asked, frozen=True, kw_only=True, tag="count_members"):
-    """A kind of request that the core has never seen."""
+    """A kind of request that the core does not know."""
 
 
 class CountMembersAnswer(Answer, frozen=True, kw_only=True, tag="count_members"):
-    """How many members the group has."""
+    """The number of the group's members."""
 
     members: int = -1
 
@@ -119,7 +119,7 @@ def _stepped(s: Scenario, request: Heartbeat) -> tuple[list[Output], bytes]:
 
 @pytest.mark.parametrize("phase", [Phase.EMPTY, Phase.PREPARING, Phase.COMPLETING, Phase.STABLE], ids=str)
 def test_the_short_path_of_heartbeats_equals_their_row(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For every heartbeat: the answer, and the bytes of the group after it."""
+    """For every heartbeat, the responses and the bytes of the group after it are equal."""
     s = _in_phase(phase)
     generation_id, row, codes = s.group.generation_id, KINDS[Heartbeat], set()
     member_ids = (*(s.ids[name] for name in ("ana", "bo", "eve")), "nobody", "")
@@ -136,7 +136,7 @@ def test_the_short_path_of_heartbeats_equals_their_row(phase: Phase, monkeypatch
             patch.setitem(KINDS, PlainHeartbeat, row)
             patch.delattr(membership, "heartbeat_of_vitals")
             by_row = _stepped(s, PlainHeartbeat(**asdict(heartbeat)))
-        is_equal = short == by_row  # a difference of bytes takes pytest minutes to write
+        is_equal = short == by_row  # pytest needs minutes to write a difference of bytes
         assert is_equal, heartbeat
         codes |= {output.answer.error for output in short[0] if isinstance(output, Reply)}
     assert codes == EXPECTED[phase]
@@ -149,4 +149,4 @@ EXPECTED = {
     Phase.COMPLETING: _REFUSED | {"NONE"},
     Phase.STABLE: _REFUSED | {"NONE"},
 }
-"""The errors that heartbeats are answered with in each phase: the cases above bring about all of them."""
+"""The errors of heartbeats in each phase. The cases above produce all of them."""

@@ -1,10 +1,10 @@
-"""Real bugs of this field, put into the core on purpose: each must be seen by the checker that is named for it.
+"""Real bugs of group coordinators, put into the core on purpose. The named checker must find each of them.
 
-promises.md, section 4. A seed is a story, and the bug as a small change to the core. Without the bug the story passes;
-with it the named checker of `invariants` raises, or the story's own expectations do. So the checkers are checked; for
-those that no bug of the list is for, some are made up at the end.
+promises.md, section 4. A seed is a scenario, and the bug as a small change to the core. Without the bug the scenario
+passes. With it the named checker of `invariants` raises, or the scenario's own expectations do. So the checkers are
+tested. Invented bugs at the end test the other checkers.
 
-Not the core's, and so not here: etcd #14370 (an acknowledged write lost in a crash) is the checkpoint's, F8.
+Bugs outside the core are not here: etcd #14370 (an acknowledged write lost in a crash) concerns the checkpoint, F8.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,19 +37,19 @@ from coordinator.shard import Shard
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_member import Alone
 
-STORY = "the story"
+SCENARIO = "the scenario"
 
 
 class Seed(NamedTuple):
     """A bug.
 
     Args:
-        story: What is said, and what must be heard.
+        scenario: The requests, and the expected responses.
         bug: Puts the bug into the core.
-        seen_by: The checker that catches it, or the story itself.
+        seen_by: The checker that finds it, or the scenario itself.
     """
 
-    story: Callable[[], Any]
+    scenario: Callable[[], Any]
     bug: Callable[[pytest.MonkeyPatch], None]
     seen_by: str
 
@@ -58,16 +58,16 @@ SEEDS: dict[str, Seed] = {}
 
 
 def seed(name: str, bug: Callable[[pytest.MonkeyPatch], None], seen_by: str) -> Callable[[Callable[[], Any]], None]:
-    """Keep a story as the seed of a bug."""
+    """Register a scenario as the seed of a bug."""
 
-    def keep(story: Callable[[], Any]) -> None:
-        SEEDS[name] = Seed(story, bug, seen_by)
+    def keep(scenario: Callable[[], Any]) -> None:
+        SEEDS[name] = Seed(scenario, bug, seen_by)
 
     return keep
 
 
 def change_row(patch: pytest.MonkeyPatch, request: type[msgspec.Struct], **columns: Any) -> None:
-    """Change columns of the row of a kind of request."""
+    """Change columns of the row of a request kind."""
     patch.setitem(KINDS, request, msgspec.structs.replace(KINDS[request], **columns))
 
 
@@ -101,15 +101,15 @@ def _forgets_superseded_syncs(patch: pytest.MonkeyPatch) -> None:
 
 @seed("KAFKA-20938, syncs", _forgets_superseded_syncs, "EachRequestIsAnsweredOnce")
 def _syncs_twice() -> None:
-    """The same of a retried sync."""
+    """A retried sync replaces the parked one, which is never answered."""
     Scenario.joined("c1", "c2").sync("c2").is_parked().sync("c2").is_parked().sync("c1").is_("Stable")
 
 
-def _takes_every_join_for_a_new_one(patch: pytest.MonkeyPatch) -> None:
+def _treats_every_join_as_a_new_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(membership, "_made_by", lambda *_: None)
 
 
-@seed("KAFKA-20985, repeats", _takes_every_join_for_a_new_one, STORY)
+@seed("KAFKA-20985, repeats", _treats_every_join_as_a_new_one, SCENARIO)
 def _is_delivered_twice() -> None:
     """A static member is fenced by its own join, which the log holds twice."""
     s = Scenario(delay_ms=3_000).join("c1", group_instance_id="i1")
@@ -119,7 +119,7 @@ def _is_delivered_twice() -> None:
     s.send("c1", s.last_request("c1", JoinGroup)).heartbeat("c1", group_instance_id="i1").hears(ErrorCode.NONE)
 
 
-def _fences_whoever_is_parked(patch: pytest.MonkeyPatch) -> None:
+def _fences_a_parked_member(patch: pytest.MonkeyPatch) -> None:
     def fence(old: Any, asked: Any) -> Iterator[Output]:
         if old.awaiting_join:
             yield membership.refuse_join(old.awaiting_join, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
@@ -129,9 +129,9 @@ def _fences_whoever_is_parked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(membership, "_fence", fence)
 
 
-@seed("KAFKA-20985, abandoned joins", _fences_whoever_is_parked, STORY)
-def _loses_patience_in_a_stall() -> None:
-    """After a stall of 15 s the abandoned join is heard first, then the new one: to the same process, no fence."""
+@seed("KAFKA-20985, abandoned joins", _fences_a_parked_member, SCENARIO)
+def _retries_in_a_stall() -> None:
+    """After a stall of 15 s the abandoned join is answered first, then the new one: one process, so no fence."""
     s = Scenario(delay_ms=3_000).away().join("c1", group_instance_id="i1")
     abandoned = s.latest_request_id
     s.at(10_000).join("c1", group_instance_id="i1").back(15_000).is_parked()
@@ -160,16 +160,16 @@ def _keeps_the_generation_of_a_restarted_member(patch: pytest.MonkeyPatch) -> No
     patch.setattr(membership, "_replace", in_place)
 
 
-@seed("KAFKA-9801", _keeps_the_generation_of_a_restarted_member, STORY)
-def _restarts_while_the_plan_is_made() -> None:
-    """A static member restarts in CompletingRebalance; the plan is for its old id, and the new one owns nothing."""
+@seed("KAFKA-9801", _keeps_the_generation_of_a_restarted_member, SCENARIO)
+def _restarts_in_completing() -> None:
+    """A static member restarts in CompletingRebalance; the assignment is for its old id, the new id owns nothing."""
     s = Scenario().join("c1").join("c2", group_instance_id="i2").join("c1").is_("CompletingRebalance")
     s.join("c2", member_id="", group_instance_id="i2", reply_to="another inbox")
     s.sync("c1", plan={"c1": {"t": [0]}, "c2": {"t": [1]}})
     if s.said.error == "REBALANCE_IN_PROGRESS":
         s.join("c1").sync("c1", plan={"c1": {"t": [0]}, "c2#2": {"t": [1]}})
     s.sync("c2#2", group_instance_id="i2").hears(ErrorCode.NONE)
-    assert s.said.assignment, "owns what was planned for its instance id"
+    assert s.said.assignment, "owns the assignment of its instance id"
 
 
 def _adds_newcomers_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -179,9 +179,9 @@ def _adds_newcomers_at_once(patch: pytest.MonkeyPatch) -> None:
     change_row(patch, JoinGroup, handler=without_asking)
 
 
-@seed("KIP-394", _adds_newcomers_at_once, STORY)
+@seed("KIP-394", _adds_newcomers_at_once, SCENARIO)
 def _loses_the_reply_to_its_first_join() -> None:
-    """A join that is retried without a member id leaks phantom members, for which every round waits."""
+    """Retried joins without a member id leak phantom members, and every round waits for them."""
     s = Scenario.stable("c1", session_timeout_ms=30_000)
     for _ in range(3):
         s.join("c2", member_id="", require_known_member_id=True)
@@ -192,13 +192,13 @@ def _loses_the_reply_to_its_first_join() -> None:
 # -- commits -----------------------------------------------------------------------------------------------------------
 
 
-def _lets_anybody_commit(patch: pytest.MonkeyPatch) -> None:
+def _accepts_every_commit(patch: pytest.MonkeyPatch) -> None:
     change_row(patch, OffsetCommit, of_the_group=())
 
 
-@seed("librdkafka #2631", _lets_anybody_commit, "TheGoneStayOut")
+@seed("librdkafka #2631", _accepts_every_commit, "TheGoneStayOut")
 def _commits_after_it_was_expelled() -> None:
-    """An expelled member keeps consuming, and committing, for three days."""
+    """An expelled member continues to consume and to commit for three days."""
     s = Scenario.stable("c1", "c2").at(9_000).heartbeat("c1").until(10_000)
     for day in (1, 2, 3):
         s.at(day * 3_600_000 * 24).commit("c2", {("t", 1): day})
@@ -211,14 +211,14 @@ def _judges_commits_by_the_member_alone(patch: pytest.MonkeyPatch) -> None:
 
 @seed("Iceberg connect #17551", _judges_commits_by_the_member_alone, "CommitsAreFenced")
 def _commits_for_an_earlier_generation() -> None:
-    """A zombie's commit, from before a rebalance, rewinds what the new owner has committed."""
+    """A commit from before a rebalance rewinds the new owner's commit."""
     s = Scenario.stable("c1", "c2").join("c1").join("c2").sync("c1", plan={"c1": {"t": [0, 1]}}).sync("c2")
     s.commit("c1", {("t", 1): 50}).hears(ErrorCode.NONE)
     s.commit("c2", {("t", 1): 5}, generation_id=2).fetch("c1", {"t": [1]})
     assert [f.offset for f in s.said.partitions] == [50]
 
 
-def _reads_what_is_a_moment_old(patch: pytest.MonkeyPatch) -> None:
+def _reads_old_offsets(patch: pytest.MonkeyPatch) -> None:
     def lagging(group: Group | None, request: OffsetFetch, context: Context) -> Iterator[Output]:
         if group:
             known = group.offsets
@@ -232,14 +232,14 @@ def _reads_what_is_a_moment_old(patch: pytest.MonkeyPatch) -> None:
     change_row(patch, OffsetFetch, handler=lagging)
 
 
-@seed("SeaweedFS, a fetch right after a commit", _reads_what_is_a_moment_old, "CommitsAreKept")
+@seed("SeaweedFS, a fetch right after a commit", _reads_old_offsets, "CommitsAreKept")
 def _reads_its_own_commit() -> None:
-    """An offset fetch right after a commit says -1, and consumers start again at 0."""
+    """An offset fetch right after a commit returns -1, and consumers start again at 0."""
     s = Scenario.stable("c1").commit("c1", {("t", 0): 5}).fetch("c1", {"t": [0]})
     assert [f.offset for f in s.said.partitions] == [5]
 
 
-def _commits_whatever_its_state(patch: pytest.MonkeyPatch) -> None:
+def _commits_in_every_state(patch: pytest.MonkeyPatch) -> None:
     def commit(self: Any, asked: tuple[OffsetToCommit, ...], now_ms: int) -> tuple[str, list[Any]]:
         ticket = self._calls.next_id()
         return ticket, self._call(member_requests.commit(self, ticket, asked), now_ms)
@@ -247,7 +247,7 @@ def _commits_whatever_its_state(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(member.Member, "commit", commit)
 
 
-@seed("librdkafka #5585", _commits_whatever_its_state, STORY)
+@seed("librdkafka #5585", _commits_in_every_state, SCENARIO)
 def _commits_for_an_assignment_that_it_lost() -> None:
     """A client sends a commit for an assignment that it has already lost."""
     alone = Alone()
@@ -262,7 +262,7 @@ def _commits_for_an_assignment_that_it_lost() -> None:
 
 
 def _on_reading(patch: pytest.MonkeyPatch, change: Callable[[Group], None]) -> None:
-    """Change every group while its shard is read back from bytes, and only then."""
+    """Change every group while its shard is decoded, and only then."""
     read = codec.decode_shard
 
     def otherwise(data: bytes) -> codec.Kept:
@@ -288,7 +288,7 @@ def _resolves_keys_otherwise_when_replayed(patch: pytest.MonkeyPatch) -> None:
 
 @seed("Redpanda #31483", _resolves_keys_otherwise_when_replayed, "Scenario")
 def _restarts_between_two_fetches() -> None:
-    """Live state and a replay of the log resolve one key differently: committed offsets change with a restart."""
+    """Live state and a replay of the log use different keys: committed offsets change with a restart."""
     s = Scenario.stable("c1").commit("c1", {("t", 0): 5, ("u", 0): 7}).fetch("c1")
     assert [(f.topic, f.offset) for f in s.said.partitions] == [("t", 5), ("u", 7)]
 
@@ -301,8 +301,8 @@ def _counts_retention_from_the_reload(patch: pytest.MonkeyPatch) -> None:
 
 
 @seed("KAFKA-8069", _counts_retention_from_the_reload, "Scenario")
-def _is_read_back_while_empty() -> None:
-    """Offsets expire early after a reload, which has forgotten since when the group is Empty."""
+def _is_decoded_while_empty() -> None:
+    """Offsets expire early after a reload, which has lost the time since which the group is Empty."""
     s = Scenario.stable("c1", session_timeout_ms=100_000, offsets_retention_ms=60_000).commit("c1", {("t", 0): 5})
     s.at(50_000).leave("c1").at(70_000).commit_from_outside("tool", {("u", 0): 1}).fetch("tool")
     assert [f.topic for f in s.said.partitions] == ["t", "u"]
@@ -314,7 +314,7 @@ def _is_read_back_while_empty() -> None:
 # -- waits and tables --------------------------------------------------------------------------------------------------
 
 
-def _waits_for_joins_for_ever(patch: pytest.MonkeyPatch) -> None:
+def _waits_for_joins_without_a_deadline(patch: pytest.MonkeyPatch) -> None:
     prepare = rebalance.prepare
 
     def without_a_deadline(group: Group, *rest: Any) -> Iterator[Output]:
@@ -326,15 +326,15 @@ def _waits_for_joins_for_ever(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "prepare", without_a_deadline)
 
 
-@seed("Redpanda #3300", _waits_for_joins_for_ever, "NothingWaitsForEver")
+@seed("Redpanda #3300", _waits_for_joins_without_a_deadline, "NothingWaitsForEver")
 def _all_members_vanish_in_a_rebalance() -> None:
-    """A group is stuck in PreparingRebalance after its members vanished: one is parked, so its session stands still."""
+    """A group stays in PreparingRebalance after all members stop: a parked join stops its member's session."""
     s = Scenario.stable("c1", "c2").join("c1").is_parked().until(10_000).is_("CompletingRebalance", members="c1")
     s.until(60_000).is_("Empty")
 
 
 def _joins_keys_to_strings(patch: pytest.MonkeyPatch) -> None:
-    # Joined by hyphens, and taken apart again at the first one.
+    # Joined by hyphens, and split again at the first one.
     store = offsets._store
 
     def joined(*arguments: Any) -> Published:
@@ -347,32 +347,35 @@ def _joins_keys_to_strings(patch: pytest.MonkeyPatch) -> None:
 
 @seed("Kafka's joined timer keys", _joins_keys_to_strings, "CommitsAreKept")
 def _names_that_look_alike() -> None:
-    """`a` + `-` + `b-c` is `a-b` + `-` + `c`: keys that are joined strings meet. Ours are tuples, here of offsets."""
+    """`a` + `-` + `b-c` is `a-b` + `-` + `c`: keys that are joined strings collide. This project's keys are tuples."""
     s = Scenario().commit_from_outside("tool", {("t", 0): 1, ("t-0", 0): 2, ("t-0-0", 0): 3}).fetch("tool")
     assert [(f.topic, f.offset) for f in s.said.partitions] == [("t", 1), ("t-0", 2), ("t-0-0", 3)]
     assert len({published.key for published in s.published()}) == 4
 
 
-def _does_as_the_comment_says(patch: pytest.MonkeyPatch) -> None:
+def _follows_the_comment(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(answers.HEARTBEAT, Phase.COMPLETING, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-@seed("Kafka's comments on heartbeats", _does_as_the_comment_says, "AnswersFitTheGroup")
-def _heartbeats_while_the_plan_is_awaited() -> None:
-    """The comment says REBALANCE_IN_PROGRESS in CompletingRebalance, the code NONE. A table that runs says it once."""
+@seed("Kafka's comments on heartbeats", _follows_the_comment, "AnswersFitTheGroup")
+def _heartbeats_in_completing() -> None:
+    """The comment names REBALANCE_IN_PROGRESS in CompletingRebalance, the code NONE.
+
+    A table that runs has one of them.
+    """
     Scenario.joined("c1", "c2").heartbeat("c2").hears(ErrorCode.NONE)
 
 
-# -- checkers that no bug above is for ---------------------------------------------------------------------------------
+# -- bugs for the other checkers ---------------------------------------------------------------------------------------
 
 
-def _forgets_what_it_forgot(patch: pytest.MonkeyPatch) -> None:
+def _keeps_no_tombstones(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group_store, "GRAVES_MAX", 0)
 
 
-@seed("a group that comes back counts from 1", _forgets_what_it_forgot, "GenerationsGrow")
-def _comes_back_after_it_was_deleted() -> None:
-    """As in Kafka itself, where a zombie of the first life may then commit in the second (I2)."""
+@seed("a group that is created again starts with generation 1", _keeps_no_tombstones, "GenerationsGrow")
+def _is_created_again() -> None:
+    """As in Kafka itself: a member of the first group may then commit in the second (I2)."""
     Scenario.stable("c1").leave("c1").delete().join("c1", member_id="").is_("CompletingRebalance", generation=3)
 
 
@@ -387,13 +390,13 @@ def _loses_count_of_parked_joins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Group, "_take_out", without_counting)
 
 
-@seed("a round ends without one who left", _loses_count_of_parked_joins, "PhasesAreLegal")
+@seed("a join round completes without a member that left", _loses_count_of_parked_joins, "PhasesAreLegal")
 def _leaves_while_its_join_is_parked() -> None:
-    """What is counted beside the members must agree with them (I3)."""
+    """The counts beside the members must agree with the members (I3)."""
     Scenario.stable("c1", "c2").join("c3").leave("c3").join("c1").is_("PreparingRebalance")
 
 
-def _tells_everybody_who_is_in(patch: pytest.MonkeyPatch) -> None:
+def _sends_all_members_to_followers(patch: pytest.MonkeyPatch) -> None:
     joined = rebalance.joined
 
     def openly(group: Group, joining: Any, request_id: str) -> Any:
@@ -404,13 +407,13 @@ def _tells_everybody_who_is_in(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rebalance, "joined", openly)
 
 
-@seed("followers hear who is in", _tells_everybody_who_is_in, "GenerationsAreAgreed")
+@seed("followers receive the list of members", _sends_all_members_to_followers, "GenerationsAreAgreed")
 def _follows() -> None:
     """Ids are bearer tokens: only the leader needs them (I4)."""
     Scenario.stable("c1", "c2")
 
 
-def _answers_the_wrong_inbox(patch: pytest.MonkeyPatch) -> None:
+def _answers_the_wrong_mailbox(patch: pytest.MonkeyPatch) -> None:
     refuse_join = membership.refuse_join
 
     def astray(parked: Any, error: ErrorCode, member_id: str = "") -> Reply:
@@ -419,9 +422,9 @@ def _answers_the_wrong_inbox(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(membership, "refuse_join", astray)
 
 
-@seed("a reply goes astray", _answers_the_wrong_inbox, "RepliesFitTheirRequests")
-def _asks_from_another_inbox() -> None:
-    """A reply goes to where its request came from, whoever asks next (I5)."""
+@seed("a response goes to another mailbox", _answers_the_wrong_mailbox, "RepliesFitTheirRequests")
+def _joins_from_another_mailbox() -> None:
+    """A response goes to the mailbox of its request, whichever request comes next (I5)."""
     Scenario.stable("c1", "c2").join("c1", reply_to="old inbox").join("c1", reply_to="new inbox")
 
 
@@ -432,7 +435,7 @@ def _skips_a_version(patch: pytest.MonkeyPatch) -> None:
 
 @seed("a version is skipped", _skips_a_version, "VersionsHaveNoGap")
 def _publishes() -> None:
-    """A reader takes a gap for a loss (I8)."""
+    """A reader treats a gap as a loss (I8)."""
     Scenario.stable("c1")
 
 
@@ -443,12 +446,12 @@ def _ends_sessions_early(patch: pytest.MonkeyPatch) -> None:
 
 @seed("sessions are rounded down", _ends_sessions_early, "SessionsAreKept")
 def _falls_silent() -> None:
-    """A session promise is one-sided: never early (I10)."""
+    """A session ends late or on time, and never early (I10)."""
     s = Scenario.stable("c1", "c2").at(5_000).heartbeat("c1").heartbeat("c2").at(9_000).heartbeat("c1")
     s.until(14_999).is_("Stable").until(15_000).is_("PreparingRebalance", members="c1")
 
 
-def _believes_the_log(patch: pytest.MonkeyPatch) -> None:
+def _trusts_the_logs_time(patch: pytest.MonkeyPatch) -> None:
     handle = Shard._handle
 
     def at_its_own_time(self: Shard, kind: Any, subject: Any, received: Any, at_ms: int) -> Iterator[Output]:
@@ -459,17 +462,17 @@ def _believes_the_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shard, "_handle", at_its_own_time)
 
 
-@seed("a broker's clock goes back", _believes_the_log, "TimeNeverGoesBack")
-def _is_stamped_earlier() -> None:
-    """A group's time never goes back, whatever the log says (I12)."""
+@seed("a broker's clock goes back", _trusts_the_logs_time, "TimeNeverGoesBack")
+def _has_an_earlier_time() -> None:
+    """A group's time never goes back, whatever the times in the log (I12)."""
     s = Scenario.stable("c1").at(5_000).join("c2").at(1_000).join("c1")
     assert s.group.since_ms == 5_000
 
 
-# -- fencing tokens, as they were once ---------------------------------------------------------------------------------
+# -- an earlier design of fencing tokens -------------------------------------------------------------------------------
 
 
-def _gives_the_generation_as_token(patch: pytest.MonkeyPatch) -> None:
+def _uses_the_generation_as_token(patch: pytest.MonkeyPatch) -> None:
     def the_generation(self: Group, now_ms: int, floor: int) -> int:
         self.token = self.generation_id
         return self.token
@@ -477,14 +480,14 @@ def _gives_the_generation_as_token(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Group, "next_token", the_generation)
 
 
-@seed("a static member's new process shows the token of the old one", _gives_the_generation_as_token, "TokensGrow")
-def _restarts_while_the_group_is_stable() -> None:
-    """A store that keeps the highest token takes both processes for the owner."""
+@seed("a static member's new process shows the token of the old one", _uses_the_generation_as_token, "TokensGrow")
+def _restarts_in_stable() -> None:
+    """A store that keeps the highest token accepts both processes as the owner."""
     s = Scenario().join("c1", group_instance_id="i1").sync("c1", plan={"c1": {"t": [0]}})
     s.join("c1", member_id="", group_instance_id="i1", reply_to="another inbox")
 
 
-@seed("a group that comes back shows tokens of its first life", _gives_the_generation_as_token, "TokensGrow")
+@seed("a group that comes back shows tokens of its first life", _uses_the_generation_as_token, "TokensGrow")
 def _is_forgotten_for_more_than_a_day() -> None:
     """A store that keeps the highest token refuses every worker from then on."""
     s = Scenario()
@@ -496,18 +499,18 @@ def _is_forgotten_for_more_than_a_day() -> None:
 
 
 @pytest.mark.parametrize("name", SEEDS)
-def test_the_story_of_a_bug_passes(name: str):
-    """Today, without the bug."""
-    SEEDS[name].story()
+def test_the_scenario_of_a_bug_passes(name: str):
+    """Without the bug, the scenario passes."""
+    SEEDS[name].scenario()
 
 
 @pytest.mark.parametrize("name", SEEDS)
-def test_the_bug_is_seen(name: str, monkeypatch: pytest.MonkeyPatch):
-    """By the checker that is named: whoever breaks the core so is told by that one."""
-    story, bug, seen_by = SEEDS[name]
+def test_the_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch):
+    """With the bug, the named checker raises."""
+    scenario, bug, seen_by = SEEDS[name]
     bug(monkeypatch)
     with pytest.raises(AssertionError) as raised:
-        story()
+        scenario()
     last = raised.traceback[-1]
-    is_expectation = last.name in (story.__name__, "hears", "is_", "is_parked", "is_gone", "said")
-    assert (STORY if is_expectation else type(last.frame.f_locals.get("self")).__name__) == seen_by
+    is_expectation = last.name in (scenario.__name__, "hears", "is_", "is_parked", "is_gone", "said")
+    assert (SCENARIO if is_expectation else type(last.frame.f_locals.get("self")).__name__) == seen_by

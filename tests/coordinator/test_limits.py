@@ -1,4 +1,4 @@
-"""Every bound, at it and one beyond (I22; design.md 3): what is beyond is refused in words."""
+"""Every bound, at the bound and one beyond it (I22; design.md 3): requests beyond it are refused with a message."""
 
 import json
 from base64 import b64encode
@@ -62,7 +62,7 @@ def offset(**fields: Any) -> dict[str, Any]:
 
 
 BOUNDS = {
-    # a bound                   what it is for, given a length
+    # a bound                   a request with a field of that length
     "request id":              (limits.ID_CHARS_MAX,          lambda n: {**DESCRIBE, "request_id": "x" * n}),
     "inbox":                   (limits.ID_CHARS_MAX,          lambda n: {**DESCRIBE, "reply_to": "x" * n}),
     "client id":               (limits.NAME_CHARS_MAX,        lambda n: {**DESCRIBE, "client_id": "x" * n}),
@@ -143,7 +143,7 @@ def parse(request: dict[str, Any]) -> Request:
 
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_at_the_bound_and_one_beyond(bound: str):
-    """S25, I22."""
+    """S25, I22: a length at the bound is accepted, one beyond is refused."""
     most, request = BOUNDS[bound]
     parse(request(most))
     with pytest.raises(msgspec.ValidationError):
@@ -155,7 +155,7 @@ GOOD = (JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH, DESCRIBE, LIST, FORGET, DEL
 
 @pytest.mark.parametrize("good", GOOD, ids=lambda good: good["kind"])
 def test_unknown_fields_and_kinds_are_refused(good: dict[str, Any]):
-    """S25."""
+    """S25: unknown fields and kinds are refused."""
     parse(good)
     with pytest.raises(msgspec.ValidationError, match="unknown field"):
         parse({**good, "topic": "elsewhere"})
@@ -163,8 +163,8 @@ def test_unknown_fields_and_kinds_are_refused(good: dict[str, Any]):
         parse({**good, "kind": "delete_everything"})
 
 
-def test_half_a_surrogate_pair_is_no_text():
-    """I22: what cannot be written to bytes is never let in."""
+def test_half_a_surrogate_pair_is_refused():
+    """I22: a text that cannot be encoded is never accepted."""
     half = rb'{"kind":"describe_group","request_id":"1","reply_to":"i","group_id":"\ud800"}'
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(half, type=Request)
@@ -180,8 +180,8 @@ ARGUMENTS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_a_group_id_has_a_length(ask: str):
-    """S26, I22: 249 characters are served, one more is INVALID_GROUP_ID in every kind of request."""
+def test_a_group_id_has_a_bounded_length(ask: str):
+    """S26, I22: 249 characters are accepted, one more is INVALID_GROUP_ID in every kind of request."""
     arguments = ARGUMENTS.get(ask, ["c"])
     s = Scenario()
     s.group_id = "x" * (limits.GROUP_ID_CHARS_MAX + 1)
@@ -194,14 +194,14 @@ def test_a_group_id_has_a_length(ask: str):
 
 @pytest.mark.parametrize("ask", ["join", "heartbeat", "sync", "leave", "delete_offsets", "rebalance", "expel"])
 def test_a_group_must_have_a_name(ask: str):
-    """S26; protocol.md 3.0 row 5."""
+    """S26; protocol.md 3.0 row 5: an empty group id is refused."""
     s = Scenario()
     s.group_id = ""
     getattr(s, ask)(*ARGUMENTS.get(ask, ["c"])).hears(ErrorCode.INVALID_GROUP_ID)
     assert s.shard.group_ids == ()
 
 
-def test_offsets_may_be_kept_for_the_group_without_a_name():
+def test_the_group_without_a_name_may_have_offsets():
     """protocol.md 3.0 row 5: an empty id is accepted by the offset APIs, and described."""
     s = Scenario()
     s.group_id = ""
@@ -210,8 +210,8 @@ def test_offsets_may_be_kept_for_the_group_without_a_name():
     s.describe().hears(ErrorCode.NONE, group_id="")
 
 
-def test_the_longest_client_id_can_use_the_member_id_that_it_is_given():
-    """I22, S61: no bound may make an id that we hand out unusable."""
+def test_the_longest_client_id_gets_a_usable_member_id():
+    """I22, S61: every assigned member id is within the bounds."""
     longest = max(n for n in range(1, limits.ID_CHARS_MAX + 1) if accepts({**JOIN, "client_id": "x" * n}))
     s = Scenario().join("x" * longest, require_known_member_id=True)
     assert accepts({**JOIN, "member_id": s.said.member_id})
@@ -225,8 +225,8 @@ def accepts(request: dict[str, Any]) -> bool:
     return True
 
 
-def test_a_flood_of_newcomers_is_bounded():
-    """I22: the oldest id that nobody came back with makes room; who comes with it all the same begins anew."""
+def test_a_flood_of_new_members_is_bounded():
+    """I22: the oldest unused pending id is dropped; a later join with that id starts again."""
     joins = [
         parse({**JOIN, "client_id": f"c{n}", "session_timeout_ms": 1_800_000}) for n in range(limits.PENDING_MAX + 1)
     ]
@@ -243,7 +243,7 @@ def test_a_flood_of_newcomers_is_bounded():
 
 
 def test_the_bounds_of_sessions():
-    """S38: Kafka's defaults, both ends included."""
+    """S38: the bounds of session timeouts are Kafka's defaults, both ends included."""
     config = Config()
     for timeout_ms, error in {
         config.group_min_session_timeout_ms - 1: ErrorCode.INVALID_SESSION_TIMEOUT,
@@ -254,13 +254,13 @@ def test_the_bounds_of_sessions():
         Scenario().join("c", session_timeout_ms=timeout_ms).hears(error)
 
 
-def test_a_plan_may_be_for_as_many_members_as_a_group_may_have():
-    """limits.py: the bounds fit each other."""
+def test_a_sync_may_have_an_assignment_for_each_member():
+    """limits.py: the two bounds are equal."""
     assert Config().group_max_size <= limits.ASSIGNMENTS_MAX
 
 
 def test_defaults_are_kafkas():
-    """protocol.md 1.4."""
+    """protocol.md 1.4: the defaults are Kafka's."""
     config = Config()
     assert config.group_initial_rebalance_delay_ms == 3_000
     assert (config.group_min_session_timeout_ms, config.group_max_session_timeout_ms) == (6_000, 1_800_000)
@@ -274,7 +274,7 @@ def test_defaults_are_kafkas():
 
 
 def unbounded(kind: Any, path: str) -> Iterator[str]:
-    """Name the parts of a request that may be as large as they like."""
+    """Yield the parts of a request that have no upper bound."""
     match kind:
         case inspect.StructType():
             for field in kind.fields:
@@ -300,22 +300,22 @@ def unbounded(kind: Any, path: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("kind", get_args(Request), ids=lambda kind: kind.__struct_config__.tag)
 def test_every_field_of_every_request_has_a_bound(kind: type):
-    """I22: all but the group id, whose length is answered with INVALID_GROUP_ID instead of INVALID_REQUEST."""
+    """I22: all but the group id, whose length gets INVALID_GROUP_ID instead of INVALID_REQUEST."""
     assert set(unbounded(inspect.type_info(kind), "")) == {".group_id"}
 
 
 @pytest.mark.parametrize(("name", "most"), [("session_timeout_ms", 2**31), ("rebalance_timeout_ms", 2**31)])
 def test_numbers_have_a_lower_bound_too(name: str, most: int):
-    """I22."""
+    """I22: numbers have a lower bound as well."""
     parse({**JOIN, name: -most})
     with pytest.raises(msgspec.ValidationError):
         parse({**JOIN, name: -most - 1})
 
 
-# -- what an operator may choose ---------------------------------------------------------------------------------------
+# -- settings of an operator -------------------------------------------------------------------------------------------
 
 
-def test_a_newcomers_join_is_given_up_at_its_bound():
+def test_a_new_members_join_has_a_time_limit():
     """protocol.md 4.5: 300000 ms by default, while the others do not rejoin."""
     s = Scenario.stable("c1", session_timeout_ms=1_000_000, rebalance_timeout_ms=1_000_000).join("c2")
     s.until(299_999).is_("PreparingRebalance", members="c1 c2").is_parked()
@@ -323,22 +323,22 @@ def test_a_newcomers_join_is_given_up_at_its_bound():
 
 
 def test_offsets_are_kept_for_kafkas_seven_days():
-    """protocol.md 1.4, 4.6."""
+    """protocol.md 1.4, 4.6: the default retention of offsets is seven days."""
     week_ms = 7 * 24 * 3_600_000
     s = Scenario().commit_from_outside("tool", {("t", 0): 1}).until(week_ms - 1).is_("Empty")
     s.until(week_ms).is_gone()
 
 
 def test_an_empty_group_is_kept_for_ten_minutes():
-    """protocol.md 4.6."""
+    """protocol.md 4.6: an Empty group without offsets stays for ten minutes."""
     s = Scenario().join("c", require_known_member_id=True).until(599_999).is_("Empty")
     s.until(600_000).is_gone()
 
 
 @pytest.mark.parametrize("phase", ["PreparingRebalance", "CompletingRebalance", "Stable"])
 @pytest.mark.parametrize("instance", [None, "i"], ids=["dynamic", "static"])
-def test_a_group_holds_as_many_as_it_may(phase: str, instance: str | None):
-    """protocol.md 3.2.3, S60: the last one that fits is in, one more is not, under an instance id or none."""
+def test_a_group_has_at_most_its_largest_size(phase: str, instance: str | None):
+    """protocol.md 3.2.3, S60: the last member that fits is accepted, one more is refused, static or not."""
     s = Scenario(delay_ms=3_000, group_max_size=2)
     for name in ("c1", "c2"):
         s.join(name, group_instance_id=instance and f"{instance}-{name}").is_parked()
@@ -350,12 +350,12 @@ def test_a_group_holds_as_many_as_it_may(phase: str, instance: str | None):
     s.join("c3", group_instance_id=instance and f"{instance}-c3").hears(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
-# -- what a shard remembers of forgotten groups ------------------------------------------------------------------------
+# -- tombstones of forgotten groups ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("at_ms", "generation"), [(limits.GRAVE_MS - 1, 3), (limits.GRAVE_MS, 1)])
-def test_so_long_a_forgotten_group_is_remembered(at_ms: int, generation: int):
-    """I2, I22: GRAVE_MS, and a millisecond less."""
+def test_how_long_a_tombstone_is_kept(at_ms: int, generation: int):
+    """I2, I22: a tombstone is kept for GRAVE_MS."""
     s = Scenario.stable("c1").leave("c1").delete().is_gone()
     shard = s.new_shard(s.shard.to_bytes())
     join = s.last_request("c1", JoinGroup)

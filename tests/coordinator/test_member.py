@@ -1,4 +1,4 @@
-"""One member whose coordinator is a test: what it does about each answer, each moment, and each wish of its owner."""
+"""One member, with the test as its coordinator: its reactions to each response, time and call of its owner."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -126,7 +126,7 @@ def only(kind: type[T], todos: Sequence[Todo]) -> T:
 
 
 def outcome(alone: Alone, todos: list[Todo]) -> Act:
-    """Read off a member what it has done about an error, by the words of the table."""
+    """Return the member's reaction to an error, in the words of the table."""
     member = alone.member
     if any(isinstance(t, Failed) for t in todos):
         return Act.STOP
@@ -146,14 +146,14 @@ def outcome(alone: Alone, todos: list[Todo]) -> Act:
 @pytest.mark.parametrize("asked", _ANSWERS)
 @pytest.mark.parametrize("error", [e for e in ErrorCode if e is not NONE])
 def test_each_error_of_the_table_has_its_effect(asked: type, error: ErrorCode) -> None:
-    """Protocol.md 6.2, every cell; what the table does not name stops the member, or is the caller's to know."""
+    """Protocol.md 6.2, every cell; an error outside the table stops the member, or is returned to the caller."""
     alone = Alone()
     request = _ANSWERS[asked][1](alone)
     assert outcome(alone, alone.refused(request, error)) is action(asked, error.number)
 
 
 def test_the_table_is_kafkas() -> None:
-    """A few cells of protocol.md 6.2, so that a slip in the table is not its own proof."""
+    """A few cells of protocol.md 6.2, so that an error in the table does not confirm itself."""
     assert ON_ERROR[SyncGroup, 22] is Act.NEW_GENERATION
     assert ON_ERROR[Heartbeat, 25] is Act.NEW_MEMBER
     assert ON_ERROR[JoinGroup, 79] is Act.TAKE_ID
@@ -166,15 +166,15 @@ def test_the_table_is_kafkas() -> None:
     assert {action(asked, 12) for asked in (OffsetCommit, OffsetFetch)} == {Act.TELL}
 
 
-def test_what_stays_unanswered_is_sent_again_as_it_is() -> None:
-    """So the coordinator knows a parked request again, and does not answer it as superseded."""
+def test_an_unanswered_request_is_sent_again_unchanged() -> None:
+    """So the coordinator recognizes a parked request, and does not answer it as superseded."""
     alone = Alone()
     request = alone.syncing()
     assert request not in alone.passes(ME.request_timeout_ms - 1)
     assert request in alone.passes(1)
 
 
-def test_what_was_refused_is_asked_again_under_a_new_id_and_the_owner_need_not_know() -> None:
+def test_a_refused_request_is_retried_under_a_new_id_without_the_owner() -> None:
     alone = Alone()
     request = alone.committing()
     assert alone.refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE) == []
@@ -184,7 +184,7 @@ def test_what_was_refused_is_asked_again_under_a_new_id_and_the_owner_need_not_k
     assert ended == CommitEnded(request.request_id, 0, "NONE")
 
 
-def test_backoffs_grow_to_their_bound_and_differ_from_member_to_member() -> None:
+def test_backoffs_grow_to_their_bound_and_differ_between_members() -> None:
     alone, waits_ms = Alone(), []
     request: Request = alone.joining()
     for _ in range(8):
@@ -198,7 +198,7 @@ def test_backoffs_grow_to_their_bound_and_differ_from_member_to_member() -> None
 
 
 def test_an_old_commit_is_not_sent_again_after_a_newer_one() -> None:
-    """Whichever of the two the coordinator kept last, offsets do not go back."""
+    """Offsets do not go back, whichever of the two commits the coordinator stored last."""
     alone = Alone()
     first = alone.committing()
     second = only(OffsetCommit, alone.member.commit((OffsetToCommit("t", 0, 2),), alone.now_ms)[1])
@@ -207,7 +207,7 @@ def test_an_old_commit_is_not_sent_again_after_a_newer_one() -> None:
     assert only(CommitEnded, todos) == CommitEnded(first.request_id, 15, "COORDINATOR_NOT_AVAILABLE")
 
 
-def test_an_answer_to_a_generation_that_is_over_says_nothing_about_this_one() -> None:
+def test_a_response_for_an_earlier_generation_is_ignored() -> None:
     """S114, protocol.md 6.2: "if generation unchanged ... else ignore"."""
     alone = Alone()
     beat = alone.beating()
@@ -221,7 +221,7 @@ def test_an_answer_to_a_generation_that_is_over_says_nothing_about_this_one() ->
     assert (alone.member.state, alone.member.generation_id) == (MemberState.STABLE, 2)
 
 
-def test_a_notice_for_another_generation_or_member_is_not_for_this_one() -> None:
+def test_a_notice_for_another_generation_or_member_is_ignored() -> None:
     alone = Alone().stable()
     notice = RebalanceNotice(request_id=None, group_id="g", generation_id=1, member_id="me-1")
     for field_name, value in (("group_id", "h"), ("generation_id", 0), ("member_id", "me-0")):
@@ -231,8 +231,8 @@ def test_a_notice_for_another_generation_or_member_is_not_for_this_one() -> None
     assert alone.hears(notice) == []
 
 
-def test_heartbeats_keep_their_rhythm_however_late_the_answers_are() -> None:
-    """The log holds them: each renews the session at the time it was appended, answered or not."""
+def test_heartbeats_keep_their_interval_despite_late_responses() -> None:
+    """Each heartbeat renews the session at the time at which it was appended to the log, answered or not."""
     alone = Alone().stable()
     sent_ms = []
     for _ in range(3):
@@ -241,7 +241,7 @@ def test_heartbeats_keep_their_rhythm_however_late_the_answers_are() -> None:
     assert sent_ms == [3_000, 6_000, 9_000]
 
 
-def test_a_long_outage_is_not_remembered_beat_by_beat() -> None:
+def test_unanswered_heartbeats_of_a_long_outage_are_not_stored() -> None:
     alone = Alone().stable()
     beats = [t for _ in range(2 * UNANSWERED_HEARTBEATS_MAX) for t in alone.passes(3_000) if isinstance(t, Heartbeat)]
     alone.member.poll(alone.now_ms)
@@ -250,13 +250,13 @@ def test_a_long_outage_is_not_remembered_beat_by_beat() -> None:
 
 
 def test_no_heartbeat_before_the_join_is_answered() -> None:
-    """S119, protocol.md 6.1."""
+    """S119, protocol.md 6.1: a member sends no heartbeat before its join is answered."""
     alone = Alone()
     alone.joining()
     assert [t for t in alone.passes(20_000) if isinstance(t, Heartbeat)] == []
 
 
-def test_a_rebalance_heard_of_while_the_plan_is_awaited_is_left_to_the_sync() -> None:
+def test_a_heartbeats_rebalance_error_is_ignored_while_a_sync_is_open() -> None:
     """Protocol.md 6.2, Heartbeat 27: only in STABLE."""
     alone = Alone()
     alone.syncing()
@@ -264,7 +264,7 @@ def test_a_rebalance_heard_of_while_the_plan_is_awaited_is_left_to_the_sync() ->
     assert alone.refused(beat, ErrorCode.REBALANCE_IN_PROGRESS) == []
 
 
-def test_a_leader_plans_for_the_members_it_was_told_and_its_plan_is_void_once_overtaken() -> None:
+def test_a_leaders_assignments_are_void_after_a_new_join() -> None:
     alone = Alone()
     others = (JoinedMember("me-1", None, b""), JoinedMember("bo-1", None, b""))
     answer = JoinGroupAnswer(request_id=alone.joining().request_id, generation_id=3, protocol_type="work",
@@ -282,14 +282,14 @@ def test_a_generation_of_another_type_is_refused() -> None:
     assert Failed(23, "INCONSISTENT_GROUP_PROTOCOL", "the group is of type connect") in alone.hears(answer)
 
 
-def test_an_invalid_request_is_no_riddle() -> None:
+def test_an_invalid_request_has_a_clear_error() -> None:
     alone = Alone()
     answer = ErrorAnswer(request_id=alone.joining().request_id, error="INVALID_REQUEST", code=42,
                                   error_message="Expected `int` - at `session_timeout_ms`")  # fmt: skip
     assert Failed(42, "INVALID_REQUEST", "Expected `int` - at `session_timeout_ms`") in alone.hears(answer)
 
 
-def test_one_partition_that_is_refused_makes_the_commit_fail_with_its_error() -> None:
+def test_a_commit_fails_with_the_error_of_a_refused_partition() -> None:
     alone = Alone()
     answer = OffsetCommitAnswer(
         request_id=alone.committing().request_id,
@@ -298,7 +298,7 @@ def test_one_partition_that_is_refused_makes_the_commit_fail_with_its_error() ->
     assert only(CommitEnded, alone.hears(answer)).code == 12
 
 
-def test_nobody_hears_of_a_commit_or_a_fetch_that_was_given_up() -> None:
+def test_a_cancelled_commit_or_fetch_has_no_result() -> None:
     alone = Alone()
     commit = alone.committing()
     _, (fetch,) = alone.member.fetch(None, alone.now_ms)
@@ -307,15 +307,15 @@ def test_nobody_hears_of_a_commit_or_a_fetch_that_was_given_up() -> None:
         assert alone.hears(answer(request_id=asked.request_id)) == []
 
 
-def test_a_plan_for_another_protocol_is_refused() -> None:
-    """Protocol.md 6.1: what the sync names must be what the join named."""
+def test_an_assignment_of_another_protocol_is_refused() -> None:
+    """Protocol.md 6.1: the protocol of the sync's response must be that of the join's."""
     alone = Alone()
     answer = SyncGroupAnswer(request_id=alone.syncing().request_id, protocol_type="work", protocol_name="dice")
     assert Failed(23, "INCONSISTENT_GROUP_PROTOCOL", "the assignment is for ('work', 'dice')") in alone.hears(answer)
 
 
 @pytest.mark.parametrize(("given", "shown"), [(1_790_000_000_000_000, 1_790_000_000_000_000), (0, 7)])
-def test_a_coordinator_that_gives_no_tokens_has_the_generation_shown(given: int, shown: int) -> None:
+def test_the_generation_replaces_a_missing_token(given: int, shown: int) -> None:
     """design.md 17: clients may be newer than the coordinator."""
     alone = Alone()
     alone.generation_id = 6
@@ -325,8 +325,8 @@ def test_a_coordinator_that_gives_no_tokens_has_the_generation_shown(given: int,
     assert assigned.fencing_token == shown
 
 
-def test_one_partition_that_may_be_tried_again_has_the_whole_commit_tried_again() -> None:
-    """Protocol.md 6.2: under a new id, after a backoff; its owner hears of the last try alone."""
+def test_a_retriable_partition_retries_the_whole_commit() -> None:
+    """Protocol.md 6.2: under a new id, after a backoff; the owner gets only the result of the last try."""
     alone = Alone()
     first = alone.committing()
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -338,14 +338,14 @@ def test_one_partition_that_may_be_tried_again_has_the_whole_commit_tried_again(
     assert (ended.ticket, ended.code) == (first.request_id, 0)
 
 
-def test_a_fetch_that_is_refused_for_good_ends_with_its_error() -> None:
+def test_a_fetch_with_a_fatal_error_ends_with_that_error() -> None:
     alone = Alone()
     asked = alone.fetching()
     assert alone.refused(asked, ErrorCode.INVALID_GROUP_ID) == [FetchEnded(asked.request_id, 24, "INVALID_GROUP_ID")]
 
 
-def test_a_commit_that_a_rebalance_has_overtaken_ends_with_that() -> None:
-    """Protocol.md 6.2: refused for its generation, while the next one is being joined."""
+def test_a_commit_of_an_earlier_generation_ends_with_its_error() -> None:
+    """Protocol.md 6.2: it is refused for its generation, while the member joins the next one."""
     alone = Alone()
     asked = alone.committing()
     for again in (alone.stable, alone.joining):

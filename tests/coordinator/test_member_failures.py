@@ -25,10 +25,10 @@ from coordinator.requests import (
 )
 from tests.coordinator.test_member import ME, PROTOCOLS, Alone, only
 
-# -- plans that come to nothing ----------------------------------------------------------------------------------------
+# -- failed assignments ------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_that_came_to_nothing_is_asked_for_again() -> None:
+def test_failed_assignments_are_computed_again() -> None:
     alone = Alone()
     members = (JoinedMember("me-1", None, b""),)
     answer = JoinGroupAnswer(request_id=alone.joining().request_id, generation_id=1, protocol_type="work",
@@ -47,15 +47,15 @@ def test_a_plan_that_came_to_nothing_is_asked_for_again() -> None:
 STATIC = structs.replace(ME, group_instance_id="i1")
 
 
-def test_a_static_member_names_its_instance_in_all_that_a_zombie_could_send() -> None:
-    """KIP-345: so that whoever comes under the name fences it."""
+def test_a_static_member_sends_its_instance_id_with_every_request() -> None:
+    """KIP-345: so another process with that instance id fences it."""
     asks = (Alone.joining, Alone.syncing, Alone.beating, Alone.committing)
     asked = [ask(Alone(STATIC)) for ask in asks]
     assert [request.group_instance_id for request in asked] == ["i1"] * 4  # type: ignore[attr-defined]
 
 
 def test_a_static_member_leaves_by_silence() -> None:
-    """S89, protocol.md 6.4: closing and missing polls end the heartbeats, and ask for nothing."""
+    """S89, protocol.md 6.4: after close or missed polls it sends no heartbeats, and no leave request."""
     alone = Alone(STATIC).stable()
     assert alone.member.leave("consumer closed", 0) == []
     assert (alone.member.state, alone.member.deadline_ms) == (MemberState.UNJOINED, NEVER_MS)
@@ -64,8 +64,8 @@ def test_a_static_member_leaves_by_silence() -> None:
     assert [type(t) for t in todos if not isinstance(t, CoordinatorSilent)] == [Lost]
 
 
-def test_a_fence_stops_the_member_it_is_meant_for_and_no_later_one() -> None:
-    """Protocol.md 6.2, 82 to a commit: fatal where the generation is the same; else the commit alone has failed."""
+def test_a_fence_stops_only_the_member_of_its_generation() -> None:
+    """Protocol.md 6.2, 82 to a commit: fatal in the same generation; else only the commit has failed."""
     alone = Alone(STATIC)
     commit = alone.committing()
     todos = alone.refused(commit, ErrorCode.FENCED_INSTANCE_ID)
@@ -79,8 +79,8 @@ def test_a_fence_stops_the_member_it_is_meant_for_and_no_later_one() -> None:
     ]
 
 
-def test_a_leader_whose_plan_stands_syncs_at_once_and_watches_all_the_same() -> None:
-    """KIP-814: it is told who is in the group, and that no plan is wanted."""
+def test_a_leader_that_skips_the_assignment_syncs_at_once() -> None:
+    """KIP-814: it gets the members, and the request to skip the assignment."""
     alone = Alone(STATIC)
     others = (JoinedMember("me-1", "i1", b""), JoinedMember("bo-1", None, b""))
     answer = JoinGroupAnswer(request_id=alone.joining().request_id, generation_id=3, protocol_type="work",
@@ -92,11 +92,14 @@ def test_a_leader_whose_plan_stands_syncs_at_once_and_watches_all_the_same() -> 
     assert lead == MakePlan(3, "turns", others, is_planned=True)
 
 
-# -- a coordinator that says nothing -----------------------------------------------------------------------------------
+# -- a coordinator that does not answer --------------------------------------------------------------------------------
 
 
-def test_silence_for_as_long_as_a_session_is_told_once_and_any_answer_ends_it() -> None:
-    """Protocol.md 6.3, session timer: nothing is lost by it, since the log holds the heartbeats."""
+def test_silence_for_a_session_timeout_is_reported_once() -> None:
+    """Protocol.md 6.3, session timer: the log keeps the heartbeats, so the member stays.
+
+    Any response ends the silence.
+    """
     alone = Alone().stable()
     silent = [t for _ in range(40) for t in alone.passes(3_000) if isinstance(t, CoordinatorSilent)]
     assert silent == [CoordinatorSilent(45_000)]
@@ -107,8 +110,8 @@ def test_silence_for_as_long_as_a_session_is_told_once_and_any_answer_ends_it() 
     assert CoordinatorSilent(45_000) in alone.passes(1)
 
 
-def test_who_leaves_while_it_prepares_to_join_does_not_join():
-    """The owner's preparation may take long, and its answer come when nobody wants it any more."""
+def test_a_member_that_leaves_before_its_join_does_not_join():
+    """The owner's preparation may take long, and end after the member has left."""
     alone = Alone()
     alone.member.subscribe()
     assert alone.member.poll(0) == [PrepareToJoin("subscribed")]

@@ -1,4 +1,4 @@
-"""A member that leaves: whom it asks, and when it is told that it is out."""
+"""A member that leaves: the requests that it sends, and the end of its leave."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from coordinator.requests import (
 from tests.coordinator.test_member import NONE, Alone, only
 
 
-def test_leaving_before_there_is_a_join_asks_nobody() -> None:
+def test_a_leave_before_a_join_sends_no_request() -> None:
     alone = Alone()
     alone.member.subscribe()
     assert alone.member.leave("consumer closed", 0) == []
@@ -26,8 +26,8 @@ def test_leaving_before_there_is_a_join_asks_nobody() -> None:
 
 
 @pytest.mark.parametrize("error", [NONE, ErrorCode.REBALANCE_IN_PROGRESS])
-def test_a_member_that_goes_before_it_knows_its_id_is_let_go_as_soon_as_it_does(error: ErrorCode) -> None:
-    """Else it would be given partitions, and keep them from everybody for as long as a session."""
+def test_a_member_that_leaves_before_it_knows_its_id_sends_the_leave_later(error: ErrorCode) -> None:
+    """Otherwise it would get partitions, and keep them from the others for a session timeout."""
     alone = Alone()
     join = alone.joining()
     assert alone.member.leave("consumer closed", 0) == []
@@ -41,22 +41,22 @@ def test_a_member_that_goes_before_it_knows_its_id_is_let_go_as_soon_as_it_does(
     assert again.request_id != join.request_id
 
 
-def test_a_first_join_that_is_refused_leaves_nobody_to_let_go() -> None:
+def test_no_leave_is_sent_after_a_refused_first_join() -> None:
     alone = Alone()
     join = alone.joining()
     alone.member.leave("consumer closed", 0)
     assert alone.refused(join, ErrorCode.INVALID_SESSION_TIMEOUT) == [Left()]
 
 
-def test_a_leave_that_is_answered_is_over() -> None:
+def test_an_answered_leave_is_complete() -> None:
     alone = Alone().stable()
     request = only(LeaveGroup, alone.member.leave("consumer closed", 0))
     assert request.members[0].reason == "consumer closed"
     assert alone.hears(LeaveGroupAnswer(request_id=request.request_id)) == [Left()]
 
 
-def test_a_leave_that_is_refused_is_over_too() -> None:
-    """Protocol.md 6.4: who goes does not come back to argue."""
+def test_a_refused_leave_is_complete_too() -> None:
+    """Protocol.md 6.4: a member that leaves does not retry."""
     alone = Alone().stable()
     request = only(LeaveGroup, alone.member.leave("consumer closed", 0))
     answer = LeaveGroupAnswer(request_id=request.request_id, error="COORDINATOR_NOT_AVAILABLE", code=15)

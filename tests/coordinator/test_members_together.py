@@ -1,4 +1,4 @@
-"""Members and the coordinator, with no engine, no clock and no wire between them: what their owners see of it."""
+"""Members and the coordinator, without an engine, a real clock or a network, as their owners see them."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -45,22 +45,22 @@ PARTITIONS = range(6)
 PROTOCOLS = (Protocol("turns", b"everything"),)
 
 
-# -- a world without an engine -----------------------------------------------------------------------------------------
+# -- a simulation without an engine ------------------------------------------------------------------------------------
 
 
 @dataclass
 class Worker:
-    """What an owner does: it polls, gives up, plans, and keeps what it was assigned."""
+    """An owner: it polls, revokes, computes assignments, and keeps its partitions."""
 
     name: str
     member: Member
     owned: set[int] = field(default_factory=set)
-    story: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
     is_awake: bool = True
     is_polling: bool = True
 
     def take(self, todos: list[Todo], now_ms: int) -> Iterator[Request]:
-        """Do what the member asks for; yield the requests to send."""
+        """Handle the member's calls, and yield the requests to send."""
         for todo in todos:
             match todo:
                 case Asked():
@@ -75,24 +75,27 @@ class Worker:
                     yield from self.take(self.member.plan(generation_id, plan, now_ms), now_ms)
                 case Assigned(generation_id, _, assignment) if generation_id == self.member.generation_id:
                     self.owned = set(assignment)
-                    self.story.append(f"assigned {sorted(self.owned)}")
+                    self.calls.append(f"assigned {sorted(self.owned)}")
                 case Lost():
                     self._give_up("lost")
                 case CommitEnded(_, _, error):
-                    self.story.append(f"commit {error}")
+                    self.calls.append(f"commit {error}")
                 case Left():
-                    self.story.append("left")
+                    self.calls.append("left")
                 case Failed():
-                    self.story.append("failed")
+                    self.calls.append("failed")
 
     def _give_up(self, how: str) -> None:
         if self.owned:
-            self.story.append(how)
+            self.calls.append(how)
         self.owned = set()
 
 
-class World:
-    """Workers and one shard on one clock; a batch takes `BATCH_MS`. `deliver` says how often a reply arrives."""
+class Simulation:
+    """Workers and one shard with one clock; a batch takes `BATCH_MS`.
+
+    `deliver` returns the number of copies of a response.
+    """
 
     def __init__(self, config: Config | None = None) -> None:
         self.now_ms = 1_000_000
@@ -119,7 +122,7 @@ class World:
         self.send(self.workers[name], self.workers[name].member.leave("consumer closed", self.now_ms))
 
     def batch(self) -> None:
-        """One batch of the coordinator, and one turn of every worker that is awake."""
+        """Run one batch of the coordinator, and one turn of every worker that is awake."""
         log, self.log = self.log, []
         self.now_ms += BATCH_MS
         log.append(wake(self.now_ms, self.offset))
@@ -140,7 +143,7 @@ class World:
             self.batch()
 
     def settle(self, within_ms: int = 60_000) -> None:
-        """Run until the group is at rest: Stable, every worker in it, every partition with one owner."""
+        """Run until the group is at rest: Stable, with every worker, and one owner of every partition."""
         until_ms = self.now_ms + within_ms
         while not self.is_settled:
             assert self.now_ms < until_ms, f"not at rest: {self}"
@@ -171,110 +174,110 @@ class World:
         return group.generation_id
 
 
-def settled(*names: str, **config: int) -> World:
-    world = World()
-    world.start(*names, **config)
-    world.settle()
-    for worker in world.workers.values():
-        worker.story.clear()
-    world.heard.clear()
-    return world
+def settled(*names: str, **config: int) -> Simulation:
+    simulation = Simulation()
+    simulation.start(*names, **config)
+    simulation.settle()
+    for worker in simulation.workers.values():
+        worker.calls.clear()
+    simulation.heard.clear()
+    return simulation
 
 
 # -- members and the coordinator ---------------------------------------------------------------------------------------
 
 
 def test_members_that_start_together_share_one_generation() -> None:
-    """S02, S119: join, sync, stable; each hears of its part once and revokes nothing before it owned anything."""
-    world = World(Config(group_initial_rebalance_delay_ms=1_000))
-    world.start("ana", "bo", "cy")
-    world.settle()
-    assert world.generation_id == 1
-    assert {name: w.story for name, w in world.workers.items()} == {
+    """S02, S119: join, sync, stable. Each gets its assignment once, and revokes nothing before it owns a partition."""
+    simulation = Simulation(Config(group_initial_rebalance_delay_ms=1_000))
+    simulation.start("ana", "bo", "cy")
+    simulation.settle()
+    assert simulation.generation_id == 1
+    assert {name: w.calls for name, w in simulation.workers.items()} == {
         "ana": ["assigned [0, 3]"], "bo": ["assigned [1, 4]"], "cy": ["assigned [2, 5]"],
     }  # fmt: skip
 
 
-def test_a_newcomer_makes_the_others_rejoin_by_notice_long_before_their_next_heartbeat() -> None:
-    """S03, S110, design 4."""
-    world = settled("ana", "bo", heartbeat_interval_ms=20_000)
-    world.start("cy")
-    world.settle(within_ms=6 * BATCH_MS)
-    assert [name for name, answer in world.heard if isinstance(answer, RebalanceNotice)] == ["ana", "bo"]
+def test_a_new_member_makes_the_others_rejoin_by_notice() -> None:
+    """S03, S110, design 4: they rejoin long before their next heartbeat."""
+    simulation = settled("ana", "bo", heartbeat_interval_ms=20_000)
+    simulation.start("cy")
+    simulation.settle(within_ms=6 * BATCH_MS)
+    assert [name for name, answer in simulation.heard if isinstance(answer, RebalanceNotice)] == ["ana", "bo"]
 
 
-def test_without_the_notice_the_heartbeat_tells() -> None:
-    """S109: the notice is a hint, the heartbeat is the truth."""
-    world = settled("ana", "bo", heartbeat_interval_ms=3_000)
-    was = world.generation_id
-    world.deliver = lambda name, answer: not isinstance(answer, RebalanceNotice)
-    world.start("cy")
-    world.settle(within_ms=3_000 + 7 * BATCH_MS)
-    assert world.generation_id == was + 1
+def test_without_a_notice_the_heartbeat_makes_a_member_rejoin() -> None:
+    """S109: a notice is only a hint; a heartbeat's response is sufficient."""
+    simulation = settled("ana", "bo", heartbeat_interval_ms=3_000)
+    was = simulation.generation_id
+    simulation.deliver = lambda name, answer: not isinstance(answer, RebalanceNotice)
+    simulation.start("cy")
+    simulation.settle(within_ms=3_000 + 7 * BATCH_MS)
+    assert simulation.generation_id == was + 1
 
 
 def test_revoke_and_assign_run_once_a_rebalance_in_this_order() -> None:
-    """S121, S122."""
-    world = settled("ana", "bo")
-    world.start("cy")
-    world.settle()
-    assert {name: w.story for name, w in world.workers.items()} == {
+    """S121, S122: the listener is called once in each rebalance, in this order."""
+    simulation = settled("ana", "bo")
+    simulation.start("cy")
+    simulation.settle()
+    assert {name: w.calls for name, w in simulation.workers.items()} == {
         "ana": ["revoked", "assigned [0, 3]"], "bo": ["revoked", "assigned [1, 4]"], "cy": ["assigned [2, 5]"],
     }  # fmt: skip
 
 
-def test_a_member_that_leaves_hands_over_at_once_and_beats_no_more() -> None:
-    """S04, S113, S114: one leave request, answered; no id is left; a later subscription joins as somebody new."""
-    world = settled("ana", "bo")
-    bo, was = world.workers["bo"].member, world.workers["bo"].member.member_id
-    world.stop("bo")
+def test_a_member_that_leaves_hands_over_at_once_and_sends_no_heartbeat() -> None:
+    """S04, S113, S114: one leave request is answered and its id is gone; a later subscription joins as a new member."""
+    simulation = settled("ana", "bo")
+    bo, was = simulation.workers["bo"].member, simulation.workers["bo"].member.member_id
+    simulation.stop("bo")
     assert (bo.state, bo.member_id, bo.generation_id) == (MemberState.UNJOINED, "", -1)
-    assert [type(r.request) for r in world.log] == [LeaveGroup]
-    world.settle(within_ms=6 * BATCH_MS)
-    world.run(10_000)
-    assert world.workers["bo"].story == ["left"]
-    assert not any(isinstance(answer, HeartbeatAnswer) for name, answer in world.heard if name == "bo")
-    world.send(world.workers["bo"], bo.subscribe())
-    world.settle()
+    assert [type(r.request) for r in simulation.log] == [LeaveGroup]
+    simulation.settle(within_ms=6 * BATCH_MS)
+    simulation.run(10_000)
+    assert simulation.workers["bo"].calls == ["left"]
+    assert not any(isinstance(answer, HeartbeatAnswer) for name, answer in simulation.heard if name == "bo")
+    simulation.send(simulation.workers["bo"], bo.subscribe())
+    simulation.settle()
     assert bo.member_id not in ("", was)
 
 
-def test_a_member_that_slept_past_its_session_hears_so_and_comes_back_as_another() -> None:
-    """S05, S06: kill -9 and SIGSTOP look alike to the others; waking up, it has lost what it owned."""
-    world = settled("ana", "bo", session_timeout_ms=10_000)
-    bo = world.workers["bo"]
+def test_a_member_that_slept_past_its_session_joins_as_a_new_one() -> None:
+    """S05, S06: kill -9 and SIGSTOP look equal to the others. After waking up, it has lost its partitions."""
+    simulation = settled("ana", "bo", session_timeout_ms=10_000)
+    bo = simulation.workers["bo"]
     was, bo.is_awake = bo.member.member_id, False
-    world.run(20_000)
-    assert world.workers["ana"].owned == set(PARTITIONS)
+    simulation.run(20_000)
+    assert simulation.workers["ana"].owned == set(PARTITIONS)
     bo.is_awake = True
-    world.settle()
-    assert bo.story == ["lost", "assigned [1, 3, 5]"]
+    simulation.settle()
+    assert bo.calls == ["lost", "assigned [1, 3, 5]"]
     assert bo.member.member_id != was
 
 
-def test_two_lost_heartbeats_in_a_row_expel_nobody() -> None:
-    """S111: a third of the session is the heartbeat's interval, so three fit in."""
-    world = settled("ana", "bo", session_timeout_ms=9_000, heartbeat_interval_ms=3_000)
-    generation_id = world.generation_id
-    world.workers["bo"].is_awake = False
-    world.run(8_000)
-    world.workers["bo"].is_awake = True
-    world.run(10_000)
-    assert world.is_settled
-    assert world.generation_id == generation_id
+def test_two_lost_heartbeats_in_a_row_expel_no_member() -> None:
+    """S111: the heartbeat interval is a third of the session timeout, so three heartbeats fit in."""
+    simulation = settled("ana", "bo", session_timeout_ms=9_000, heartbeat_interval_ms=3_000)
+    generation_id = simulation.generation_id
+    simulation.workers["bo"].is_awake = False
+    simulation.run(8_000)
+    simulation.workers["bo"].is_awake = True
+    simulation.run(10_000)
+    assert simulation.is_settled
+    assert simulation.generation_id == generation_id
 
 
 def test_an_owner_that_does_not_poll_leaves_and_joins_again_with_its_next_poll() -> None:
-    """W24; protocol.md 6.3, poll timer."""
-    world = settled("ana", "bo", max_poll_interval_ms=30_000)
-    bo = world.workers["bo"]
+    """W24; protocol.md 6.3, poll timer: the member leaves, and joins again with the next poll."""
+    simulation = settled("ana", "bo", max_poll_interval_ms=30_000)
+    bo = simulation.workers["bo"]
     bo.is_polling = False
-    world.run(31_000)
+    simulation.run(31_000)
     assert bo.member.state is MemberState.UNJOINED
-    assert bo.story == ["lost", "left"]
-    assert world.workers["ana"].owned == set(PARTITIONS)
+    assert bo.calls == ["lost", "left"]
+    assert simulation.workers["ana"].owned == set(PARTITIONS)
     bo.is_polling = True
-    world.settle()
+    simulation.settle()
 
 
 LOSSES: dict[str, Callable[[AnyAnswer], bool]] = {
@@ -287,9 +290,9 @@ LOSSES: dict[str, Callable[[AnyAnswer], bool]] = {
 
 @pytest.mark.parametrize("lost", LOSSES)
 @pytest.mark.parametrize("copies", [0, 2], ids=["never comes", "comes twice"])
-def test_a_reply_that_is_lost_or_repeated_changes_nothing_in_the_end(lost: str, copies: int) -> None:
-    """Protocol.md 8.4 and 8.5: the same request once more; the coordinator's answer is the same."""
-    world = World()
+def test_a_lost_or_repeated_response_does_not_change_the_result(lost: str, copies: int) -> None:
+    """Protocol.md 8.4 and 8.5: the same request is sent again, and the coordinator's response is the same."""
+    simulation = Simulation()
     hit: list[str] = []
 
     def deliver(name: str, answer: AnyAnswer) -> int:
@@ -298,74 +301,74 @@ def test_a_reply_that_is_lost_or_repeated_changes_nothing_in_the_end(lost: str, 
             return copies
         return 1
 
-    world.deliver = deliver
-    world.start("ana", "bo", "cy", request_timeout_ms=5_000)
-    world.run(30_000)
-    world.settle()
+    simulation.deliver = deliver
+    simulation.start("ana", "bo", "cy", request_timeout_ms=5_000)
+    simulation.run(30_000)
+    simulation.settle()
     assert hit
 
 
 def test_offsets_are_committed_by_members_of_the_generation_and_read_back() -> None:
-    """S136, S142."""
-    world = settled("ana")
-    ana = world.workers["ana"]
-    _, todos = ana.member.commit((OffsetToCommit("t", 0, 7),), world.now_ms)
-    world.send(ana, todos)
-    world.batch()
-    assert ana.story == ["commit NONE"]
-    _, todos = ana.member.fetch(None, world.now_ms)
-    world.send(ana, todos)
-    world.batch()
-    answer = world.heard[-1][1]
+    """S136, S142: a new owner reads the committed offsets."""
+    simulation = settled("ana")
+    ana = simulation.workers["ana"]
+    _, todos = ana.member.commit((OffsetToCommit("t", 0, 7),), simulation.now_ms)
+    simulation.send(ana, todos)
+    simulation.batch()
+    assert ana.calls == ["commit NONE"]
+    _, todos = ana.member.fetch(None, simulation.now_ms)
+    simulation.send(ana, todos)
+    simulation.batch()
+    answer = simulation.heard[-1][1]
     assert isinstance(answer, OffsetFetchAnswer)
     assert [(p.topic, p.partition, p.offset) for p in answer.partitions] == [("t", 0, 7)]
 
 
-def test_a_member_may_commit_before_it_gives_up_and_not_while_the_plan_is_made() -> None:
-    """Protocol.md 3.6 and 6.2."""
-    world = settled("ana")
-    world.start("bo")
-    ana = world.workers["ana"]
+def test_a_member_may_commit_in_preparing_and_not_in_completing() -> None:
+    """Protocol.md 3.6 and 6.2: a commit before the revocation succeeds, one in CompletingRebalance fails."""
+    simulation = settled("ana")
+    simulation.start("bo")
+    ana = simulation.workers["ana"]
     ana.is_polling = False
     while not ana.member.rejoin_needed:
-        world.batch()
-    _, todos = ana.member.commit((OffsetToCommit("t", 0, 7),), world.now_ms)
-    world.send(ana, todos)
-    world.batch()
-    world.send(ana, ana.member.poll(world.now_ms))
-    _, todos = ana.member.commit((OffsetToCommit("t", 0, 8),), world.now_ms)
-    world.send(ana, todos)
-    assert ana.story == ["commit NONE", "revoked", "commit REBALANCE_IN_PROGRESS"]
+        simulation.batch()
+    _, todos = ana.member.commit((OffsetToCommit("t", 0, 7),), simulation.now_ms)
+    simulation.send(ana, todos)
+    simulation.batch()
+    simulation.send(ana, ana.member.poll(simulation.now_ms))
+    _, todos = ana.member.commit((OffsetToCommit("t", 0, 8),), simulation.now_ms)
+    simulation.send(ana, todos)
+    assert ana.calls == ["commit NONE", "revoked", "commit REBALANCE_IN_PROGRESS"]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_is_lost_repeated_or_asleep_the_group_comes_to_rest(seed: int) -> None:
-    """Thirty seconds of trouble, then none: Stable, everybody in it, each partition with one owner."""
+def test_a_group_comes_to_rest_after_random_faults(seed: int) -> None:
+    """Thirty seconds of faults, then none: Stable, with every worker, and one owner of each partition."""
     chance = random.Random(seed)
-    world = World(Config(group_initial_rebalance_delay_ms=chance.choice((0, 1_000))))
-    world.deliver = lambda name, answer: chance.choices((0, 1, 2), (2, 7, 1))[0]
+    simulation = Simulation(Config(group_initial_rebalance_delay_ms=chance.choice((0, 1_000))))
+    simulation.deliver = lambda name, answer: chance.choices((0, 1, 2), (2, 7, 1))[0]
     names = [f"m{i}" for i in range(6)]
-    world.start(*names[:3], session_timeout_ms=6_000, heartbeat_interval_ms=1_000, request_timeout_ms=2_000,
+    simulation.start(*names[:3], session_timeout_ms=6_000, heartbeat_interval_ms=1_000, request_timeout_ms=2_000,
                 max_poll_interval_ms=15_000)  # fmt: skip
-    until_ms = world.now_ms + 30_000
-    while world.now_ms < until_ms:
-        world.run(chance.randrange(BATCH_MS, 3_000))
-        worker = chance.choice(list(world.workers.values()))
+    until_ms = simulation.now_ms + 30_000
+    while simulation.now_ms < until_ms:
+        simulation.run(chance.randrange(BATCH_MS, 3_000))
+        worker = chance.choice(list(simulation.workers.values()))
         match chance.choice(("sleep", "idle", "leave", "back", "start")):
             case "sleep":
                 worker.is_awake = not worker.is_awake
             case "idle":
                 worker.is_polling = not worker.is_polling
             case "leave" if worker.is_awake:
-                world.stop(worker.name)
+                simulation.stop(worker.name)
             case "back" if worker.is_awake and not worker.member.is_subscribed:
-                world.send(worker, worker.member.subscribe())
-            case "start" if len(world.workers) < len(names):
-                world.start(names[len(world.workers)], session_timeout_ms=6_000, heartbeat_interval_ms=1_000,
+                simulation.send(worker, worker.member.subscribe())
+            case "start" if len(simulation.workers) < len(names):
+                simulation.start(names[len(simulation.workers)], session_timeout_ms=6_000, heartbeat_interval_ms=1_000,
                             request_timeout_ms=2_000, max_poll_interval_ms=15_000)  # fmt: skip
-    world.deliver = lambda name, answer: 1
-    for worker in world.workers.values():
+    simulation.deliver = lambda name, answer: 1
+    for worker in simulation.workers.values():
         worker.is_awake = worker.is_polling = True
-    if not any(w.member.is_subscribed for w in world.workers.values()):
-        world.send(worker, worker.member.subscribe())
-    world.settle(within_ms=120_000)
+    if not any(w.member.is_subscribed for w in simulation.workers.values()):
+        simulation.send(worker, worker.member.subscribe())
+    simulation.settle(within_ms=120_000)

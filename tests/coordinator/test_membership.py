@@ -1,4 +1,4 @@
-"""Joining, syncing, leaving: what the traces and the cells do not show."""
+"""Joins, syncs and leaves: the cases that the traces and the cells do not contain."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.coordinator.scenario import Scenario
 # -- the order of JoinGroup's checks -----------------------------------------------------------------------------------
 
 WRONG = {
-    # what is wrong, worst first (protocol.md 3.0, 3.2.1, 11)       what is heard
+    # faults, the first check first (protocol.md 3.0, 3.2.1, 11)    the response
     "no group id":         ({"group_id": ""},                       ErrorCode.INVALID_GROUP_ID),
     "session too short":   ({"session_timeout_ms": 5_999},          ErrorCode.INVALID_SESSION_TIMEOUT),
     "group is full":       ({},                                     ErrorCode.GROUP_MAX_SIZE_REACHED),
@@ -20,8 +20,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("first", range(len(WRONG)), ids=WRONG)
-def test_of_several_faults_the_first_check_speaks(first: int):
-    """S60: a join that is wrong in every way from the `first` one on hears of that one."""
+def test_of_several_faults_the_first_check_decides(first: int):
+    """S60: a join that has every fault from the `first` one on gets the error of that one."""
     is_full = first <= list(WRONG).index("group is full")
     s = Scenario.stable("c1", group_max_size=1 if is_full else 10)
     before = s.shard.to_bytes()
@@ -32,7 +32,7 @@ def test_of_several_faults_the_first_check_speaks(first: int):
 
 
 ECHOED = {
-    # a join with an id that hears ...         repeats the id, or not
+    # a join with an id that gets ...          repeats the id, or not
     ErrorCode.INVALID_SESSION_TIMEOUT: ({"session_timeout_ms": 1}, "made-up"),
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ({"protocols": ["foo"]}, "made-up"),
     ErrorCode.UNKNOWN_MEMBER_ID: ({}, "made-up"),
@@ -42,7 +42,7 @@ ECHOED = {
 
 @pytest.mark.parametrize("error", ECHOED, ids=lambda error: error.name)
 def test_which_refusals_repeat_the_member_id(error: ErrorCode):
-    """protocol.md 3.2.1, 3.2.4."""
+    """protocol.md 3.2.1, 3.2.4: some errors repeat the member id, others do not."""
     fields, echoed = ECHOED[error]
     s = Scenario.stable("c1", group_max_size=1 if error is ErrorCode.GROUP_MAX_SIZE_REACHED else 10)
     s.join("c1", member_id="made-up", **fields).hears(error, member_id=echoed, generation_id=-1)
@@ -51,8 +51,8 @@ def test_which_refusals_repeat_the_member_id(error: ErrorCode):
 # -- ids ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_first_join_that_comes_again_makes_no_second_member():
-    """Where KIP-394's round is waived, the request itself is what the member is known by: parked, answered, Stable."""
+def test_a_repeated_first_join_makes_no_second_member():
+    """Without the round of KIP-394, the request id identifies the member: parked, answered, Stable."""
     s = Scenario(delay_ms=3_000).join("c1")
     first = s.last_request("c1", JoinGroup)
     s.send("c1", first).is_parked().until(3_000).hears(ErrorCode.NONE).is_("CompletingRebalance", members="c1")
@@ -61,8 +61,8 @@ def test_a_first_join_that_comes_again_makes_no_second_member():
     assert [(a.member_id, a.code) for a in heard] == [(s.ids["c1"], 0)] * 3
 
 
-def test_first_joins_whose_answers_are_lost_leave_no_member_that_a_round_waits_for():
-    """KIP-394: an id that is handed out is no member, and goes when its own session would have ended."""
+def test_first_joins_with_lost_responses_leave_no_member():
+    """KIP-394: a pending id is not a member, and expires when its own session would have ended."""
     s = Scenario.stable("c1", session_timeout_ms=30_000)
     for _ in range(3):
         s.join("c2", member_id="", require_known_member_id=True).hears(ErrorCode.MEMBER_ID_REQUIRED)
@@ -74,7 +74,7 @@ def test_first_joins_whose_answers_are_lost_leave_no_member_that_a_round_waits_f
 
 
 def test_equal_first_joins_of_two_processes_make_two_members():
-    """A request id is unique to its inbox, and no more than that."""
+    """A request id is unique only in its mailbox."""
     s = (
         Scenario(delay_ms=3_000)
         .join("c1", request_id="1", reply_to="here")
@@ -84,19 +84,19 @@ def test_equal_first_joins_of_two_processes_make_two_members():
 
 
 def test_a_member_id_begins_with_the_client_id():
-    """S36, S61."""
+    """S36, S61: a member id begins with the client id."""
     s = Scenario().join("ana").hears(ErrorCode.NONE)
     assert s.ids["ana"].startswith("ana-")
     assert len(s.ids["ana"]) == len("ana-") + 36
 
 
-def test_a_newcomer_may_have_no_client_id():
+def test_a_new_member_may_have_no_client_id():
     s = Scenario().join("ana", client_id="").hears(ErrorCode.NONE)
     assert s.said.member_id.startswith("-")
 
 
 def test_an_id_from_the_first_join_is_the_members_id_in_the_second():
-    """S61."""
+    """S61: the second join with the id makes the member."""
     s = Scenario().join("ana", require_known_member_id=True).hears(ErrorCode.MEMBER_ID_REQUIRED, generation_id=-1)
     first = s.said.member_id
     s.join("ana", require_known_member_id=True).hears(ErrorCode.NONE, member_id=first)
@@ -104,20 +104,20 @@ def test_an_id_from_the_first_join_is_the_members_id_in_the_second():
 
 
 def test_a_pending_id_is_kept_when_its_join_is_refused():
-    """protocol.md 3.2.4 row 2."""
+    """protocol.md 3.2.4 row 2: the id stays pending."""
     s = Scenario.stable("c1").join("p", require_known_member_id=True)
     s.join("p", protocols=["foo"]).hears(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=s.ids["p"])
     s.join("p").is_parked()
 
 
 def test_a_refused_member_stays_a_member():
-    """protocol.md 3.2.4 row 2."""
+    """protocol.md 3.2.4 row 2: a member whose join is refused stays a member."""
     s = Scenario.stable("c1", "c2").join("c2", protocols=["foo"]).hears(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     s.heartbeat("c2").hears(ErrorCode.NONE)
 
 
-def test_a_pending_id_lives_for_the_session_of_its_own_request():
-    """S106; protocol.md 4.5."""
+def test_a_pending_id_has_the_session_timeout_of_its_own_request():
+    """S106; protocol.md 4.5: the id expires after that time."""
     s = Scenario().join("p", require_known_member_id=True, session_timeout_ms=6_000)
     s.until(5_999).join("q").hears(ErrorCode.NONE)
     s.at(6_000).join("p").hears(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -127,8 +127,8 @@ def test_a_pending_id_lives_for_the_session_of_its_own_request():
 
 
 @pytest.mark.parametrize("phase", ["Empty", "CompletingRebalance", "Stable"])
-def test_room_is_for_as_many_as_there_may_be(phase: str):
-    """protocol.md 3.2.3: at the bound accepted, one beyond refused, save while Empty."""
+def test_a_join_beyond_the_largest_size_is_refused(phase: str):
+    """protocol.md 3.2.3: at the bound accepted, one beyond refused, except in an Empty group."""
     make = {"Empty": Scenario, "CompletingRebalance": Scenario.joined, "Stable": Scenario.stable}[phase]
     s = make(*([] if phase == "Empty" else ["c1", "c2"]), group_max_size=2)
     s.join("c3", require_known_member_id=True)
@@ -149,14 +149,14 @@ def test_eleven_first_joins_get_an_id_and_the_eleventh_second_join_is_refused():
     assert not s.group.vitals.pending
 
 
-def test_who_has_its_join_parked_may_join_again_in_a_full_round():
-    """protocol.md 3.2.3, PreparingRebalance."""
+def test_a_member_with_a_parked_join_may_join_again_in_a_full_round():
+    """protocol.md 3.2.3, PreparingRebalance: the join is accepted."""
     s = Scenario(delay_ms=3_000, group_max_size=2).join("c1").join("c2").join("c1").is_parked()
     s.join("c3").hears(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
-def test_a_member_that_comes_too_late_into_a_full_round_is_dropped():
-    """protocol.md 3.2.1 row 5, 3.2.3: the slowest is kicked out, and told about."""
+def test_a_member_that_joins_a_full_round_too_late_is_removed():
+    """protocol.md 3.2.1 row 5, 3.2.3: the slowest member is removed, and an event reports it."""
     s = Scenario.joined("c1", "c2", "c3", group_max_size=3).sync("c1", plan={}).leave("c3").join("c4").join("c5")
     s.join("c1").is_parked().join("c2").hears(ErrorCode.GROUP_MAX_SIZE_REACHED, member_id="")
     (gone,) = s.events(MemberExpired)
@@ -164,11 +164,11 @@ def test_a_member_that_comes_too_late_into_a_full_round_is_dropped():
     s.heartbeat("c2").hears(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-# -- leading -----------------------------------------------------------------------------------------------------------
+# -- the leader --------------------------------------------------------------------------------------------------------
 
 
 def test_the_first_member_leads_and_stays_leader_while_it_rejoins():
-    """S58."""
+    """S58: the first member leads, and stays the leader while it rejoins."""
     s = Scenario(delay_ms=3_000).join("c1").join("c2").join("c3").until(9_000)
     assert [s.name(s.heard(c, JoinGroup).leader) for c in ("c1", "c2", "c3")] == ["c1"] * 3
     s.sync("c1", plan={}).join("c1").join("c3").join("c2").is_("CompletingRebalance", generation=2)
@@ -176,49 +176,49 @@ def test_the_first_member_leads_and_stays_leader_while_it_rejoins():
 
 
 def test_a_leader_that_does_not_rejoin_is_replaced_by_one_that_did():
-    """S58, S78; protocol.md 2.4."""
+    """S58, S78; protocol.md 2.4: a member that rejoined is the new leader."""
     s = Scenario.stable("c1", "c2", "c3", session_timeout_ms=60_000)
     s.join("c3", topics=["u"], session_timeout_ms=60_000).join("c2", session_timeout_ms=60_000)
     s.until(10_000).is_("CompletingRebalance", generation=3, members="c2 c3")
     assert s.name(s.heard("c3", JoinGroup).leader) == "c2"
 
 
-def test_with_nobody_there_nobody_leads():
-    """S73."""
+def test_an_empty_group_has_no_leader():
+    """S73: a group without members has no leader."""
     s = Scenario.stable("c1").leave("c1").is_("Empty")
     assert s.group.leader_id is None
 
 
-# -- plans -------------------------------------------------------------------------------------------------------------
+# -- assignments -------------------------------------------------------------------------------------------------------
 
 
-def test_a_follower_that_brings_a_plan_is_not_believed():
-    """S89: only the leader's counts."""
+def test_assignments_of_a_follower_are_ignored():
+    """S89: only the leader's assignments count."""
     s = Scenario.joined("c1", "c2").sync("c2", plan={"c2": {"t": [0, 1, 2]}}).is_parked()
     s.sync("c1", plan={"c1": {"t": [0]}})
     assert s.heard("c2", SyncGroup).assignment == b""
 
 
-def test_a_plan_that_names_a_member_twice_counts_as_its_last_word():
+def test_the_last_of_two_assignments_of_a_member_counts():
     s = Scenario.joined("c1")
     own = s.ids["c1"]
     s.ask("c1", SyncGroup, assignments=(Assignment(own, b"first"), Assignment(own, b"second")))
     s.hears(ErrorCode.NONE, assignment=b"second")
 
 
-def test_a_plan_may_be_empty():
-    """protocol.md 3.3.1: members missing from it get an empty assignment."""
+def test_assignments_may_be_empty():
+    """protocol.md 3.3.1: members without an assignment get an empty one."""
     Scenario.joined("c1").sync("c1").hears(ErrorCode.NONE, assignment=b"").is_("Stable")
 
 
 @pytest.mark.parametrize("plan", [b"", b"\x00", bytes(100_000)], ids=["none", "short", "long"])
-def test_a_part_comes_back_byte_for_byte(plan: bytes):
-    """S40, S88."""
+def test_an_assignment_is_returned_byte_for_byte(plan: bytes):
+    """S40, S88: a member gets the leader's bytes."""
     s = Scenario.joined("c1").sync("c1", plan={"c1": plan}).hears(ErrorCode.NONE, assignment=plan)
     s.sync("c1").hears(ErrorCode.NONE, assignment=plan)
 
 
-def test_a_generation_without_a_plan_leaves_the_old_one_to_nobody():
+def test_a_rebalance_from_completing_resets_assignments():
     """S87; protocol.md 2.5, 3.11: a rebalance from Completing resets assignments, one from Stable keeps them."""
     s = Scenario.stable("c1", "c2").join("c1")
     assert all(m.assignment for m in s.group.members.values())
@@ -228,11 +228,11 @@ def test_a_generation_without_a_plan_leaves_the_old_one_to_nobody():
     assert not any(m.assignment for m in s.group.members.values())
 
 
-# -- answers to what was superseded ------------------------------------------------------------------------------------
+# -- responses to superseded requests ----------------------------------------------------------------------------------
 
 
-def test_a_superseded_join_goes_to_where_it_came_from():
-    """S43, I5: each of two askers hears its own request answered."""
+def test_a_superseded_join_is_answered_in_its_own_mailbox():
+    """S43, I5: each of two processes gets the response to its own request."""
     s = Scenario.stable("c1", "c2").join("c1", reply_to="old inbox").join("c1", reply_to="new inbox")
     (reply,) = [o for o in s.latest if isinstance(getattr(o, "answer", None), JoinGroupAnswer)]
     assert (reply.to, reply.answer.error) == ("old inbox", "REBALANCE_IN_PROGRESS")
@@ -243,8 +243,8 @@ def test_a_superseded_join_goes_to_where_it_came_from():
     }
 
 
-def test_a_superseded_sync_goes_to_where_it_came_from():
-    """S43, I5."""
+def test_a_superseded_sync_is_answered_in_its_own_mailbox():
+    """S43, I5: each of two processes gets the response to its own request."""
     s = Scenario.joined("c1", "c2").sync("c2", reply_to="old inbox").sync("c2", reply_to="new inbox")
     (reply,) = s.latest
     assert (reply.to, reply.answer.error) == ("old inbox", "REBALANCE_IN_PROGRESS")
@@ -255,16 +255,16 @@ def test_a_superseded_sync_goes_to_where_it_came_from():
     ]
 
 
-def test_a_member_that_is_awaited_has_no_parked_sync_left_behind():
-    """S87, I3: from CompletingRebalance every parked sync is answered, also the one of who caused the rebalance."""
+def test_a_rebalance_from_completing_answers_every_parked_sync():
+    """S87, I3: this includes the sync of the member that caused the rebalance."""
     s = Scenario.joined("c1", "c2").sync("c2").is_parked().join("c2", topics=["u"]).is_parked()
     assert s.heard("c2", SyncGroup).error == "REBALANCE_IN_PROGRESS"
 
 
-# -- leaving -----------------------------------------------------------------------------------------------------------
+# -- leaves ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_leave_that_names_nobody_changes_nothing():
+def test_a_leave_without_members_changes_nothing():
     """protocol.md 11: NONE and an empty list, no rebalance."""
     s = Scenario.stable("c1")
     before = s.shard.to_bytes()
@@ -272,19 +272,19 @@ def test_a_leave_that_names_nobody_changes_nothing():
     assert s.shard.to_bytes() == before
 
 
-def test_a_leave_answers_entry_by_entry_in_the_order_asked():
-    """protocol.md 3.5."""
+def test_a_leave_answers_its_entries_in_order():
+    """protocol.md 3.5: the entries of the response have the order of the request."""
     s = Scenario.stable("c1", "c2").leave("c2", "made-up", "c1").hears(ErrorCode.NONE)
     assert [(s.name(m.member_id), m.code) for m in s.said.members] == [("c2", 0), ("made-up", 25), ("c1", 0)]
 
 
 def test_a_leave_of_an_unknown_instance_is_refused():
-    """protocol.md 3.5: the administrative form, with no such instance."""
+    """protocol.md 3.5: the administrative form, with an unknown instance id."""
     s = Scenario.stable("c1").ask("admin", LeaveGroup, members=(Leaving("", "i1"),)).hears(ErrorCode.NONE)
     assert [(m.member_id, m.group_instance_id, m.code) for m in s.said.members] == [("", "i1", 25)]
 
 
-def test_leaving_leaves_no_deadline_behind():
+def test_a_member_that_left_has_no_deadline():
     """S42: no expiry ever follows for that id."""
     s = Scenario.stable("c1", "c2").leave("c2").join("c1").sync("c1", plan={})
     for at_ms in range(5_000, 60_000, 5_000):

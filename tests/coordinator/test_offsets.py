@@ -1,4 +1,4 @@
-"""Committed offsets: what is kept, what is refused, and when they are forgotten."""
+"""Committed offsets: storing, refused commits, and expiry."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ DAY_MS = 24 * 3_600_000
 
 
 def fetched(s: Scenario) -> dict[tuple[str, int], int]:
-    """All committed offsets, as a fetch tells them."""
+    """Return all committed offsets of a fetch's response."""
     s.fetch("reader")
     return {(f.topic, f.partition): f.offset for f in s.said.partitions}
 
 
-# -- what is kept ------------------------------------------------------------------------------------------------------
+# -- stored offsets ----------------------------------------------------------------------------------------------------
 
 
 def test_a_commit_is_published_as_it_is_acknowledged():
-    """S136, S140."""
+    """S136, S140: the published offset is the acknowledged one."""
     s = Scenario.stable("c1").at(500).commit("c1", {("t", 3): 7}, metadata="m", leader_epoch=2)
     record, reply = s.latest
     assert record.key == ("offset", "g", "t", 3)
@@ -44,8 +44,8 @@ def test_a_commit_is_published_as_it_is_acknowledged():
     assert [(p.topic, p.partition, p.code) for p in reply.answer.partitions] == [("t", 3, 0)]
 
 
-def test_a_fetch_answers_in_the_order_asked():
-    """protocol.md 3.7: with -1 and epoch -1 where nothing is."""
+def test_a_fetch_answers_in_the_order_of_the_request():
+    """protocol.md 3.7: a partition without an offset has -1 and epoch -1."""
     s = Scenario().commit_from_outside("tool", {("t", 0): 5, ("u", 1): 6}, leader_epoch=9, metadata="m")
     s.fetch("reader", {"u": [1, 0], "t": [0], "v": []})
     assert [(f.topic, f.partition, f.offset, f.leader_epoch, f.metadata, f.code) for f in s.said.partitions] == [
@@ -56,24 +56,24 @@ def test_a_fetch_answers_in_the_order_asked():
 
 
 def test_a_fetch_of_no_topics_is_not_a_fetch_of_all():
-    """protocol.md 3.7: null is all, an empty list is nothing."""
+    """protocol.md 3.7: null is all topics, an empty list is none."""
     s = Scenario().commit_from_outside("tool", {("t", 0): 5}).fetch("reader", {})
     assert s.said.partitions == ()
 
 
-def test_metadata_that_is_not_given_reads_as_empty():
-    """protocol.md 1.3."""
+def test_missing_metadata_is_returned_as_empty():
+    """protocol.md 1.3: missing metadata is returned as the empty text."""
     s = Scenario().commit_from_outside("tool", {("t", 0): 5}, metadata=None).fetch("reader")
     assert s.said.partitions[0].metadata == ""
 
 
 def test_odd_numbers_are_stored_as_given():
-    """protocol.md 11: negative offsets, and partitions that only metadata would know to be wrong."""
+    """protocol.md 11: negative offsets, and partitions that the topic may not have."""
     s = Scenario().commit_from_outside("tool", {("t", -1): -7, ("t", 2**31 - 1): 2**63 - 1})
     assert fetched(s) == {("t", -1): -7, ("t", 2**31 - 1): 2**63 - 1}
 
 
-def test_a_partition_named_twice_keeps_the_last_word():
+def test_the_last_of_two_offsets_of_a_partition_counts():
     s = Scenario()
     twice = (OffsetToCommit("t", 0, 5), OffsetToCommit("t", 0, 4))
     s.ask("tool", OffsetCommit, member_id="", offsets=twice).hears(ErrorCode.NONE)
@@ -82,7 +82,7 @@ def test_a_partition_named_twice_keeps_the_last_word():
 
 
 def test_a_commit_below_the_stored_offset_is_stored():
-    """protocol.md 3.6: the latest commit counts, as where a consumer seeks back; an offset is not a high-water mark."""
+    """protocol.md 3.6: the latest commit counts, for example after a seek; an offset is not a high-water mark."""
     s = Scenario.stable("c1").commit("c1", {("t", 0): 10}).commit("c1", {("t", 0): 4}).hears(ErrorCode.NONE)
     assert [(p.partition, p.code) for p in s.said.partitions] == [(0, 0)]
     assert [output.record.offset for output in s.latest if isinstance(output, Published)] == [4]
@@ -92,24 +92,24 @@ def test_a_commit_below_the_stored_offset_is_stored():
 
 
 def test_offset_zero_is_an_offset():
-    """protocol.md 3.7: -1 is what a partition without one reads, and nothing else."""
+    """protocol.md 3.7: only a partition without an offset returns -1."""
     s = Scenario.stable("c1").commit("c1", {("t", 0): 5, ("t", 1): 0}).commit("c1", {("t", 0): 0})
     assert [output.record.offset for output in s.latest if isinstance(output, Published)] == [0]
-    assert fetched(s) == {("t", 0): 0, ("t", 1): 0}, "of all"
+    assert fetched(s) == {("t", 0): 0, ("t", 1): 0}, "in a fetch of all topics"
     s.fetch("reader", {"t": [0, 1, 2]})
-    assert [(f.partition, f.offset) for f in s.said.partitions] == [(0, 0), (1, 0), (2, -1)], "by name"
+    assert [(f.partition, f.offset) for f in s.said.partitions] == [(0, 0), (1, 0), (2, -1)], "in a fetch by name"
     s.leave("c1").delete_offsets("tool", {"t": [1]}).hears(ErrorCode.NONE)
     assert fetched(s) == {("t", 0): 0}
 
 
 def test_offsets_belong_to_the_group_and_not_to_the_member():
-    """S141, S142: B reads on from what A committed."""
+    """S141, S142: B continues from A's commit."""
     s = Scenario.stable("a", "b").commit("a", {("t", 0): 5}).leave("a").join("b").sync("b", plan={"b": {"t": [0]}})
     assert fetched(s) == {("t", 0): 5}
 
 
-def test_a_commit_of_nothing_touches_nothing():
-    """protocol.md 3.6: answered without looking at the group, whoever asks."""
+def test_an_empty_commit_changes_nothing():
+    """protocol.md 3.6: it is answered without a check of the group or the sender."""
     s = Scenario()
     s.ask("tool", OffsetCommit, member_id="", offsets=()).hears(ErrorCode.NONE, partitions=()).is_gone()
     s = Scenario.stable("c1").at(1_000)
@@ -119,7 +119,7 @@ def test_a_commit_of_nothing_touches_nothing():
     assert not s.events(CommitRejected)
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- refused commits ---------------------------------------------------------------------------------------------------
 
 LENGTHS = {
     "ascii at the bound": ("x" * 4096, 0),
@@ -132,13 +132,13 @@ LENGTHS = {
 
 @pytest.mark.parametrize(("metadata", "code"), LENGTHS.values(), ids=LENGTHS)
 def test_metadata_is_measured_in_utf16_units(metadata: str, code: int):
-    """protocol.md 1.4, S136."""
+    """protocol.md 1.4, S136: the limit counts UTF-16 units."""
     s = Scenario().commit_from_outside("tool", {("t", 0): 5}, metadata=metadata).hears(ErrorCode.NONE)
     assert [p.code for p in s.said.partitions] == [code]
 
 
-def test_one_partition_may_be_refused_and_the_others_kept():
-    """I14, protocol.md 3.6 row 8: partition by partition, and still a sign of life."""
+def test_one_partition_may_be_refused_and_the_others_stored():
+    """I14, protocol.md 3.6 row 8: partition by partition; the commit still renews the session."""
     s = Scenario.stable("c1", offset_metadata_max_bytes=3).at(1_000)
     offers = (OffsetToCommit("t", 0, 1, metadata="long"), OffsetToCommit("t", 1, 2, metadata="ok"))
     s.ask("c1", OffsetCommit, offsets=offers).hears(ErrorCode.NONE)
@@ -159,7 +159,7 @@ REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
 
 @pytest.mark.parametrize(("fields", "error"), REFUSED.values(), ids=REFUSED)
 def test_a_refused_commit_changes_nothing_and_is_recorded(fields: dict[str, Any], error: ErrorCode):
-    """S143, I14: the error stands for every partition, and an event says who tried."""
+    """S143, I14: every partition gets the error, and an event has the sender."""
     s = Scenario.stable("c1").commit("c1", {("t", 0): 5}).commit("c1", {("t", 0): 9, ("t", 1): 9}, **fields)
     s.hears(error)
     assert [(p.partition, p.error) for p in s.said.partitions] == [(0, error.name), (1, error.name)]
@@ -170,11 +170,11 @@ def test_a_refused_commit_changes_nothing_and_is_recorded(fields: dict[str, Any]
     assert fetched(s) == {("t", 0): 5}
 
 
-# -- when they are forgotten (protocol.md 4.6) -------------------------------------------------------------------------
+# -- expiry (protocol.md 4.6) ------------------------------------------------------------------------------------------
 
 
-def test_in_a_simple_group_each_by_its_own_commit():
-    """S54, I15."""
+def test_in_a_simple_group_each_offset_expires_by_its_own_commit():
+    """S54, I15: the retention counts from the commit."""
     s = Scenario(offsets_retention_ms=DAY_MS).commit_from_outside("tool", {("t", 0): 1})
     s.until(1_000).commit_from_outside("tool", {("t", 1): 2})
     assert fetched(s.until(DAY_MS - 1)) == {("t", 0): 1, ("t", 1): 2}
@@ -182,23 +182,23 @@ def test_in_a_simple_group_each_by_its_own_commit():
     s.until(DAY_MS + 1_000).is_gone()
 
 
-def test_another_commit_begins_the_time_anew():
-    """I15."""
+def test_another_commit_restarts_the_retention():
+    """I15: the retention counts from the last commit."""
     s = Scenario(offsets_retention_ms=DAY_MS).commit_from_outside("tool", {("t", 0): 1})
     s.until(DAY_MS - 1).commit_from_outside("tool", {("t", 0): 2})
     assert fetched(s.until(2 * DAY_MS - 2)) == {("t", 0): 2}
     s.until(2 * DAY_MS - 1).is_gone()
 
 
-def test_in_an_emptied_group_all_by_when_it_emptied():
-    """S46, I15."""
+def test_in_an_emptied_group_all_offsets_expire_together():
+    """S46, I15: the retention counts from when the group became Empty."""
     s = Scenario.stable("c1", offsets_retention_ms=DAY_MS).commit("c1", {("t", 0): 1}).at(9_000).leave("c1")
     assert fetched(s.until(9_000 + DAY_MS - 1)) == {("t", 0): 1}
     s.until(9_000 + DAY_MS).is_gone()
 
 
-def test_a_group_that_comes_back_in_time_keeps_its_offsets():
-    """S46, I15: the time starts again when it empties again."""
+def test_a_group_with_members_again_keeps_its_offsets():
+    """S46, I15: the retention starts again when the group becomes Empty again."""
     s = Scenario.stable("c1", offsets_retention_ms=DAY_MS, session_timeout_ms=1_800_000)
     s.commit("c1", {("t", 0): 1}).leave("c1").until(DAY_MS - 1)
     s.join("c2", session_timeout_ms=1_800_000).sync("c2", plan={})
@@ -208,8 +208,8 @@ def test_a_group_that_comes_back_in_time_keeps_its_offsets():
 
 
 @pytest.mark.parametrize("phase", ["PreparingRebalance", "CompletingRebalance"])
-def test_while_a_rebalance_runs_nothing_expires(phase: str):
-    """protocol.md 4.6, "anything else": not even topics that nobody reads, or offsets with a term of their own."""
+def test_no_offset_expires_during_a_rebalance(phase: str):
+    """protocol.md 4.6, "anything else": not even offsets of unread topics, or offsets with a retention of their own."""
     joining = {"session_timeout_ms": 1_800_000, "rebalance_timeout_ms": 1_800_000}
     s = Scenario.stable("c1", "c2", offsets_retention_ms=1_000, **joining)
     s.commit("c1", {("unread", 0): 1}).commit("c1", {("unread", 1): 1}, retention_ms=500).join("c1", **joining)
@@ -218,8 +218,8 @@ def test_while_a_rebalance_runs_nothing_expires(phase: str):
     assert fetched(s.until(100_000).is_(phase)) == {("unread", 0): 1, ("unread", 1): 1}
 
 
-def test_in_a_stable_group_only_topics_that_nobody_reads_any_more():
-    """S33, I15: t is read, unread is not."""
+def test_in_a_stable_group_only_offsets_of_unsubscribed_topics_expire():
+    """S33, I15: t is subscribed, unread is not."""
     s = Scenario.stable("c1", offsets_retention_ms=10_000, session_timeout_ms=1_800_000)
     s.commit("c1", {("t", 0): 1, ("unread", 0): 2})
     assert fetched(s.until(9_999)) == {("t", 0): 1, ("unread", 0): 2}
@@ -227,7 +227,7 @@ def test_in_a_stable_group_only_topics_that_nobody_reads_any_more():
     s.is_("Stable")
 
 
-def test_an_offset_may_have_a_term_of_its_own():
+def test_an_offset_may_have_a_retention_of_its_own():
     """protocol.md 1.3, 4.6: OffsetCommit v2 to v4."""
     s = Scenario.stable("c1", offsets_retention_ms=DAY_MS).commit("c1", {("t", 0): 1}, retention_ms=2_000)
     s.commit("c1", {("t", 1): 1}, retention_ms=3 * DAY_MS).leave("c1")
@@ -237,18 +237,18 @@ def test_an_offset_may_have_a_term_of_its_own():
     s.until(3 * DAY_MS).is_gone()
 
 
-def test_a_term_of_nothing_ends_at_once():
+def test_a_retention_of_zero_ends_at_once():
     Scenario().commit_from_outside("tool", {("t", 0): 1}, retention_ms=0).hears(ErrorCode.NONE).is_gone()
 
 
-def test_a_term_without_end_does_no_harm():
+def test_a_very_long_retention_does_no_harm():
     now_ms = 1_700_000_000_000
     s = Scenario().at(now_ms).commit_from_outside("tool", {("t", 0): 1}, retention_ms=2**63 - 1)
     assert fetched(s.until(now_ms + 100 * 365 * DAY_MS)) == {("t", 0): 1}
 
 
-def test_expiry_says_what_is_gone():
-    """S54: tombstones partition by partition, one event, then the group's own end."""
+def test_expiry_publishes_tombstones_and_events():
+    """S54: a tombstone for each partition, one event, then the group's own end."""
     s = Scenario(offsets_retention_ms=1_000).commit_from_outside("tool", {("t", 0): 1, ("u", 5): 2}).until(1_000)
     *tombstones, expired, deleted, group = s.latest
     assert [(t.key, t.record) for t in tombstones] == [(("offset", "g", "t", 0), None), (("offset", "g", "u", 5), None)]
@@ -257,20 +257,20 @@ def test_expiry_says_what_is_gone():
     assert (group.key, group.record, group.version) == (("group", "g"), None, deleted.version + 1)
 
 
-def test_an_empty_group_without_offsets_is_remembered_for_a_while():
+def test_an_empty_group_without_offsets_stays_for_ten_minutes():
     """S54; protocol.md 4.6: until the next expiry run, every ten minutes."""
     s = Scenario.stable("c1", empty_group_retention_ms=60_000).at(5_000).leave("c1")
     s.until(64_999).is_("Empty").until(65_000).is_gone()
 
 
 def test_a_group_that_only_refused_a_commit_is_forgotten_too():
-    """I22: metadata too large, nothing stored, and no member ever."""
+    """I22: the metadata was too large, no offset was stored, and the group never had a member."""
     s = Scenario(offset_metadata_max_bytes=1).commit_from_outside("tool", {("t", 0): 1}, metadata="long")
     s.is_("Empty").until(600_000).is_gone()
 
 
-def test_a_group_that_is_forgotten_and_comes_back_knows_its_generation_and_nothing_else():
-    """I2: ids of its first life are unknown, and no generation comes twice."""
+def test_a_group_that_is_created_again_keeps_only_its_generation():
+    """I2: ids of the earlier group are unknown, and no generation repeats."""
     s = Scenario.stable("c1", offsets_retention_ms=1_000).commit("c1", {("t", 0): 1}).leave("c1").until(600_000)
     s.is_gone().heartbeat("c1").hears(ErrorCode.UNKNOWN_MEMBER_ID).commit("c1", {("t", 0): 1})
     s.hears(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -279,8 +279,8 @@ def test_a_group_that_is_forgotten_and_comes_back_knows_its_generation_and_nothi
 
 
 @pytest.mark.parametrize("way", ["deleted", "expired", "deleted twice"])
-def test_no_generation_comes_twice_however_the_group_was_forgotten(way: str):
-    """I2: also where it was founded anew in between and had no member, and over being written down and read back."""
+def test_no_generation_repeats_for_any_way_of_removal(way: str):
+    """I2: this includes a group that was created again without members, and a state that was encoded and decoded."""
     s = Scenario.stable("c1", empty_group_retention_ms=60_000).leave("c1").is_("Empty", generation=2)
     s = s.until(60_000).is_gone() if way == "expired" else s.delete().is_gone()
     if way == "deleted twice":
@@ -288,8 +288,8 @@ def test_no_generation_comes_twice_however_the_group_was_forgotten(way: str):
     s.join("c2").is_("CompletingRebalance", generation=3)
 
 
-def test_what_is_remembered_of_a_forgotten_group_goes_after_a_day():
-    """I22: a grave is dug up when its group comes back, and filled in when its time is over; no sooner."""
+def test_a_tombstone_is_kept_for_a_day():
+    """I22: a tombstone is removed when its group is created again, or when its time is over, and not earlier."""
     s = Scenario.stable("c1").leave("c1").delete().hears(ErrorCode.NONE).is_gone()
     assert not s.shard.is_blank
     assert s.shard.next_deadline_ms == GRAVE_MS
@@ -300,15 +300,15 @@ def test_what_is_remembered_of_a_forgotten_group_goes_after_a_day():
     assert s.shard.next_deadline_ms is None
 
 
-def test_a_group_that_never_had_a_generation_is_remembered_for_minutes():
+def test_the_tombstone_of_a_group_without_a_generation_is_kept_for_minutes():
     s = Scenario().commit_from_outside("tool", {("t", 0): 1}).delete().is_gone()
     ended_ms = s.now_ms
     assert not s.until(ended_ms + limits.ENDED_MS - 1).shard.is_blank
     assert s.until(ended_ms + limits.ENDED_MS).shard.is_blank
 
 
-def test_of_two_forgotten_groups_each_is_remembered_for_its_own_time():
-    """I2, I22."""
+def test_each_tombstone_is_kept_for_its_own_time():
+    """I2, I22: each of two tombstones has its own time."""
     s = Scenario.stable("c1").leave("c1").delete().is_gone()
     other = {"reply_to": "inbox", "group_id": "h"}
     founds = OffsetCommit(request_id="1", **other, offsets=(OffsetToCommit("t", 0, 1),))
@@ -320,8 +320,8 @@ def test_of_two_forgotten_groups_each_is_remembered_for_its_own_time():
     s.join("c2").is_("CompletingRebalance", generation=3)
 
 
-def test_a_group_that_is_founded_anew_is_later_than_the_one_before():
-    """Versions begin again at 1: a reader tells the group by its time from the one whose records may come again."""
+def test_a_group_that_is_created_again_has_a_later_time():
+    """Versions start again at 1. A reader distinguishes the two groups by time, even if old records are repeated."""
     for s in (Scenario().commit_from_outside("tool", {("t", 0): 1}), Scenario().join("c").leave("c")):
         s.delete().hears(ErrorCode.NONE)
         ended_ms = s.published()[-1].ended_ms
@@ -332,7 +332,7 @@ def test_a_group_that_is_founded_anew_is_later_than_the_one_before():
         assert (begin.version, begin.since_ms) == (1, ended_ms + 1)
 
 
-def test_of_very_many_forgotten_groups_the_oldest_are_not_remembered(monkeypatch: pytest.MonkeyPatch):
+def test_the_oldest_of_too_many_tombstones_are_dropped(monkeypatch: pytest.MonkeyPatch):
     """I22: GRAVES_MAX and one beyond."""
     monkeypatch.setattr("coordinator.group_store.GRAVES_MAX", 2)
     s = Scenario()
@@ -344,7 +344,7 @@ def test_of_very_many_forgotten_groups_the_oldest_are_not_remembered(monkeypatch
 
 
 def test_one_group_may_have_a_retention_of_its_own():
-    """Protocol.md 4.6: what an operator chose for a group holds for it and no other."""
+    """Protocol.md 4.6: an operator's setting for a group applies only to that group."""
     s = Scenario(offsets_retention_ms=DAY_MS, offsets_retention_by_group_ms={"short": 1_000})
     for group_id in ("short", "long"):
         s.group_id = group_id

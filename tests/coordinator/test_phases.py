@@ -23,7 +23,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize(("phase", "cause"), [*product(Phase, Cause)], ids=lambda x: x.name.lower())
-def test_every_pair_moves_as_the_protocol_says_or_not_at_all(phase: Phase, cause: Cause):
+def test_every_pair_moves_as_in_the_protocol_or_raises(phase: Phase, cause: Cause):
     """S51: each arrow of the diagram, and no other."""
     if (phase, cause) in LEGAL:
         assert move(phase, cause) is LEGAL[phase, cause]
@@ -37,14 +37,14 @@ def test_the_table_has_no_further_rows():
 
 
 def test_every_phase_is_reached_and_all_but_the_last_are_left():
-    """S46 to S50."""
+    """S46 to S50: only the last phase has no move out."""
     assert {*MOVES.values(), EMPTY} == set(Phase)
     assert {phase for phase, _ in MOVES} == set(Phase) - {DEAD}
 
 
-def test_phases_go_by_kafkas_names():
+def test_phases_have_kafkas_names():
     assert [p.value for p in Phase] == ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
 
 
-def test_an_illegal_move_is_our_bug_and_no_answer():
+def test_an_illegal_move_raises():
     assert issubclass(IllegalMove, CoordinatorError)

@@ -1,4 +1,4 @@
-"""Records of the groups topic that are written again, as they should be, under new versions."""
+"""Records of the groups topic that are written again, with their present values, under new versions."""
 
 import pytest
 from msgspec.structs import replace
@@ -12,11 +12,11 @@ from tests.coordinator.scenario import Scenario
 
 
 def written(s: Scenario) -> list[Published]:
-    """Say what the latest request has had written."""
+    """Return the records that the latest request has written."""
     return [output for output in s.latest if isinstance(output, Published)]
 
 
-def test_a_group_and_its_offsets_are_written_as_they_are_under_new_versions():
+def test_a_group_and_its_offsets_are_written_again_under_new_versions():
     s = Scenario.stable("c1").commit("c1", {("t", 0): 7, ("t", 1): 8}, metadata="m")
     before = {each.key: each.record for each in s.published()}
     version = s.published()[-1].version
@@ -29,7 +29,7 @@ def test_a_group_and_its_offsets_are_written_as_they_are_under_new_versions():
     assert offset.record == replace(before["offset", "g", "t", 1], version=version + 2, **uncommitted)
 
 
-def test_an_offset_that_is_not_there_is_ended_once_more():
+def test_a_missing_offset_gets_a_tombstone_again():
     s = Scenario.stable("c1").at(500)
     (tombstone,) = written(s.republish({"t": [3]}, group=False).hears(ErrorCode.NONE, records=1))
     assert (tombstone.key, tombstone.record, tombstone.ended_ms) == (("offset", "g", "t", 3), None, 500)
@@ -41,8 +41,8 @@ def test_a_partition_that_is_named_twice_is_written_once():
     assert len(written(s)) == 1
 
 
-def test_of_a_group_that_is_gone_tombstones_are_written_that_count_nothing():
-    """Whatever comes under that name later begins at version 1, and is not older than they are."""
+def test_a_forgotten_group_gets_tombstones_without_a_version():
+    """A group that is created later under that name starts at version 1, and is not older than the tombstones."""
     s = Scenario().commit_from_outside("tool", {("t", 0): 7}).delete()
     ended_ms = s.published()[-1].ended_ms
     assert ended_ms is not None
@@ -54,13 +54,13 @@ def test_of_a_group_that_is_gone_tombstones_are_written_that_count_nothing():
     assert (begin.version, begin.record.since_ms > ended_ms) == (1, True)
 
 
-def test_of_a_group_that_nobody_remembers_tombstones_have_the_time_of_the_request():
+def test_tombstones_of_an_unknown_group_have_the_time_of_the_request():
     s = Scenario().at(7_000).republish({}).hears(ErrorCode.NONE, records=1)
     assert written(s) == [Published("g", ("group", "g"), None, None, 7_000)]
     assert s.shard.is_blank
 
 
-def test_writing_again_moves_neither_the_group_nor_its_deadlines():
+def test_republishing_changes_neither_the_group_nor_its_deadlines():
     s = Scenario.stable("c1").commit("c1", {("t", 0): 7})
     before, due_ms = s.shard.group("g"), s.shard.next_deadline_ms
     s.republish({"t": [0, 1]})
@@ -70,8 +70,8 @@ def test_writing_again_moves_neither_the_group_nor_its_deadlines():
 
 
 @pytest.mark.parametrize(("offsets", "is_read"), [(limits.REPUBLISHED_OFFSETS_MAX, True), (101, False)])
-def test_a_request_has_a_bounded_number_of_records_written(offsets: int, is_read: bool):
-    """I22."""
+def test_a_request_writes_a_bounded_number_of_records(offsets: int, is_read: bool):
+    """I22: the number of records for each request is bounded."""
     place = b'{"topic":"t","partition":0}'
     value = b'{"kind":"republish_group","request_id":"1","reply_to":"in","group_id":"g","offsets":[%b]}'
     request = decode_request(value % b",".join([place] * offsets))

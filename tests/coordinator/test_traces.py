@@ -1,7 +1,7 @@
-"""Conversations as text, replayed and compared whole; `trace` tells their language.
+"""Conversations as text, replayed and compared in full; `trace` describes their language.
 
-The same requests must also give each group the same outputs however they are cut into batches, and wherever the shard
-is written to bytes and read back between (W29, S144; I17, I18).
+The same requests must also give each group the same outputs for any cuts into batches, with the shard encoded and
+decoded between any of them (W29, S144; I17, I18).
 """
 
 import re
@@ -24,7 +24,7 @@ every_trace = pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem
 
 
 @every_trace
-def test_says_what_the_trace_says(path: Path, rewrite_traces: bool):
+def test_outputs_are_those_of_the_trace(path: Path, rewrite_traces: bool):
     trace = Trace.read(path)
     played = str(Player(trace).play())
     if rewrite_traces:
@@ -33,7 +33,7 @@ def test_says_what_the_trace_says(path: Path, rewrite_traces: bool):
 
 
 @every_trace
-def test_names_what_it_proves(path: Path):
+def test_a_trace_names_its_source(path: Path):
     head = Trace.read(path).head
     assert re.match(r"# .+\.$", head[0]), "the first line is a sentence"
     assert re.search(r"# .*\b([SWI]\d+|protocol\.md \d)", "\n".join(head)), "name a walkthrough, a row or a section"
@@ -51,7 +51,7 @@ CUTS = {
 
 @every_trace
 @pytest.mark.parametrize(("size", "restarts"), CUTS.values(), ids=CUTS)
-def test_cuts_do_not_show(path: Path, size: int, restarts: bool):
+def test_cuts_do_not_change_outputs(path: Path, size: int, restarts: bool):
     player = Player(Trace.read(path), **NO_MERCY)
     player.play()
     log = [received for batch, _ in player.s.batches for received in batch]
@@ -65,8 +65,8 @@ PUNCTUAL = [path for path in TRACES if "away" not in path.read_text()]
 
 @pytest.mark.parametrize("path", PUNCTUAL, ids=lambda path: path.stem)
 @pytest.mark.parametrize("trigger_ms", [1_000, 4_000])
-def test_nor_does_the_trigger_interval(path: Path, trigger_ms: int):
-    """I17: as Spark cuts, by the clock; with mercy for late notices in force, as no notice is that late."""
+def test_the_trigger_interval_does_not_change_outputs(path: Path, trigger_ms: int):
+    """I17: cuts by the clock, as in Spark. Late notices are allowed, but no notice is that late."""
     player = Player(Trace.read(path))
     player.play()
     log = [r for batch, _ in player.s.batches for r in batch if not isinstance(r.request, Wake)]
@@ -86,7 +86,7 @@ def test_nor_does_the_trigger_interval(path: Path, trigger_ms: int):
 
 
 def replay(s: Scenario, batches: Sequence[list[Received]], end_ms: int, *, restarts: bool) -> list[Output]:
-    """Give the log to a new shard, each batch at the time of its last request."""
+    """Run the log in a new shard, each batch at the time of its last request."""
     shard, outputs = s.new_shard(), []
     for batch in [*batches, []]:
         batch = batch or [wake(end_ms)]
@@ -97,7 +97,7 @@ def replay(s: Scenario, batches: Sequence[list[Received]], end_ms: int, *, resta
 
 
 def by_group(s: Scenario, outputs: Sequence[Output]) -> dict[str | None, list[Output]]:
-    """Sort outputs by the group they are about; between groups there is no order."""
+    """Return the outputs of each group; outputs of different groups have no order."""
     groups: dict[str | None, list[Output]] = {}
     for output in outputs:
         if not isinstance(output, Reply):
@@ -110,13 +110,13 @@ def by_group(s: Scenario, outputs: Sequence[Output]) -> dict[str | None, list[Ou
     return groups
 
 
-# -- neighbours --------------------------------------------------------------------------------------------------------
+# -- other groups ------------------------------------------------------------------------------------------------------
 
 NEIGHBOUR = next(path for path in TRACES if path.stem.startswith("w14_"))
 
 
 @every_trace
-def test_neighbours_do_not_show(path: Path):
+def test_other_groups_do_not_change_outputs(path: Path):
     """I19: the same requests, between those of another group, and all in one batch."""
     player, neighbour = Player(Trace.read(path), **NO_MERCY), Player(Trace.read(NEIGHBOUR), **NO_MERCY)
     player.play()
@@ -129,7 +129,7 @@ def test_neighbours_do_not_show(path: Path):
     end_ms = max(now_ms for p in (player, neighbour) for _, now_ms in p.s.batches)
     mine = by_group(player.s, replay(player.s, [both], end_ms, restarts=False))
     for group_id, alone in by_group(player.s, player.s.outputs).items():
-        assert mine[group_id][: len(alone)] == alone, "what comes after that is of a later time than the trace"
+        assert mine[group_id][: len(alone)] == alone, "later outputs are after the time of the trace"
 
 
 def in_another_group(received: Received) -> Received:

@@ -1,4 +1,4 @@
-"""No output depends on Python's tables of Unicode, which differ from one version of Python to the next (I16)."""
+"""No output depends on Python's Unicode tables, which differ between versions of Python (I16)."""
 
 import ast
 import glob
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 SECRET = b"secret of sixteen"
 
 FROM_BEFORE = [
-    # what these ids were derived as while Python's repr wrote them
+    # the ids that earlier code derived with Python's repr
     ((3, 7), "9cb3fe43-9fd5-9341-de32-cee4a1b051fa"),
     (("inbox", "1"), "9396f60f-8436-76de-eabc-08df4ed8948d"),
     (("it's", '"1"'), "062bf852-8068-665a-761d-3b90a04078d1"),
@@ -28,23 +28,23 @@ FROM_BEFORE = [
 ]
 
 CHANGED = "\u1c89\u2ffc\u31ef\U0001fae8\U0001f6dc\U00010d50\U000113d0\U0002ebf0\U0001e4d0\U0001fadc\u0378\U000e0080"
-"""Characters that some version of Unicode from 14 to 16 has named first, and two that none has."""
+"""Characters that a version of Unicode from 14 to 16 added, and two that no version has."""
 
 
-@pytest.mark.parametrize(("born_of", "suffix"), FROM_BEFORE, ids=ascii)
-def test_a_member_id_is_the_one_that_was_derived_before(born_of: tuple[int | str, int | str], suffix: str):
-    """S36: a batch of before an upgrade, repeated after it, hands the same ids out."""
-    assert member_suffix(SECRET, "g", born_of) == suffix
+@pytest.mark.parametrize(("source", "suffix"), FROM_BEFORE, ids=ascii)
+def test_a_member_id_is_that_of_earlier_code(source: tuple[int | str, int | str], suffix: str):
+    """S36: a batch that is repeated after an upgrade assigns the same ids."""
+    assert member_suffix(SECRET, "g", source) == suffix
 
 
-def test_ids_of_ascii_are_written_as_repr_wrote_them():
+def test_ascii_ids_are_written_as_by_repr():
     every = "".join(map(chr, range(128)))
     for text in (every, every.replace("'", ""), every.replace('"', ""), *every):
         was = blake2b(f"{(text, text)!r}/g".encode(), key=SECRET, digest_size=16).hexdigest()
         assert member_suffix(SECRET, "g", (text, text)).replace("-", "") == was, ascii(text)
 
 
-def test_two_pairs_of_ids_are_never_written_alike():
+def test_different_pairs_of_ids_are_written_differently():
     texts = [
         "",
         "'",
@@ -76,7 +76,7 @@ for c in {CHANGED!a}:
 
 
 def interpreters() -> list[str]:
-    """Find each version of Python on this machine that the core runs under."""
+    """Return the Python versions on this machine that can run the core."""
     named = (shutil.which(f"python3.{minor}") for minor in range(11, 20))
     kept = glob.glob(str(Path.home() / ".pyenv/versions/3.1[1-9].*/bin/python"))
     return [sys.executable, *filter(None, named), *kept]
@@ -97,7 +97,7 @@ def test_each_python_on_this_machine_derives_the_same_ids():
     ("\u017ftable", False),
 ])  # fmt: skip
 def test_a_listings_filter_is_compared_as_ascii(state: str, is_found: bool):
-    """As Java trims it: blanks beyond ASCII are none."""
+    """As in Java's trim: only ASCII blanks are removed."""
     s = Scenario.stable("ana").list_groups(states=(state,))
     assert [group.group_id for group in s.said.groups] == (["g"] if is_found else [])
 
@@ -109,10 +109,10 @@ OF_TABLES = {
     "isdigit", "isnumeric", "isidentifier", "islower", "isupper", "istitle", "isspace", "splitlines", "format",
     "format_map", "expandtabs", "zfill", "center", "ljust", "rjust",
 }  # fmt: skip
-"""Methods of text that look at Python's tables of Unicode, or write values as `repr` may."""
+"""Methods of text that use Python's Unicode tables, or format values as `repr` does."""
 
 BLANKS_OF_TABLES = {"strip", "lstrip", "rstrip", "split", "rsplit"}
-"""Methods that do so where they are not given what to look for."""
+"""Methods that use the tables if they have no argument."""
 
 WRITTEN_BY_TABLES = {"repr", "ascii", "format"}
 MODULES_OF_TABLES = {"re", "unicodedata", "locale", "textwrap", "stringprep", "pprint", "reprlib"}
@@ -135,14 +135,14 @@ CLIENT_SIDE = {"member", "calls", "member_config", "member_requests"}
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Parse the core, but for the client's side, whose ids are its own."""
+    """Return the parsed modules of the core, without the client's side, whose ids are its own."""
     for path in sorted((ROOT / "coordinator").rglob("*.py")):
         if path.stem not in CLIENT_SIDE:
             yield path.stem, ast.parse(path.read_text())
 
 
 def offences(module: str, tree: ast.Module) -> Iterator[str]:
-    """Find what may make an output depend on tables."""
+    """Return the places in a module that may make an output depend on Unicode tables."""
     yield from _of_nodes(tree, module, is_error=False)
 
 
@@ -176,7 +176,7 @@ def _offence(node: ast.AST) -> str | None:
     return None
 
 
-def test_no_output_of_the_core_is_made_by_tables_of_unicode():
+def test_no_output_of_the_core_depends_on_unicode_tables():
     assert [offence for module, tree in modules() for offence in offences(module, tree)] == []
 
 
@@ -185,12 +185,12 @@ def test_no_output_of_the_core_is_made_by_tables_of_unicode():
     "x = name.isprintable()", "import re", "from unicodedata import name", "x = '%s' % pair", "x = '{}'.format(pair)",
     "x = map(str.lower, names)",
 ])  # fmt: skip
-def test_each_way_to_them_is_found(line: str):
+def test_each_use_of_unicode_tables_is_found(line: str):
     assert list(offences("any", ast.parse(line)))
 
 
 @pytest.mark.parametrize(
     "line", ["raise E(f'{x!r}')", "x = name.strip(' ')", "x = a.split(',')", "x = f'plain'", "a % b"]
 )
-def test_what_looks_at_no_table_is_not(line: str):
+def test_code_without_unicode_tables_is_accepted(line: str):
     assert not list(offences("any", ast.parse(line)))

@@ -1,8 +1,8 @@
-r"""The little language of `traces/*.txt`: commands, dashes, everything that came out, a blank line.
+r"""The language of `traces/*.txt`: commands, dashes, all outputs, a blank line.
 
     # W6: the first comment lines name the walkthrough and the feature rows that the trace proves.
     config group_max_size=2                     settings by their names in `Config`; the initial delay is 0 unless set
-    joins session=6000 rebalance=60000 two_step=yes     what every join of this trace says unless it says otherwise
+    joins session=6000 rebalance=60000 two_step=yes     the default options of each join of this trace
 
     at 1000 join c1
     sync c1 plan c1=0,1 c2=2
@@ -13,10 +13,10 @@ Every command may begin with `at MS`, the request's time; `at MS` alone lets tim
 and its member; `c1#2` is the second id that client c1 was given. Commands, with options as `option=value`:
 
     join NAME           session= rebalance= protocols=a,b topics=t,u type= two_step=yes new=yes reason= id=
-                        instance= skips=no (before JoinGroup v9, which may tell a leader to skip the plan)
+                        instance= skips=no (before JoinGroup v9, which may have skip_assignment)
     sync NAME           plan NAME=0,1 NAME=u-0 NAME=none NAME=hex:00ff; generation= type= protocol= id= instance=
     heartbeat NAME      generation= id= instance=
-    leave NAME...       reason= instance=; NAME/INSTANCE and /INSTANCE name each its own
+    leave NAME...       reason= instance=; NAME/INSTANCE and /INSTANCE give each entry its own
     remove INSTANCE...  as administrators do, by instance ids alone; reason=
     commit NAME t-0=5   generation= metadata= retention= epoch= id= instance=
     commit outside t-0=5      as tools do: no member, no generation
@@ -27,13 +27,13 @@ and its member; `c1#2` is the second id that client c1 was given. Commands, with
     delete, rebalance   reason=
     expel NAME          reason= instance= id=
     repeat NAME KIND    send the latest request of that kind again, the same in every byte
-    garbage NAME WHY    a record that is no request, from an asker that can be answered; from `-` it cannot
-    sessions            tell until when the members may be silent
-    tokens              from here on, tell fencing tokens as well
-    away, back MS       the coordinator is away: requests wait in the log, until one batch takes them all at MS
+    garbage NAME WHY    a record that is not a request, from a client that gets a response; `-` gets none
+    sessions            show the session deadlines of the members
+    tokens              show fencing tokens from here on
+    away, back MS       the coordinator stops: requests wait in the log, until one batch reads them all at MS
 
-`group=h` sends a request to another group than g; `inbox=x` has its reply go elsewhere than to the client's own inbox,
-as another process would. A new kind of request is a new function in `COMMANDS`.
+`group=h` sends a request to another group than g. `inbox=x` sends its response to another mailbox than the client's,
+as for another process. A new kind of request is a new function in `COMMANDS`.
 """
 
 import shlex
@@ -55,7 +55,7 @@ Options = dict[str, str]
 
 @dataclass
 class Block:
-    """Some commands, and what is expected to come out of them all."""
+    """Some commands, and the expected outputs of them all."""
 
     commands: list[str]
     expected: list[str]
@@ -70,7 +70,7 @@ class Trace:
 
     @classmethod
     def read(cls, path: Path) -> "Trace":
-        """Read a file, whatever it expects."""
+        """Read a file."""
         paragraphs = [p.splitlines() for p in path.read_text().strip("\n").split("\n\n")]
         head, blocks = [], []
         for lines in paragraphs:
@@ -84,7 +84,7 @@ class Trace:
         return cls(head, blocks)
 
     def settings(self, word: str) -> dict[str, str]:
-        """Collect the `config` or the `joins` of the head."""
+        """Return the options of the `config` or the `joins` line."""
         found = {}
         for line in self.head:
             if line.startswith(word + " "):
@@ -97,7 +97,7 @@ class Trace:
 
 
 class Player:
-    """Plays a trace and tells what came out."""
+    """Replays a trace and returns its outputs."""
 
     def __init__(self, trace: Trace, **config: Any) -> None:
         settings = {name: int(value) for name, value in trace.settings("config").items()}
@@ -109,7 +109,7 @@ class Player:
         self._extra: list[str] = []
 
     def play(self) -> Trace:
-        """Play all blocks; what comes out has the expectations as they turned out."""
+        """Replay all blocks, and return the trace with the actual outputs."""
         return Trace(self.trace.head, [Block(b.commands, list(self._block(b))) for b in self.trace.blocks])
 
     def _block(self, block: Block) -> Iterator[str]:
@@ -140,8 +140,8 @@ class Player:
         options = dict(a.split("=", 1) for a in arguments if "=" in a)
         COMMANDS[verb](self, [a for a in arguments if "=" not in a], options)
 
-    def say(self, line: str) -> None:
-        """Tell something that is no output."""
+    def write_line(self, line: str) -> None:
+        """Add a line that is not an output."""
         self._extra.append(line)
 
 
@@ -149,7 +149,7 @@ class Player:
 
 
 def _fields(options: Options, **names: tuple[str, Callable[[str], Any]]) -> dict[str, Any]:
-    """Turn the options that are there into fields of a request; refuse unknown ones."""
+    """Return the given options as fields of a request; raise for unknown ones."""
     everywhere = {"group": ("group_id", str), "inbox": ("reply_to", str)}
     known = {**everywhere, "id": ("member_id", str), "generation": ("generation_id", int), **names}
     return {known[option][0]: known[option][1](value) for option, value in options.items()}
@@ -160,7 +160,7 @@ REASON = ("reason", str)
 
 
 def by_topic(words: Iterable[str]) -> dict[str, list[int]]:
-    """Read partitions: `0` is one of the usual topic, `u-0` one of topic u."""
+    """Parse partitions: `0` is a partition of the usual topic, `u-0` one of topic u."""
     found: dict[str, list[int]] = {}
     for word in words:
         topic, _, number = word.rpartition("-")
@@ -208,7 +208,7 @@ def _sync(player: Player, arguments: list[str], options: Options) -> None:
         for who, what in options.items()
         if who not in own
     }
-    assert plan.keys() == set() or arguments[1:] == ["plan"], "a plan begins with the word"
+    assert plan.keys() == set() or arguments[1:] == ["plan"], "the assignments begin with the word `plan`"
     fields = _fields(
         {option: value for option, value in options.items() if option in own},
         type=("protocol_type", str),
@@ -298,7 +298,7 @@ def _garbage(player: Player, arguments: list[str], options: Options) -> None:
 
 
 def _sessions(player: Player, arguments: list[str], options: Options) -> None:
-    player.say(player.teller.sessions(player.s.group))
+    player.write_line(player.teller.sessions(player.s.group))
 
 
 def _tokens(player: Player, arguments: list[str], options: Options) -> None:

@@ -1,4 +1,4 @@
-"""Records that ask nothing: they let time pass in a shard that has read its whole log."""
+"""Wake records, which let time pass in a shard that has read its whole log."""
 
 from coordinator.requests import Received, Wake
 

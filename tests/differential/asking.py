@@ -1,4 +1,4 @@
-"""Makes the requests of a conversation's lines, with the ids and generations that one side has handed out."""
+"""The requests of a conversation's lines, with the ids and generations that one side has assigned."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -49,7 +49,7 @@ Fields = dict[str, Any]
 
 
 def ask(line: Line, names: Names, number: int, group_id: Callable[[str], str]) -> Asked:
-    """Make a line's request; `group_id` turns a group's name into an id that no other conversation has."""
+    """Return a line's request. `group_id` converts a group's name to an id that no other conversation has."""
     client, version = line.who.split("#")[0], int(line.options.get("v", NEWEST[line.verb]))
     known = names.members.get(names.newest_of(client) if "newest" in line.words else line.who)
     if line.verb == "join" and "instance" in line.options:
@@ -96,13 +96,13 @@ def _sync(line: Line, names: Names, known: Member | None, version: int, every: F
         generation_id=int(line.options.get("generation", known.generation_id)),
         member_id=_id(line, names, known.member_id),
         group_instance_id=_instance(line, names),
-        protocol_type=_unless_none(line.options.get("type", known.protocol_type)) if version >= 5 else None,
-        protocol_name=_unless_none(line.options.get("protocol", known.protocol_name)) if version >= 5 else None,
-        assignments=tuple(_part(names, *part.split("=", 1)) for part in plan),
+        protocol_type=_none_if_named(line.options.get("type", known.protocol_type)) if version >= 5 else None,
+        protocol_name=_none_if_named(line.options.get("protocol", known.protocol_name)) if version >= 5 else None,
+        assignments=tuple(_assignment_of(names, *part.split("=", 1)) for part in plan),
     )
 
 
-def _part(names: Names, who: str, partitions: str) -> Assignment:
+def _assignment_of(names: Names, who: str, partitions: str) -> Assignment:
     member_id = names.members[who].member_id if who in names.members else who
     return Assignment(member_id, b"" if partitions == "none" else assignment(by_topic(partitions.split(","))))
 
@@ -133,10 +133,10 @@ def _id(line: Line, names: Names, otherwise: str) -> str:
 
 
 def _instance(line: Line, names: Names) -> str | None:
-    return _unless_none(line.options.get("instance", names.instances.get(line.who)))
+    return _none_if_named(line.options.get("instance", names.instances.get(line.who)))
 
 
-def _unless_none(said: str | None) -> str | None:
+def _none_if_named(said: str | None) -> str | None:
     return None if said == "none" else said
 
 

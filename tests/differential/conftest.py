@@ -37,12 +37,12 @@ def kafkas(broker: Broker) -> Iterator[Transcripts]:
 def through_gateway(
     request: pytest.FixtureRequest, broker: Broker, kafkas: Transcripts, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Transcripts]:
-    """Return the transcripts of a gateway's clients. All conversations of the run have begun."""
+    """Return the transcripts of a gateway's clients, after all conversations of the run have been started."""
     asked = [item for item in request.session.items if "through_gateway" in getattr(item, "fixturenames", ())]
     conversations = [item.callspec.params["conversation"] for item in asked]  # type: ignore[attr-defined]
     theirs = [kafkas.begin(each) for each in conversations]
     with slow_query(broker, tmp_path_factory.mktemp("slow")) as settings, Gateway(settings) as gateway:
-        wait(theirs)  # its times are short: fifty others must not slow it down
+        wait(theirs)  # its times are short, and fifty other conversations must not slow it down
         address = coordinator_behind(gateway.bootstrap_servers)
         with Transcripts(lambda: closing(ThroughGateway(address)), theirs=False, at_once=AT_ONCE) as transcripts:
             for each in sorted(conversations, key=lambda each: each.lasts_ms, reverse=True):
@@ -52,7 +52,7 @@ def through_gateway(
 
 @contextmanager
 def slow_query(broker: Broker, folder: Path) -> Iterator[Settings]:
-    """Run the query in a process of its own, under the rules of the conversations, with its times slowed down."""
+    """Run the query in a process of its own, under the rules of the conversations, with longer times."""
     service = start_service(
         folder,
         bootstrap_servers=broker.bootstrap_servers,
@@ -72,6 +72,6 @@ def coordinator_behind(bootstrap_servers: str) -> Address:
     host, port = bootstrap_servers.split(":")
     with closing(Connection((host, int(port)), "first")) as first:
         find = partial(first.call, FindCoordinatorRequest(key="g", key_type=0), 3)
-        wait_until(lambda: find().error_code == 0)  # the first request makes Kafka create its topic of offsets
+        wait_until(lambda: find().error_code == 0)  # Kafka creates its offsets topic at the first request
         wait_until(lambda: first.call(DescribeGroupsRequest(groups=["g"]), 5).groups[0].error_code == 0)
         return find().host, find().port

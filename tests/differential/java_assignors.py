@@ -27,7 +27,7 @@ CLASSES = {
 
 @contextmanager
 def java() -> Iterator["Java"]:
-    """Start the JVM, and stop it."""
+    """Start the JVM, and stop it at the end."""
     (bridge,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
     port, secret = launch_gateway(
         jarpath=str(bridge),

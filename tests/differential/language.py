@@ -26,8 +26,8 @@ Commands, with options as `option=value`; `v=3` uses an older version of the req
     fetch t-0 t-1, fetch all      generation= id=
     describe, list      states=a,b types=a,b
     delete, forget t-0  the group, its committed offsets
-    wait MS             time passes until something happens, MS after the last time
-    pass MS             time passes and nothing happens
+    wait MS             time passes until an event happens, MS after the last time
+    pass MS             time passes without an event
 
 A name is a client and its member: `c1#2` is the second id that client c1 was given. An unknown name is used as a member
 id itself, and `id=` sets another one. A member sends its instance id with each request; `instance=` sets another one,
@@ -75,7 +75,7 @@ class Line:
 
     @property
     def who(self) -> str:
-        """The client that sends the request: the first one named, or else an administrator."""
+        """The name of the client that sends the request: the first name of the line, or else `admin`."""
         named = self.words[0].split("@")[0] if self.words and self.verb not in ("fetch", "forget") else ""
         return named or "admin"
 
@@ -104,12 +104,12 @@ class Conversation:
 
     @property
     def is_about_all(self) -> bool:
-        """Whether it uses the group without a name, which all conversations share."""
+        """True if the conversation uses the group without a name, which all conversations share."""
         return any(line.options.get("group") == "" for line in self.lines)
 
 
 def read(path: Path) -> Iterator[Conversation]:
-    """Read the conversations of a file."""
+    """Yield the conversations of a file."""
     for story in path.read_text().split("== ")[1:]:
         title, *rest = story.strip().splitlines()
         comments = [line.removeprefix("#").strip() for line in rest if line.startswith("#")]
@@ -117,7 +117,7 @@ def read(path: Path) -> Iterator[Conversation]:
 
 
 def lines_of(texts: list[str]) -> Iterator[Line]:
-    """Read the lines of a conversation; the join of a new member becomes two lines."""
+    """Yield the lines of a conversation. The join of a new member becomes two lines."""
     known: set[str] = set()
     for text in texts:
         if text and not text.startswith("#"):
@@ -131,7 +131,7 @@ def lines_of(texts: list[str]) -> Iterator[Line]:
 
 
 def parse(text: str) -> Line:
-    """Read one line."""
+    """Parse one line."""
     command, *columns = (column.strip() for column in text.split("|"))
     verb, *rest = shlex.split(command)
     options = dict(word.split("=", 1) for word in rest if _is_option(word))
@@ -147,7 +147,7 @@ def parse(text: str) -> Line:
             theirs, own = _heard(kafka.removeprefix("kafka:"), who), _heard(ours.removeprefix("ours:"), who)
             return Line(command, verb, words, options, theirs, own, difference)
         case _:
-            raise ValueError(f"one column, or kafka: and ours: and a name: {text}")
+            raise ValueError(f"expected one column, or kafka:, ours: and the name of a difference: {text}")
 
 
 def unfolded(value: str) -> str:
@@ -183,7 +183,7 @@ def _one_heard(words: list[str], who: str) -> Heard:
     if words[0] in NOTHING:
         return Heard("", "", frozenset(words[1:]))
     name = who if CODES.fullmatch(words[0]) else words.pop(0)
-    assert CODES.fullmatch(words[0]), f"no code: {words}"
+    assert CODES.fullmatch(words[0]), f"not an error code: {words}"
     return Heard(name, words[0], frozenset(words[1:]))
 
 

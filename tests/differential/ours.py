@@ -53,9 +53,9 @@ class Ours:
     def wait(self, ms: int, *, quietly: bool = False) -> None:
         """Move the clock. Events happen in the last millisecond, and not before."""
         until_ms = self._now_ms + ms
-        assert self._shard.step([wake(until_ms - 1)], until_ms - 1) == [], "something happened too early"
+        assert self._shard.step([wake(until_ms - 1)], until_ms - 1) == [], "an event happened too early"
         outputs = self._shard.step([wake(until_ms)], until_ms)
-        assert not (quietly and outputs), "something happened"
+        assert not (quietly and outputs), "an event happened while the side had to be quiet"
         self._fresh += outputs
         self._now_ms = until_ms
 
@@ -94,7 +94,7 @@ def as_of(asked: Asked, answer: AnyAnswer) -> AnyAnswer:
         case LeaveGroupAnswer() if version < 3:
             return replaced(answer, code=answer.members[0].code, members=())
         case OffsetCommitAnswer():
-            partitions = [replaced(p, code=_of_old(p.code)) if version < 9 else p for p in answer.partitions]
+            partitions = [replaced(p, code=_older_code(p.code)) if version < 9 else p for p in answer.partitions]
             return replaced(answer, code=0, partitions=tuple(partitions))
         case OffsetFetchAnswer() if version < 5:
             return replaced(answer, partitions=tuple(replaced(p, leader_epoch=-1) for p in answer.partitions))
@@ -110,7 +110,7 @@ def as_of(asked: Asked, answer: AnyAnswer) -> AnyAnswer:
     return answer
 
 
-def _of_old(code: int) -> int:
-    """Return the older error code: a commit to an unknown group was one of a wrong generation in earlier versions."""
+def _older_code(code: int) -> int:
+    """Return the error code of earlier versions, in which a commit to an unknown group had a wrong generation."""
     missing, wrong = ErrorCode.GROUP_ID_NOT_FOUND.number, ErrorCode.ILLEGAL_GENERATION.number
     return wrong if code == missing else code

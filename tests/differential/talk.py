@@ -1,4 +1,4 @@
-"""Holds a conversation with one side, and compares two transcripts."""
+"""Conversations with one side, and the comparison of two transcripts."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -55,7 +55,7 @@ def hold(conversation: Conversation, side: Side, *, theirs: bool) -> list[Step]:
 
 
 class Transcripts:
-    """One side's responses in each conversation, which is held once, even if it is requested several times.
+    """One side's responses in each conversation. A conversation is held once, even if it is requested several times.
 
     Args:
         side: Makes a side without data of other conversations.
@@ -95,7 +95,7 @@ def _own(answer: AnyAnswer, names: Names) -> AnyAnswer:
 
 
 def check(conversation: Conversation, kafka: list[Step], ours: list[Step]) -> None:
-    """Fail unless both sides gave the same, expected responses; an expected difference must be exactly as written."""
+    """Raise unless both sides gave the same, expected responses. An expected difference must be exactly as written."""
     for line, their_step, our_step in zip(conversation.lines, kafka, ours, strict=True):
         both = f"{conversation.title}\n\nKafka:\n{_text(kafka)}\n\nours:\n{_text(ours)}"
         if line.difference is None:

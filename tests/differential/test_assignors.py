@@ -35,7 +35,7 @@ def kafkas() -> Iterator[Java]:
 @pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
 @pytest.mark.parametrize(("kind", "drawing"), KINDS.items(), ids=KINDS)
 def test_plans(kafkas: Java, kind: str, drawing: dict[str, Any], alike: bool):
-    """S130 to S133: partition for partition, for any members that join, leave, claim and subscribe.
+    """S130 to S133: all assignments are equal, for any members that join, leave, claim and subscribe.
 
     If subscriptions differ, the assignments may differ too, if they are as equal and move no more partitions.
     """
@@ -48,7 +48,7 @@ def test_plans(kafkas: Java, kind: str, drawing: dict[str, Any], alike: bool):
         if theirs is None or has_three_claims(drawn):
             continue
         if name == "cooperative-sticky":
-            keep_back_what_two_claim(drawn, ours, theirs)
+            remove_partitions_with_two_claims(drawn, ours, theirs)
         assert worth(drawn, ours) <= worth(drawn, theirs), f"seed {seed}"
         assert alike <= (ours == theirs), f"seed {seed}"
         equal += ours == theirs
@@ -56,8 +56,8 @@ def test_plans(kafkas: Java, kind: str, drawing: dict[str, Any], alike: bool):
 
 
 @pytest.mark.parametrize("seed", [2360, 9655, 9954])
-def test_what_moved_twice_goes_home(kafkas: Java, seed: int):
-    """S132: three groups in 12,000 in which Kafka moves a partition back to an owner that needs room for it."""
+def test_kafka_moves_a_partition_back_to_its_owner(kafkas: Java, seed: int):
+    """S132: in three groups of 12,000 Kafka moves a partition back to an owner that is already full."""
     drawn = draw(seed, "sticky", alike=False, most=8, grows=False)
     ours, theirs = (p(drawn.cluster, drawn.subscribers) for p in (Sticky().assign, partial(kafkas.plan, "sticky")))
     assert ours != theirs
@@ -65,7 +65,7 @@ def test_what_moved_twice_goes_home(kafkas: Java, seed: int):
 
 
 def worth(drawn: Drawn, plan: Plan) -> tuple[int, int]:
-    """Return how unequal assignments are, and then how few partitions stay; less is better."""
+    """Return the inequality of assignments, then the negative number of partitions that stay. Less is better."""
     return imbalance(plan), -kept(plan, drawn.claims)
 
 
@@ -84,12 +84,12 @@ def kafkas_plan(kafkas: Java, name: str, drawn: Drawn) -> Plan | None:
 
 
 def has_three_claims(drawn: Drawn) -> bool:
-    """Return whether a partition has three claims: if two are equal, Kafka revokes it from the newest as well."""
+    """Check whether a partition has three claims. If two are equal, Kafka also revokes it from the newest."""
     claims = Counter(partition for claimed in drawn.claims.values() for partition in claimed)
     return any(count > 2 for count in claims.values())
 
 
-def keep_back_what_two_claim(drawn: Drawn, ours: Plan, theirs: Plan) -> None:
+def remove_partitions_with_two_claims(drawn: Drawn, ours: Plan, theirs: Plan) -> None:
     """Remove partitions with two claims from Kafka's assignments, if this project's assignor holds them back.
 
     Kafka leaves them with one member if subscriptions differ, though the other member may still be reading.
@@ -122,7 +122,7 @@ SUBSCRIPTIONS = [
 @pytest.mark.parametrize("version", range(4))
 @pytest.mark.parametrize("subscription", SUBSCRIPTIONS, ids=range(len(SUBSCRIPTIONS)))
 def test_subscription_bytes(kafkas: Java, subscription: Subscription, version: int):
-    """Protocol.md 7.6: Kafka reads this project's bytes, and writes the same."""
+    """Protocol.md 7.6: Kafka reads this project's subscriptions, and writes the same bytes."""
     theirs = kafkas.subscription(write_subscription(subscription))
     assert kafkas.subscription_bytes(theirs, version) == write_subscription(subscription, version)
     assert list(kafkas.subscription(write_subscription(subscription, version)).topics()) == sorted(subscription.topics)
@@ -131,7 +131,7 @@ def test_subscription_bytes(kafkas: Java, subscription: Subscription, version: i
 @pytest.mark.parametrize("version", range(4))
 @pytest.mark.parametrize("user_data", [None, b"", b"\x00\x01"])
 def test_assignment_bytes(kafkas: Java, user_data: bytes | None, version: int):
-    """Protocol.md 7.6."""
+    """Protocol.md 7.6: Kafka and this project write an assignment as the same bytes."""
     theirs = kafkas.assignment_bytes([("t", 0), ("t", 2), ("u", 1)], user_data, version)
     assert theirs == write_assignment({"u": [1], "t": [2, 0]}, user_data, version)
 

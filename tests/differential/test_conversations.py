@@ -18,12 +18,12 @@ every_conversation = pytest.mark.parametrize("conversation", CONVERSATIONS, ids=
 
 
 @every_conversation
-def test_kafka_says_the_same(conversation: Conversation, kafkas: Transcripts):
+def test_kafka_gives_the_same_responses(conversation: Conversation, kafkas: Transcripts):
     ours = hold(conversation, Ours(RULES), theirs=False)
     check(conversation, kafkas[conversation], ours)
 
 
-# -- what the conversations add up to ----------------------------------------------------------------------------------
+# -- all conversations together ----------------------------------------------------------------------------------------
 
 CODES = {
     # All error codes that Kafka can return to each command. A single broker that is ready never returns these in the
@@ -41,7 +41,7 @@ CODES = {
 }
 
 
-def test_every_answer_is_heard():
+def test_every_error_code_occurs():
     heard: dict[str, set[int]] = {verb: set() for verb in CODES}
     for line in (line for conversation in CONVERSATIONS for line in conversation.lines if not line.is_time):
         own = {int(code) for answer in line.kafka if answer.name == line.who for code in answer.codes.split("/")}
@@ -49,12 +49,12 @@ def test_every_answer_is_heard():
     assert heard == CODES
 
 
-def test_every_difference_is_explained_and_shown():
+def test_every_difference_occurs_and_is_explained():
     shown = {line.difference for conversation in CONVERSATIONS for line in conversation.lines}
     assert shown - {None} == set(DIFFERENCES)
 
 
-def test_every_difference_is_on_its_page():
+def test_every_difference_is_in_the_docs():
     page = (Path(__file__).parents[2] / "docs" / "differences.md").read_text()
     assert [name for name in DIFFERENCES if f"\n| {name} | " not in page] == []
 
@@ -65,5 +65,5 @@ def test_every_conversation_has_a_group_of_its_own():
 
 
 @every_conversation
-def test_names_what_it_proves(conversation: Conversation):
+def test_a_conversation_names_its_source(conversation: Conversation):
     assert re.search(r"\b([SW]\d+|protocol\.md \d)", conversation.proves), "name a walkthrough, a row or a section"

@@ -37,7 +37,7 @@ def tampered(steps: list[Step], number: int, old: str, new: str) -> list[Step]:
 # -- the language ------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_is_a_request_and_what_all_hear():
+def test_a_line_has_a_request_and_its_responses():
     line = parse("sync c1 plan c1=0,1 c2=none generation=3 | 0, c2 25/0 leader=c1")
     assert (line.verb, line.who, line.words) == ("sync", "c1", ("c1", "plan", "c1=0,1", "c2=none"))
     assert line.options == {"generation": "3"}
@@ -45,7 +45,7 @@ def test_a_line_is_a_request_and_what_all_hear():
     assert line.ours == line.kafka
 
 
-def test_a_difference_has_a_column_for_either_side_and_a_name():
+def test_a_difference_has_a_column_for_each_side_and_a_name():
     line = parse("join c1 | kafka: parked | ours: c1 27 | a name")
     assert [heard.codes for heard in (*line.kafka, *line.ours)] == ["", "27"]
     assert line.difference == "a name"
@@ -53,25 +53,25 @@ def test_a_difference_has_a_column_for_either_side_and_a_name():
         parse("join c1 | kafka: parked | ours: c1 27")
 
 
-def test_a_newcomer_joins_in_two_steps_unless_told_otherwise():
+def test_a_new_member_joins_in_two_steps_by_default():
     lines = lines_of(["join c1 | 0", "join c1 | 0", "join c1 new | 0", "join c2 v=3 | 0", "join c3 instance=i | 0"])
     first = [line.text for line in lines if line.kafka[0].codes == "79"]
     assert first == ["join c1 (for an id)", "join c1 new (for an id)"]
 
 
-def test_who_asks():
+def test_the_client_of_a_line():
     asked = ["leave c2@i2 c3", "leave @i2", "fetch t-0", "commit outside t-0=5", "list"]
     assert [parse(text).who for text in asked] == ["c2", "admin", "admin", "outside", "admin"]
 
 
-def test_long_words_are_written_short():
+def test_repeated_letters_are_expanded():
     assert [unfolded(text) for text in ("x*3", "é*2", "x", "x*", "2*4")] == ["xxx", "éé", "x", "x*", "2222"]
 
 
-# -- the judge ---------------------------------------------------------------------------------------------------------
+# -- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def test_two_that_say_the_same_pass():
+def test_equal_transcripts_pass():
     story = conversation()
     check(story, transcript(story), transcript(story))
 
@@ -80,13 +80,13 @@ TAMPERED = [(1, "generation=1", "generation=2"), (5, "leader=c1", "leader=c2"), 
 
 
 @pytest.mark.parametrize(("number", "old", "new"), TAMPERED)
-def test_any_field_may_be_what_differs(number: int, old: str, new: str):
+def test_a_difference_in_any_field_is_found(number: int, old: str, new: str):
     steps = transcript(conversation())
     with pytest.raises(AssertionError, match=f"\\+{new}"):
         check(conversation(), steps, tampered(steps, number, old, new))
 
 
-def test_the_group_that_is_left_may_be_what_differs():
+def test_a_difference_in_the_group_is_found():
     steps = transcript(conversation())
     other = [*steps[:-1], replace(steps[-1], group=steps[-1].group.replace("members=c1", "members=none"))]
     with pytest.raises(AssertionError, match=r"\+members=none"):
@@ -96,20 +96,20 @@ def test_the_group_that_is_left_may_be_what_differs():
 @pytest.mark.parametrize(
     "line", ["heartbeat c1 | 25", "heartbeat c1 | parked", "heartbeat c1 | 0, c2 0", "heartbeat c1 | 0 generation=1"]
 )
-def test_both_must_say_what_is_written(line: str):
+def test_both_sides_must_give_the_expected_responses(line: str):
     story = conversation(f"join c1 | 0\n{line}")
     with pytest.raises(AssertionError, match="not as written"):
         check(story, transcript(story), transcript(story))
 
 
-def test_a_difference_that_is_gone_is_told():
-    story = conversation("join c1 | kafka: 0 | ours: 0 | a difference of old")
+def test_an_expected_difference_must_occur():
+    story = conversation("join c1 | kafka: 0 | ours: 0 | an old difference")
     same = transcript(story)
-    with pytest.raises(AssertionError, match="no difference any more: a difference of old"):
+    with pytest.raises(AssertionError, match="no difference any more: an old difference"):
         check(story, same, same)
 
 
-def test_a_difference_is_the_one_that_is_written():
+def test_a_difference_must_be_as_written():
     story = conversation("join c1 v=3 | kafka: 0 generation=5 | ours: 0 generation=1 | a difference")
     ours = transcript(story)
     check(story, tampered(ours, 0, "generation=1", "generation=5"), ours)

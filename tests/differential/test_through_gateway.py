@@ -1,4 +1,4 @@
-"""The conversations with Kafka's own coordinator, held with this one through a gateway: clients must see no difference.
+"""The conversations with this coordinator through a gateway. Clients must see no difference from Kafka.
 
 They use the same versions, the same kind of sockets and the same code; `differences` lists the intended differences.
 """
@@ -25,13 +25,13 @@ APIS_OF = {
 
 
 @every_conversation
-def test_clients_hear_the_same(conversation: Conversation, kafkas: Transcripts, through_gateway: Transcripts):
+def test_gateway_responses_are_equal(conversation: Conversation, kafkas: Transcripts, through_gateway: Transcripts):
     """S16, S56: a gateway gives the same response as Kafka to a request of any version."""
     check(as_clients_find_it(conversation), kafkas[conversation], through_gateway[conversation])
 
 
-def test_every_version_of_what_is_served_is_asked():
-    """S56."""
+def test_every_version_of_every_served_api_occurs():
+    """S56: the conversations contain every version of every served API."""
     lines = [line for conversation in CONVERSATIONS for line in conversation.lines if not line.is_time]
     asked = {(APIS_OF[line.verb], int(line.options.get("v", NEWEST[line.verb]))) for line in lines}
     served = [api for api in APIS.values() if api.handling is Handling.SERVED]

@@ -35,14 +35,14 @@ RULES = {
 """The broker's settings, which keep conversations short and requests in order."""
 
 LATE_S = 10.0
-"""How long after its time an event may still happen that no client is told of, in seconds."""
+"""The longest delay of an event that no client is notified of, in seconds."""
 
 POLL_S = 0.005
 AHEAD_S = 0.02
-"""How long before the earliest time of an event the wait for it begins, in seconds."""
+"""The time by which the wait for an event begins before the earliest time of the event, in seconds."""
 
 EARLY_MS = 5
-"""By how much a clock of whole milliseconds may seem early."""
+"""The most by which an event may seem early with a clock of whole milliseconds."""
 
 Address = tuple[str, int]
 
@@ -57,7 +57,7 @@ class Connection:
         self._response: type = object
         self._socket = socket.create_connection(address, timeout=HANG_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.call(ApiVersionsRequest(), 0)  # from now on the broker treats this connection as any other
+        self.call(ApiVersionsRequest(), 0)  # the broker treats a connection differently until its first request
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -76,8 +76,8 @@ class Connection:
         self._send(wire.message(asked.request, asked.version), asked.version)
 
     def answer(self) -> tuple[Asked, AnyAnswer]:
-        """Return the response to the request that was sent, when it has come."""
-        assert self.asked is not None, "nobody asked"
+        """Wait for the response to the request that was sent, and return it."""
+        assert self.asked is not None, "no request was sent"
         asked, self.asked = self.asked, None
         return asked, wire.answer(asked.request, asked.version, self._receive())
 
@@ -96,7 +96,7 @@ class Connection:
         data = b""
         while len(data) < size:
             more = self._socket.recv(size - len(data))
-            assert more, f"{self.client_id} was hung up on: its request could not be read: {self.asked}"
+            assert more, f"the broker closed the connection of {self.client_id}; it could not read {self.asked}"
             data += more
         return data
 
@@ -105,7 +105,7 @@ class Theirs:
     """Kafka's coordinator."""
 
     looks = 3
-    """How often the group is described until all effects of a request are known."""
+    """The number of descriptions after which all effects of a request are known."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -132,7 +132,7 @@ class Theirs:
             time.sleep(ms / 1000)
 
     def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
-        """Wait for the expected responses, or else for time to change the group; return all responses that come."""
+        """Wait for the expected responses, or for a change of the group by time; return all responses that come."""
         wanted = Counter(heard.name.split("#")[0] for heard in expected if heard.name)
         heard: list[tuple[Asked, AnyAnswer]] = []
         until_s = time.monotonic() + self._waits_ms / 1000 + HANG_S
@@ -142,7 +142,7 @@ class Theirs:
             if not wanted:
                 self._await_change(time.monotonic() + self._waits_ms / 1000 + LATE_S)
             early_ms = self._passed_ms - (time.monotonic() - self._began_s) * 1000
-            assert early_ms < EARLY_MS, f"something happened {early_ms:.0f} ms early"
+            assert early_ms < EARLY_MS, f"an event happened {early_ms:.0f} ms early"
         for _ in range(self.looks if any(c.asked for c in self._connections) else 0):
             self.look(self._group_id)
         return heard + list(self._answers(0))
@@ -156,7 +156,7 @@ class Theirs:
     def look(self, group_id: str) -> DescribeGroupAnswer:
         """Describe the group, in a version that returns no error for an unknown group.
 
-        A group that prepares without members has a join deadline of now (protocol.md 3.5); its end is waited for.
+        A group in PreparingRebalance without members has a join deadline of now (protocol.md 3.5). Wait for its end.
         """
         request, until_s = DescribeGroup(request_id="look", reply_to="", group_id=group_id), time.monotonic() + 1
         while True:

@@ -1,7 +1,7 @@
-"""This side of a conversation as Kafka's own clients see it: the running query behind a gateway, over plain sockets.
+"""This project's side of a conversation, as Kafka's own clients see it: the running query behind a gateway.
 
-A batch of the query takes about as long as a session in a conversation. So all times are `SLOWNESS` times as long here.
-The conversations take 20 minutes in all, so many are held at once.
+A batch of the query takes about as long as a session timeout in a conversation. So all times are `SLOWNESS` times as
+long here. The conversations take 20 minutes in all, so many are held at once. They use plain sockets.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,7 @@ from tests.differential.theirs import Theirs
 from tests.differential.transcript import Asked
 
 SLOWNESS = 40
-"""The factor of all times: the longest conversation takes 44 s, and where 300 ms must not be over, a line may take
-seconds."""
+"""The factor of all times. The longest conversation takes 44 s. A line may take seconds before 300 ms count as over."""
 
 AT_ONCE = 50
 """More than the conversations with waits; fewer than all, because batches must not be long during those waits."""
@@ -42,8 +41,8 @@ class ThroughGateway(Theirs):
     """This coordinator, with requests sent as to Kafka's.
 
     Requests of two connections have no order until the gateway has read them. After a request, a third client (the
-    onlooker) asks the gateway something. When the gateway has answered it, the request is on its way into the log. So a
-    description of the group comes after all responses that the request causes. Commits and deletions of offsets are
+    onlooker) sends a request to the gateway. Once it is answered, the gateway has sent the first request to the log. So
+    a description of the group comes after all responses to the first request. Commits and deletions of offsets are
     never parked, but they may wait until the brokers have answered about topics; their responses are waited for.
     """
 
@@ -61,7 +60,7 @@ class ThroughGateway(Theirs):
 
     def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
         if self._looks_ahead:
-            self._onlooker.call(ApiVersionsRequest(), 0)  # the gateway answers that by itself
+            self._onlooker.call(ApiVersionsRequest(), 0)  # the gateway answers this request itself
             self._described = self.look(self._group_id)
         return super().hear(expected)
 
@@ -82,7 +81,7 @@ def _slower(request: Request) -> Request:
 
 
 def as_clients_find_it(conversation: Conversation) -> Conversation:
-    """Remove the differences that only this project's topics show."""
+    """Return a conversation without the differences that only clients of this project's topics see."""
     return replace(conversation, lines=tuple(map(_of_a_client, conversation.lines)))
 
 

@@ -1,7 +1,8 @@
-"""Responses as text that can be compared between both sides: ids become member names, and free choices are normalized.
+"""Responses as text for the comparison of both sides: ids become member names, and free choices are normalized.
 
-These are free: the order of the leader's members, of a description's and of a listing's, the order of responses that
-come at once, and the form of an id after its prefix (protocol.md, end of section 10).
+These are free: the order of the members that the leader gets, of the members of a description, of the groups of a
+listing, the order of responses that come together, and the form of an id after its prefix (protocol.md, end of
+section 10).
 """
 
 from collections import Counter
@@ -70,7 +71,7 @@ class Names:
     groups: dict[str, str] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
     processes: Counter[str] = field(default_factory=Counter)
-    """By client: how often it was started again."""
+    """The number of restarts of each client."""
     _names: dict[str, str] = field(default_factory=dict)
 
     def learn(self, asked: Asked, answer: AnyAnswer) -> None:
@@ -82,7 +83,7 @@ class Names:
         if answer.member_id not in self._names:
             instance = asked.request.group_instance_id
             prefix = asked.who if instance is None else instance
-            assert answer.member_id[:-SUFFIX_CHARS] == prefix, f"{answer.member_id} does not begin with {prefix}"
+            assert answer.member_id[:-SUFFIX_CHARS] == prefix, f"{answer.member_id} does not start with {prefix}"
             number = sum(name.split("#")[0] == asked.who for name in self.members) + 1
             name = asked.who if number == 1 else f"{asked.who}#{number}"
             self.members[name], self._names[answer.member_id] = Member(answer.member_id), name
@@ -137,7 +138,7 @@ class Names:
 
 
 def codes(answer: AnyAnswer) -> str:
-    """Return the codes of a response: of the whole, or else of its entries; equal entries are given once."""
+    """Return the code of a response, or else the codes of its entries without repetition."""
     entries = getattr(answer, "partitions", getattr(answer, "members", ()))
     found = [str(entry.code) for entry in entries if hasattr(entry, "code")]
     if answer.code:

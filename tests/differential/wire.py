@@ -41,10 +41,10 @@ from coordinator.phases import Phase
 from coordinator.requests import Request
 
 MANY_GROUPS = 8
-"""The first version in which an OffsetFetch names many groups."""
+"""The first version in which an OffsetFetch may have several groups."""
 
 MANY_LEAVE = 3
-"""The first version in which a LeaveGroup names many members."""
+"""The first version in which a LeaveGroup may have several members."""
 
 NAMES = {code.number: code.name for code in ErrorCode}
 
@@ -121,7 +121,7 @@ def _fields(request: Request, names: str) -> Field:
 
 
 def _nested(kind: Message, part: str) -> Message:
-    """Return the type of a topic's entries; it is nested in that of the topic."""
+    """Return the type of a topic's entries, which is nested in the type of the topic."""
     topic = getattr(kind, f"{kind.__name__}Topic")
     return getattr(topic, f"{kind.__name__}{part}")
 
@@ -158,11 +158,11 @@ def _fetch(request: asked.OffsetFetch, version: int) -> Message:
     return OffsetFetchRequest(groups=[group(group_id=request.group_id, topics=topics, **who)])
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# -- responses ---------------------------------------------------------------------------------------------------------
 
 
 def answer(request: Request, version: int, said: Message) -> AnyAnswer:
-    """Read Kafka's response to a request."""
+    """Convert Kafka's response to this project's response."""
     return READERS[type(request)](request, version, said)
 
 

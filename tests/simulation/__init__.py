@@ -1,13 +1,13 @@
-"""One seed drives a world: groups and members, a bad log, crashes, clocks that jump; every promise is watched.
+"""Simulations of groups, members, a faulty log, crashes and clock jumps, each driven by one seed. Checkers watch them.
 
-    faults      what may go wrong, each with a rate; every world draws some of them
-    actors      who asks: members as clients are, and others who keep no rules
-    world       wires, log and clock between them; ends calm, and then everybody must be in
-    script      what the log held and how it was cut into batches: all that the coordinator ever sees
-    judge       takes a script through the coordinator, kills and restarts included, and watches every promise
-    audits      takes the same script again in other ways, which must not show
-    shrink      cuts a script that breaks a promise down to a short one
-    runs        many worlds, one after another or side by side
+    faults      the possible faults and their highest rates; each simulation draws some of them
+    actors      the clients: real members, and strangers that follow no rules
+    simulation  the network, the log and the clocks; ends with a calm period, in which every member must join
+    script      the records of the log and the batches that read them: the whole input of the coordinator
+    judge       replays a script through the coordinator, with kills and restarts, and checks every promise
+    audits      replays the same script in other ways that must give the same outputs
+    shrink      shortens a script that breaks a promise
+    runs        runs many simulations, one after another or in parallel
 
-A world plays live against a judge and leaves a script behind; the script alone brings the judge to the same end.
+A simulation runs against a judge and produces a script. The script alone brings a new judge to the same end.
 """

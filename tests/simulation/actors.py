@@ -1,4 +1,4 @@
-"""The clients of a world: processes that are members as real clients are, and strangers that follow no rules."""
+"""The clients of a simulation: processes that are members as real clients are, and strangers that follow no rules."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -67,7 +67,7 @@ class Process:
         self.topics = chance.choice(TOPICS)
         self.offered = chance.choice(OFFERS)
         self.asleep_until_ms = self.idle_until_ms = self.due_ms = 0
-        self.comes_back = chance.random() < 0.8  # after it has left
+        self.comes_back = chance.random() < 0.8  # after it leaves
         self.asks_for_its_id = chance.random() < 0.5
         self.inbox = config.reply_to
         self._poll_ms = self._deadline_ms = self.position = 0
@@ -127,7 +127,7 @@ class Process:
         return sent
 
     def _addressed(self, request: Request) -> Request:
-        """Ask from the inbox that is read now; where it is wanted, join as clients do that ask for their id first."""
+        """Return a request with the present mailbox. If `asks_for_its_id`, a first join requires a known member id."""
         if request.reply_to != self.inbox:
             request = replace(request, reply_to=self.inbox)
         if self.asks_for_its_id and isinstance(request, JoinGroup) and not request.member_id:
@@ -136,13 +136,13 @@ class Process:
 
     def _plan(self, generation_id: int, members: tuple[JoinedMember, ...], is_planned: bool, now_ms: int) -> list[Todo]:
         parts = [Assignment(m.member_id, share(place, len(members))) for place, m in enumerate(members)]
-        for fault in self.swarm.faults("plan"):
-            if fault == "fails":
+        for fault in self.swarm.faults("assignments"):
+            if fault == "fail":
                 return self.member.fail_to_plan(generation_id, now_ms)
-            if fault == "never comes":
+            if fault == "never come":
                 self._owed = generation_id, members, is_planned
                 return []
-            if fault == "leaves one out":
+            if fault == "leave one out":
                 parts = parts[1:]
             else:
                 parts = [*parts[1:], *parts[:2], Assignment("a stranger", b"anything")]
@@ -154,7 +154,7 @@ class Process:
         return self._do(self._plan(*owed, now_ms), now_ms) if owed else []
 
 
-# -- others ------------------------------------------------------------------------------------------------------------
+# -- strangers ---------------------------------------------------------------------------------------------------------
 
 
 class Stranger:
@@ -222,7 +222,7 @@ def _joins(s: Stranger, group: Group | None) -> Fields:
 
 
 def _comes_back(s: Stranger, group: Group | None) -> Fields:
-    """As a static member's next process does: with what it offered before."""
+    """Make the join of a static member's next process, with the same protocols as before."""
     statics = [m for m in group.members.values() if m.is_static] if group else []
     if not statics:
         return _joins(s, group)

@@ -1,4 +1,4 @@
-"""Takes a script again, in other ways, which must not show. `AUDITS` names them; `all_of` runs those that apply."""
+"""Replays of a script in other ways, which must give the same outputs. `AUDITS` names them; `audit` runs them."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -20,13 +20,13 @@ ByGroup = dict[str | None, list[Output]]
 def one_life(script: Script, judge: Judge) -> None:
     """I18, I21: check that a shard that runs through all batches without being stored gives the same outputs."""
     if not _has_right_clocks(script) and any(batch.codec for _, batch in script.batches()):
-        return  # an older version does not write down how the clocks were, which shows where one is wrong
+        return  # an older version does not store the state of the clocks, which changes the outputs if a clock is wrong
     living = judge.shard(None)
     for (records, batch), outputs in zip(script.batches(), judge.outputs, strict=False):
         if living.step([*living.deferred, *records], batch.now_ms) != outputs:
-            raise Broken("OneLife", f"being written down and read back shows in the batch of {batch.now_ms}")
+            raise Broken("OneLife", f"storing and loading the state changes the outputs of the batch of {batch.now_ms}")
     if _kept(living) != _kept(judge.shard(judge.state)):
-        raise Broken("OneLife", "being written down and read back shows in the state")
+        raise Broken("OneLife", "storing and loading the state changes the state")
 
 
 def _has_right_clocks(script: Script) -> bool:
@@ -40,7 +40,7 @@ def _kept(shard: Shard) -> tuple[dict[str, Group | None], dict[str, Grave]]:
 
 
 def cut(size: int, script: Script, judge: Judge) -> None:
-    """I17: check the same for batches of `size` records each, if the script allows it."""
+    """I17: check that batches of `size` records each give the same outputs, if the script is exact."""
     batches = list(script.batches())
     if not script.is_exact or not any(records for records, _ in batches):
         return
@@ -54,13 +54,13 @@ def cut(size: int, script: Script, judge: Judge) -> None:
     mine, theirs = _by_group(script, outputs), _by_group(script, _said(judge))
     for group_id in theirs:
         if mine.get(group_id) != theirs[group_id]:
-            raise Broken("Cuts", f"batches of {size} show in {group_id}")
+            raise Broken("Cuts", f"batches of {size} records change the outputs of {group_id}")
 
 
 def each_alone(script: Script, judge: Judge) -> None:
-    """I19: check the same for each group when the other groups send no request."""
+    """I19: check that each group has the same outputs when the other groups send no request."""
     if not _has_right_clocks(script):
-        return  # a shard that keeps nothing forgets how its clocks were, which shows where one is wrong
+        return  # a shard without groups forgets the state of its clocks, which changes the outputs if a clock is wrong
     for group_id, heard in _by_group(script, _said(judge)).items():
         if group_id is None:
             continue
@@ -73,7 +73,7 @@ def each_alone(script: Script, judge: Judge) -> None:
             ]
             outputs += living.step([*living.deferred, *own], batch.now_ms)
         if _by_group(script, outputs).get(group_id, []) != heard:
-            raise Broken("Neighbours", f"the other groups show in {group_id}")
+            raise Broken("Neighbours", f"the other groups change the outputs of {group_id}")
 
 
 AUDITS: dict[str, Callable[[Script, Judge], None]] = {
@@ -104,7 +104,7 @@ def _group_of(received: Received) -> str | None:
 
 
 def _by_group(script: Script, outputs: Iterable[Output]) -> ByGroup:
-    """Sort outputs by the group they are about; between groups there is no order."""
+    """Return the outputs of each group; outputs of different groups have no order."""
     asked = {
         (r.request.reply_to, r.request.request_id): _group_of(r)
         for records, _ in script.batches()

@@ -1,4 +1,4 @@
-"""Clocks that are wrong: the driver's, which times batches, and the brokers', which times records."""
+"""Wrong clocks: the driver's clock gives the time of batches, the brokers' clock gives the time of records."""
 
 from random import Random
 
@@ -6,15 +6,15 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 AHEAD_MS_MAX = 8 * DAY_MS
-"""How far a broker's clock may be ahead: further than committed offsets are kept by default."""
+"""The most that a broker's clock is ahead: longer than the default retention of committed offsets."""
 
 BACK_MS_MAX = HOUR_MS
 ASTRAY_MS_MAX = 30_000
-"""How long a clock is wrong, unless it stays wrong."""
+"""The longest time for which a clock is wrong, unless it stays wrong."""
 
 
 class Clocks:
-    """The times that the clocks of a world show."""
+    """The times that the clocks of a simulation show."""
 
     def __init__(self, chance: Random) -> None:
         self.chance, self.were_right = chance, True
@@ -56,7 +56,7 @@ class Clocks:
         return now_ms + (self._driver_by_ms if self._driver_until_ms > now_ms else 0)
 
     def log_ms(self, at_ms: int, now_ms: int) -> int:
-        """Return the time that the log gives to a record that it takes at `at_ms`."""
+        """Return the time that the log gives to a record that is appended at `at_ms`."""
         by_ms, self._next_by_ms = self._next_by_ms, 0
         if self._log_until_ms > now_ms:
             by_ms += self._log_by_ms

@@ -1,6 +1,7 @@
-"""What may go wrong, as a table: of what, which fault, and its highest rate. Each world draws some at rates of its own.
+"""The table of possible faults with their highest rates. Each simulation draws some of them, at rates of its own.
 
-A swarm: most worlds lack most faults, so that what one of them hides another one shows, and rare ones meet.
+This is swarm testing: most simulations lack most faults. A fault that hides a bug in one simulation is absent from
+another, and rare faults occur together.
 """
 
 from random import Random
@@ -10,7 +11,7 @@ HIGHEST: dict[str, dict[str, float]] = {
         "lost": 0.1,
         "late": 0.1,
         "repeated": 0.2,  # up to a minute later, and more than once
-        "replayed": 0.02,  # up to ten minutes later, when its member may be gone
+        "replayed": 0.02,  # up to ten minutes later, when its member may have left
     },
     "reply": {
         "lost": 0.1,
@@ -21,11 +22,11 @@ HIGHEST: dict[str, dict[str, float]] = {
         "is killed": 0.3,
         "begins with a damaged state": 0.1,
         "begins with a state of an older version": 0.2,
-        "is left short": 0.4,  # records wait for the next one
+        "is left short": 0.4,  # some records wait for the next batch
         "is written again late": 0.1,  # by a writer that was paused, behind later batches
     },
     "turn of the coordinator": {
-        "goes away": 0.06,
+        "is unavailable": 0.06,
         "reads slowly": 0.02,  # a few requests at a time, for minutes, while others wait in the log
         "clock jumps": 0.01,
         "log's clock goes back": 0.02,
@@ -33,20 +34,20 @@ HIGHEST: dict[str, dict[str, float]] = {
         "log's clock jumps for good": 0.005,
         "a record is dated otherwise": 0.02,
     },
-    "turn of the members": {  # each befalls one of them
+    "turn of the members": {  # each fault affects one member
         "sleeps": 0.05,
         "does not poll": 0.05,
         "is killed": 0.05,
         "leaves": 0.05,
         "subscribes anew": 0.05,
         "is started twice": 0.03,
-        "moves to another inbox": 0.03,
+        "moves to another mailbox": 0.03,
     },
-    "plan": {
-        "fails": 0.1,
-        "never comes": 0.1,
-        "is for others": 0.2,
-        "leaves one out": 0.2,
+    "assignments": {
+        "fail": 0.1,
+        "never come": 0.1,
+        "are for others": 0.2,
+        "leave one out": 0.2,
     },
     "turn of others": {
         "a stranger asks": 0.5,
@@ -65,14 +66,14 @@ SHOW_CUTS = (
     "log's clock jumps for good",
     "a record is dated otherwise",
 )
-"""Where one of these happens, deadlines may fire that the log alone would not have made due."""
+"""Faults that make deadlines fire which are not due by the times of the records alone."""
 
 
 class Swarm:
-    """The faults of one world.
+    """The faults of one simulation.
 
     Args:
-        is_exact: None of those that show how the log was cut.
+        is_exact: Leave out the faults of `SHOW_CUTS`, so that the outputs do not depend on the cuts between batches.
     """
 
     def __init__(self, chance: Random, *, is_exact: bool) -> None:
@@ -88,7 +89,7 @@ class Swarm:
         }
 
     def faults(self, what: str) -> list[str]:
-        """Return the faults of this time, in the order of the table."""
+        """Return the faults that happen this time, in the order of the table."""
         return [fault for fault, rate in self._rates[what] if self._random() < rate]
 
     def calm(self) -> None:

@@ -1,9 +1,9 @@
-"""Takes batches through the coordinator as its engine does, and watches every promise.
+"""The judge runs batches through the coordinator as the engine does, and checks every promise.
 
-The state of batch N-1 is bytes. Batch N is planned with its requests and its time, and is tried until one attempt
-lasts: every attempt starts from the same bytes and must come to equal outputs and an equal state (I16; F2 to F5, F9).
-Before batch N+1 all is forgotten but the bytes (I18, I21; F6). Checkers are shown the groups whose bytes have changed:
-they have seen the others as they are.
+The state after batch N-1 is bytes. Batch N has fixed requests and a fixed time. It is attempted until one attempt is
+not killed. Every attempt starts from the same bytes and must produce equal outputs and an equal state (I16; F2 to F5,
+F9). Before batch N+1 everything but the bytes is dropped (I18, I21; F6). A step shows the checkers only the groups
+whose bytes have changed; the other groups are as in earlier steps.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +29,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Broken(Exception):
-    """A promise does not hold.
+    """A broken promise.
 
     Args:
-        promise: The checker that says so.
+        promise: The name of the checker or audit that raises.
     """
 
     def __init__(self, promise: str, why: str) -> None:
@@ -44,7 +44,7 @@ class Broken(Exception):
 
 
 class Judge:
-    """One shard, from its first batch on, and what came out of each."""
+    """One shard from its first batch on, with the outputs of each batch."""
 
     def __init__(self, config: Config, written_ms: Mapping[int, int] | None = None, partitions: int = 1) -> None:
         self.config, self.written_ms, self.partitions = config, {} if written_ms is None else written_ms, partitions
@@ -54,7 +54,7 @@ class Judge:
         self.kept = Kept()
         self.next_deadline_ms: int | None = None
         self.groups: dict[str, Group] = {}
-        """As they were when they changed last."""
+        """The groups after their last change."""
         self.outputs: list[list[Output]] = []
         self.requests = 0
         self._checkers = [*all_checkers(config), MisroutedIsRefused(partitions)]
@@ -84,24 +84,26 @@ class Judge:
         stored = self.state if batch.is_upgraded else older
         attempts.append(self._attempt(stored, log, batch.now_ms))
         outputs, state, self.deferred = attempts[-1]
-        same = 1 if batch.is_upgraded else len(attempts[-1])  # groups that nobody touches stay as they were written
+        same = (
+            1 if batch.is_upgraded else len(attempts[-1])
+        )  # unchanged groups stay in the version in which they were written
         if any(attempt[:same] != attempts[-1][:same] for attempt in attempts):
-            raise Broken("EqualBytes", "an attempt that was killed gave others than the one that lasted")
+            raise Broken("EqualBytes", "a killed attempt gave other outputs or another state than the last attempt")
         self.requests += len(records)
         self._digest.update(_encode(outputs))
         self._digest.update(state or b"none")
         self._watch(Step(records, outputs, batch.now_ms, self._look(state), self._truth(records, batch), self.deferred))
         self.outputs.append(outputs)
-        told = [output for (all_of_it, _, _), share in zip(attempts, batch.killed, strict=False)
+        killed_outputs = [output for (all_of_it, _, _), share in zip(attempts, batch.killed, strict=False)
                 for output in all_of_it[: len(all_of_it) * share // 1_000]]  # fmt: skip
-        return told + outputs if told else outputs
+        return killed_outputs + outputs if killed_outputs else outputs
 
     def _refuse(self, state: bytes) -> None:
         try:
             self.shard(state)
         except CorruptState:
             return
-        raise Broken("DamageIsNoticed", "a damaged state was believed")
+        raise Broken("DamageIsNoticed", "a damaged state was accepted")
 
     def _attempt(
         self, state: bytes | None, records: Sequence[Received], now_ms: int
@@ -115,10 +117,10 @@ class Judge:
             raise Broken(f"Coordinator raised {type(error).__name__}", str(error)) from error
 
     def _look(self, state: bytes | None) -> dict[str, Group]:
-        """Read the new state, and find the groups that it changes."""
+        """Decode the new state, and return the groups that it changes."""
         kept = codec.decode_shard(state) if state is not None else Kept()
         if state is not None and codec.encode_shard(kept) != state:
-            raise Broken("EqualBytes", "reading a state and writing it again changes it")
+            raise Broken("EqualBytes", "decoding a state and encoding it again changes it")
         before, self.state, self.kept = self.kept.groups, state, kept
         changed = {
             group_id: codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest, self._rosters))
@@ -156,19 +158,19 @@ def replayed(script: Script) -> Judge:
     return judge
 
 
-# -- states that are not as this code writes them ----------------------------------------------------------------------
+# -- states of older versions and damaged states -----------------------------------------------------------------------
 
 
 def damaged(state: bytes, place: int) -> bytes:
-    """Flip a bit, some thousandths into a state."""
+    """Return a state with one bit flipped, `place` thousandths into it."""
     at = min(len(state) * place // 1_000, len(state) - 1)
     return b"%b%c%b" % (state[:at], state[at] ^ 1, state[at + 1 :])
 
 
 def written_as(version: int, kept: Kept, state: bytes | None) -> bytes | None:
-    """Write a state as an older version of the codec did; the first one could not write forgotten groups down.
+    """Return a state as an older version of the codec wrote it. The first version could not store forgotten groups.
 
-    What the fifth one knows of time stays: the code before it had other times, which no checker could agree with.
+    The clock of the fifth version stays: code before it had other times, with which the checkers would fail.
     """
     if state is None or version not in OLDER or (version == 1 and (kept.graves or kept.clock != Clock())):
         return state
@@ -186,8 +188,8 @@ OLDER: dict[int, Callable[[Kept], object]] = {
     3: lambda kept: [kept.groups, kept.graves, b"", kept.clock, kept.allowance],
     4: lambda kept: [kept.groups, kept.graves, kept.access, kept.clock, kept.allowance],
 }
-"""Nobody sets rules in a world, which the fourth version added. The fencing tokens of the fifth, at the ends of
-members, groups and forgotten groups, stay: an older version takes them back, which no checker could agree with."""
+"""The encodings of older versions. The fourth version added access rules; no simulation sets any. The fencing tokens of
+the fifth, at the ends of members, groups and forgotten groups, stay: without them the checkers would fail."""
 
 
 def _with_whole_vitals(stored: Stored) -> Stored:

@@ -1,11 +1,11 @@
-"""What the coordinator was given: records of its log, and the batches that took them. As text, a trace.
+"""The input of the coordinator: the records of its log, and the batches that read them. A trace is a script as text.
 
-# what was found, and by which seed
+# the broken promise, and the seed that broke it
 config {"group_max_size":8}
-exact                                           cuts must not show; see `audits`
-partitions 3                                    of the log's topic, where it has more than one
-17 at 1000123 {"kind":"heartbeat", ...}         the record with offset 17, without what is at its default
-18 at 4600124 really 1000124 {"kind": ...}      one whose time is wrong
+exact                                           other cuts give the same outputs; see `audits`
+partitions 3                                    partitions of the log's topic, if it has more than one
+17 at 1000123 {"kind":"heartbeat", ...}         the record with offset 17, without fields that have their default
+18 at 4600124 really 1000124 {"kind": ...}      a record whose time is wrong
 19 at 1000124 unreadable {"why":"no JSON"}
 20 at 1000125 wake {"sent_ms":1000125}
 batch at 1001000 killed=0,400 codec=2 damaged=17
@@ -23,16 +23,16 @@ from coordinator.requests import Received, Request, Unreadable, Wake
 
 
 class Batch(Struct, frozen=True):
-    """The end of a batch: it takes all records since the one before.
+    """The end of a batch, which reads all records since the previous batch.
 
     Args:
-        now_ms: The time that it is planned for.
-        killed: Attempts that are killed before the one that lasts, each with how much of its output was out by then,
-            in thousandths: 0 is F2 and F3, 1000 is F5, and between them F4. Many are F9.
-        codec: The version that the state is written in before.
-        is_upgraded: The attempt that lasts is another version's: it reads the state as this one writes it.
-        true_ms: The true time, where the driver's clock shows another.
-        damaged: Where a bit of the state has flipped in a copy that is offered first, in thousandths (F8).
+        now_ms: The batch's time.
+        killed: The attempts that are killed before the last attempt, each with the share of its outputs that were
+            already written, in thousandths: 0 is F2 and F3, 1000 is F5, values between are F4. Many attempts are F9.
+        codec: The version in which the state is written before the batch.
+        is_upgraded: The last attempt reads the state as the present version writes it, the killed ones as `codec`.
+        true_ms: The true time, if the driver's clock shows another time.
+        damaged: The place of a flipped bit in a copy of the state, in thousandths. The copy is loaded first (F8).
     """
 
     now_ms: int
@@ -47,13 +47,13 @@ Happening = Received | Batch
 
 
 class Script(Struct):
-    """All that happens to one shard.
+    """All records and batches of one shard.
 
     Args:
-        is_exact: It was cut so that other cuts must not show (design.md 7): no record was left for a later batch,
-            both clocks went forward, and nothing counts as noticed late.
-        partitions: How many the log's topic has; the shard is the one of the first.
-        written_ms: By offset, when a record was really written, where its time says otherwise.
+        is_exact: Other cuts must give the same outputs (design.md 7): no record was left for a later batch, both
+            clocks went forward, and no deadline counts as noticed late.
+        partitions: The number of partitions of the log's topic; the shard is that of the first partition.
+        written_ms: The true times of the records whose own time is wrong, by offset.
     """
 
     config: Config
@@ -63,7 +63,7 @@ class Script(Struct):
     written_ms: dict[int, int] = field(default_factory=dict)
 
     def batches(self) -> Iterator[tuple[list[Received], Batch]]:
-        """Walk through the batches with what each of them takes."""
+        """Yield each batch with the records that it reads."""
         records: list[Received] = []
         for happening in self.happenings:
             if isinstance(happening, Received):
@@ -83,7 +83,7 @@ KINDS = {Unreadable: "unreadable ", Wake: "wake "}
 
 
 def write(script: Script, remarks: Iterable[str] = ()) -> str:
-    """Write a script as a trace."""
+    """Return a script as the text of a trace."""
     head = [f"# {remark}" for remark in remarks]
     head.append(f"config {_without_defaults(script.config)}")
     head += ["exact"] if script.is_exact else []
@@ -108,7 +108,7 @@ def _line(happening: Happening, written_ms: Mapping[int, int]) -> str:
 
 
 def _without_defaults(struct: Struct) -> str:
-    """Write a struct as JSON, without the fields that say nothing."""
+    """Return a struct as JSON, without the fields that have their default."""
     said: dict[str, Any] = msgspec.to_builtins(struct)
     for known in msgspec.structs.fields(struct):
         default = known.default if known.default_factory is msgspec.NODEFAULT else known.default_factory()
@@ -118,7 +118,7 @@ def _without_defaults(struct: Struct) -> str:
 
 
 def read(path: Path) -> Script:
-    """Read a trace."""
+    """Read a trace from a file."""
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     config = msgspec.json.decode(lines[0].removeprefix("config "), type=Config)
     is_exact = lines[1] == "exact"

@@ -1,4 +1,4 @@
-"""Cuts a script that breaks a promise down to a short one that breaks the same promise."""
+"""Shortening of a script that breaks a promise to a short one that breaks the same promise."""
 
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 
 
 def broken_by(script: Script) -> Broken | None:
-    """Replay a script, and return the promise that it breaks, if any."""
+    """Replay and audit a script, and return the promise that it breaks, if any."""
     try:
         audit(script, replayed(script))
     except Broken as broken:
@@ -25,7 +25,7 @@ def broken_by(script: Script) -> Broken | None:
 
 
 def shrunk(script: Script, promise: str, patience_s: float = PATIENCE_S) -> Script:
-    """Remove the parts of a script that are not needed to break `promise`; then remove faults of its batches.
+    """Remove the parts of a script that are not needed to break `promise`, then the faults of its batches.
 
     Args:
         patience_s: The time limit, in seconds.
@@ -59,7 +59,7 @@ def _up_to_the_break(happenings: list[Happening], breaks: Callable[[Sequence[Hap
 
 
 def minimal(items: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Remove items, chunk by chunk, with ever smaller chunks, as long as the rest still `holds`.
+    """Remove items in chunks, from large chunks to small ones, as long as the rest still `holds`.
 
     Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (ddmin), 2002.
     """

@@ -1,7 +1,7 @@
-"""The groups topic, where a writer that was paused in mid-batch may write its batch once more, behind later ones.
+"""The groups topic. A writer that was paused in a batch may write its batch again, after later batches.
 
-The coordinator's own watch (`streaming.query.repeats`) reads all of it, and asks for the keys whose last
-record is such a repeat. At the end the last record of each key must be the one that the coordinator wrote last.
+The coordinator (`streaming.query.repeats`) reads the whole topic, and sends a request for each key whose last record is
+such a repeat. At the end the last record of each key must be the newest record that the coordinator wrote.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ Key = tuple[str | int, ...]
 
 
 class GroupsTopic:
-    """The records that were written to it, by key, and the paused writers."""
+    """The records of the topic by key, and the paused writers."""
 
     def __init__(self) -> None:
         self._watch = Repeats()
@@ -28,7 +28,7 @@ class GroupsTopic:
         self._numbers = count(1)
 
     def write(self, outputs: Iterable[Output], now_ms: int) -> list[Published]:
-        """Store the records of a batch, and return them."""
+        """Append the published records of a batch, and return them."""
         written = [output for output in outputs if isinstance(output, Published)]
         for output in written:
             self._newest[output.key] = output
@@ -47,17 +47,17 @@ class GroupsTopic:
                 self._append(output, now_ms)
 
     def overdue(self, now_ms: int) -> Iterator[RepublishGroup]:
-        """Yield the requests of the coordinator's watch."""
+        """Yield the requests for keys whose last record is a repeat."""
         for _, request in self._watch.overdue(now_ms):
             yield msgspec.structs.replace(request, request_id=f"republish-{next(self._numbers)}")
 
     def wrong(self) -> str | None:
-        """Return a key whose last record is not the newest one, after all writers have written."""
+        """Return a message about a paused writer or a key whose last record is not the newest one, or None."""
         if self._paused:
             return "a writer is paused"
         for key, newest in self._newest.items():
             if (last := self._last[key]) != newest:
-                return f"{key} stands at version {last.version}, and {newest.version} is newer"
+                return f"the last record of {key} has version {last.version}, the newest has version {newest.version}"
         return None
 
     def _append(self, output: Published, now_ms: int) -> None:

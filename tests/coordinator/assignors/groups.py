@@ -1,4 +1,4 @@
-"""Groups to share partitions among, written down or drawn from a seed; what plans are worth, and what each must be."""
+"""Groups for tests of assignors, written by hand or drawn from a seed; measures and checks of assignments."""
 
 import random
 from collections import Counter
@@ -14,11 +14,11 @@ from coordinator.consumer_protocol import Subscription
 
 GENERATION = 5
 
-# -- written down ------------------------------------------------------------------------------------------------------
+# -- written by hand ---------------------------------------------------------------------------------------------------
 
 
 def plan(text: str) -> Plan:
-    """Read "C0 t0-0 t0-1; C1"."""
+    """Parse assignments such as "C0 t0-0 t0-1; C1"."""
     return {member: by_topic(map(_partition, parts)) for member, *parts in (each.split() for each in text.split(";"))}
 
 
@@ -37,14 +37,14 @@ def subscriber(
     instance: str | None = None,
     rack: str | None = None,
 ) -> Subscriber:
-    """A member as it joins; what it owned is told as the assignor wants it."""
+    """Return a member as it joins, with its owned partitions in the form that its assignor needs."""
     user_data = ASSIGNORS[assignor]().user_data(owned or {}, generation_id)
     told = {} if assignor == "sticky" else owned or {}
     return Subscriber(member_id, instance, Subscription(tuple(topics), user_data, told, generation_id, rack))
 
 
 def subscribers(assignor: str, topics: str, owned: str = "") -> list[Subscriber]:
-    """Members with their topics, "C0 t0 t1; C1 t0", who own what this plan gave them in one generation."""
+    """Return members with their topics, "C0 t0 t1; C1 t0", that own the partitions of `owned` in one generation."""
     before = plan(owned) if owned else {}
     return [
         subscriber(member, each, before.get(member), GENERATION if member in before else -1, assignor=assignor)
@@ -52,11 +52,11 @@ def subscribers(assignor: str, topics: str, owned: str = "") -> list[Subscriber]
     ]
 
 
-# -- drawn -------------------------------------------------------------------------------------------------------------
+# -- drawn from a seed -------------------------------------------------------------------------------------------------
 
 
 class Drawn(NamedTuple):
-    """A group as it joins, and what each member claims."""
+    """A group as it joins, and the claims of each member."""
 
     cluster: Cluster
     subscribers: list[Subscriber]
@@ -73,14 +73,14 @@ def draw(
     most: int = 7,
     grows: bool = True,
 ) -> Drawn:
-    """Draw a group that had a plan once; since then members left and joined, topics grew and subscriptions changed.
+    """Draw a group after a first assignment; since then members left and joined, topics grew and subscriptions changed.
 
     Args:
         alike: All members subscribe to the same topics.
         racks: Replicas and most members have racks.
-        stale: Some members claim what they had in an older generation, or what somebody else has.
-        most: Topics there are at most.
-        grows: A topic may have got partitions, or gone.
+        stale: Some members claim partitions of an older generation, or partitions of another member.
+        most: The largest number of topics.
+        grows: A topic may have got more partitions, or may be gone.
     """
     rng = random.Random(seed)
     topics = [f"t{i}" for i in range(rng.randint(1, most))]
@@ -139,7 +139,7 @@ _member = st.tuples(
 
 @st.composite
 def groups(draw: st.DrawFn, assignor: str) -> Drawn:
-    """Any group: members may claim anything, from any generation, whether it is theirs or not."""
+    """Draw any group: members may claim any partitions, from any generation, their own or not."""
     counts = {topic: draw(st.integers(0, 5)) for topic in ("t0", "t1", "t2")}
     racks = {topic: [frozenset(draw(st.sets(st.sampled_from("abc")))) for _ in range(n)] for topic, n in counts.items()}
     drawn = Drawn(Cluster(counts, racks), [], {})
@@ -152,7 +152,7 @@ def groups(draw: st.DrawFn, assignor: str) -> Drawn:
     return drawn
 
 
-# -- what plans are worth, and what each must be -----------------------------------------------------------------------
+# -- measures and checks of assignments --------------------------------------------------------------------------------
 
 
 def flat(plan: Plan) -> dict[str, set[TopicPartition]]:
@@ -160,40 +160,40 @@ def flat(plan: Plan) -> dict[str, set[TopicPartition]]:
 
 
 def imbalance(plan: Plan) -> int:
-    """The differences in size of all pairs of members, summed up."""
+    """Return the sum of the differences in size of all pairs of members."""
     sizes = sorted(map(len, flat(plan).values()))
     return sum(b - a for a, b in combinations(sizes, 2))
 
 
 def kept(plan: Plan, claims: Mapping[str, Collection[TopicPartition]]) -> int:
-    """How many partitions stay with a member that claims them."""
+    """Return the number of partitions that stay with a member that claims them."""
     return sum(len(share & set(claims.get(m, ()))) for m, share in flat(plan).items())
 
 
-def check_everything_has_one_owner(drawn: Drawn, plan: Plan, withheld: Collection[TopicPartition] = ()) -> None:
-    """Every partition that anybody wants has one owner, who wants it; nothing else is given to anybody."""
+def check_every_partition_has_one_owner(drawn: Drawn, plan: Plan, withheld: Collection[TopicPartition] = ()) -> None:
+    """Check that every subscribed partition has one owner, a subscriber, and that no other partition is assigned."""
     topics_of = {s.member_id: set(s.subscription.topics) for s in drawn.subscribers}
     wanted = set().union(*topics_of.values())
     there = {(t, n) for t, count in drawn.cluster.partitions.items() if t in wanted for n in range(count)}
     given = Counter(partition for share in flat(plan).values() for partition in share)
-    assert plan.keys() == topics_of.keys(), "everybody is in the plan, also with nothing"
+    assert plan.keys() == topics_of.keys(), "every member has an assignment, which may be empty"
     assert given == Counter(there - set(withheld))
     assert all(topic in topics_of[m] for m, share in plan.items() for topic in share)
     assert all(numbers == sorted(set(numbers)) != [] for share in plan.values() for numbers in share.values())
 
 
 def check_evenness(drawn: Drawn, plan: Plan) -> None:
-    """Nobody could take a partition from one that has at least two more (protocol.md 7.5)."""
+    """Check that no member could take a partition from a member with at least two more (protocol.md 7.5)."""
     topics_of = {s.member_id: set(s.subscription.topics) for s in drawn.subscribers}
     sizes = {m: len(share) for m, share in flat(plan).items()}
     for holder, share in plan.items():
         for topic in share:
             fewest = min(sizes[m] for m, topics in topics_of.items() if topic in topics)
             assert sizes[holder] <= fewest + 1, (
-                f"{holder} has {sizes[holder]}, and {topic} could go to one with {fewest}"
+                f"{holder} has {sizes[holder]}, and {topic} could go to a member with {fewest}"
             )
 
 
 def check_order_is_free(drawn: Drawn, assignor: str, plan: Plan) -> None:
-    """The order in which members come to the plan does not count."""
+    """Check that the order of the members does not change the assignments."""
     assert ASSIGNORS[assignor]().assign(drawn.cluster, drawn.subscribers[::-1]) == plan

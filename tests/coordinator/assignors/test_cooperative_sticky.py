@@ -1,4 +1,4 @@
-"""`cooperative-sticky`: the plan of `sticky` in two rounds (protocol.md 7.5), and what it tells itself (7.6)."""
+"""`cooperative-sticky`: the assignments of `sticky` in two rounds (protocol.md 7.5), and its user data (7.6)."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from tests.coordinator.assignors.groups import (
     GENERATION,
     Drawn,
     check_evenness,
-    check_everything_has_one_owner,
+    check_every_partition_has_one_owner,
     check_order_is_free,
     draw,
     flat,
@@ -51,7 +51,7 @@ def join_with(topics: dict[str, tuple[str, ...]], owned: Plan, generation_id: in
 
 @pytest.mark.parametrize(("partitions", "topics", "owned", "first", "second"), EXAMPLES.values(), ids=EXAMPLES)
 def test_examples(partitions: dict[str, int], topics: str, owned: str, first: str, second: str):
-    """S133."""
+    """S133: the assignments of both rounds are those of the examples."""
     group = subscribers(NAME, topics, owned)
     round_1 = CooperativeSticky().assign(Cluster(partitions), group)
     assert round_1 == plan(first)
@@ -60,14 +60,14 @@ def test_examples(partitions: dict[str, int], topics: str, owned: str, first: st
 
 
 @pytest.mark.parametrize("topics", [["t"], ["t", "u"]], ids=["alike", "different"])
-def test_what_two_claim_is_given_to_neither_at_once(topics: list[str]):
-    """S133: either may be reading it. Where subscriptions differ, Kafka lets one of them keep it."""
+def test_a_partition_with_two_claims_is_assigned_in_the_second_round(topics: list[str]):
+    """S133: either member may be reading it. If subscriptions differ, Kafka leaves it with one of them."""
     group = [subscriber("C1", ["t"], {"t": [0, 1]}, 4), subscriber("C2", topics, {"t": [1, 2]}, 4)]
     assert CooperativeSticky().assign(Cluster({"t": 4}), group) == plan("C1 t-0; C2 t-2 t-3")
 
 
-def test_a_zombies_claim_is_not_waited_for():
-    """S133, KIP-792: the owner of the higher generation reads on; the other one gives up what it should not have."""
+def test_a_claim_of_an_older_generation_delays_nothing():
+    """S133, KIP-792: the owner of the higher generation continues to read; the other member revokes the partition."""
     group = [subscriber("C1", "t", {"t": [0, 1]}, 3), subscriber("C2", "t", {"t": [0, 1]}, 4)]
     assert CooperativeSticky().assign(Cluster({"t": 4}), group) == plan("C1 t-2 t-3; C2 t-0 t-1")
 
@@ -76,7 +76,7 @@ def test_a_zombies_claim_is_not_waited_for():
 
 
 def test_user_data():
-    """S133, protocol.md 7.6: also where no plan has reached the member yet."""
+    """S133, protocol.md 7.6: this includes a member without an assignment so far."""
     assert CooperativeSticky().user_data({"t": [0]}, 5) == bytes.fromhex("00000005")
     assert CooperativeSticky().user_data({}, -1) == bytes.fromhex("ffffffff")
 
@@ -93,36 +93,36 @@ def test_the_generation_is_in_its_field_or_else_in_the_user_data(
     assert CooperativeSticky().claim(subscription).generation_id == generation_id
 
 
-def test_it_can_do_both_protocols():
-    """S134: so that it may be offered beside `range`, as long as that is."""
+def test_it_supports_both_protocols():
+    """S134: so it may be offered beside `range`, as long as that is offered."""
     assert set(CooperativeSticky.supported_protocols) == set(RebalanceProtocol)
     assert Sticky.supported_protocols == (RebalanceProtocol.EAGER,)
 
 
-# -- any group ---------------------------------------------------------------------------------------------------------
+# -- random groups -----------------------------------------------------------------------------------------------------
 
 
 @given(groups(NAME))
 def test_any_group(drawn: Drawn):
-    """S133: what is given is one's own, or nobody else claims it; and what is not given will be in the next round."""
+    """S133: an assigned partition is the member's own or unclaimed; the others are assigned in the next round."""
     plan = CooperativeSticky().assign(drawn.cluster, drawn.subscribers)
     claims = Counter(partition for claimed in drawn.claims.values() for partition in claimed)
     shares = flat(plan)
     assert all(p in drawn.claims[m] or not claims[p] for m, share in shares.items() for p in share)
     given_away = {p for share in shares.values() for p in share}
-    check_everything_has_one_owner(drawn, plan, withheld=claims.keys() - given_away)
+    check_every_partition_has_one_owner(drawn, plan, withheld=claims.keys() - given_away)
     check_order_is_free(drawn, NAME, plan)
 
     again = join_with({s.member_id: s.subscription.topics for s in drawn.subscribers}, plan, GENERATION)
     next_plan = CooperativeSticky().assign(drawn.cluster, again)
-    check_everything_has_one_owner(drawn, next_plan)
+    check_every_partition_has_one_owner(drawn, next_plan)
     check_evenness(drawn, next_plan)
 
 
 @pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
 @pytest.mark.parametrize("seed", range(50))
-def test_two_rounds_make_the_plan_of_sticky(seed: int, alike: bool):
-    """S133: nothing moves that would not have moved at once; where subscriptions differ, sizes are those of sticky."""
+def test_two_rounds_give_the_assignments_of_sticky(seed: int, alike: bool):
+    """S133: no further partition moves. If subscriptions differ, only the sizes are those of sticky."""
     drawn, eager = draw(seed, NAME, alike=alike), draw(seed, "sticky", alike=alike)
     round_1 = CooperativeSticky().assign(drawn.cluster, drawn.subscribers)
     at_once = Sticky().assign(eager.cluster, eager.subscribers)

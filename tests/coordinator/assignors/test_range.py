@@ -1,4 +1,4 @@
-"""`range`: blocks of each topic (protocol.md 7.1)."""
+"""`range`: contiguous blocks of each topic (protocol.md 7.1)."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import given
 from coordinator.assignors import Cluster, Range
 from tests.coordinator.assignors.groups import (
     Drawn,
-    check_everything_has_one_owner,
+    check_every_partition_has_one_owner,
     check_order_is_free,
     draw,
     flat,
@@ -36,12 +36,12 @@ EXAMPLES = {
 
 @pytest.mark.parametrize(("partitions", "topics", "expected"), EXAMPLES.values(), ids=EXAMPLES)
 def test_examples(partitions: dict[str, int], topics: str, expected: str):
-    """S130."""
+    """S130: the assignments are those of the examples."""
     assert Range().assign(Cluster(partitions), subscribers("range", topics)) == plan(expected)
 
 
 def test_static_members_come_first_by_instance_id():
-    """S130; KIP-345: so that a member that comes back under a new member id gets what it had."""
+    """S130; KIP-345: so a restarted member with a new member id gets the same partitions."""
     group = [subscriber("C3", "t", instance="i1"), subscriber("C1", "t"), subscriber("C2", "t", instance="i0")]
     assert Range().assign(Cluster({"t": 3}), group) == plan("C3 t-1; C1 t-2; C2 t-0")
 
@@ -75,7 +75,7 @@ RACKS = {
 
 @pytest.mark.parametrize(("replicas", "where", "expected"), RACKS.values(), ids=RACKS)
 def test_racks(replicas: dict[str, list[frozenset[str]]], where: str, expected: str):
-    """S130; KIP-881."""
+    """S130; KIP-881: the assignments are those of the examples with racks."""
     a, b = (None if rack == "-" else rack for rack in where.split())
     cluster = Cluster({topic: len(each) for topic, each in replicas.items()}, replicas)
     group = [subscriber("A", replicas, rack=a), subscriber("B", replicas, rack=b)]
@@ -85,13 +85,13 @@ def test_racks(replicas: dict[str, list[frozenset[str]]], where: str, expected: 
 @given(groups("range"))
 def test_any_group(drawn: Drawn):
     plan = Range().assign(drawn.cluster, drawn.subscribers)
-    check_everything_has_one_owner(drawn, plan)
+    check_every_partition_has_one_owner(drawn, plan)
     check_order_is_free(drawn, "range", plan)
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_racks_change_no_sizes(seed: int):
-    """KIP-881: balance comes before nearness."""
+    """KIP-881: equal sizes come before equal racks."""
     drawn = draw(seed, "range", alike=False, racks=True)
     near = flat(Range().assign(drawn.cluster, drawn.subscribers))
     anyhow = flat(Range().assign(Cluster(drawn.cluster.partitions), drawn.subscribers))

@@ -1,4 +1,4 @@
-"""`roundrobin`: one circle for all topics (protocol.md 7.2)."""
+"""`roundrobin`: the partitions of all topics in one sequence (protocol.md 7.2)."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import given
 from coordinator.assignors import Cluster, RoundRobin
 from tests.coordinator.assignors.groups import (
     Drawn,
-    check_everything_has_one_owner,
+    check_every_partition_has_one_owner,
     check_order_is_free,
     groups,
     plan,
@@ -37,12 +37,12 @@ EXAMPLES = {
 
 @pytest.mark.parametrize(("partitions", "topics", "expected"), EXAMPLES.values(), ids=EXAMPLES)
 def test_examples(partitions: dict[str, int], topics: str, expected: str):
-    """S131."""
+    """S131: the assignments are those of the examples."""
     assert RoundRobin().assign(Cluster(partitions), subscribers("roundrobin", topics)) == plan(expected)
 
 
 def test_static_members_come_first_by_instance_id():
-    """S131; KIP-345."""
+    """S131; KIP-345: static members come first, in the order of their instance ids."""
     group = [subscriber("C3", "t", instance="i1"), subscriber("C1", "t"), subscriber("C2", "t", instance="i0")]
     assert RoundRobin().assign(Cluster({"t": 4}), group) == plan("C3 t-1; C1 t-2; C2 t-0 t-3")
 
@@ -50,5 +50,5 @@ def test_static_members_come_first_by_instance_id():
 @given(groups("roundrobin"))
 def test_any_group(drawn: Drawn):
     plan = RoundRobin().assign(drawn.cluster, drawn.subscribers)
-    check_everything_has_one_owner(drawn, plan)
+    check_every_partition_has_one_owner(drawn, plan)
     check_order_is_free(drawn, "roundrobin", plan)

@@ -1,4 +1,4 @@
-"""`sticky`: even first, then as it was (protocol.md 7.3 to 7.5), and what it tells itself (7.6)."""
+"""`sticky`: equal sizes first, then few moves (protocol.md 7.3 to 7.5), and its user data (7.6)."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from tests.coordinator.assignors.groups import (
     GENERATION,
     Drawn,
     check_evenness,
-    check_everything_has_one_owner,
+    check_every_partition_has_one_owner,
     check_order_is_free,
     draw,
     groups,
@@ -54,7 +54,7 @@ EXAMPLES = {
     ),
     "two claim one, and neither keeps it": (
         {"t": 4}, "C1 t; C2 t", "C1 t-0 t-1; C2 t-1 t-2",
-        "C1 t-0 t-1; C2 t-2 t-3",  # by chance; protocol.md has a plan of members that do not say their generation
+        "C1 t-0 t-1; C2 t-2 t-3",  # by chance; protocol.md has assignments of members without a generation
     ),
     "what is not there any more is forgotten": ({"t": 2}, "C1 t; C2 t", "C1 t-5 gone-0 t-0", "C1 t-0; C2 t-1"),
     "every topic loses some": (
@@ -80,28 +80,28 @@ EXAMPLES = {
 
 @pytest.mark.parametrize(("partitions", "topics", "owned", "expected"), EXAMPLES.values(), ids=EXAMPLES)
 def test_examples(partitions: dict[str, int], topics: str, owned: str, expected: str):
-    """S132."""
+    """S132: the assignments are those of the examples."""
     assert Sticky().assign(Cluster(partitions), subscribers("sticky", topics, owned)) == plan(expected)
 
 
 @pytest.mark.parametrize("topics", ["t", "t u"], ids=["alike", "different"])
 def test_the_higher_generation_wins(topics: str):
-    """S132; KIP-341: a member that missed a rebalance comes with what it had before."""
+    """S132; KIP-341: a member that missed a rebalance claims its earlier partitions."""
     zombie = subscriber("C1", ["t"], {"t": [0, 1]}, 3, assignor="sticky")
     owner = subscriber("C2", topics.split(), {"t": [0, 1]}, 4, assignor="sticky")
     shares = Sticky().assign(Cluster({"t": 4}), [zombie, owner])
     assert shares == plan("C1 t-2 t-3; C2 t-0 t-1")
 
 
-def test_what_moves_goes_home():
-    """S132, protocol.md 7.5 step 5: to its owner of an older generation, though another one has as few."""
+def test_a_moved_partition_goes_to_its_former_owner():
+    """S132, protocol.md 7.5 step 5: to its owner of an older generation, though another member has as few."""
     home = subscriber("C3", ["t"], {"t": [0]}, 3, assignor="sticky")
     holder = subscriber("C1", ["t", "u"], {"t": [0, 1, 2, 3]}, 4, assignor="sticky")
     shares = Sticky().assign(Cluster({"t": 4}), [subscriber("C2", ["t"], assignor="sticky"), home, holder])
     assert shares == plan("C1 t-2 t-3; C2 t-1; C3 t-0")
 
 
-def test_who_has_to_give_up_something_anyway_may_give_up_more():
+def test_a_member_that_loses_a_partition_may_lose_more():
     """S132, protocol.md 7.5 steps 1 and 5: `m2` dropped a topic, so all may move, not free ones first."""
     group = [
         subscriber("m0", ["t", "u", "v"], {"t": [0, 2]}, 5, assignor="sticky"),
@@ -116,12 +116,12 @@ def test_who_has_to_give_up_something_anyway_may_give_up_more():
 
 
 def test_user_data():
-    """S132, protocol.md 7.6."""
+    """S132, protocol.md 7.6: a member's user data have its partitions and its generation."""
     written = bytes.fromhex("00000001 000174 00000002 00000000 00000001 00000001")
     assert Sticky().user_data({"t": [1, 0]}, 1) == written
     claim = Sticky().claim(Subscription(("t",), written))
     assert (list(claim.partitions), claim.generation_id) == ([("t", 0), ("t", 1)], 1)
-    assert Sticky().user_data({}, -1) is None, "no plan has reached the member yet"
+    assert Sticky().user_data({}, -1) is None, "the member has no assignment yet"
 
 
 def test_user_data_of_the_oldest_form_has_no_generation():
@@ -132,25 +132,25 @@ def test_user_data_of_the_oldest_form_has_no_generation():
 @pytest.mark.parametrize(
     "data", [None, b"", b"\x00", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x01\x00\x01\xff\x00\x00\x00\x00"]
 )
-def test_user_data_that_cannot_be_read_claim_nothing(data: bytes | None):
-    """Kafka's StickyAssignor does the same: they may be another assignor's."""
+def test_unreadable_user_data_claim_no_partitions(data: bytes | None):
+    """As in Kafka's StickyAssignor: they may be another assignor's."""
     assert list(Sticky().claim(Subscription(("t",), data)).partitions) == []
 
 
-# -- any group ---------------------------------------------------------------------------------------------------------
+# -- random groups -----------------------------------------------------------------------------------------------------
 
 
 @given(groups("sticky"))
 def test_any_group(drawn: Drawn):
     plan = Sticky().assign(drawn.cluster, drawn.subscribers)
-    check_everything_has_one_owner(drawn, plan)
+    check_every_partition_has_one_owner(drawn, plan)
     check_evenness(drawn, plan)
     check_order_is_free(drawn, "sticky", plan)
 
 
 @pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
 @pytest.mark.parametrize("seed", range(30))
-def test_a_plan_is_kept_as_long_as_nothing_changes(seed: int, alike: bool):
+def test_assignments_stay_as_long_as_nothing_changes(seed: int, alike: bool):
     drawn = draw(seed, "sticky", alike=alike)
     topics = {s.member_id: s.subscription.topics for s in drawn.subscribers}
     before = Sticky().assign(drawn.cluster, drawn.subscribers)
@@ -158,11 +158,11 @@ def test_a_plan_is_kept_as_long_as_nothing_changes(seed: int, alike: bool):
     assert Sticky().assign(drawn.cluster, again) == before
 
 
-# -- kafka-python's ----------------------------------------------------------------------------------------------------
+# -- kafka-python ------------------------------------------------------------------------------------------------------
 
 
 class Theirs:
-    """kafka-python's member and cluster, both as far as its assignor looks at them."""
+    """A member and a cluster of kafka-python, with the parts that its assignor uses."""
 
     class Member(NamedTuple):
         member_id: str
@@ -179,7 +179,7 @@ class Theirs:
 
 
 def kafka_pythons(drawn: Drawn) -> Plan:
-    """Let kafka-python's assignor plan; its user data have a version in front, which those of Kafka do not have."""
+    """Return the assignments of kafka-python's assignor; its user data begin with a version, unlike Kafka's."""
     joined = []
     for s in drawn.subscribers:
         owned = list(by_topic(drawn.claims[s.member_id]).items())
@@ -192,7 +192,10 @@ def kafka_pythons(drawn: Drawn) -> Plan:
 
 @pytest.mark.parametrize("alike", [True, False], ids=["alike", "different"])
 def test_never_less_even_or_less_sticky_than_kafka_pythons(alike: bool):
-    """S132: a hundred groups each. Where subscriptions differ, ours may move more to be more even, and only then."""
+    """S132: a hundred groups each.
+
+    Only if subscriptions differ, this assignor may move more partitions for more equal sizes.
+    """
     for seed in range(100):
         drawn = draw(seed, "sticky", alike=alike)
         ours, theirs = Sticky().assign(drawn.cluster, drawn.subscribers), kafka_pythons(drawn)

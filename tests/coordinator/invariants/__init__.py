@@ -1,9 +1,9 @@
-"""What must never break, one checker a promise (promises.md, section 1).
+"""The promises that must always hold, with one checker for each (promises.md, section 1).
 
-A checker is shown every step: what was asked, what came out, and, where the test can look inside, the groups as they
-are after it. It raises AssertionError at the first step that breaks its promise. Whoever cannot look inside (a system
-test reading topics) passes `groups=None`; then the checkers that need a look have nothing to say. Whoever knows which
-groups a step has left as they were, to the byte, need not show those again.
+A checker gets every step: the requests, the outputs, and the groups after it, if the test can read the state. It raises
+AssertionError at the first step that breaks its promise. A test that cannot read the state (a system test that reads
+topics) passes `groups=None`; then the checkers that need the groups check nothing. A step may leave out groups whose
+bytes it did not change.
 """
 
 from coordinator.config import Config
@@ -38,7 +38,7 @@ from tests.coordinator.invariants.lives import (
 )
 from tests.coordinator.invariants.rolls import AnswersFitTheGroup, MisroutedIsRefused
 from tests.coordinator.invariants.sizes import OutputsAreBounded
-from tests.coordinator.invariants.step import Asked, Checker, Step, Truth
+from tests.coordinator.invariants.step import Checker, KnownRequests, Step, Truth
 from tests.coordinator.invariants.tokens import TokensGrow
 from tests.coordinator.invariants.truth import JumpsHarmNobody, TheUnreadIsHeardFirst
 
@@ -46,10 +46,10 @@ __all__ = ["MisroutedIsRefused", "Step", "Truth", "all_checkers"]
 
 
 def all_checkers(config: Config) -> list[Checker]:
-    """Make one checker for each promise, to be shown the same steps from the first one on."""
-    asked = Asked()
+    """Return one checker for each promise. All must get the same steps, from the first one on."""
+    asked = KnownRequests()
     return [
-        RepliesFitTheirRequests(asked),  # the first one: the others ask what a reply's request was
+        RepliesFitTheirRequests(asked),  # the first one: the others look up a response's request
         GenerationsGrow(),
         PhasesAreLegal(),
         GenerationsAreAgreed(asked),

@@ -1,4 +1,4 @@
-"""I5 to I8: each request is answered once, where it came from; what is published has no gap."""
+"""I5 to I8: each request is answered once, in its own mailbox; published versions have no gap."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ from coordinator.outputs import (
     Reply,
 )
 from coordinator.requests import Unreadable
-from tests.coordinator.invariants.step import GONE, NONE, Asked, Asker, Step, forgotten
+from tests.coordinator.invariants.step import GONE, NONE, Asker, KnownRequests, Step, forgotten
 
 NUMBERS = {code.name: code.number for code in ErrorCode}
 
 
 class RepliesFitTheirRequests:
-    """I5: a reply answers a request that was asked, in its kind, and goes to where that request came from.
+    """I5: a response answers a request of its kind that was sent, and goes to the mailbox of that request.
 
-    A notice goes to where a member last joined from. A first join that comes again is answered, and changes nothing.
+    A notice goes to the mailbox of the member's last join. A repeated first join is answered, and changes nothing.
     """
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.members: dict[str, str] = {}
 
     def watch(self, step: Step) -> None:
@@ -44,17 +44,19 @@ class RepliesFitTheirRequests:
                 is_again = not getattr(request, "member_id", "") and answer.member_id in self.members
                 self.members[answer.member_id] = self.members[answer.member_id] if is_again else output.to
             if isinstance(answer, RebalanceNotice):
-                assert answer.request_id is None, "a notice answers nobody"
-                assert self.members.get(answer.member_id, output.to) == output.to, f"not {output.to}'s: {answer}"
+                assert answer.request_id is None, "a notice has a request id"
+                assert self.members.get(answer.member_id, output.to) == output.to, (
+                    f"the wrong mailbox {output.to}: {answer}"
+                )
                 continue
-            assert request is not None, f"nobody at {output.to} asked {answer.request_id}"
+            assert request is not None, f"no request {answer.request_id} from {output.to}"
             kind = ErrorAnswer if isinstance(request, Unreadable) else None
             assert type(answer) is kind or type(answer).__name__ == type(request).__name__ + "Answer"
             assert NUMBERS[answer.error] == answer.code
 
 
 class EachRequestIsAnsweredOnce:
-    """I6: each request gets exactly one reply, at once or when what it is parked for happens. None is forgotten."""
+    """I6: each request gets exactly one response, at once or when its phase ends. None is lost."""
 
     def __init__(self) -> None:
         self.asked: defaultdict[Asker, int] = defaultdict(int)
@@ -73,7 +75,7 @@ class EachRequestIsAnsweredOnce:
                 asker = output.to, output.answer.request_id
                 self.answered[asker] += 1
                 self.open.discard(asker)
-                assert self.answered[asker] <= self.asked[asker], f"{asker} was answered before"
+                assert self.answered[asker] <= self.asked[asker], f"{asker} has two responses"
             elif forgotten(output):
                 self.parked.pop(output.group_id, None)
         if step.groups is not None:
@@ -81,25 +83,25 @@ class EachRequestIsAnsweredOnce:
                 self.parked[group_id] = {p for m in group.members.values() for p in parked_by(m)}
             parked = set().union(*self.parked.values())
             kept = parked | {(r.request.reply_to, r.request.request_id) for r in step.deferred}  # type: ignore[union-attr]
-            assert self.open <= kept, f"nobody will ever answer {self.open - kept}"
-            assert parked <= self.asked.keys(), f"nobody asked {parked - self.asked.keys()}"
+            assert self.open <= kept, f"no response will come to {self.open - kept}"
+            assert parked <= self.asked.keys(), f"no request was sent for {parked - self.asked.keys()}"
 
 
 def parked_by(member: Member) -> Iterator[Asker]:
-    """Name the requests of a member that are answered later."""
+    """Yield the parked requests of a member."""
     for parked in (member.awaiting_join, member.awaiting_sync):
         if parked:
             yield parked.reply_to, parked.request_id
 
 
 class RepeatsMakeNobodyNew:
-    """I7: a first join that comes again makes no other member, however often and whenever it does.
+    """I7: a repeated first join makes no second member, however often and at any time.
 
-    Not so where its asker wants an id first (KIP-394), or has an instance id, which goes to whoever came last.
+    Exceptions are joins that first get an id (KIP-394), and joins with an instance id, which the latest process has.
     """
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.made: dict[Asker, str] = {}
 
     def watch(self, step: Step) -> None:
@@ -114,9 +116,9 @@ class RepeatsMakeNobodyNew:
 
 
 class TheNewestOfAKeyIsKnown:
-    """I8: of two records of one key the later one has the later time, or in the same moment the higher version.
+    """I8: of two records of one key the later one has the later time, or the same time and the higher version.
 
-    So a reader knows a record that is repeated late, also of a group that was forgotten and founded anew since.
+    So a reader recognizes a late repeat, even of a group that was forgotten and created again in between.
     """
 
     def __init__(self) -> None:
@@ -136,12 +138,12 @@ def _own_ms(output: Published) -> int:
     match output.record:
         case GroupRecord(since_ms=at_ms) | OffsetRecord(commit_timestamp_ms=at_ms):
             return at_ms
-    assert output.ended_ms is not None, f"a tombstone tells its time: {output}"
+    assert output.ended_ms is not None, f"a tombstone has no time: {output}"
     return output.ended_ms
 
 
 class VersionsHaveNoGap:
-    """I8: what a group publishes, records and events alike, is numbered 1, 2, 3 and so on."""
+    """I8: the records and events of a group have the versions 1, 2, 3 and so on."""
 
     def __init__(self) -> None:
         self.latest: dict[str, int] = {}
@@ -151,8 +153,10 @@ class VersionsHaveNoGap:
             if isinstance(output, Reply) or output.group_id is None:
                 continue
             if isinstance(output, Published) and output.version is None:
-                assert output.record is None, f"only a tombstone may be uncounted: {output}"
-                assert output.group_id not in self.latest, f"the group is there, and counts: {output}"
+                assert output.record is None, f"only a tombstone may have no version: {output}"
+                assert output.group_id not in self.latest, (
+                    f"the group exists, so the tombstone needs a version: {output}"
+                )
                 continue
             expected = self.latest.get(output.group_id, 0) + 1
             assert output.version == expected, f"version {output.version}, not {expected}: {output}"

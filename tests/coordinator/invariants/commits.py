@@ -21,17 +21,17 @@ from coordinator.outputs import (
 from coordinator.phases import Phase
 from coordinator.requests import OffsetCommit, OffsetFetch
 from tests.coordinator.invariants.rolls import Roll
-from tests.coordinator.invariants.step import NONE, Asked, Step, forgotten
+from tests.coordinator.invariants.step import NONE, KnownRequests, Step, forgotten
 
 NO_TERM_MS = NEVER_MS // 2
-"""An offset that is kept for longer is kept for ever."""
+"""A retention that is longer counts as one without an end."""
 
 
 class CommitsAreKept:
     """I13: an acknowledged commit is what every later fetch returns, until another commit or an expiry."""
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.committed: dict[str, dict[tuple[str, int], tuple[int, int, str]]] = {}
         self.terms_ms: dict[tuple[object, ...], int] = {}
 
@@ -68,7 +68,7 @@ class CommitsAreKept:
             if ended.code == NONE
         }
         for place, offset in kept.items():
-            assert known.get(place) == offset, f"{place}: {offset} is acknowledged, {known.get(place)} published"
+            assert known.get(place) == offset, f"{place}: {offset} is acknowledged, {known.get(place)} is published"
         asked_ms = {
             (asked.topic, asked.partition): min(max(asked.retention_ms, -1), NO_TERM_MS)
             for asked, ended in zip(request.offsets, answer.partitions, strict=True)
@@ -76,7 +76,7 @@ class CommitsAreKept:
         }
         for place in kept:
             term_ms = min(self.terms_ms["offset", request.group_id, *place], NO_TERM_MS)
-            assert term_ms == asked_ms[place], f"{place} is kept for {term_ms} ms, asked for were {asked_ms[place]}"
+            assert term_ms == asked_ms[place], f"{place} is kept for {term_ms} ms instead of {asked_ms[place]}"
 
     def _fetched(self, request: OffsetFetch, answer: OffsetFetchAnswer) -> None:
         known = self.committed.get(request.group_id, {})
@@ -89,12 +89,13 @@ class CommitsAreKept:
 
 
 class CommitsAreFenced:
-    """I14: a commit is taken from a member of this generation, or from outside while nobody is in; else it stores
-    nothing, and what it does not store it says, partition by partition.
+    """I14: a commit is accepted from a member of this generation, or from outside in a group without members.
+
+    Any other commit stores no offset, and its response has an error for each partition.
     """
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.rolls: defaultdict[str, Roll] = defaultdict(Roll)
 
     def watch(self, step: Step) -> None:
@@ -115,26 +116,28 @@ class CommitsAreFenced:
                 stored[output.group_id].append((output.record.topic, output.record.partition))
             elif output.group_id is not None:
                 self.rolls[output.group_id].note(output)
-        assert not stored, f"nobody is told of {dict(stored)}"
+        assert not stored, f"no response has {dict(stored)}"
 
     def _judge(self, request: OffsetCommit, answer: OffsetCommitAnswer, stored: list[tuple[str, int]]) -> None:
         taken = [(p.topic, p.partition) for p in answer.partitions if p.code == NONE]
-        assert taken == stored, f"{request.request_id} hears of {taken}, and {stored} are stored"
+        assert taken == stored, f"{request.request_id} is answered {taken}, and {stored} are stored"
         roll = self.rolls.get(request.group_id)
         if not taken or (roll and request.generation_id < 0 and roll.state is Phase.EMPTY):
             return
-        assert roll is not None, f"there is no group for {request.member_id} to commit to"
-        assert roll.state in (Phase.PREPARING, Phase.STABLE), f"{request.member_id} commits, and no plan is there"
-        assert request.member_id in roll.members, f"{request.member_id} is no member and commits"
+        assert roll is not None, f"{request.member_id} commits to a group that does not exist"
+        assert roll.state in (Phase.PREPARING, Phase.STABLE), (
+            f"{request.member_id} commits before the assignments have arrived"
+        )
+        assert request.member_id in roll.members, f"{request.member_id} commits and is not a member"
         assert request.generation_id == roll.generation_id, f"{request.member_id} commits for another generation"
         assert request.group_instance_id in (None, roll.members[request.member_id]), "under another's instance id"
 
 
 class OffsetsAreForgottenInTime:
-    """I15: what expires has been kept as long as was promised, and nobody reads it; whatever goes is told of.
+    """I15: an expired offset has had its whole retention, and no member reads its topic; every removal is reported.
 
-    The promise counts from when its group emptied; from the commit where there was no group, or its members stopped
-    reading the topic; or is the commit's own.
+    The retention counts from when the group became Empty. It counts from the commit if the group did not exist, or if
+    its members no longer subscribe to the topic. A commit may have its own.
     """
 
     def __init__(self, config: Config) -> None:
@@ -155,27 +158,27 @@ class OffsetsAreForgottenInTime:
                 known, place = self.offsets[group_id], (output.key[2], output.key[3])
                 if isinstance(output.record, OffsetRecord):
                     known[place] = output.record
-                elif place in known:  # else a tombstone is written again
+                elif place in known:  # otherwise a tombstone is written again
                     gone[group_id][place] = known.pop(place)
             elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 self.groups[group_id] = output.record
             elif isinstance(output, OffsetsExpired | OffsetsDeleted):
                 told = gone.pop(group_id, {})
-                assert list(told) == list(output.partitions), f"{list(told)} are gone, told is {output}"
+                assert list(told) == list(output.partitions), f"{list(told)} are gone, reported is {output}"
                 for offset in told.values():
                     if isinstance(output, OffsetsExpired):
                         assert output.at_ms >= self._promised_ms(self.groups[group_id], offset), f"early: {offset}"
                     else:
-                        self._is_nobodys(self.groups[group_id], offset.topic)
-        assert not any(gone.values()), f"nobody is told of {dict(gone)}"
+                        self._is_unsubscribed(self.groups[group_id], offset.topic)
+        assert not any(gone.values()), f"no event reports {dict(gone)}"
 
     @staticmethod
-    def _is_nobodys(group: GroupRecord, topic: str) -> None:
-        """Check that no member can be reading what is deleted on request."""
+    def _is_unsubscribed(group: GroupRecord, topic: str) -> None:
+        """Check that no member can be reading an offset that is deleted on request."""
         if group.state is not Phase.EMPTY:
-            assert group.protocol_type == CONSUMERS, f"what its members read is not known: {group}"
-            assert group.subscribed_topics is not None, f"what its members read cannot be told: {group}"
-            assert topic not in group.subscribed_topics, f"{topic} is being read: {group}"
+            assert group.protocol_type == CONSUMERS, f"the topics of its members are not known: {group}"
+            assert group.subscribed_topics is not None, f"the topics of its members cannot be read: {group}"
+            assert topic not in group.subscribed_topics, f"{topic} is subscribed: {group}"
 
     def _promised_ms(self, group: GroupRecord, offset: OffsetRecord) -> int:
         assert group.state in (Phase.EMPTY, Phase.STABLE), f"{group.state} and an offset expires"
@@ -183,9 +186,9 @@ class OffsetsAreForgottenInTime:
         if group.state is Phase.EMPTY and group.protocol_type:
             since_ms = group.since_ms
         if group.state is Phase.STABLE:
-            assert group.protocol_type == CONSUMERS, "what its members read is not known"
-            assert group.subscribed_topics is not None, "what its members read cannot be told"
-            assert offset.topic not in group.subscribed_topics, f"{offset.topic} is being read"
+            assert group.protocol_type == CONSUMERS, "the topics of its members are not known"
+            assert group.subscribed_topics is not None, "the topics of its members cannot be read"
+            assert offset.topic not in group.subscribed_topics, f"{offset.topic} is subscribed"
         if offset.expire_timestamp_ms is not None:
             return offset.expire_timestamp_ms
         kept_ms = self.config.offsets_retention_by_group_ms.get(group.group_id, self.config.offsets_retention_ms)
@@ -193,7 +196,7 @@ class OffsetsAreForgottenInTime:
 
 
 class OffsetsAreForgottenAtLast:
-    """I15, I22: what has been kept as long as was promised is forgotten then, in groups that have no members."""
+    """I15, I22: offsets of groups without members expire at the end of their retention."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -211,7 +214,7 @@ class OffsetsAreForgottenAtLast:
             self.read_ms = max(self.read_ms, step.received[-1].at_ms)
         horizon_ms = min(step.now_ms, self.read_ms) - self.config.clock_slack_ms
         for group_id, at_ms in self.earliest_ms.items() if step.has_honest_clocks and not step.deferred else ():
-            assert at_ms > horizon_ms, f"an offset of {group_id} was to go at {at_ms}"
+            assert at_ms > horizon_ms, f"an offset of {group_id} had to expire at {at_ms}"
 
     def _expiry_ms(self, group: Group, offset: Offset) -> int:
         if offset.expire_timestamp_ms is not None:
@@ -221,7 +224,7 @@ class OffsetsAreForgottenAtLast:
 
 
 class TheForgottenAreTold:
-    """I8, I13: a group that is forgotten leaves nothing published: a tombstone for each offset, then for the group."""
+    """I8, I13: a forgotten group has a tombstone for each offset, then one for the group."""
 
     def __init__(self) -> None:
         self.published: defaultdict[str, set[tuple[object, ...]]] = defaultdict(set)
@@ -233,10 +236,10 @@ class TheForgottenAreTold:
                 deleted.add(output.group_id or "")
             elif forgotten(output):
                 left = self.published.pop(output.group_id) - {output.key}
-                assert not left, f"{output.group_id} is forgotten, and {left} stay published"
+                assert not left, f"{output.group_id} is forgotten, and {left} have no tombstone"
                 deleted.discard(output.group_id)
             elif isinstance(output, Published) and output.record is None:
                 self.published[output.group_id].discard(output.key)
             elif isinstance(output, Published):
                 self.published[output.group_id].add(output.key)
-        assert not deleted, f"{deleted} are deleted, and published on"
+        assert not deleted, f"{deleted} are deleted and then published"

@@ -1,4 +1,4 @@
-"""I9 to I11, I21: who is dropped had it coming, and who has it coming is dropped."""
+"""I9 to I11, I21: members are dropped for a reason, and members with such a reason are dropped."""
 
 from collections import defaultdict
 
@@ -17,22 +17,22 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.requests import ExpelMember, JoinGroup, LeaveGroup, SyncGroup
-from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, Asked, Asker, Step, forgotten
+from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, Asker, KnownRequests, Step, forgotten
 
 MemberKey = tuple[str | None, str]
 
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID.number
 METADATA_TOO_LARGE = ErrorCode.OFFSET_METADATA_TOO_LARGE.number
-"""Of one partition; the commit as a whole was taken."""
+"""The error of one partition; the commit as a whole was accepted."""
 
 
 class SessionsEnd:
-    """I10: a session is prolonged by what counts and by nothing else, and once by an absence of the coordinator's."""
+    """I10: a session is prolonged only by requests that count, and once by an outage of the coordinator."""
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.known: dict[str, tuple[int, dict[str, tuple[int, bool]]]] = {}
-        """By group, its generation, and of each member the deadline and whether it was spared."""
+        """By group: its generation, and for each member the deadline and whether it was extended."""
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
@@ -72,22 +72,22 @@ class SessionsEnd:
             deadline_ms, spared = known[member_id]
             is_spared_now = session.spared and not spared
             if session.deadline_ms > deadline_ms and not is_spared_now:
-                assert (group.group_id, member_id) in counted, f"{member_id} did nothing, and lives on"
+                assert (group.group_id, member_id) in counted, f"{member_id} sent no request, and its session is longer"
 
 
 class NobodyIsDroppedUnheard:
-    """I9, I11: who did its part is not dropped for what it did not do, and a static member may be restarting.
+    """I9, I11: a member that did its part is not dropped for others, and a static member may be restarting.
 
-    A member that is dropped while a request of its own is parked hears of it just before that is told.
+    A member with a parked request gets the response to it just before the event of its end.
     """
 
-    def __init__(self, config: Config, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, config: Config, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.config = config
         self.heard: set[MemberKey] = set()
-        """Members that a round has ended for."""
+        """Members that have completed a round."""
         self.synced: dict[MemberKey, int] = {}
-        """The latest generation in which a member was given its part of the plan."""
+        """The latest generation in which a member got its assignment."""
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
@@ -109,21 +109,23 @@ class NobodyIsDroppedUnheard:
     def _dropped(self, told: MemberExpired, before: Output | None, step: Step) -> None:
         refused = type(before.answer) if before is not None and self._is_refused(before, told) else None
         if told.why == "joins_overdue":
-            assert refused is not JoinGroupAnswer, f"its join was in: {told}"
+            assert refused is not JoinGroupAnswer, f"its join had arrived: {told}"
             assert told.group_instance_id is None, f"it may be restarting: {told}"
         elif told.why == "syncs_overdue":
             has_synced = self.synced.get((told.group_id, told.member_id)) == told.generation_id
-            assert refused is not SyncGroupAnswer, f"its sync was in: {told}"
-            assert not has_synced, f"it had its part of the plan: {told}"
+            assert refused is not SyncGroupAnswer, f"its sync had arrived: {told}"
+            assert not has_synced, f"it had its assignment: {told}"
         elif told.why == "session_expired":
             is_waiting = refused in (JoinGroupAnswer, SyncGroupAnswer)
-            assert not (is_waiting and (told.group_id, told.member_id) in self.heard), f"it waited for others: {told}"
+            assert not (is_waiting and (told.group_id, told.member_id) in self.heard), (
+                f"it was waiting for other members: {told}"
+            )
             if step.has_honest_clocks and told.silence_ms is not None:
                 late_ms = step.now_ms - told.at_ms
                 assert late_ms <= self.config.late_notice_ms, f"{late_ms} ms ago: {told}"
 
     def _is_refused(self, output: Output, told: MemberExpired) -> bool:
-        """Check whether an output refuses what the member had parked."""
+        """Check whether an output refuses the parked request of a member."""
         if not isinstance(output, Reply) or output.answer.code != UNKNOWN:
             return False
         request = self.asked.by(output)
@@ -135,10 +137,10 @@ class NobodyIsDroppedUnheard:
 
 
 class PendingIdsAreGood:
-    """KIP-394: an id that MEMBER_ID_REQUIRED handed out is known when it comes back within the session timeout."""
+    """KIP-394: an id from MEMBER_ID_REQUIRED is accepted within its session timeout."""
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.until_ms: dict[MemberKey, int] = {}
 
     def watch(self, step: Step) -> None:
@@ -166,7 +168,7 @@ class PendingIdsAreGood:
                 )
 
     def _refused(self, request: JoinGroup, answer: JoinGroupAnswer, times_ms: list[int], *, is_honest: bool) -> None:
-        """Note an id that is handed out, from the earliest time that it may be; judge a refusal by the latest."""
+        """Store an assigned id from its earliest possible time; check a refusal against the latest."""
         handed_out = request.group_id, answer.member_id or request.member_id
         if answer.code == ErrorCode.MEMBER_ID_REQUIRED.number:
             self.until_ms[handed_out] = min(times_ms, default=0) + request.session_timeout_ms
@@ -174,4 +176,4 @@ class PendingIdsAreGood:
             self.until_ms.pop(handed_out, None)
         elif answer.code == UNKNOWN and times_ms and request.group_instance_id is None:
             until_ms = self.until_ms.pop(handed_out, -NEVER_MS)
-            assert max(times_ms) >= until_ms or not is_honest, f"{handed_out} was to be good until {until_ms}"
+            assert max(times_ms) >= until_ms or not is_honest, f"{handed_out} had to be accepted until {until_ms}"

@@ -1,4 +1,4 @@
-"""I1 to I4: generations grow, phases follow each other, and all hear of the same plan."""
+"""I1 to I4: generations grow, phases follow each other, and all members get the same assignments."""
 
 from collections import Counter, defaultdict
 from typing import Any
@@ -21,13 +21,13 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import SyncGroup
-from tests.coordinator.invariants.step import NONE, Asked, Step, forgotten, is_written_again
+from tests.coordinator.invariants.step import NONE, KnownRequests, Step, forgotten, is_written_again
 
 
 class GenerationsGrow:
-    """I2: a generation never falls and never repeats; it grows by one at each completed join phase, and only there.
+    """I2: a generation never decreases or repeats; it grows by one at each completed join phase, and only there.
 
-    A group that was forgotten goes on from where it was, for as long as anybody may remember it.
+    A forgotten group continues from its generation, as long as its tombstone is kept.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class GenerationsGrow:
                 if isinstance(output, GroupDeleted):
                     self.forgotten_ms[output.group_id] = output.at_ms
         for group_id, group in (step.groups or {}).items():
-            assert group.generation_id == self._of(group_id), f"{group_id} moved to another generation unpublished"
+            assert group.generation_id == self._of(group_id), f"{group_id} changed its generation without a record"
 
     def _of(self, group_id: str) -> int:
         return self.latest.get(group_id, 0)
@@ -67,7 +67,7 @@ class GenerationsGrow:
 
 
 SEEN_AFTER = {
-    # a group record of ...  may follow one of ...; what one request moves twice is published once
+    # a group record of ...  may follow one of ...; two moves by one request are published once
     Phase.EMPTY: {None, Phase.PREPARING, Phase.COMPLETING, Phase.STABLE},
     Phase.PREPARING: {Phase.EMPTY, Phase.COMPLETING, Phase.STABLE},
     Phase.COMPLETING: {Phase.PREPARING, Phase.COMPLETING, Phase.STABLE, Phase.EMPTY},
@@ -76,7 +76,7 @@ SEEN_AFTER = {
 
 
 class PhasesAreLegal:
-    """I3: phases follow each other as they may; what is parked, who leads and who is counted fits the phase."""
+    """I3: phases follow each other as in the table; parked requests, the leader and the counts fit the phase."""
 
     def __init__(self) -> None:
         self.latest: dict[str, Phase] = {}
@@ -95,44 +95,44 @@ class PhasesAreLegal:
                 self._fits(record.state, [m.member_id for m in record.members], record.leader)
                 self.latest[record.group_id] = record.state
         for group in (step.groups or {}).values():
-            assert group.phase is self.latest[group.group_id], f"{group.group_id} moved unpublished"
+            assert group.phase is self.latest[group.group_id], f"{group.group_id} changed its phase without a record"
             self._fits(group.phase, list(group.members), group.leader_id)
             self._looks_right(group)
 
     def _fits(self, phase: Phase, members: list[str], leader: str | None) -> None:
         assert phase is not Phase.DEAD
-        assert phase is not Phase.EMPTY or not members, "Empty means no member"
+        assert phase is not Phase.EMPTY or not members, "an Empty group has members"
         assert phase not in (Phase.COMPLETING, Phase.STABLE) or members, f"{phase} without members"
         assert leader in members if members else leader is None, f"{leader} leads {members}"
 
     def _looks_right(self, group: Group) -> None:
         vitals, members = group.vitals, group.members.values()
-        assert list(vitals.sessions) == list(group.members), "a session for each member, and no other"
+        assert list(vitals.sessions) == list(group.members), "sessions and members differ"
         statics = {m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None}
-        assert vitals.instances == statics, "an instance id is one member's"
-        assert not vitals.pending.keys() & group.members.keys(), "pending ids are no members yet"
+        assert vitals.instances == statics, "two members have one instance id"
+        assert not vitals.pending.keys() & group.members.keys(), "a pending id is a member"
         assert group.joins_parked == sum(m.awaiting_join is not None for m in members)
         assert group.syncs_owed == sum(m.owes_sync for m in members)
         assert group.supporters == dict(Counter(name for m in members for name in {p.name for p in m.protocols}))
-        assert group.phase is Phase.PREPARING or not group.joins_parked, "a join is parked and none are collected"
+        assert group.phase is Phase.PREPARING or not group.joins_parked, "a join is parked outside PreparingRebalance"
         assert group.phase is Phase.COMPLETING or not any(m.awaiting_sync for m in members), "a sync is parked"
-        assert not any(m.awaiting_sync and m.owes_sync for m in members), "who waits for the plan has asked for it"
+        assert not any(m.awaiting_sync and m.owes_sync for m in members), "a sync is parked and still owed"
         assert (group.protocol_name is not None) >= (group.phase in (Phase.COMPLETING, Phase.STABLE))
         assert group.phase is not Phase.EMPTY or group.protocol_name is None
         if group.phase in (Phase.COMPLETING, Phase.STABLE):
-            assert group.supporters[group.protocol_name or ""] == len(members), "not all offer the assignor"
+            assert group.supporters[group.protocol_name or ""] == len(members), "the assignor is not offered by all"
 
 
 class GenerationsAreAgreed:
-    """I4: all members of a generation hear the same protocol and leader; only the leader hears who else is in it."""
+    """I4: all members of a generation get the same protocol and leader; only the leader gets the members."""
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.heard: dict[tuple[str, int], tuple[Any, ...]] = {}
         self.rolls: dict[tuple[str, int], frozenset[str]] = {}
         self.joined: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
         self.first: dict[str, str] = {}
-        """The id that a static member had first: a new process of it is no new member."""
+        """The first id of a static member: a new process of it is not a new member."""
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
@@ -149,10 +149,10 @@ class GenerationsAreAgreed:
                 self._published(output.record)
 
     def _published(self, record: GroupRecord) -> None:
-        """Who leads has heard that it does, and who is in has joined, unless it is an absent static member."""
+        """Check that the leader was told so, and that each member has joined or is an absent static member."""
         if record.state is Phase.COMPLETING:
             generation = record.group_id, record.generation_id
-            assert generation in self.rolls, f"nobody has heard that it leads: {record}"
+            assert generation in self.rolls, f"no response named the leader: {record}"
             for member in record.members:
                 has_joined = self._first(member.member_id) in self.joined[generation]
                 assert has_joined or member.group_instance_id is not None, f"{member.member_id} did not join"
@@ -161,17 +161,17 @@ class GenerationsAreAgreed:
         generation = group_id, answer.generation_id
         if answer.code != NONE:
             told = answer.generation_id, answer.protocol_type, answer.protocol_name, answer.leader, answer.members
-            assert told == (-1, None, None, "", ()), f"an error says more than that: {answer}"
+            assert told == (-1, None, None, "", ()), f"an error has further fields: {answer}"
             return
         self.joined[generation].add(self._first(answer.member_id))
         told = answer.protocol_type, answer.protocol_name, self._first(answer.leader)
-        assert self.heard.setdefault(generation, told) == told, f"{told}, but others heard {self.heard[generation]}"
+        assert self.heard.setdefault(generation, told) == told, f"{told}, but others got {self.heard[generation]}"
         if answer.member_id == answer.leader:
             roll = frozenset(self._first(m.member_id) for m in answer.members)
-            assert self.rolls.setdefault(generation, roll) == roll, "the leader heard of other members before"
+            assert self.rolls.setdefault(generation, roll) == roll, "the leader got other members before"
             assert self._first(answer.member_id) in roll
         else:
-            assert answer.members == (), "only the leader hears who else is in"
+            assert answer.members == (), "a follower got the members"
             first = self._first(answer.member_id)
             assert first in self.rolls.get(generation, (first,))
 
@@ -180,19 +180,19 @@ class GenerationsAreAgreed:
 
 
 class PlansArePassedOn:
-    """I1: who owns what is what the leader's plan says, to the byte; whom it leaves out owns nothing.
+    """I1: each member owns exactly the leader's assignment, to the byte; a member that is left out owns nothing.
 
-    So a partition has at most one owner in a generation, unless the leader itself gives it to two.
+    So a partition has at most one owner in a generation, unless the leader assigns it to two members.
     """
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.leaders: dict[str, str | None] = {}
         self.plans: dict[tuple[str, int], dict[str, bytes]] = {}
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
-        early: list[tuple[SyncGroup, bytes]] = []  # members that came before the leader hear first
+        early: list[tuple[SyncGroup, bytes]] = []  # members that synced before the leader are answered first
         for output in step.news:
             if forgotten(output):
                 self.plans = {key: plan for key, plan in self.plans.items() if key[0] != output.group_id}
@@ -207,15 +207,15 @@ class PlansArePassedOn:
                 if self._knows_the_plan(request):
                     self._compare(early)
                     early = []
-        assert not early, f"no leader has said what {early} hear"
+        assert not early, f"no leader has sent the assignments {early}"
 
     def _published(self, record: GroupRecord) -> None:
         self.leaders[record.group_id] = record.leader
         if record.state is Phase.STABLE:
             plan = self.plans.get((record.group_id, record.generation_id))
-            assert plan is not None, f"nobody has brought the plan: {record}"
+            assert plan is not None, f"no leader has sent the assignments: {record}"
             for member in record.members:
-                assert member.assignment == plan.get(member.member_id, b""), f"not as planned: {member}"
+                assert member.assignment == plan.get(member.member_id, b""), f"not the leader's assignment: {member}"
 
     def _knows_the_plan(self, request: SyncGroup) -> bool:
         generation = request.group_id, request.generation_id
@@ -226,13 +226,13 @@ class PlansArePassedOn:
     def _compare(self, answers: list[tuple[SyncGroup, bytes]]) -> None:
         for request, assignment in answers:
             planned = self.plans[request.group_id, request.generation_id].get(request.member_id, b"")
-            assert assignment == planned, f"{request.member_id} hears {assignment!r}, planned was {planned!r}"
+            assert assignment == planned, f"{request.member_id} gets {assignment!r} instead of {planned!r}"
 
 
 class HandoversAddUp:
-    """I1: what changes hands comes from whom it was given to before, and ends with whom the record names.
+    """I1: each handover names the owner before, and the owner after as in the record.
 
-    A plan may give a partition to several members; any of them may then be named as the one before.
+    A leader may assign a partition to several members; any of them may then be named as the owner before.
     """
 
     def __init__(self) -> None:
@@ -252,7 +252,9 @@ class HandoversAddUp:
                 owners = self.owners[output.group_id or ""]
                 for handover in output.handovers:
                     place = handover.topic, handover.partition
-                    assert handover.before in owners.get(place, {None}), f"it was {owners.get(place)}'s: {handover}"
+                    assert handover.before in owners.get(place, {None}), (
+                        f"the owner was {owners.get(place)}: {handover}"
+                    )
                     owners[place] = {handover.after}
             elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 self._published(output.record)
@@ -267,8 +269,10 @@ class HandoversAddUp:
 
     def _completed(self, told: RebalanceCompleted) -> None:
         group_id, before, after = told.group_id or "", set(told.members_before), set(told.members_after)
-        assert before == set(self.members.get(group_id, ())), f"not who was in before: {told}"
-        assert (set(told.joined), set(told.gone)) == (after - before, before - after), f"does not add up: {told}"
+        assert before == set(self.members.get(group_id, ())), f"not the members before: {told}"
+        assert (set(told.joined), set(told.gone)) == (after - before, before - after), (
+            f"the members do not add up: {told}"
+        )
         self.members[group_id] = told.members_after
 
     def _published(self, record: GroupRecord) -> None:
@@ -281,6 +285,8 @@ class HandoversAddUp:
                     owned[topic, partition].add(member.member_id)
         owners = self.owners[record.group_id]
         told = {place for place, held in owners.items() if held != {None}}
-        assert told == owned.keys(), f"{told ^ owned.keys()} changed hands unsaid: {record}"
-        assert all(owners[place] & held for place, held in owned.items()), f"not who was told: {owners} {record}"
+        assert told == owned.keys(), f"{told ^ owned.keys()} changed owners without a handover: {record}"
+        assert all(owners[place] & held for place, held in owned.items()), (
+            f"not the owners of the handovers: {owners} {record}"
+        )
         owners.update(owned)

@@ -1,4 +1,4 @@
-"""I9 to I12 and I22: who is gone stays out, sessions and waits end in time, groups are bounded."""
+"""I9 to I12 and I22: former members stay out, sessions and waits end in time, groups are bounded."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,17 +21,17 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import Heartbeat, JoinGroup, OffsetCommit, SyncGroup
-from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, Asked, Step, forgotten
+from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, KnownRequests, Step, forgotten
 
 
 class TheGoneStayOut:
-    """I9: an id whose member left or expired never again hears NONE to a heartbeat, a sync or a member's commit.
+    """I9: after its member left or expired, an id gets no NONE to a heartbeat, sync or member's commit.
 
-    Unless it joins anew: a first join whose reply was lost is asked again, and makes the same id however late it comes.
+    It may join again: a repeated first join, whose response was lost, makes the same id at any later time.
     """
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.gone: set[str] = set()
 
     def watch(self, step: Step) -> None:
@@ -44,7 +44,7 @@ class TheGoneStayOut:
             elif isinstance(output, Reply):
                 request = self.asked.by(output)
                 if output.answer.code == NONE and self._is_of_a_member(request):
-                    assert request.member_id not in self.gone, f"{request.member_id} is gone"
+                    assert request.member_id not in self.gone, f"{request.member_id} is no longer a member"
 
     def _is_of_a_member(self, request: Any) -> bool:
         if isinstance(request, OffsetCommit):
@@ -55,12 +55,12 @@ class TheGoneStayOut:
 class SessionsAreKept:
     """I10: no session ends before its timeout has passed since the latest request that counted.
 
-    The end of a round and taking over from a static member's old process count as well. A join that names another
-    timeout does not count itself: until the next one that does, the shorter of both holds.
+    The end of a round and the replacement of a static member's process count as well. A join with another timeout does
+    not count itself: until the next request that counts, the shorter timeout applies.
     """
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.timeouts_ms: dict[tuple[str | None, str], int] = {}
         self.alive_ms: dict[tuple[str | None, str], int] = {}
 
@@ -85,7 +85,7 @@ class SessionsAreKept:
                 self.alive_ms[new] = output.at_ms
             if isinstance(output, GONE):
                 for memory in (self.timeouts_ms, self.alive_ms):
-                    memory.pop((output.group_id, output.member_id), None)  # who joins anew begins anew
+                    memory.pop((output.group_id, output.member_id), None)  # a new join starts again
         counted -= named_ms.keys()
         for group in (step.groups or {}).values():
             for member_id, session in group.vitals.sessions.items():
@@ -101,9 +101,9 @@ class SessionsAreKept:
 
     @staticmethod
     def _named(step: Step) -> dict[tuple[str | None, str], int]:
-        """Return which timeouts joins name, by member id or, without one, by instance id.
+        """Return the timeouts of joins, by member id or, without one, by instance id.
 
-        Within the step, each may hold from some moment on.
+        Within the step, each may apply from some time on.
         """
         named_ms: dict[tuple[str | None, str], int] = {}
         for _, request in step.requests:
@@ -129,7 +129,7 @@ class SessionsAreKept:
 
 
 class NothingWaitsForEver:
-    """I10, I11: every wait has a deadline, no longer away than was asked; nothing is overdue by what was read."""
+    """I10, I11: every wait has a deadline, no longer than requested; no deadline before the read time is left."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -149,36 +149,38 @@ class NothingWaitsForEver:
         for group_id, group in (step.groups or {}).items():
             vitals = group.vitals
             self.latest_ms = max(self.latest_ms, vitals.now_ms)
-            if step.has_honest_clocks:  # else `JumpsHarmNobody` judges by the true time
-                self.are_as_long_as_asked(group, self.latest_ms)
+            if step.has_honest_clocks:  # otherwise `JumpsHarmNobody` checks the true times
+                self.check_waits(group, self.latest_ms)
             earliest = self.earliest[group_id] = min(deadlines(group))
             assert vitals.earliest_ms <= earliest.at_ms, f"the alarm comes after {earliest}"
-            assert earliest.at_ms > vitals.now_ms or earliest.at_ms == NEVER_MS, f"passed over: {earliest}"
-            assert group.phase is not Phase.PREPARING or vitals.joins_ms < NEVER_MS, "joins are collected for ever"
-            assert group.phase is not Phase.COMPLETING or vitals.syncs_ms < NEVER_MS, "the plan is awaited for ever"
+            assert earliest.at_ms > vitals.now_ms or earliest.at_ms == NEVER_MS, f"did not fire: {earliest}"
+            assert group.phase is not Phase.PREPARING or vitals.joins_ms < NEVER_MS, "the joins have no deadline"
+            assert group.phase is not Phase.COMPLETING or vitals.syncs_ms < NEVER_MS, "the assignments have no deadline"
             is_kept = any((offset.expire_timestamp_ms or 0) >= NEVER_MS for _, _, offset in group.all_offsets())
-            assert group.phase is not Phase.EMPTY or vitals.offsets_ms < NEVER_MS or is_kept, "an Empty group for ever"
+            assert group.phase is not Phase.EMPTY or vitals.offsets_ms < NEVER_MS or is_kept, (
+                "an Empty group has no deadline"
+            )
             for member in group.members.values():
                 parked = member.awaiting_join or member.awaiting_sync
-                assert parked or vitals.sessions[member.member_id].deadline_ms < NEVER_MS, "a session without an end"
-            assert all(s.deadline_ms < NEVER_MS for s in vitals.pending.values()), "an id is awaited for ever"
-            is_full = group.joins_parked >= self.config.group_max_size  # whoever was turned away was awaited
+                assert parked or vitals.sessions[member.member_id].deadline_ms < NEVER_MS, "a session has no deadline"
+            assert all(s.deadline_ms < NEVER_MS for s in vitals.pending.values()), "a pending id has no deadline"
+            is_full = group.joins_parked >= self.config.group_max_size  # a refused member was awaited
             is_over = group.phase is Phase.PREPARING and group.delay is None and group.everybody_joined and not is_full
-            assert not is_over, f"{group_id} waits, and everybody has joined"
+            assert not is_over, f"{group_id} waits, and all members have joined"
         for group_id, earliest in self.earliest.items() if step.has_honest_clocks and not step.deferred else ():
             horizon_ms = min(step.now_ms, self.read_ms) - self.config.clock_slack_ms
             assert earliest.at_ms > horizon_ms, f"overdue in {group_id}: {earliest}"
 
     def note(self, step: Step) -> None:
-        """Remember which timeouts are asked for, and whether clocks are right."""
+        """Store the requested timeouts, and whether the clocks are right."""
         self.is_honest = step.has_honest_clocks
         for _, request in step.requests:
             if isinstance(request, JoinGroup):
                 longest = self.longest.setdefault(request.group_id, _Longest())
                 longest.note(request.session_timeout_ms, request.rebalance_timeout_ms)
 
-    def are_as_long_as_asked(self, group: Group, latest_ms: int) -> None:
-        """Check that a wait begins at `latest_ms` at the latest, and takes what anybody has asked for."""
+    def check_waits(self, group: Group, latest_ms: int) -> None:
+        """Check that a wait starts at `latest_ms` at the latest, and is no longer than requested."""
         vitals, members = group.vitals, group.members.values()
         sessions = [*vitals.sessions.values(), *vitals.pending.values()]
         longest = self.longest.setdefault(group.group_id, _Longest())
@@ -187,13 +189,13 @@ class NothingWaitsForEver:
         )
         round_ms = max(longest.rebalance_ms, self.config.group_initial_rebalance_delay_ms)
         session_ms = longest.session_ms
-        if any(m.rebalance_timeout_ms <= 0 for m in members):  # absent, they are awaited for as long as a session
+        if any(m.rebalance_timeout_ms <= 0 for m in members):  # if absent, they are awaited for a session timeout
             round_ms = max(round_ms, session_ms)
         if any(member.awaiting_join for member in members):
             session_ms = max(session_ms, self.config.group_new_member_join_timeout_ms)
         if self.is_honest and group.delay and not vitals.spared and vitals.back_ms <= group.since_ms:
             extended_ms = vitals.joins_ms - group.since_ms
-            assert extended_ms <= round_ms, f"{group.group_id} has been delayed by {extended_ms} ms"
+            assert extended_ms <= round_ms, f"{group.group_id} is delayed by {extended_ms} ms"
         waits = [(vitals.joins_ms, round_ms), (vitals.syncs_ms, round_ms)]
         waits += [(session.deadline_ms, session_ms) for session in sessions]
         for deadline_ms, longest_ms in waits:
@@ -203,7 +205,7 @@ class NothingWaitsForEver:
 
 @dataclass
 class _Longest:
-    """The longest timeouts that members of one group have asked for."""
+    """The longest timeouts that members of one group have requested."""
 
     session_ms: int = 0
     rebalance_ms: int = 0
@@ -230,13 +232,15 @@ class TimeNeverGoesBack:
                 assert output.at_ms >= latest, f"{latest - output.at_ms} ms back: {output}"
                 self.latest[output.group_id] = output.at_ms
         for group_id, group in (step.groups or {}).items():
-            assert group.vitals.now_ms >= self.group_ms.get(group_id, group.vitals.now_ms), f"{group_id} went back"
-            assert group.since_ms <= group.vitals.now_ms, f"{group_id} is in its phase since a time to come"
+            assert group.vitals.now_ms >= self.group_ms.get(group_id, group.vitals.now_ms), (
+                f"the time of {group_id} went back"
+            )
+            assert group.since_ms <= group.vitals.now_ms, f"the phase of {group_id} starts in the future"
             self.group_ms[group_id] = group.vitals.now_ms
 
 
 class GroupsAreBounded:
-    """I22: a generation has at most `group_max_size` members, but for absent ones that have an instance id."""
+    """I22: a generation has at most `group_max_size` members, without absent static ones."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -246,7 +250,7 @@ class GroupsAreBounded:
             size_max = self.config.group_max_size
             dynamic = sum(not m.is_static for m in group.members.values())
             assert group.joins_parked <= size_max, f"{group.joins_parked} joins are parked"
-            assert len(group.vitals.pending) <= PENDING_MAX, f"{len(group.vitals.pending)} ids are on their way"
+            assert len(group.vitals.pending) <= PENDING_MAX, f"{len(group.vitals.pending)} ids are pending"
             assert group.phase is Phase.PREPARING or dynamic <= size_max, f"{dynamic} members"
             for session in group.vitals.sessions.values():
                 assert session.timeout_ms >= self.config.group_min_session_timeout_ms, "a session is too short"

@@ -1,4 +1,4 @@
-"""I3, I9: answers about a group fit what the group has published: who is in, which phase, which generation."""
+"""I3, I9: responses about a group fit its published members, phase and generation."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import Heartbeat, ListGroups
-from tests.coordinator.invariants.step import GONE, NONE, Asked, Step, forgotten
+from tests.coordinator.invariants.step import GONE, NONE, KnownRequests, Step, forgotten
 
 UNKNOWN, FENCED = ErrorCode.UNKNOWN_MEMBER_ID.number, ErrorCode.FENCED_INSTANCE_ID.number
 AGAIN = ErrorCode.REBALANCE_IN_PROGRESS.number
@@ -36,7 +36,7 @@ NOT_OF_THE_GROUP = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED.number,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.number,
 }
-"""Refusals that do not look at the group."""
+"""Errors that do not depend on the group."""
 
 MOVES_TO = {
     RebalanceStarted: Phase.PREPARING,
@@ -47,14 +47,14 @@ MOVES_TO = {
 
 @dataclass
 class Roll:
-    """Who is in a group, as its outputs tell: instance ids by member id."""
+    """The members of a group by its outputs: instance ids by member id."""
 
     state: Phase = Phase.EMPTY
     generation_id: int = 0
     members: dict[str, str | None] = field(default_factory=dict)
 
     def note(self, output: Output) -> None:
-        """Follow a record or an event of the group."""
+        """Update the members from a record or an event of the group."""
         if isinstance(output, Published):
             if isinstance(output.record, GroupRecord):
                 self.state, self.generation_id = output.record.state, output.record.generation_id
@@ -70,16 +70,19 @@ class Roll:
                 self.members[output.replaced_by] = output.group_instance_id
 
     def joined(self, answer: JoinGroupAnswer) -> None:
-        """Follow the answer to a join: the first one of a generation tells that its joins are in."""
+        """Update the members from the response to a join.
+
+        The first one of a generation shows that its joins are complete.
+        """
         if answer.generation_id > self.generation_id:
             self.state, self.generation_id = Phase.COMPLETING, answer.generation_id
 
 
 class AnswersFitTheGroup:
-    """I3, I9: heartbeats, descriptions and listings are answered as the group's records and events say that it is."""
+    """I3, I9: responses to heartbeats, descriptions and listings fit the group's records and events."""
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.rolls: defaultdict[str, Roll] = defaultdict(Roll)
 
     def watch(self, step: Step) -> None:
@@ -93,7 +96,7 @@ class AnswersFitTheGroup:
             elif forgotten(output):
                 self.rolls.pop(output.group_id, None)
             elif isinstance(output, Published) and output.version is None:
-                continue  # a tombstone of a group that is gone, written again
+                continue  # a repeated tombstone of a forgotten group
             elif output.group_id is not None:
                 if isinstance(output, Published) and isinstance(output.record, GroupRecord):
                     self._is_whole(output.record)
@@ -101,14 +104,14 @@ class AnswersFitTheGroup:
 
     def _is_whole(self, record: GroupRecord) -> None:
         told, roll = {m.member_id for m in record.members}, self.rolls[record.group_id]
-        assert told == roll.members.keys(), f"{told} are published, events tell of {list(roll.members)}"
+        assert told == roll.members.keys(), f"{told} are published, events have {list(roll.members)}"
 
     def _heartbeat(self, request: Heartbeat, code: int) -> None:
         if code in NOT_OF_THE_GROUP:
             return
         roll = self.rolls.get(request.group_id)
         expected = self._expected(roll, request) if roll else UNKNOWN
-        assert code == expected, f"{code}, not {expected}, is heard by {request}"
+        assert code == expected, f"the response is {code}, not {expected}: {request}"
 
     @staticmethod
     def _expected(roll: Roll, request: Heartbeat) -> int:
@@ -135,9 +138,9 @@ class AnswersFitTheGroup:
     def _described(self, answer: DescribeGroupAnswer) -> None:
         roll = self.rolls.get(answer.group_id)
         if answer.state is Phase.DEAD:
-            assert roll is None or not roll.members, f"{answer.group_id} is there"
+            assert roll is None or not roll.members, f"{answer.group_id} exists"
             return
-        assert roll is not None, f"{answer.group_id} is not there"
+        assert roll is not None, f"{answer.group_id} does not exist"
         told = answer.state, answer.generation_id, {m.member_id for m in answer.members}
         assert told == (roll.state, roll.generation_id, roll.members.keys()), f"{told}, not {roll}"
 
@@ -147,19 +150,19 @@ class AnswersFitTheGroup:
         wanted = {_lowered(state) for state in request.states}
         listed = {group.group_id for group in answer.groups}
         there = {group_id for group_id, roll in self.rolls.items() if not wanted or roll.state.value.lower() in wanted}
-        assert listed == there, f"{listed} are listed, {there} are there"
+        assert listed == there, f"{listed} are listed, {there} exist"
 
 
 class MisroutedIsRefused:
-    """A request to a group of another partition hears NOT_COORDINATOR and nothing else, and nobody else does.
+    """Only requests to groups of other partitions get NOT_COORDINATOR, and they get nothing else.
 
     Args:
-        partitions: How many there are; the requests are those of the first.
+        partitions: The number of partitions; the requests are those of the first.
     """
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
-        self.asked = Asked()
+        self.asked = KnownRequests()
 
     def watch(self, step: Step) -> None:
         if self.partitions == 1:
@@ -171,7 +174,7 @@ class MisroutedIsRefused:
                 continue
             is_elsewhere = shard_of(group_id, self.partitions) != 0
             if not isinstance(output, Reply):
-                assert not is_elsewhere, f"{group_id} is another shard's: {output}"
+                assert not is_elsewhere, f"{group_id} belongs to another shard: {output}"
                 continue
             codes = {p.code for p in getattr(output.answer, "partitions", ())} | {output.answer.code}
             is_refused = NOT_COORDINATOR in codes or (is_elsewhere and codes <= NOT_OF_THE_GROUP)

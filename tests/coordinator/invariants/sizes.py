@@ -1,4 +1,4 @@
-"""promises.md 4: what leaves a step is bounded, and beyond that bound linear in the bytes that came in."""
+"""promises.md 4: the outputs of a step are bounded; beyond the bound they are linear in the bytes of its requests."""
 
 from collections import Counter
 
@@ -13,14 +13,14 @@ from coordinator.outputs import Output, Reply
 from tests.coordinator.invariants.step import Step
 
 LAST_BYTES_MAX = 2 * RECORD_BYTES_MAX
-"""What the last request may bring about that is taken while there is room: an answer and a record, say."""
+"""The outputs of the last request that is handled below the bound, for example a response and a record."""
 
 FEW = 50
-"""Outputs, and members in them, that are never too large together: nearly all steps."""
+"""The number of outputs and members that are never too large together, as in nearly all steps."""
 
 
 class OutputsAreBounded:
-    """A step puts out so much of its own, beside a multiple of what was asked; and so do the records of each group."""
+    """A step's outputs have a bound, plus a multiple of the requests; so do the records of each group."""
 
     def watch(self, step: Step) -> None:
         if len(step.news) + sum(map(_members, step.news)) < FEW:
@@ -32,12 +32,12 @@ class OutputsAreBounded:
             total += size
             if not isinstance(output, Reply):
                 groups[output.group_id] += size
-        assert total <= STEP_BYTES_MAX + free, f"{total} bytes leave a step, and {free} would have been free"
+        assert total <= STEP_BYTES_MAX + free, f"the outputs of a step have {total} bytes, allowed are {free}"
         group_id, largest = groups.most_common(1)[0] if groups else (None, 0)
         assert largest <= GROUP_STEP_BYTES_MAX + free, f"{largest} bytes are published of {group_id} in one step"
 
 
 def _members(output: Output) -> int:
-    """Return how many members an output lists."""
+    """Return the number of members that an output lists."""
     about = output.answer if isinstance(output, Reply) else getattr(output, "record", None)
     return len(getattr(about, "members", None) or ())

@@ -1,4 +1,4 @@
-"""What checkers are shown, and what they share: a step, and the memory of who asked what."""
+"""The steps that checkers get, and the requests that they share."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,20 +24,20 @@ from coordinator.requests import Received, Request, Unreadable, Wake
 NONE, REBALANCE_IN_PROGRESS = ErrorCode.NONE.number, ErrorCode.REBALANCE_IN_PROGRESS.number
 
 GONE = (MemberLeft, MemberExpired, MemberFenced)
-"""Events after which their member id is nobody's."""
+"""Events after which the member id belongs to no member."""
 
 
 Asker = tuple[str, str | None]
-"""Where a reply goes and which request it answers: what makes a request known."""
+"""The mailbox and the request id of a response, which identify its request."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What no clock of the coordinator's world shows: when things really happen. Only a simulation knows.
+    """The true times, which none of the coordinator's clocks shows. Only a simulation knows them.
 
     Args:
-        now_ms: When the batch is taken.
-        written_ms: By offset, when a record was really written, where its time says otherwise.
+        now_ms: The true time of the batch.
+        written_ms: The true times of the records whose own time is wrong, by offset.
         is_driver_right: The driver's clock has been right up to now.
         is_log_right: All times in the log have been.
     """
@@ -50,11 +50,11 @@ class Truth:
 
 @dataclass(frozen=True)
 class Step:
-    """One batch: what the shard was given, what it gave back, and what it is now.
+    """One batch: the requests of the shard, its outputs, and its groups afterwards.
 
     Args:
-        groups: All that the step may have changed.
-        deferred: Requests that are left to the next step, as too much has been put out.
+        groups: All groups that the step may have changed.
+        deferred: Requests that wait for the next step, because the outputs are too large.
     """
 
     received: Sequence[Received]
@@ -66,12 +66,12 @@ class Step:
 
     @cached_property
     def news(self) -> Sequence[Output]:
-        """What came out, but for answers to heartbeats: nearly all there is, and they tell most checkers nothing."""
+        """The outputs without responses to heartbeats, which are most outputs, and which few checkers need."""
         return [o for o in self.outputs if type(o) is not Reply or type(o.answer) is not HeartbeatAnswer]
 
     @cached_property
     def requests(self) -> Sequence[tuple[Received, Request | Unreadable]]:
-        """What was asked, but for records that name nobody who could be answered."""
+        """The requests, without records that have no mailbox for a response."""
         return [
             (received, received.request)
             for received in self.received
@@ -81,11 +81,11 @@ class Step:
 
     @property
     def has_honest_clocks(self) -> bool:
-        """Whether neither clock was ever wrong, as far as anybody knows."""
+        """True if no clock was ever wrong, as far as the test knows."""
         return self.truth is None or (self.truth.is_driver_right and self.truth.is_log_right)
 
     def at_ms(self, received: Received) -> int:
-        """Return a record's time, which is bounded where it is told that it is ahead."""
+        """Return a record's time, which is bounded if an event reports that it is ahead."""
         return min(received.at_ms, self._latest_ms)
 
     @cached_property
@@ -94,18 +94,18 @@ class Step:
 
 
 class Checker(Protocol):
-    """Watches one promise."""
+    """A checker of one promise."""
 
     def watch(self, step: Step) -> None: ...
 
 
 @dataclass
-class Asked:
-    """Requests by who asked them: the memory that most checkers share.
+class KnownRequests:
+    """Requests by mailbox and request id, which most checkers share.
 
     Args:
-        times_ms: When each came, every time that it did, but for what `answered_at_ms` has told already. A record of
-            which it is told that it is dated too late came at the latest time that is believed.
+        times_ms: The times of each request and its repeats, without those that `answered_at_ms` has returned. A record
+            whose time is reported as ahead counts at the latest time that is accepted.
     """
 
     requests: dict[Asker, Request | Unreadable] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Asked:
     _latest: Step | None = None
 
     def note(self, step: Step) -> None:
-        """Remember what was asked in a step; whoever shares this memory may have done so."""
+        """Store the requests of a step, unless another checker has stored them."""
         if step is self._latest:
             return
         self._latest = step
@@ -126,19 +126,19 @@ class Asked:
         return self.requests.get((reply.to, reply.answer.request_id))
 
     def answered_at_ms(self, reply: Reply) -> int:
-        """Tell when the request came that a reply answers; of several copies, the first that had no answer."""
+        """Return the time of the request that a response answers; of several copies, the first unanswered one."""
         times_ms = self.times_ms[reply.to, reply.answer.request_id or ""]
         return times_ms.pop(0) if len(times_ms) > 1 else times_ms[0]
 
 
 def forgotten(output: Output) -> bool:
-    """Tell whether an output is the tombstone of a whole group: whatever comes after is another group."""
+    """Check whether an output is the tombstone of a whole group. Later outputs belong to another group."""
     is_tombstone = isinstance(output, Published) and output.key[0] == "group" and output.record is None
     return is_tombstone and output.version is not None
 
 
 def is_written_again(record: GroupRecord, before: GroupRecord | None) -> bool:
-    """Tell whether a group is as it was when it was written last, but for members that have joined or gone since."""
+    """Check whether a record repeats the group's phase and generation; members may have joined or left since."""
     if before is None:
         return False
     told = ((each.state, each.generation_id, each.since_ms) for each in (before, record))

@@ -1,4 +1,4 @@
-"""I2 for stores outside Kafka: fencing tokens grow, from owner to owner and over a group's end."""
+"""I2 for stores outside Kafka: fencing tokens grow from owner to owner, also after a group's end."""
 
 from coordinator.group import Group
 from coordinator.outputs import (
@@ -10,24 +10,24 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.phases import Phase
-from tests.coordinator.invariants.step import NONE, Asked, Step
+from tests.coordinator.invariants.step import NONE, KnownRequests, Step
 
 JSON_INTEGER_MAX = 2**53 - 1
 
 
 class TokensGrow:
-    """I2: a plan's token, and that of a static member's new process, is above all that the group has ever given.
+    """I2: each token of a generation or of a static member's new process is above all earlier tokens of the group.
 
-    So whoever owns something later shows a higher token than every earlier owner of it, also where the group was
-    forgotten in between. A member hears the token that it was given, however often it asks.
+    So a later owner of a partition has a higher token than every earlier one, even if the group was forgotten in
+    between. A repeated sync of a member gets the same token.
     """
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: KnownRequests | None = None) -> None:
+        self.asked = asked or KnownRequests()
         self.highest: dict[str, int] = {}
         self.given: dict[tuple[str, str], int] = {}
         self.early: dict[str, int] = {}
-        """By group, the token of a plan whose event is still to come: members that wait for the plan hear first."""
+        """By group, the token of a generation whose event is still to come: parked syncs are answered before it."""
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
@@ -45,14 +45,14 @@ class TokensGrow:
                 case Reply(answer=SyncGroupAnswer(code=code)) if code == NONE:
                     self._hears(self.asked.by(output), output.answer)
                 case Reply(answer=SyncGroupAnswer()):
-                    assert not output.answer.fencing_token, f"an error says more than that: {output.answer}"
-        assert not self.early, f"no plan has the tokens {self.early}"
+                    assert not output.answer.fencing_token, f"an error has further fields: {output.answer}"
+        assert not self.early, f"no generation has the tokens {self.early}"
         for group in (step.groups or {}).values():
             self._looks_right(group)
 
     def _is_new(self, output: RebalanceCompleted | MemberFenced, expected: int) -> None:
         group_id, token = output.group_id or "", output.fencing_token
-        assert token == expected, f"members heard {expected}: {output}"
+        assert token == expected, f"members got {expected}: {output}"
         highest = self.highest.get(group_id, 0)
         assert highest < token <= JSON_INTEGER_MAX, f"token {token} after {highest}: {output}"
         self.highest[group_id] = token
@@ -62,16 +62,16 @@ class TokensGrow:
         if answer.fencing_token == self.given.get((group_id, member_id)):
             return
         expected = self.early.setdefault(group_id, answer.fencing_token)
-        assert answer.fencing_token == expected, f"{member_id} hears {answer.fencing_token}, others heard {expected}"
-        assert expected > self.highest.get(group_id, 0), f"{member_id} hears {expected}, which is no token of its own"
+        assert answer.fencing_token == expected, f"{member_id} gets {answer.fencing_token}, others got {expected}"
+        assert expected > self.highest.get(group_id, 0), f"{member_id} gets {expected}, which is not its own token"
 
     def _fits(self, shown: dict[str, int], group_id: str) -> None:
         for member_id, token in shown.items():
             given = self.given.get((group_id, member_id))
-            assert token == given, f"{member_id} was given {given}, and {token} is published"
+            assert token == given, f"{member_id} got {given}, and {token} is published"
 
     def _looks_right(self, group: Group) -> None:
-        """A group that was forgotten for long counts from 0, and its members from the time."""
+        """Check the tokens of a group: one that was forgotten for long counts from 0, and its members from the time."""
         assert group.token in (0, self.highest.get(group.group_id)), f"{group.group_id} gave no token {group.token}"
         tokens = {m.member_id: m.fencing_token for m in group.members.values()}
         assert max(tokens.values(), default=0) <= group.token

@@ -1,4 +1,4 @@
-"""I10, I13, I15: a clock that jumps ends no session early, forgets no offset early, and makes nobody wait for it."""
+"""I10, I13, I15: a clock jump ends no session early, expires no offset early, and delays no member."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,24 +22,24 @@ from coordinator.requests import Heartbeat
 from tests.coordinator.invariants.lives import NothingWaitsForEver, SessionsAreKept
 from tests.coordinator.invariants.step import Step, Truth, forgotten
 
-Place = tuple[str | None, str, int]
+OffsetKey = tuple[str | None, str, int]
 
 
 class JumpsHarmNobody:
-    """I10, I11, I15: by the true time, sessions and offsets last as was promised, less the slack, and waits end.
+    """I10, I11, I15: in true time, sessions and offsets last as promised, less the slack, and waits end.
 
-    Where one clock is wrong, the other one is there to tell; where both have been, nothing can be promised.
+    If one clock is wrong, the other one corrects it. If both were wrong, nothing can be promised.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.sessions = SessionsAreKept()
         self.waits = NothingWaitsForEver(config)
-        self.committed_ms: dict[Place, tuple[int, int]] = {}
-        """When an offset was committed, or earlier where its record says so, and for how long."""
+        self.committed_ms: dict[OffsetKey, tuple[int, int]] = {}
+        """The true time of an offset's commit, or the earlier time of its record, and its retention."""
         self.emptied_ms: dict[str, int] = {}
         self.ends: Counter[str | None] = Counter()
-        """How often a group has ended; each time the next group of its name begins a millisecond later."""
+        """The number of ends of a group; after each the next group of that name begins a millisecond later."""
 
     def watch(self, step: Step) -> None:
         truth = step.truth
@@ -55,10 +55,10 @@ class JumpsHarmNobody:
         if truth.is_driver_right:
             for group in (step.groups or {}).values():
                 begun_ms = truth.now_ms + self.config.clock_slack_ms + self.ends[group.group_id]
-                self.waits.are_as_long_as_asked(group, begun_ms)
+                self.waits.check_waits(group, begun_ms)
 
     def _translated(self, step: Step, truth: Truth) -> Step:
-        """Tell the same step in true times; what expires has the slack on top."""
+        """Return the step in true times; expiries get the slack on top."""
         received = [changed(r, at_ms=truth.written_ms.get(r.offset, r.at_ms)) for r in step.received]
         return replace(step, received=received, outputs=list(self._in_truth(step, truth)))
 
@@ -75,7 +75,7 @@ class JumpsHarmNobody:
                 yield output
 
     def _note(self, output: Output, truth: Truth) -> None:
-        """Remember when an offset was committed, and when a group emptied: not later than it is now."""
+        """Store the times of commits and of groups that become Empty, none later than now."""
         if isinstance(output, Published) and isinstance(output.record, GroupRecord):
             record = output.record
             is_empty = record.state is Phase.EMPTY and record.protocol_type is not None
@@ -88,15 +88,15 @@ class JumpsHarmNobody:
             place = record.group_id, record.topic, record.partition
             self.committed_ms[place] = min(record.commit_timestamp_ms, truth.now_ms), kept_ms
 
-    def _expired(self, told: OffsetsExpired, truth: Truth) -> None:
-        for topic, partition in told.partitions:
-            at_ms, kept_ms = self.committed_ms.pop((told.group_id, topic, partition))
-            after_ms = truth.now_ms - min(at_ms, self.emptied_ms.get(told.group_id or "", NEVER_MS))
-            assert after_ms >= kept_ms - 2 * self.config.clock_slack_ms, f"after {after_ms} ms: {told}"
+    def _expired(self, event: OffsetsExpired, truth: Truth) -> None:
+        for topic, partition in event.partitions:
+            at_ms, kept_ms = self.committed_ms.pop((event.group_id, topic, partition))
+            after_ms = truth.now_ms - min(at_ms, self.emptied_ms.get(event.group_id or "", NEVER_MS))
+            assert after_ms >= kept_ms - 2 * self.config.clock_slack_ms, f"after {after_ms} ms: {event}"
 
 
 class TheUnreadIsHeardFirst:
-    """I10: nobody is expelled by a time up to which the log was not read: its heartbeats may be among the rest."""
+    """I10: no member is expelled by a time up to which the log was not read, as its heartbeats may follow."""
 
     def __init__(self) -> None:
         self.expired: dict[tuple[str | None, str], MemberExpired] = {}
@@ -105,11 +105,11 @@ class TheUnreadIsHeardFirst:
         if not step.has_honest_clocks:
             return
         for received, request in step.requests:
-            told = self.expired.get((request.group_id, request.member_id)) if isinstance(request, Heartbeat) else None
-            if told and request.generation_id == told.generation_id:
-                is_its = request.group_instance_id in (None, told.group_instance_id)
-                before_ms = told.at_ms - received.at_ms
-                assert not is_its or before_ms <= 0, f"asked {before_ms} ms before {told}"
+            event = self.expired.get((request.group_id, request.member_id)) if isinstance(request, Heartbeat) else None
+            if event and request.generation_id == event.generation_id:
+                is_its = request.group_instance_id in (None, event.group_instance_id)
+                before_ms = event.at_ms - received.at_ms
+                assert not is_its or before_ms <= 0, f"a request came {before_ms} ms before {event}"
         for output in step.news:
             if isinstance(output, MemberExpired) and output.why == "session_expired":
                 self.expired[output.group_id, output.member_id] = output

@@ -1,11 +1,11 @@
-"""Bugs that are put into the core on purpose, each of which a checker or an audit has to find in worlds.
+"""Bugs that are put into the core on purpose. A checker or an audit has to find each of them in simulations.
 
-known       those that others have had
-members     joining, staying alive, taking over, leaving
-rounds      join rounds, generations, plans, deadlines
-commits     committed offsets, and what is published
-state       what is kept from batch to batch, the log and its time, groups that touch each other
-hunt        lets worlds live with each until one breaks a promise: `python -m tests.simulation --bugs`
+known       bugs of other implementations
+members     joins, sessions, static members, leaves
+rounds      join rounds, generations, assignments, deadlines
+commits     committed offsets, and published records
+state       the stored state, the log and its time, groups that affect each other
+hunt        runs simulations with each bug until one breaks a promise: `python -m tests.simulation --bugs`
 """
 
 from tests.simulation.bugs import commits, known, members, rounds, state

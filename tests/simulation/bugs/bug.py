@@ -1,4 +1,4 @@
-"""A bug as a change of the core's text: which function, what it says, what it says with the bug in it."""
+"""A bug as a change of the core's text: the function, its text before, and its text with the bug."""
 
 import inspect
 from textwrap import dedent
@@ -17,7 +17,7 @@ class Bug(Struct, frozen=True):
         function: The function that is changed.
         before: A piece of that function's text, which occurs once.
         after: The text with the bug.
-        found_by: The checker or audit that raises, at the first of the worlds that the test runs.
+        found_by: The checker or audit that raises, at the first of the simulations that the test runs.
     """
 
     name: str
@@ -27,10 +27,10 @@ class Bug(Struct, frozen=True):
     found_by: str
 
     def plant(self, patch: pytest.MonkeyPatch) -> None:
-        """Put the bug in: replace the function's code, so that every reference to the function has it.
+        """Replace the function's code with the code that has the bug. So every reference to the function has the bug.
 
         Raises:
-            LookupError: the core's text has changed.
+            LookupError: the core's text has changed, and `before` does not occur exactly once.
         """
         function = self.function.fget if isinstance(self.function, property) else self.function
         patch.setattr(function, "__code__", _code(function, self.before, self.after))
@@ -39,7 +39,7 @@ class Bug(Struct, frozen=True):
 def _code(function: FunctionType, before: str, after: str) -> Any:
     text = dedent(inspect.getsource(function))
     if text.count(before) != 1:
-        raise LookupError(f"{function.__qualname__} holds {before!r} {text.count(before)} times")
+        raise LookupError(f"{function.__qualname__} contains {before!r} {text.count(before)} times")
     names: dict[str, Any] = {}
     exec(compile(text.replace(before, after), inspect.getfile(function), "exec"), dict(function.__globals__), names)
     changed = names[function.__name__]

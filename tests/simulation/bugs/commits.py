@@ -1,4 +1,4 @@
-"""Bugs of committed offsets, and of what is published."""
+"""Bugs of committed offsets and of published records."""
 
 from coordinator import checks, offsets
 from coordinator.group import Group
@@ -17,18 +17,18 @@ BUGS = (
         "if offset is None:", "if offset is None or not offset.offset:", "CommitsAreKept"),
     Bug("a fetched offset is one too high", offsets._fetched,
         "offset.offset, offset.leader_epoch", "offset.offset + 1, offset.leader_epoch", "CommitsAreKept"),
-    Bug("a commit of an older generation is taken", checks.is_of_this_generation,
+    Bug("a commit of an older generation is accepted", checks.is_of_this_generation,
         "request.generation_id == vitals.generation_id",
         "request.generation_id <= vitals.generation_id and hasattr(request, 'offsets')"
         " or request.generation_id == vitals.generation_id", "CommitsAreFenced"),
-    Bug("a commit is taken while the plan is awaited", checks.commits_are_taken,
+    Bug("a commit is accepted in CompletingRebalance", checks.commits_are_taken,
         "return answers.COMMIT[group.phase]", "return ErrorCode.NONE", "CommitsAreFenced"),
-    Bug("a tool commits over the heads of members", checks.is_from_outside,
+    Bug("a commit from outside is accepted in a group with members", checks.is_from_outside,
         "request.generation_id < 0 and group.phase is Phase.EMPTY", "request.generation_id < 0", "CommitsAreFenced"),
-    Bug("a commit's own term is forgotten", offsets._store,
+    Bug("a commit's own retention is ignored", offsets._store,
         "expire_ms = None if asked.retention_ms < 0 else min(now_ms + asked.retention_ms, NEVER_MS)",
         "expire_ms = None", "CommitsAreKept"),
-    Bug("metadata may be one longer", offsets.commit,
+    Bug("metadata may be one byte too long", offsets.commit,
         "> config.offset_metadata_max_bytes", "> config.offset_metadata_max_bytes + 1", "GroupsAreBounded"),
     # -- forgetting ----------------------------------------------------------------------------------------------------
     Bug("offsets of subscribed topics expire", Group.subscribes,
@@ -38,17 +38,17 @@ BUGS = (
     Bug("offsets of an Empty group expire by their commit", offsets.expiry_ms,
         "group.since_ms if group.protocol_type else offset.commit_timestamp_ms", "offset.commit_timestamp_ms",
         "OffsetsAreForgottenInTime"),
-    Bug("a group's own retention is not looked at", offsets.expiry_ms,
+    Bug("a group's own retention is ignored", offsets.expiry_ms,
         "config.offsets_retention_by_group_ms.get(group.group_id, config.offsets_retention_ms)",
         "config.offsets_retention_ms", "OffsetsAreForgottenInTime"),
-    Bug("what is committed never expires", offsets._store,
+    Bug("committed offsets never expire", offsets._store,
         "group.look_at_offsets(max(now_ms, expiry_ms(group, asked.topic, offset, config)))", "pass",
         "OffsetsAreForgottenInTime"),
     Bug("a group is deleted while it has members", checks.is_empty,
         "group.phase is Phase.EMPTY", "True", "Coordinator raised IllegalMove"),
     Bug("offsets of an unreadable group are deleted", checks.is_of_consumers_or_empty,
         "group.phase is Phase.EMPTY or group.is_of_consumers", "True", "OffsetsAreForgottenInTime"),
-    # -- what is published ---------------------------------------------------------------------------------------------
+    # -- published records ---------------------------------------------------------------------------------------------
     Bug("an offset's tombstone is lost", offsets._drop,
         "yield Published(group.group_id, key, None, group.next_version(), now_ms)", "yield from ()",
         "OffsetsAreForgottenInTime"),

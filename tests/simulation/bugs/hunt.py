@@ -1,4 +1,4 @@
-"""Worlds against bugs: which checker finds each of them, and after how many steps."""
+"""Hunts for bugs in simulations: the checker that finds each bug, and the number of steps until then."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -16,20 +16,20 @@ class Found(Struct, frozen=True):
     """The result of a hunt.
 
     Args:
-        by: The checker or audit that raised; None if the worlds kept every promise.
-        steps: The number of steps until then, over all worlds.
-        world: The last world that ran.
+        by: The checker or audit that raised; None if the simulations kept every promise.
+        steps: The number of steps until then, over all simulations.
+        simulation: The last simulation that ran.
     """
 
     bug: str
     by: str | None
     why: str
     steps: int
-    world: str
+    simulation: str
 
 
 def hunt(name: str, seed: str, steps_max: int) -> Found:
-    """Run one world after another with a bug, until one breaks a promise or `steps_max` is reached."""
+    """Run one simulation after another with a bug, until one breaks a promise or `steps_max` is reached."""
     steps = 0
     with pytest.MonkeyPatch.context() as patch:
         BUGS[name].plant(patch)
@@ -40,11 +40,11 @@ def hunt(name: str, seed: str, steps_max: int) -> Found:
                 return Found(name, *outcome.broken, steps, outcome.name)
             if steps >= steps_max:
                 return Found(name, None, "", steps, outcome.name)
-    raise AssertionError("worlds never end")
+    raise AssertionError("simulations never end")
 
 
 def hunts(names: Iterable[str], seed: str, steps_max: int, jobs: int) -> Iterator[Found]:
-    """Hunt one bug after another, each in a process of its own."""
+    """Hunt the bugs, each in a process of its own, and yield the results in order."""
     with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver"), max_tasks_per_child=1) as pool:
         for begun in [pool.submit(hunt, name, seed, steps_max) for name in names]:
             yield begun.result()
@@ -52,5 +52,5 @@ def hunts(names: Iterable[str], seed: str, steps_max: int, jobs: int) -> Iterato
 
 def table(found: Iterable[Found]) -> str:
     """Return the results as a table in Markdown."""
-    rows = [f"| {f.bug} | {f.by or '**nobody**'} | {f.steps:,} | {f.world} |" for f in found]
-    return "\n".join(["| bug | found by | steps until found | world |", "| --- | --- | ---: | --- |", *rows])
+    rows = [f"| {f.bug} | {f.by or 'not found'} | {f.steps:,} | {f.simulation} |" for f in found]
+    return "\n".join(["| bug | found by | steps until found | simulation |", "| --- | --- | ---: | --- |", *rows])

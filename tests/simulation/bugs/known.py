@@ -1,4 +1,4 @@
-"""Bugs that others have had, and some that were made up for checkers, as `test_known_bugs` puts them in."""
+"""Bugs of other implementations, and some invented ones, put in as `test_known_bugs` does."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from tests.coordinator.test_known_bugs import SEEDS, change_row
 
 
 class Known(Struct, frozen=True):
-    """A bug that is put in by a function of its own; see `Bug`."""
+    """A bug that a function of its own puts in; see `Bug`."""
 
     name: str
     plant: Callable[[pytest.MonkeyPatch], None]
@@ -39,14 +39,14 @@ def _waits_twice_as_long(patch: pytest.MonkeyPatch) -> None:
 
 
 MADE_UP = (
-    Known("a repeated join makes a phantom", _takes_a_repeat_for_another_join, "RepeatsMakeNobodyNew"),
+    Known("a repeated join adds a second member", _takes_a_repeat_for_another_join, "RepeatsMakeNobodyNew"),
     Known("offsets expire a moment early", _forgets_a_moment_early, "OffsetsAreForgottenInTime"),
-    Known("a group has no bound", _lets_everybody_in, "GroupsAreBounded"),
+    Known("the size of a group is not limited", _lets_everybody_in, "GroupsAreBounded"),
     Known("all waits are doubled", _waits_twice_as_long, "NothingWaitsForEver"),
 )
 
 FOUND_BY = {
-    # a bug of `test_known_bugs`, and who finds it in worlds; the others of that list are seen in stories alone
+    # a bug of `test_known_bugs`, and its checker in simulations; only the scenarios find the other bugs of that list
     "Kafka's joined timer keys": "CommitsAreKept",
     "Kafka's comments on heartbeats": "AnswersFitTheGroup",
     "KAFKA-20938, joins": "EachRequestIsAnsweredOnce",
@@ -58,10 +58,10 @@ FOUND_BY = {
     "Redpanda #31483": "EqualBytes",
     "KAFKA-8069": "EqualBytes",
     "Redpanda #3300": "NothingWaitsForEver",
-    "a group that comes back counts from 1": "GenerationsGrow",
-    "a round ends without one who left": "PhasesAreLegal",
-    "followers hear who is in": "GenerationsAreAgreed",
-    "a reply goes astray": "RepliesFitTheirRequests",
+    "a group that is created again starts with generation 1": "GenerationsGrow",
+    "a join round completes without a member that left": "PhasesAreLegal",
+    "followers receive the list of members": "GenerationsAreAgreed",
+    "a response goes to another mailbox": "RepliesFitTheirRequests",
     "a version is skipped": "VersionsHaveNoGap",
     "sessions are rounded down": "SessionsAreKept",
     "a broker's clock goes back": "TimeNeverGoesBack",

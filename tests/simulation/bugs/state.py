@@ -1,4 +1,4 @@
-"""Bugs of what is kept from batch to batch, of the log's time, and of groups that touch each other."""
+"""Bugs of the stored state, of the log's time, and of groups that affect each other."""
 
 from coordinator import administration, clock, codec, describe, republishing
 from coordinator.group import Vitals
@@ -11,49 +11,50 @@ RETURNS = "    group.vitals = vitals\n"
 
 
 def _reads_back(name: str, change: str, found_by: str) -> Bug:
-    """Make a bug that shows once a group has been read back from bytes."""
+    """Make a bug that appears once a group has been decoded from bytes."""
     return Bug(name, codec.decode_rest, RETURNS, f"{RETURNS}    {change}\n", found_by)
 
 
 EACH = "for m in group.members.values(): "
 
 BUGS = (
-    # -- what is kept --------------------------------------------------------------------------------------------------
-    Bug("what heartbeats alone change is not kept", GroupStore.put_away,
+    # -- stored state --------------------------------------------------------------------------------------------------
+    Bug("changes by heartbeats are not stored", GroupStore.put_away,
         "codec.encode_vitals(vitals, rest, self._rosters)",
         "codec.encode_vitals(vitals, rest, self._rosters) if group else self.stored[group_id].vitals",
         "SessionsAreKept"),
-    Bug("a Stable group is not written again", GroupStore.put_away,
+    Bug("a changed Stable group is not stored", GroupStore.put_away,
         "codec.encode_rest(group, self._rosters) if group else",
         "codec.encode_rest(group, self._rosters)"
         " if group and (vitals.phase.value[0] != 'S' or not self.stored[group_id].rest) else",
         "PhasesAreLegal"),
-    Bug("the alarm of a new group is lost", GroupStore.put_away,
+    Bug("the deadline of a new group is lost", GroupStore.put_away,
         "Stored(vitals.earliest_ms,", "Stored(self.stored[group_id].earliest_ms,", "NothingWaitsForEver"),
     _reads_back("a parked join is lost between batches", EACH + "m.awaiting_join = None", "PhasesAreLegal"),
     _reads_back("which join made a static member is lost between batches", EACH + "m.made_by = None",
                 "Coordinator raised AssertionError"),
-    _reads_back("who owned what is lost between batches", "if group.round: group.round.before = {}", "HandoversAddUp"),
+    _reads_back("the previous owners are lost between batches", "if group.round: group.round.before = {}",
+                "HandoversAddUp"),
     _reads_back("the initial delay is lost between batches", "group.delay = None", "NothingWaitsForEver"),
     _reads_back("the version is one less between batches", "group.version = max(group.version - 1, 0)",
                 "VersionsHaveNoGap"),
     _reads_back("pending ids are lost between batches", "vitals.pending.clear()", "PendingIdsAreGoodForOnce"),
-    _reads_back("that members were spared is lost between batches",
+    _reads_back("the extension of deadlines is lost between batches",
                 "for s in vitals.sessions.values(): s.spared = False", "SessionsEnd"),
-    Bug("late repeats are not asked for", Repeats.overdue,
+    Bug("no request is sent for late repeats", Repeats.overdue,
         "KEYS_AT_ONCE if now_ms >= self._next_ms else 0", "0", "ComesToRest"),
-    Bug("what was repeated late is not written again", republishing.republish,
+    Bug("a late repeat is not corrected", republishing.republish,
         "yield output", "pass", "VersionsHaveNoGap"),
     Bug("forgotten groups are lost between batches", codec.decode_shard,
         "return _decode(_shard_decoder, body)",
         "kept = _decode(_shard_decoder, body)\n    kept.graves.clear()\n    return kept", "EqualBytes"),
-    Bug("forgotten groups are forgotten at once", GroupStore.forget_ends,
+    Bug("the versions of forgotten groups are dropped at once", GroupStore.forget_ends,
         "if grave.until_ms > horizon_ms}", "if False}", "GenerationsGrow"),
-    # -- groups that touch each other ----------------------------------------------------------------------------------
+    # -- groups that affect each other ---------------------------------------------------------------------------------
     Bug("a new group takes the place of another one that was forgotten", GroupStore.create,
         "self.graves.pop(group_id, None)", "self.graves.pop(next(iter(self.graves), group_id), None)",
         "GenerationsGrow"),
-    Bug("a group that is not there shows another's offsets", Shard._handle,
+    Bug("a group that does not exist returns another group's offsets", Shard._handle,
         "yield from kind.handler(subject, request, context)",
         "if subject is None and kind.answer.__name__ == 'OffsetFetchAnswer':\n"
         "            subject = next(iter(self._groups._groups.values()), None)\n"

@@ -25,7 +25,7 @@ from streaming.views.rebalances import rebalances
 from streaming.views.version_follower import PATIENCE_MS
 from streaming.views.words import Gap
 from streaming.wire.records import OutputTopics, decode_event, decode_group_record, to_row
-from tests.simulation.world import World as WholeWorld
+from tests.simulation.simulation import Simulation as WholeSimulation
 from tests.streaming.views.written import World, Written, converse
 
 SEEDS = range(40)
@@ -329,7 +329,7 @@ def test_each_rebalance_is_complete(world: World) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_views_of_simulated_worlds_equal_the_coordinators_state(seed: int) -> None:
     """With members, strangers, operators and faults, the views equal the coordinator's state; no record is missing."""
-    whole = WholeWorld(f"views/{seed}", 2_000)
+    whole = WholeSimulation(f"views/{seed}", 2_000)
     whole.run()
     views, offsets = Views(is_live=True), {"groups": 0, "events": 0}
     topics = OutputTopics("replies", "groups", "events", "requests")

@@ -1,11 +1,11 @@
-"""A world: some groups, their members, and all that lies between them and the coordinator. One seed drives it all.
+"""A simulation of some groups, their members, and the log and mailboxes to the coordinator. One seed drives it.
 
-Each turn lets time pass; then the log takes what has arrived, a batch may take what the log holds, replies arrive, and
-every process does what is due. After so many steps all goes well, and then every group must come to rest with every
-process in it (I11).
+In each turn time passes. Then requests that have arrived are appended to the log, a batch may read the log, responses
+arrive, and every process sends the requests that are due. After a number of steps all faults stop. Then every group
+must become Stable with every living process as a member (I11).
 
-A step is a request that a batch has handled, or a reply that a process has heard. What killed attempts have handled,
-what the audits handle again, and deadlines that fire are not counted.
+A step is a request that a batch has handled, or a response that a process has received. Requests of killed attempts,
+requests of audits, and deadlines that fire are not counted.
 """
 
 import heapq
@@ -31,42 +31,42 @@ from tests.simulation.script import Batch, Script
 from tests.simulation.topic import GroupsTopic
 
 PACES_MS = (20, 1_000, 2_000, 3_000)
-"""How long a turn lasts on average, beyond the moment when something happens."""
+"""The mean length of a turn after the time of its first event."""
 
 NO_LATENESS_MS = 2**40
-"""Of `late_notice_ms`: nothing is noticed late, however long a batch takes."""
+"""The value of `late_notice_ms` with which no deadline counts as noticed late."""
 
 ASKED = {"a stranger asks": STRANGERS, "an operator asks": OPERATORS, "a tool commits": TOOLS}
 
 BEGINS_MS = 20_000 * DAY_MS
-"""When worlds begin, long after 1970: clocks that go back stay above 0."""
+"""The start time of simulations, long after 1970: clocks that go back stay above 0."""
 
 CROWD, CROWD_RATE, CROWD_STEPS = ASSIGNMENTS_MAX, 0.001, 50_000
-"""How many members the largest group has, which share of worlds has one, and the steps that take them all in."""
+"""The members of the largest group, the share of simulations with such a group, and the steps until all have joined."""
 
 SLOW_MS_MAX = 300_000
-"""How long reading may be slow."""
+"""The longest time for which reading is slow."""
 
 SLOW_BATCH_MS_MAX = 5_000
-"""How long a batch takes meanwhile."""
+"""The longest time that a batch takes while reading is slow."""
 
 PAUSE_MS_MAX = 120_000
-"""How long a writer is paused before it writes its batch once more."""
+"""The longest time for which a writer is paused before it writes its batch again."""
 
 IDLE_MS = 5_000
-"""The longest turn in which nothing happens."""
+"""The longest turn without an event."""
 
 PATIENCE_MS = 600_000
-"""How long the calm may last, once what was armed before it is over."""
+"""The longest time until all groups are at rest, once all deadlines from before the calm period are over."""
 
 
-class World:
-    """Everything but the coordinator, and a judge over that.
+class Simulation:
+    """Everything but the coordinator, and a judge that runs the coordinator.
 
     Args:
         name: The seed.
-        steps: How many before the calm.
-        is_crowded: One group of the largest size; drawn where that is not said.
+        steps: The number of steps before the calm period.
+        is_crowded: One group of the largest size; drawn at random if None.
     """
 
     def __init__(self, name: str, steps: int, *, is_crowded: bool | None = None) -> None:
@@ -81,7 +81,7 @@ class World:
         self.script = Script(_config(chance, is_exact, self.group_ids[0], max(sizes)), is_exact, partitions)
         self.judge = Judge(self.script.config, self.script.written_ms, partitions)
         self.pace_ms = chance.choice(PACES_MS)
-        self.steps = steps // 4 if self.pace_ms < 1_000 else steps  # batches of one or two requests take their time
+        self.steps = steps // 4 if self.pace_ms < 1_000 else steps  # batches of one or two requests are slow
         if self.is_crowded:
             self.pace_ms, self.steps = PACES_MS[-1], CROWD_STEPS
         self.stranger = Stranger(chance, (*self.group_ids, "nobody's"), self.judge.groups)
@@ -93,14 +93,14 @@ class World:
         self._to_inbox: list[tuple[int, int, str, AnyAnswer]] = []
         self._sent = self._offset = 0
         self.clocks, self.topic = Clocks(chance), GroupsTopic()
-        self._away_until_ms = self._slow_until_ms = self._takes_max = 0
+        self._unavailable_until_ms = self._slow_until_ms = self._takes_max = 0
         self._restarts: list[tuple[int, MemberConfig]] = []
         for group_id, size in zip(self.group_ids, sizes, strict=True):
             for n in range(size):
                 self._start(_member(chance, group_id, n))
 
     def _sizes(self, chance: Random) -> list[int]:
-        """Choose how many members each group has: a few, and rarely all that one may have."""
+        """Return the number of members of each group: a few, or the largest number if the simulation is crowded."""
         if self.is_crowded:
             return [CROWD]
         return [chance.choice((1, 3, 6, 9)) for _ in range(chance.choice((1, 2, 4, 4)))]
@@ -109,7 +109,7 @@ class World:
 
     @property
     def done(self) -> int:
-        """How many steps there were."""
+        """The number of steps so far."""
         return self.judge.requests + self.heard
 
     def run(self) -> None:
@@ -120,9 +120,9 @@ class World:
         """
         while self.done < self.steps:
             self._turn(int(self.chance.expovariate(1 / self.pace_ms)))
-            self._trouble()
+            self._apply_faults()
         self._calm()
-        until_ms = self._over_ms() + PATIENCE_MS
+        until_ms = self._last_deadline_ms() + PATIENCE_MS
         while (restless := self._restless()) is not None:
             if self.now_ms >= until_ms:
                 raise Broken("ComesToRest", restless)
@@ -136,7 +136,7 @@ class World:
             self._write(now_ms, request)
         if self._alarm_ms() <= now_ms:
             self._wake()
-        if self._away_until_ms <= now_ms and (self._log or self.judge.deferred):
+        if self._unavailable_until_ms <= now_ms and (self._log or self.judge.deferred):
             self._batch()
         self._deliver()
         for process in self.processes:
@@ -184,15 +184,15 @@ class World:
             self._write(at_ms, request)
 
     def _write(self, at_ms: int, request: Request | Unreadable | Wake) -> None:
-        told_ms = self.clocks.log_ms(at_ms, self.now_ms)
-        if told_ms != at_ms:
+        shown_ms = self.clocks.log_ms(at_ms, self.now_ms)
+        if shown_ms != at_ms:
             self.script.written_ms[self._offset] = at_ms
-        self._log.append(Received(self._offset, told_ms, request))
+        self._log.append(Received(self._offset, shown_ms, request))
         self._offset += 1
 
     def _wake(self) -> None:
         """Append a wake record, with the time of the driver's clock."""
-        if self._away_until_ms <= self.now_ms:
+        if self._unavailable_until_ms <= self.now_ms:
             self._write(self.now_ms, Wake(self.clocks.driver_ms(self.now_ms)))
 
     # -- batches -------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class World:
             takes = self.chance.randrange(takes)
         if self._slow_until_ms > self.now_ms:
             takes = min(takes, self._takes_max)
-            self._away_until_ms = self.now_ms + self.chance.randrange(SLOW_BATCH_MS_MAX)
+            self._unavailable_until_ms = self.now_ms + self.chance.randrange(SLOW_BATCH_MS_MAX)
         records = [self._log.popleft() for _ in range(takes)]
         driver_ms = self.clocks.driver_ms(self.now_ms)
         true_ms = None if driver_ms == self.now_ms else self.now_ms
@@ -225,7 +225,9 @@ class World:
             wrongs["killed"] = tuple(chance.choice((0, 1_000, chance.randrange(1_000))) for _ in attempts)
         if "begins with a state of an older version" in faults:
             wrongs["codec"] = chance.choice(list(OLDER))
-            wrongs["is_upgraded"] = chance.random() < 0.5 and self.clocks.were_right  # an older one forgets them
+            wrongs["is_upgraded"] = (
+                chance.random() < 0.5 and self.clocks.were_right
+            )  # an older version loses the clocks
         if "begins with a damaged state" in faults:
             wrongs["damaged"] = chance.randrange(1_000)
         return wrongs
@@ -258,19 +260,19 @@ class World:
         for arrival in asleep:
             heapq.heappush(self._to_inbox, arrival)
 
-    # -- trouble -------------------------------------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------------------------------
 
-    def _trouble(self) -> None:
+    def _apply_faults(self) -> None:
         chance, now_ms = self.chance, self.now_ms
         for fault in self.swarm.faults("turn of the members"):
             if self.processes:
-                self._befall(chance.choice(self.processes), fault)
+                self._apply_fault_to(chance.choice(self.processes), fault)
         for fault in self.swarm.faults("turn of others"):
             kinds = ASKED.get(fault)
             self._send(self.stranger.ask(kinds) if kinds else self.stranger.no_request())
         for fault in self.swarm.faults("turn of the coordinator"):
-            if fault == "goes away":
-                self._away_until_ms = now_ms + int(180_000 * chance.random() ** 2)
+            if fault == "is unavailable":
+                self._unavailable_until_ms = now_ms + int(180_000 * chance.random() ** 2)
             elif fault == "reads slowly":
                 self._slow_until_ms = now_ms + chance.randrange(SLOW_MS_MAX)
                 self._takes_max = chance.randint(1, 8)
@@ -278,7 +280,7 @@ class World:
                 self.clocks.befall(fault, now_ms)
         self._restart(now_ms)
 
-    def _befall(self, process: Process, fault: str) -> None:
+    def _apply_fault_to(self, process: Process, fault: str) -> None:
         now_ms, chance, requests = self.now_ms, self.chance, list[Request]()
         match fault:
             case "sleeps":
@@ -294,7 +296,7 @@ class World:
                 requests = process.subscribe(now_ms)
             case "is started twice":
                 self._start(process.config)
-            case "moves to another inbox":
+            case "moves to another mailbox":
                 self._move(process)
         for request in requests:
             self._send(request)
@@ -311,7 +313,7 @@ class World:
         self._inboxes.setdefault(config.reply_to, []).append(process)
 
     def _move(self, process: Process) -> None:
-        """Change a process's mailbox; it reads the earlier one as well."""
+        """Change a process's mailbox; the process reads the earlier mailbox as well."""
         if process.inbox == process.config.reply_to:
             process.inbox = f"{process.config.reply_to}, moved by {process.number}"
             self._inboxes[process.inbox] = [process]
@@ -324,10 +326,10 @@ class World:
     # -- calm ----------------------------------------------------------------------------------------------------------
 
     def _calm(self) -> None:
-        """Stop all faults: requests on their way arrive, and each name has one process."""
+        """Stop all faults: all requests that were sent arrive, and each configuration has one process."""
         self.swarm.calm()
         self.clocks.calm()
-        self._away_until_ms = self._slow_until_ms = 0
+        self._unavailable_until_ms = self._slow_until_ms = 0
         self._restart(NEVER_MS)
         for process in list(self.processes):
             process.asleep_until_ms = process.idle_until_ms = process.due_ms = 0
@@ -341,10 +343,10 @@ class World:
         heapq.heapify(self._to_log)
         heapq.heapify(self._to_inbox)
 
-    def _over_ms(self) -> int:
-        """Say when the last wait is over that is armed now, but for offsets, and no group's time is ahead any more.
+    def _last_deadline_ms(self) -> int:
+        """Return the latest of the deadlines that are set now, but for those of offsets, and of the groups' times.
 
-        After a clock was, the next wait of a group that had to do with it begins there: its time never goes back (I12).
+        A group's time never goes back (I12). If a clock was ahead, the next wait of its groups starts at that time.
         """
         groups = [group.vitals for group in self.judge.groups.values()]
         waits = [s.deadline_ms for v in groups for s in (*v.sessions.values(), *v.pending.values())]
@@ -352,7 +354,7 @@ class World:
         return max((at_ms for at_ms in waits if at_ms < NEVER_MS), default=self.now_ms)
 
     def _restless(self) -> str | None:
-        """Name what is not at rest."""
+        """Return a message about a group or key that is not at rest; None if all are."""
         for group_id in self.group_ids:
             group = self.judge.groups.get(group_id)
             living = [p.member for p in self.processes if p.config.group_id == group_id and p.member.is_subscribed]
@@ -363,7 +365,7 @@ class World:
             if group is None or group.phase is not Phase.STABLE:
                 return f"{group_id} is {group and group.phase.value}"
             if set(group.members) != {m.member_id for m in living}:
-                return f"{group_id} holds {list(group.members)}, alive are {[m.member_id for m in living]}"
+                return f"{group_id} has members {list(group.members)}, alive are {[m.member_id for m in living]}"
             for member in living:
                 if (member.state, member.generation_id) != (MemberState.STABLE, group.generation_id):
                     return f"{member.member_id} is {member.state.name} in generation {member.generation_id}"
