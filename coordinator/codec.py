@@ -63,7 +63,7 @@ class Stored(Struct, array_like=True, frozen=True):
     protocol_type: str | None = None
 
 
-class Grave(Struct, array_like=True, frozen=True):
+class RemovedGroup(Struct, array_like=True, frozen=True):
     """The remaining data of a removed group. A new group with the same id continues its generations and tokens.
 
     Args:
@@ -85,7 +85,7 @@ class Kept(Struct, array_like=True, frozen=True):
     """
 
     groups: dict[str, Stored] = {}
-    graves: dict[str, Grave] = {}
+    graves: dict[str, RemovedGroup] = {}
     access: bytes = b""
     clock: Clock = Clock()
     allowance: Allowance = Allowance()

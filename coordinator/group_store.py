@@ -8,7 +8,7 @@ removed group are kept for a while, and a new group with the same id continues t
 from collections.abc import Iterator
 
 from coordinator import codec
-from coordinator.codec import Grave, Rosters, Stored
+from coordinator.codec import RemovedGroup, Rosters, Stored
 from coordinator.group import NEVER_MS, Group, Vitals
 from coordinator.limits import ENDED_MS, GRAVE_MS, GRAVES_MAX, SHORT_GRAVES_MAX
 from coordinator.phases import Phase
@@ -25,7 +25,7 @@ class GroupStore:
         rosters: A cache for the codec.
     """
 
-    def __init__(self, stored: dict[str, Stored], graves: dict[str, Grave], rosters: Rosters) -> None:
+    def __init__(self, stored: dict[str, Stored], graves: dict[str, RemovedGroup], rosters: Rosters) -> None:
         self.stored, self.graves, self._rosters = stored, graves, rosters
         self.vitals: dict[str, Vitals] = {}
         """The vitals of the groups that this step has touched."""
@@ -113,7 +113,7 @@ class GroupStore:
         if group.generation_id:
             until_ms = max(now_ms + GRAVE_MS, token // 1_000 + 1)  # a floor may be ahead of time
         if group.generation_id or len(self.graves) < SHORT_GRAVES_MAX:
-            self.graves[group_id] = Grave(until_ms, group.generation_id, token, now_ms)
+            self.graves[group_id] = RemovedGroup(until_ms, group.generation_id, token, now_ms)
         if len(self.graves) > GRAVES_MAX:
             del self.graves[next(iter(self.graves))]
 

@@ -26,7 +26,7 @@ from coordinator.assignors import RebalanceProtocol
 T = TypeVar("T")
 
 
-class Told(Enum):
+class ListenerCall(Enum):
     """The callbacks for partitions, by the name of the listener's method."""
 
     REVOKED = "on_partitions_revoked"
@@ -42,7 +42,7 @@ class Change(Struct, Generic[T], frozen=True):
             other callback.
     """
 
-    told: Told
+    told: ListenerCall
     partitions: frozenset[T]
     owned: frozenset[T]
 
@@ -66,28 +66,30 @@ class Holding(Generic[T]):
             is_wanted: Returns whether the member still subscribes to a partition.
         """
         if self.is_cooperative:
-            yield from self._give_up(Told.REVOKED, frozenset(p for p in self.owned if not is_wanted(p)))
+            yield from self._give_up(ListenerCall.REVOKED, frozenset(p for p in self.owned if not is_wanted(p)))
         elif self._is_in:
-            yield from self._give_up(Told.REVOKED, self.owned, even_if_none=True)
+            yield from self._give_up(ListenerCall.REVOKED, self.owned, even_if_none=True)
 
     def take(self, assigned: Collection[T]) -> Iterator[Change[T]]:
         """Set the owned partitions to an assignment. Other members get the revoked ones in a following round."""
         self._is_in, now = True, frozenset(assigned)
-        yield from self._give_up(Told.REVOKED, self.owned - now)
+        yield from self._give_up(ListenerCall.REVOKED, self.owned - now)
         new, self.owned = now - self.owned, now
-        yield Change(Told.ASSIGNED, new, now)
+        yield Change(ListenerCall.ASSIGNED, new, now)
 
     def lose(self) -> Iterator[Change[T]]:
         """Remove all owned partitions, as lost: other members may own all of them by now."""
         self._is_in = False
-        yield from self._give_up(Told.LOST, self.owned)
+        yield from self._give_up(ListenerCall.LOST, self.owned)
 
     def leave(self) -> Iterator[Change[T]]:
         """Remove all owned partitions, as revoked: the member leaves."""
         self._is_in = False
-        yield from self._give_up(Told.REVOKED, self.owned)
+        yield from self._give_up(ListenerCall.REVOKED, self.owned)
 
-    def _give_up(self, told: Told, partitions: frozenset[T], *, even_if_none: bool = False) -> Iterator[Change[T]]:
+    def _give_up(
+        self, told: ListenerCall, partitions: frozenset[T], *, even_if_none: bool = False
+    ) -> Iterator[Change[T]]:
         left = self.owned - partitions
         try:
             if partitions or even_if_none:

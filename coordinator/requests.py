@@ -21,7 +21,7 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+class BaseRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     """The fields of every request.
 
     Args:
@@ -47,7 +47,7 @@ class Protocol(Struct, frozen=True, forbid_unknown_fields=True):
     metadata: Annotated[bytes, Meta(max_length=limits.PROTOCOL_METADATA_BYTES_MAX)] = b""
 
 
-class JoinGroup(Asked, frozen=True, kw_only=True, tag="join_group"):
+class JoinGroup(BaseRequest, frozen=True, kw_only=True, tag="join_group"):
     """Join the next generation. Answered when the join round ends.
 
     Args:
@@ -78,7 +78,7 @@ class Assignment(Struct, frozen=True, forbid_unknown_fields=True):
     assignment: Annotated[bytes, Meta(max_length=limits.ASSIGNMENT_BYTES_MAX)] = b""
 
 
-class SyncGroup(Asked, frozen=True, kw_only=True, tag="sync_group"):
+class SyncGroup(BaseRequest, frozen=True, kw_only=True, tag="sync_group"):
     """Request the member's assignment; the leader sends all assignments. Answered after the leader's sync."""
 
     generation_id: Int32
@@ -89,7 +89,7 @@ class SyncGroup(Asked, frozen=True, kw_only=True, tag="sync_group"):
     assignments: Annotated[tuple[Assignment, ...], Meta(max_length=limits.ASSIGNMENTS_MAX)] = ()
 
 
-class Heartbeat(Asked, frozen=True, kw_only=True, omit_defaults=True, tag="heartbeat"):
+class Heartbeat(BaseRequest, frozen=True, kw_only=True, omit_defaults=True, tag="heartbeat"):
     """Renew a session, and ask whether to rejoin. It is the most frequent request, so defaults are not written."""
 
     generation_id: Int32
@@ -109,7 +109,7 @@ class Leaving(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason | None = None
 
 
-class LeaveGroup(Asked, frozen=True, kw_only=True, tag="leave_group"):
+class LeaveGroup(BaseRequest, frozen=True, kw_only=True, tag="leave_group"):
     """Leave the group at once."""
 
     members: Annotated[tuple[Leaving, ...], Meta(max_length=limits.LEAVING_MEMBERS_MAX)]
@@ -126,7 +126,7 @@ class OffsetToCommit(Struct, frozen=True, forbid_unknown_fields=True):
     retention_ms: Int64 = -1
 
 
-class OffsetCommit(Asked, frozen=True, kw_only=True, tag="offset_commit"):
+class OffsetCommit(BaseRequest, frozen=True, kw_only=True, tag="offset_commit"):
     """Store offsets: as a member of a generation, or with generation -1 and no ids for a group without members."""
 
     generation_id: Int32 = -1
@@ -142,7 +142,7 @@ class TopicPartitions(Struct, frozen=True, forbid_unknown_fields=True):
     partitions: Annotated[tuple[Int32, ...], Meta(max_length=limits.PARTITIONS_PER_REQUEST_MAX)]
 
 
-class OffsetFetch(Asked, frozen=True, kw_only=True, tag="offset_fetch"):
+class OffsetFetch(BaseRequest, frozen=True, kw_only=True, tag="offset_fetch"):
     """Request committed offsets.
 
     Args:
@@ -156,11 +156,11 @@ class OffsetFetch(Asked, frozen=True, kw_only=True, tag="offset_fetch"):
     require_stable: bool = False
 
 
-class DescribeGroup(Asked, frozen=True, kw_only=True, tag="describe_group"):
+class DescribeGroup(BaseRequest, frozen=True, kw_only=True, tag="describe_group"):
     """Request a group's state, its members and the members that it waits for."""
 
 
-class ListGroups(Asked, frozen=True, kw_only=True, tag="list_groups"):
+class ListGroups(BaseRequest, frozen=True, kw_only=True, tag="list_groups"):
     """Request the groups of one shard. The record's partition selects the shard; the group id has no meaning.
 
     Args:
@@ -173,17 +173,17 @@ class ListGroups(Asked, frozen=True, kw_only=True, tag="list_groups"):
     types: Annotated[tuple[Name, ...], Meta(max_length=limits.FILTERS_MAX)] = ()
 
 
-class OffsetDelete(Asked, frozen=True, kw_only=True, tag="offset_delete"):
+class OffsetDelete(BaseRequest, frozen=True, kw_only=True, tag="offset_delete"):
     """Delete committed offsets of topics that no member subscribes to."""
 
     topics: Annotated[tuple[TopicPartitions, ...], Meta(max_length=limits.PARTITIONS_PER_REQUEST_MAX)]
 
 
-class DeleteGroup(Asked, frozen=True, kw_only=True, tag="delete_group"):
+class DeleteGroup(BaseRequest, frozen=True, kw_only=True, tag="delete_group"):
     """Delete a group that has no members, and its offsets."""
 
 
-class RebalanceGroup(Asked, frozen=True, kw_only=True, tag="rebalance_group"):
+class RebalanceGroup(BaseRequest, frozen=True, kw_only=True, tag="rebalance_group"):
     """Make all members join again, at an operator's request. Kafka has no such request."""
 
     reason: Reason | None = None
@@ -196,7 +196,7 @@ class TopicPartition(Struct, frozen=True, forbid_unknown_fields=True):
     partition: Int32
 
 
-class RepublishGroup(Asked, frozen=True, kw_only=True, tag="republish_group"):
+class RepublishGroup(BaseRequest, frozen=True, kw_only=True, tag="republish_group"):
     """Request that records of the groups topic are written again with their present values, under new versions.
 
     The coordinator sends it itself, if an older record is the last one of its key because a paused writer has repeated
@@ -211,7 +211,7 @@ class RepublishGroup(Asked, frozen=True, kw_only=True, tag="republish_group"):
     offsets: Annotated[tuple[TopicPartition, ...], Meta(max_length=limits.REPUBLISHED_OFFSETS_MAX)] = ()
 
 
-class ExpelMember(Asked, frozen=True, kw_only=True, tag="expel_member"):
+class ExpelMember(BaseRequest, frozen=True, kw_only=True, tag="expel_member"):
     """Remove a member as if it had left, at an operator's request.
 
     Args:
@@ -223,7 +223,7 @@ class ExpelMember(Asked, frozen=True, kw_only=True, tag="expel_member"):
     reason: Reason | None = None
 
 
-class SetAccess(Asked, frozen=True, kw_only=True, tag="set_access"):
+class SetAccess(BaseRequest, frozen=True, kw_only=True, tag="set_access"):
     """Replace the access rules of one shard. The record's partition selects the shard.
 
     Args:
@@ -235,7 +235,7 @@ class SetAccess(Asked, frozen=True, kw_only=True, tag="set_access"):
     rules: Rules
 
 
-class DescribeAccess(Asked, frozen=True, kw_only=True, tag="describe_access"):
+class DescribeAccess(BaseRequest, frozen=True, kw_only=True, tag="describe_access"):
     """Request the access rules of one shard; the record's partition selects the shard."""
 
     group_id: str = ""
@@ -249,7 +249,7 @@ class Action(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
 
 
-class CheckAccess(Asked, frozen=True, kw_only=True, tag="check_access"):
+class CheckAccess(BaseRequest, frozen=True, kw_only=True, tag="check_access"):
     """Request an access check of the client itself for some actions. Any shard can answer."""
 
     group_id: str = ""

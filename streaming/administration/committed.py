@@ -25,7 +25,7 @@ from coordinator.group import NEVER_MS
 from coordinator.outputs import OffsetRecord
 from streaming.config.settings import Settings
 from streaming.kafka.clients import ANSWER_WAIT_S, admin
-from streaming.views.group import Place
+from streaming.views.group import PartitionKey
 from streaming.views.reading import Reading
 from streaming.wire.records import decode_group_record
 from streaming.wire.standing import Order, Standing
@@ -55,7 +55,7 @@ class Past:
         self._group_id, self.kept_from_ms = group_id, kept_from_ms
         self._group_key = msgspec.json.encode(["group", group_id])
         self._prefix = msgspec.json.encode(["offset", group_id])[:-1] + b","
-        self._commits: dict[Place, list[Commit]] = {}
+        self._commits: dict[PartitionKey, list[Commit]] = {}
         self._standing = Standing()
         self._next_offset = 0
         self._after_holes: list[int] = []
@@ -82,7 +82,7 @@ class Past:
     def _is_newest(self, key: bytes, order: Order | None) -> bool:
         return order is None or self._standing.take(key, order)
 
-    def _is_late(self, place: Place) -> bool:
+    def _is_late(self, place: PartitionKey) -> bool:
         """Return whether the last record of a key is a late repeat. The record that it follows may be missing."""
         return msgspec.json.encode(["offset", self._group_id, *place]) in self._standing.late
 
@@ -93,16 +93,16 @@ class Past:
             self._after_last_hole_ms = now_ms
 
     @property
-    def places(self) -> set[Place]:
+    def places(self) -> set[PartitionKey]:
         """The partitions with at least one commit."""
         return set(self._commits)
 
-    def at(self, place: Place, at_ms: int) -> OffsetRecord | None:
+    def at(self, place: PartitionKey, at_ms: int) -> OffsetRecord | None:
         """Return a partition's committed offset at a time; None if no commit is known."""
         last = self._last_by(place, at_ms)
         return last.committed if last else None
 
-    def is_certain(self, places: Collection[Place], at_ms: int, *, of_all: bool) -> bool:
+    def is_certain(self, places: Collection[PartitionKey], at_ms: int, *, of_all: bool) -> bool:
         """Return whether no missing record could change the result of `at` for these partitions.
 
         Args:
@@ -114,17 +114,17 @@ class Past:
             return False
         return all(self._is_certain(place, at_ms) for place in places)
 
-    def certain_from_ms(self, places: Collection[Place], *, of_all: bool) -> int:
+    def certain_from_ms(self, places: Collection[PartitionKey], *, of_all: bool) -> int:
         """Return the time from which `at` is certain for these partitions."""
         if not self._after_holes:
             return 0
         froms = [self._certain_from_ms(place) for place in places]
         return min(max([*froms, self._after_last_hole_ms if of_all else 0]), self.kept_from_ms)
 
-    def _last_by(self, place: Place, at_ms: int) -> Commit | None:
+    def _last_by(self, place: PartitionKey, at_ms: int) -> Commit | None:
         return next((each for each in reversed(self._commits.get(place, ())) if each.at_ms <= at_ms), None)
 
-    def _is_certain(self, place: Place, at_ms: int) -> bool:
+    def _is_certain(self, place: PartitionKey, at_ms: int) -> bool:
         commits, last = self._commits.get(place), self._last_by(place, at_ms)
         if not commits:
             return at_ms >= self._after_last_hole_ms
@@ -134,7 +134,7 @@ class Past:
         end = next(each.offset for each in commits if each.offset > begin)
         return not any(begin < hole <= end for hole in self._after_holes)
 
-    def _certain_from_ms(self, place: Place) -> int:
+    def _certain_from_ms(self, place: PartitionKey) -> int:
         commits = self._commits.get(place)
         if not commits:
             return self._after_last_hole_ms

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from streaming.errors import BadReset, NotFound
-from streaming.views.group import Place
+from streaming.views.group import PartitionKey
 from streaming.views.words import escape
 
 
@@ -37,33 +37,35 @@ class Log(Protocol):
     def partitions(self, topics: Collection[str]) -> dict[str, list[int]]:
         """Return each topic's partitions, without topics that do not exist."""
 
-    def bounds(self, places: Collection[Place]) -> dict[Place, Bounds]:
+    def bounds(self, places: Collection[PartitionKey]) -> dict[PartitionKey, Bounds]:
         """Return the bounds of each partition, without partitions that do not exist."""
 
-    def at(self, places: Collection[Place], at_ms: int) -> dict[Place, int]:
+    def at(self, places: Collection[PartitionKey], at_ms: int) -> dict[PartitionKey, int]:
         """Return the first offset of each partition at or after a time, without partitions that have no such record."""
 
 
 class Reset(NamedTuple):
     """The offsets of a reset, and notes for the user about them."""
 
-    offsets: dict[Place, NewOffset]
+    offsets: dict[PartitionKey, NewOffset]
     notes: list[str]
 
 
-Committed = Mapping[Place, int]
-Scenario = Callable[[Collection[Place], Any, Log, Committed], Reset]
+Committed = Mapping[PartitionKey, int]
+Scenario = Callable[[Collection[PartitionKey], Any, Log, Committed], Reset]
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------
 
 
-def named(place: Place) -> str:
+def named(place: PartitionKey) -> str:
     """Return the name of a partition in Kafka's form."""
     return f"{escape(place[0])}-{place[1]}"
 
 
-def read_topics(texts: Iterable[str], partitions_of: Callable[[set[str]], Mapping[str, list[int]]]) -> list[Place]:
+def read_topics(
+    texts: Iterable[str], partitions_of: Callable[[set[str]], Mapping[str, list[int]]]
+) -> list[PartitionKey]:
     """Parse texts of the form `topic` or `topic:0,1`, and return their partitions, which must exist.
 
     Args:
@@ -75,7 +77,7 @@ def read_topics(texts: Iterable[str], partitions_of: Callable[[set[str]], Mappin
     """
     asked = [_topic_and_partitions(text) for text in texts]
     known = partitions_of({topic for topic, _ in asked})
-    places: dict[Place, None] = {}
+    places: dict[PartitionKey, None] = {}
     for topic, partitions in asked:
         if topic not in known:
             raise NotFound(f"The topic {escape(topic)} does not exist.")
@@ -96,13 +98,13 @@ def _topic_and_partitions(text: str) -> tuple[str, list[int] | None]:
     return topic, [int(number) for number in each]
 
 
-def read_plan(text: str, group_id: str) -> dict[Place, int]:
+def read_plan(text: str, group_id: str) -> dict[PartitionKey, int]:
     """Parse the output of `--export`: `topic,partition,offset`, with or without the group in front. Skip other groups.
 
     Raises:
         BadReset: A line has another form.
     """
-    plan: dict[Place, int] = {}
+    plan: dict[PartitionKey, int] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
         if not row:
             continue
@@ -122,7 +124,7 @@ def read_plan(text: str, group_id: str) -> dict[Place, int]:
 # -- new offsets -------------------------------------------------------------------------------------------------------
 
 
-def clip(wanted: Mapping[Place, NewOffset], log: Log) -> Reset:
+def clip(wanted: Mapping[PartitionKey, NewOffset], log: Log) -> Reset:
     """Replace each offset outside its partition by the nearest offset inside.
 
     Raises:
@@ -142,32 +144,32 @@ def clip(wanted: Mapping[Place, NewOffset], log: Log) -> Reset:
     return Reset(offsets, notes)
 
 
-def _bounds(places: Collection[Place], log: Log) -> dict[Place, Bounds]:
+def _bounds(places: Collection[PartitionKey], log: Log) -> dict[PartitionKey, Bounds]:
     bounds = log.bounds(places)
     if missing := [place for place in places if place not in bounds]:
         raise NotFound(f"These partitions do not exist: {', '.join(map(named, missing))}.")
     return bounds
 
 
-def _earliest(places: Collection[Place], _: Any, log: Log, __: Committed) -> Reset:
+def _earliest(places: Collection[PartitionKey], _: Any, log: Log, __: Committed) -> Reset:
     return Reset({place: NewOffset(each.begin) for place, each in _bounds(places, log).items()}, [])
 
 
-def _latest(places: Collection[Place], _: Any, log: Log, __: Committed) -> Reset:
+def _latest(places: Collection[PartitionKey], _: Any, log: Log, __: Committed) -> Reset:
     return Reset({place: NewOffset(each.end) for place, each in _bounds(places, log).items()}, [])
 
 
-def _current(places: Collection[Place], _: Any, log: Log, committed: Committed) -> Reset:
+def _current(places: Collection[PartitionKey], _: Any, log: Log, committed: Committed) -> Reset:
     """Return the committed offsets. A partition without one gets the end offset, as in Kafka's tool."""
     ends = _bounds(places, log)
     return Reset({place: NewOffset(committed.get(place, ends[place].end)) for place in places}, [])
 
 
-def _offset(places: Collection[Place], offset: int, log: Log, _: Committed) -> Reset:
+def _offset(places: Collection[PartitionKey], offset: int, log: Log, _: Committed) -> Reset:
     return clip({place: NewOffset(offset) for place in places}, log)
 
 
-def _shift(places: Collection[Place], by: int, log: Log, committed: Committed) -> Reset:
+def _shift(places: Collection[PartitionKey], by: int, log: Log, committed: Committed) -> Reset:
     for place in places:
         if place not in committed:
             why = "since there is no current committed offset"
@@ -175,7 +177,7 @@ def _shift(places: Collection[Place], by: int, log: Log, committed: Committed) -
     return clip({place: NewOffset(committed[place] + by) for place in places}, log)
 
 
-def _time(places: Collection[Place], at_ms: int, log: Log, _: Committed) -> Reset:
+def _time(places: Collection[PartitionKey], at_ms: int, log: Log, _: Committed) -> Reset:
     """Return the first offsets at or after a time. A partition without such a record gets the end offset, as in Kafka's
     tool."""
     ends, found = _bounds(places, log), log.at(places, at_ms)
@@ -187,7 +189,7 @@ def _time(places: Collection[Place], at_ms: int, log: Log, _: Committed) -> Rese
     return Reset({place: NewOffset(found.get(place, ends[place].end)) for place in places}, notes)
 
 
-def _plan(_: Collection[Place], plan: Mapping[Place, int], log: Log, __: Committed) -> Reset:
+def _plan(_: Collection[PartitionKey], plan: Mapping[PartitionKey, int], log: Log, __: Committed) -> Reset:
     return clip({place: NewOffset(offset) for place, offset in plan.items()}, log)
 
 
@@ -205,7 +207,7 @@ SCENARIOS: dict[str, Scenario] = {
 """The function of each option. Both times are given as Unix milliseconds."""
 
 
-def exported(offsets: Mapping[Place, NewOffset], group_id: str | None = None) -> str:
+def exported(offsets: Mapping[PartitionKey, NewOffset], group_id: str | None = None) -> str:
     """Return offsets as a plan for `--from-file`, in Kafka's form, with the group in front if one is given."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")

@@ -23,7 +23,7 @@ from streaming.administration.resetting import Bounds, NewOffset
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
 from streaming.errors import NotFound, RequestRefused
-from streaming.views.group import Place
+from streaming.views.group import PartitionKey
 from streaming.views.lag import EndOffsets
 from streaming.views.words import escape
 
@@ -109,9 +109,9 @@ class Administration:
         refuse(answer.error, f"{escape(member_id or instance_id or '')} was not removed from {escape(group_id)}")
         return str(answer.member_id)
 
-    def delete_offsets(self, group_id: str, places: Collection[Place]) -> tuple[str, dict[Place, str]]:
+    def delete_offsets(self, group_id: str, places: Collection[PartitionKey]) -> tuple[str, dict[PartitionKey, str]]:
         """Delete committed offsets, and return the error of the request and the error of each partition."""
-        ended: dict[Place, str] = {}
+        ended: dict[PartitionKey, str] = {}
         for some in _portions(places):
             topics: dict[str, list[int]] = {}
             for topic, partition in some:
@@ -123,9 +123,9 @@ class Administration:
             ended |= {(each.topic, each.partition): each.error for each in answer.partitions}
         return NONE, ended
 
-    def commit(self, group_id: str, offsets: Mapping[Place, NewOffset]) -> dict[Place, str]:
+    def commit(self, group_id: str, offsets: Mapping[PartitionKey, NewOffset]) -> dict[PartitionKey, str]:
         """Commit offsets for a group without members, and return the error of each partition."""
-        ended: dict[Place, str] = {}
+        ended: dict[PartitionKey, str] = {}
         for some in _portions(offsets):
             asked = tuple(
                 OffsetToCommit(topic, partition, new.offset, new.leader_epoch, new.metadata)
@@ -143,7 +143,7 @@ class Administration:
         return self._transport.ask(request, self._wait_s)
 
 
-def _portions(places: Iterable[Place]) -> Iterator[list[Place]]:
+def _portions(places: Iterable[PartitionKey]) -> Iterator[list[PartitionKey]]:
     remaining = iter(places)
     while some := list(islice(remaining, AT_ONCE)):
         yield some
@@ -159,13 +159,13 @@ class BrokerLog:
         """Return each topic's partitions."""
         return self._offsets.partitions(topics)
 
-    def bounds(self, places: Collection[Place]) -> dict[Place, Bounds]:
+    def bounds(self, places: Collection[PartitionKey]) -> dict[PartitionKey, Bounds]:
         """Return the first offset and the end offset of each partition."""
         ends = self._offsets.of(places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         begins = self._offsets.of(ends, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         return {place: Bounds(begins[place], ends[place]) for place in places if place in begins}
 
-    def at(self, places: Collection[Place], at_ms: int) -> dict[Place, int]:
+    def at(self, places: Collection[PartitionKey], at_ms: int) -> dict[PartitionKey, int]:
         """Return the first offset of each partition at or after a time."""
         found = self._offsets.of(places, OffsetSpec.for_timestamp(at_ms))
         return {place: offset for place, offset in found.items() if offset >= 0}

@@ -14,7 +14,7 @@ from streaming.cli.showing import Wanted, folded, present
 from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound, RequestRefused, UserError
 from streaming.views import GroupView
-from streaming.views.group import Place
+from streaming.views.group import PartitionKey
 from streaming.views.words import brief, escape
 
 
@@ -100,7 +100,7 @@ def delete_offsets(
     _refuse(statuses, named)
 
 
-def _committed_places(group: GroupView, topics: Collection[str]) -> list[Place]:
+def _committed_places(group: GroupView, topics: Collection[str]) -> list[PartitionKey]:
     """Return the committed partitions that `topic` or `topic:0,1` names.
 
     Raises:

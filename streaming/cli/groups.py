@@ -357,6 +357,6 @@ def reset_offsets(
         raise typer.BadParameter("The file of --from-file contains the partitions: omit --topic and --all-topics.")
     if uncertain and scenario != "as-of":
         raise typer.BadParameter("--uncertain requires --as-of.")
-    asked = resets.Asked(scenario, value, tuple(topic) if topic else None, uncertain)
+    asked = resets.ResetOptions(scenario, value, tuple(topic) if topic else None, uncertain)
     settings = _settings(bootstrap_servers, topic_prefix)
     resets.reset_offsets(settings, group, asked, Output.to_stdout(output), execute=execute, export=export)

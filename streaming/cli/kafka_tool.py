@@ -17,7 +17,7 @@ from streaming.administration.resetting import exported, read_topics
 from streaming.cli.asking import NONE, NOT_FOUND, Administration, BrokerLog, message
 from streaming.cli.output import MISSING, to_cell
 from streaming.cli.properties import settings_in
-from streaming.cli.resets import Asked, commit, planned
+from streaming.cli.resets import ResetOptions, commit, planned
 from streaming.cli.showing import ends_of, folded
 from streaming.cli.times import read_ago, read_time
 from streaming.config.settings import Settings
@@ -373,13 +373,13 @@ def _reset_offsets(settings: Settings, asked: Namespace) -> int:
     return code
 
 
-def _reset_asked(asked: Namespace) -> Asked:
+def _reset_asked(asked: Namespace) -> ResetOptions:
     value = getattr(asked, asked.scenario)
     if asked.scenario == "to_datetime":
         value = read_time(value, unix_ms(), UTC)
     elif asked.scenario == "by_duration":
         value = read_ago(value, unix_ms())
-    return Asked(asked.scenario.replace("_", "-"), value, tuple(asked.topic) if asked.topic else None)
+    return ResetOptions(asked.scenario.replace("_", "-"), value, tuple(asked.topic) if asked.topic else None)
 
 
 _RUN: dict[str, Callable[[Settings, Namespace], int]] = {

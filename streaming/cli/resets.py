@@ -26,7 +26,7 @@ from streaming.errors import BadReset, RequestRefused, UserError
 from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView
-from streaming.views.group import Place
+from streaming.views.group import PartitionKey
 from streaming.views.words import escape
 
 
@@ -34,7 +34,7 @@ class Uncertain(UserError):
     """The offsets that were committed at that time are no longer certain."""
 
 
-class Asked(NamedTuple):
+class ResetOptions(NamedTuple):
     """The arguments of a reset.
 
     Args:
@@ -61,7 +61,7 @@ _RESETTABLE = {Phase.EMPTY, Phase.DEAD}
 
 
 def reset_offsets(
-    settings: Settings, group_id: str, asked: Asked, output: Output, *, execute: bool, export: bool
+    settings: Settings, group_id: str, asked: ResetOptions, output: Output, *, execute: bool, export: bool
 ) -> None:
     """Show the offsets of a reset, and commit them if `execute` is set.
 
@@ -91,7 +91,9 @@ def reset_offsets(
         tell("Nothing was changed. --execute commits these offsets.")
 
 
-def planned(settings: Settings, group_id: str, group: GroupView | None, asked: Asked, log: Log | None = None) -> Reset:
+def planned(
+    settings: Settings, group_id: str, group: GroupView | None, asked: ResetOptions, log: Log | None = None
+) -> Reset:
     """Compute the offsets of a reset.
 
     Raises:
@@ -123,7 +125,7 @@ def _text_of(file: str) -> str:
         raise BadReset(f"The plan {escape(file)} cannot be read ({error}).") from None
 
 
-def _as_of(settings: Settings, group_id: str, asked: Asked, log: Log) -> Reset:
+def _as_of(settings: Settings, group_id: str, asked: ResetOptions, log: Log) -> Reset:
     past, at_ms, of_all = read_past(settings, group_id, unix_ms()), asked.value, asked.topics is None
     places = sorted(past.places) if asked.topics is None else read_topics(asked.topics, log.partitions)
     if not asked.is_uncertain and not past.is_certain(places, at_ms, of_all=of_all):
@@ -149,7 +151,7 @@ def _as_of(settings: Settings, group_id: str, asked: Asked, log: Log) -> Reset:
     return Reset(reset.offsets, [*notes, *gone, *reset.notes])
 
 
-def commit(settings: Settings, group_id: str, offsets: Mapping[Place, NewOffset]) -> None:
+def commit(settings: Settings, group_id: str, offsets: Mapping[PartitionKey, NewOffset]) -> None:
     """Commit offsets for a group without members.
 
     Raises:

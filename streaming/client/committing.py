@@ -1,9 +1,7 @@
 """Offset commits and offset fetches of one consumer.
 
-`Reading` reads the records and has the reader positions. Each commit has a ticket, under which the driver reports its
-end.
-
-Source: kafka-python's ConsumerCoordinator; protocol.md 6.6.
+`PartitionReader` reads the records and has the reader positions. Each commit has a ticket, under which the driver
+reports its end. Source: kafka-python's ConsumerCoordinator; protocol.md 6.6.
 """
 
 import logging
@@ -23,7 +21,7 @@ from coordinator.member import MemberState
 from coordinator.outputs import FetchedOffset
 from coordinator.requests import OffsetToCommit, TopicPartitions
 from streaming.client.driver import Driver
-from streaming.client.reading import Offsets, Reading
+from streaming.client.reading import Offsets, PartitionReader
 from streaming.moments import monotonic_ms
 
 log = logging.getLogger(__name__)
@@ -54,7 +52,7 @@ class Commits:
         group: The consumer's settings (`auto_commit_interval_ms`).
     """
 
-    def __init__(self, driver: Driver, reading: Reading, group: Mapping[str, Any]) -> None:
+    def __init__(self, driver: Driver, reading: PartitionReader, group: Mapping[str, Any]) -> None:
         self._driver, self._reading, self._group = driver, reading, group
         self.is_automatic: bool = group["enable_auto_commit"]
         self._automatic_ms = monotonic_ms()  # when the next automatic commit is due

@@ -20,13 +20,13 @@ from kafka.errors import IllegalStateError
 
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.effects import Effect
-from coordinator.holding import Change, Told
+from coordinator.holding import Change, ListenerCall
 from coordinator.member import MemberState
 from streaming.client.committing import Callback, Commits
 from streaming.client.config import configure_consumer
 from streaming.client.driver import Driver
 from streaming.client.participant import InGroup, Participant, Racks
-from streaming.client.reading import Offsets, Reading, Records
+from streaming.client.reading import Offsets, PartitionReader, Records
 from streaming.client.sharing import borrow, give_back
 from streaming.client.subscription import Subscription
 from streaming.moments import monotonic_ms
@@ -61,7 +61,7 @@ class GroupConsumer(InGroup):
         self._is_closed = False
         self._transport = borrow(config.way, self._group["topic_prefix"], config.signer())
         try:
-            self._reading = Reading(config.reading)
+            self._reading = PartitionReader(config.reading)
         except BaseException:
             give_back(self._transport)
             raise
@@ -341,7 +341,7 @@ class GroupConsumer(InGroup):
 
     def tell(self, change: Change[TopicPartition]) -> None:
         """Commit revoked partitions, and call the listener."""
-        if change.told is Told.REVOKED and self._commits.is_automatic:
+        if change.told is ListenerCall.REVOKED and self._commits.is_automatic:
             self._commits.commit_automatically()
         if (listener := self._subscription.listener) is not None:
             getattr(listener, change.told.value)(set(change.partitions))

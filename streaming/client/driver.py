@@ -15,7 +15,7 @@ from coordinator.effects import CommitEnded, Effect, Failed, FetchEnded, Left
 from coordinator.member import Member, Todo
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer
-from coordinator.requests import Asked, Assignment, OffsetToCommit, Protocol, TopicPartitions
+from coordinator.requests import Assignment, BaseRequest, OffsetToCommit, Protocol, TopicPartitions
 from streaming.client.transport import Transport
 from streaming.moments import monotonic_ms
 
@@ -140,7 +140,7 @@ class Driver:
     def _take(self, todos: list[Todo]) -> None:
         """Send the requests in the member's order, and keep the other effects for the owner."""
         for todo in todos:
-            if not isinstance(todo, Asked):
+            if not isinstance(todo, BaseRequest):
                 self._tell(todo)
                 continue
             try:

@@ -18,7 +18,7 @@ from kafka.errors import IllegalStateError, KafkaConfigurationError
 
 from coordinator.consumer_protocol import RESOURCES
 from coordinator.effects import Effect
-from coordinator.holding import Change, Told
+from coordinator.holding import Change, ListenerCall
 from coordinator.limits import NAME_CHARS_MAX
 from coordinator.member import MemberState
 from streaming.client.config import configure_member
@@ -75,9 +75,9 @@ class GroupMember(InGroup):
             )
         self._resources = _checked(resources)
         self._listeners = {
-            Told.ASSIGNED: on_assigned,
-            Told.REVOKED: on_revoked,
-            Told.LOST: on_lost or on_revoked,
+            ListenerCall.ASSIGNED: on_assigned,
+            ListenerCall.REVOKED: on_revoked,
+            ListenerCall.LOST: on_lost or on_revoked,
         }
         self._is_closed = False
         self._transport = borrow(config.way, config.group["topic_prefix"], config.signer())

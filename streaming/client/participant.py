@@ -26,12 +26,11 @@ from coordinator.effects import (
     PrepareToJoin,
     RejoinNeeded,
 )
-from coordinator.holding import Change, Holding, Told
+from coordinator.holding import Change, Holding, ListenerCall
 from coordinator.member import MemberState
 from streaming.client.driver import Driver
 from streaming.client.plans import effective_protocol, make_plan, offer, read_assignment
-from streaming.client.strategies import Strategy
-from streaming.client.strategies import Told as Plan
+from streaming.client.strategies import LastAssignment, Strategy
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +136,7 @@ class Participant:
         self._holding: Holding[TopicPartition] = Holding(effective_protocol(strategies))
         self._round = _Round()
         self._has_to_join = False  # it has been asked to join, and has not done it yet
-        self._told: dict[str, Plan] = {}
+        self._told: dict[str, LastAssignment] = {}
         self.assigned_generation = -1
         """The generation of the current assignment; -1 without an assignment."""
         self._token = -1
@@ -252,7 +251,7 @@ class Participant:
         if not all(self._owner.is_wanted(p.topic) for p in partitions):
             self._driver.request_rejoin("the plan is for another subscription")
             return
-        self._told[assigned.protocol_name] = Plan(partitions, assigned.generation_id)
+        self._told[assigned.protocol_name] = LastAssignment(partitions, assigned.generation_id)
         self.assigned_generation, self._token = assigned.generation_id, assigned.fencing_token
         is_last_round = self.owned.issubset(partitions)
         with self._told_all(self._holding.take(partitions)):
@@ -285,7 +284,7 @@ class Participant:
 
     def _tell(self, change: Change[TopicPartition]) -> BaseException | None:
         failed: BaseException | None = None
-        if change.told is Told.ASSIGNED:
+        if change.told is ListenerCall.ASSIGNED:
             self._owner.keep(change.owned)
         try:
             self._owner.tell(change)
@@ -294,7 +293,7 @@ class Participant:
             failed.__cause__ = error
         except BaseException as interrupt:  # neither the round nor revoking may wait for that
             failed = interrupt
-        if change.told is not Told.ASSIGNED:
+        if change.told is not ListenerCall.ASSIGNED:
             self._owner.keep(change.owned)
         return failed
 

@@ -29,7 +29,7 @@ from coordinator.assignors import ASSIGNORS, Assignor, RebalanceProtocol, Subscr
 from coordinator.consumer_protocol import Subscription, read_subscription, write_assignment
 from coordinator.outputs import JoinedMember
 from coordinator.requests import Assignment, Protocol
-from streaming.client.strategies import NOTHING_TOLD, Ours, PartitionsOf, RacksOf, Strategy, Theirs, Told
+from streaming.client.strategies import NO_ASSIGNMENT, LastAssignment, Ours, PartitionsOf, RacksOf, Strategy, Theirs
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ def offer(
     *,
     owned: Iterable[TopicPartition] = (),
     generation_id: int = -1,
-    told: Mapping[str, Told] | None = None,
+    told: Mapping[str, LastAssignment] | None = None,
     rack_id: str | None = None,
 ) -> tuple[Protocol, ...]:
     """Return this member's subscription, in the form that each of its assignors needs.
@@ -144,7 +144,7 @@ def offer(
         rack_id=rack_id or None,
     )
     told = told or {}
-    return tuple(Protocol(s.name, s.subscription(subscription, told.get(s.name, NOTHING_TOLD))) for s in strategies)
+    return tuple(Protocol(s.name, s.subscription(subscription, told.get(s.name, NO_ASSIGNMENT))) for s in strategies)
 
 
 def make_plan(

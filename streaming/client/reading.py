@@ -22,7 +22,7 @@ Records = dict[TopicPartition, list[Any]]
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
-class Reading:
+class PartitionReader:
     """The records of one member.
 
     Args:

@@ -34,14 +34,14 @@ RacksOf = Callable[[str], Sequence[frozenset[str]]]
 """Returns the racks with a replica of each of a topic's partitions, in order."""
 
 
-class Told(NamedTuple):
+class LastAssignment(NamedTuple):
     """The last assignment of this member."""
 
     partitions: Collection[TopicPartition]
     generation_id: int
 
 
-NOTHING_TOLD = Told((), -1)
+NO_ASSIGNMENT = LastAssignment((), -1)
 
 
 class Strategy(ABC):
@@ -51,7 +51,7 @@ class Strategy(ABC):
     supported_protocols: frozenset[RebalanceProtocol]
 
     @abstractmethod
-    def subscription(self, subscription: Subscription, told: Told) -> bytes:
+    def subscription(self, subscription: Subscription, told: LastAssignment) -> bytes:
         """Return this member's subscription, with the assignor's user data."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class Ours(Strategy):
         self.name = assignor.name
         self.supported_protocols = frozenset(assignor.supported_protocols)
 
-    def subscription(self, subscription: Subscription, told: Told) -> bytes:
+    def subscription(self, subscription: Subscription, told: LastAssignment) -> bytes:
         user_data = self._assignor.user_data(by_topic(told.partitions), told.generation_id)
         return write_subscription(msgspec.structs.replace(subscription, user_data=user_data))
 
@@ -102,7 +102,7 @@ class Theirs(Strategy):
         self.name = assignor.name
         self.supported_protocols = frozenset(map(RebalanceProtocol, assignor.supported_protocols()))
 
-    def subscription(self, subscription: Subscription, told: Told) -> bytes:
+    def subscription(self, subscription: Subscription, told: LastAssignment) -> bytes:
         return bytes(self._assignor.metadata(list(subscription.topics)).encode())
 
     def plan(

@@ -1,6 +1,6 @@
 """The broker access under each client library's names. The results contain the password, so never display them.
 
-A `Way` is a mapping from the names of `security.BrokerAccess` to the set values, with unmasked secrets. With
+A `AccessSettings` is a mapping from the names of `security.BrokerAccess` to the set values, with unmasked secrets. With
 `ssl_certfile`, it always contains `ssl_keyfile`. It contains `ssl_check_hostname` under TLS only.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Way = Mapping[str, Any]
+AccessSettings = Mapping[str, Any]
 
 
 class _Spelling(NamedTuple):
@@ -61,54 +61,54 @@ _JAAS_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"
 _SCRAM_ESCAPES = str.maketrans({"=": "=3D", ",": "=2C"})
 
 
-def kafka_python(way: Way) -> dict[str, Any]:
+def kafka_python(access: AccessSettings) -> dict[str, Any]:
     """Return the broker access as arguments of kafka-python's clients."""
     spelt = {
-        spelling.kafka_python: way[name]
+        spelling.kafka_python: access[name]
         for name, spelling in _SPELLINGS.items()
-        if name in way and spelling.kafka_python
+        if name in access and spelling.kafka_python
     }
-    if "tokens" in way:
-        spelt["sasl_oauth_token_provider"] = way["tokens"]
-    if way.get("sasl_mechanism", "").startswith("SCRAM"):  # kafka-python does not escape SCRAM user names
-        spelt["sasl_plain_username"] = way["sasl_username"].translate(_SCRAM_ESCAPES)
-    if "ssl_check_hostname" in way:
-        spelt["ssl_check_hostname"] = way["ssl_check_hostname"]
-    return {"bootstrap_servers": way["bootstrap_servers"].split(","), **spelt}
+    if "tokens" in access:
+        spelt["sasl_oauth_token_provider"] = access["tokens"]
+    if access.get("sasl_mechanism", "").startswith("SCRAM"):  # kafka-python does not escape SCRAM user names
+        spelt["sasl_plain_username"] = access["sasl_username"].translate(_SCRAM_ESCAPES)
+    if "ssl_check_hostname" in access:
+        spelt["ssl_check_hostname"] = access["ssl_check_hostname"]
+    return {"bootstrap_servers": access["bootstrap_servers"].split(","), **spelt}
 
 
-def librdkafka(way: Way) -> dict[str, str]:
+def librdkafka(access: AccessSettings) -> dict[str, str]:
     """Return the broker access as a configuration of confluent-kafka's clients."""
-    spelt = {spelling.librdkafka: way[name] for name, spelling in _SPELLINGS.items() if name in way}
-    if "tokens" in way:
+    spelt = {spelling.librdkafka: access[name] for name, spelling in _SPELLINGS.items() if name in access}
+    if "tokens" in access:
         spelt["sasl.oauthbearer.method"] = "oidc"
         spelt.setdefault("https.ca.location", "probe")  # its wheels find no authorities by default
-    if "ssl_check_hostname" in way:
-        spelt["ssl.endpoint.identification.algorithm"] = "https" if way["ssl_check_hostname"] else "none"
-    return {"bootstrap.servers": way["bootstrap_servers"], **spelt}
+    if "ssl_check_hostname" in access:
+        spelt["ssl.endpoint.identification.algorithm"] = "https" if access["ssl_check_hostname"] else "none"
+    return {"bootstrap.servers": access["bootstrap_servers"], **spelt}
 
 
-def java(way: Way) -> dict[str, str]:
+def java(access: AccessSettings) -> dict[str, str]:
     """Return the broker access as properties of Kafka's Java clients.
 
     Certificate and key are given as the contents of their files, so that a cluster's executors need no copies of the
     files. The file of `ssl_cafile` must exist on every machine: a system's file is far too large to be sent with each
     task.
     """
-    spelt = {spelling.java: way[name] for name, spelling in _SPELLINGS.items() if name in way and spelling.java}
-    if "sasl_mechanism" in way:
-        spelt["sasl.jaas.config"] = jaas_config(way["sasl_mechanism"], **_jaas_options(way))
-    if "tokens" in way:
+    spelt = {spelling.java: access[name] for name, spelling in _SPELLINGS.items() if name in access and spelling.java}
+    if "sasl_mechanism" in access:
+        spelt["sasl.jaas.config"] = jaas_config(access["sasl_mechanism"], **_jaas_options(access))
+    if "tokens" in access:
         spelt["sasl.login.callback.handler.class"] = f"{_OAUTH}.OAuthBearerLoginCallbackHandler"
-    if "ssl_cafile" in way:
+    if "ssl_cafile" in access:
         spelt["ssl.truststore.type"] = "PEM"
-    if "ssl_certfile" in way:
+    if "ssl_certfile" in access:
         spelt["ssl.keystore.type"] = "PEM"
-        spelt["ssl.keystore.certificate.chain"] = Path(way["ssl_certfile"]).read_text()
-        spelt["ssl.keystore.key"] = Path(way["ssl_keyfile"]).read_text()
-    if "ssl_check_hostname" in way:
-        spelt["ssl.endpoint.identification.algorithm"] = "https" if way["ssl_check_hostname"] else ""
-    return {"bootstrap.servers": way["bootstrap_servers"], **spelt}
+        spelt["ssl.keystore.certificate.chain"] = Path(access["ssl_certfile"]).read_text()
+        spelt["ssl.keystore.key"] = Path(access["ssl_keyfile"]).read_text()
+    if "ssl_check_hostname" in access:
+        spelt["ssl.endpoint.identification.algorithm"] = "https" if access["ssl_check_hostname"] else ""
+    return {"bootstrap.servers": access["bootstrap_servers"], **spelt}
 
 
 def jaas_config(mechanism: str, **options: str) -> str:
@@ -120,10 +120,10 @@ def jaas_config(mechanism: str, **options: str) -> str:
     return f"{' '.join((_LOGIN_MODULES[mechanism], 'required', *quoted))};"
 
 
-def _jaas_options(way: Way) -> dict[str, str]:
-    options = {option: way[name] for name, option in _JAAS_OPTIONS.items() if name in way}
-    if "tokens" in way:  # at level debug, Spark logs the options before a password
+def _jaas_options(access: AccessSettings) -> dict[str, str]:
+    options = {option: access[name] for name, option in _JAAS_OPTIONS.items() if name in access}
+    if "tokens" in access:  # at level debug, Spark logs the options before a password
         options = {"password": "", **options}
-    if "sasl_oauth_cafile" in way:
+    if "sasl_oauth_cafile" in access:
         options["ssl.truststore.type"] = "PEM"
     return options

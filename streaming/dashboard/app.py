@@ -29,7 +29,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from streaming.dashboard.files import File, read_all
-from streaming.dashboard.guard import Guard
+from streaming.dashboard.guard import RequestFilter
 from streaming.dashboard.live import Live, NoSuchGroup, NotYet, Status
 from streaming.dashboard.streams import TOLD, Stream
 from streaming.views.answers import Error, GroupDetail, Overview, Owner, Timeline, json_schema, to_json
@@ -95,7 +95,7 @@ class App:
             NotYet: lambda request, error: _error(503, self._not_yet()),
             Exception: lambda request, error: _error(500, "The dashboard has a bug. Its log has the error."),
         }
-        return Guard(Starlette(routes=routes, exception_handlers=refusals), names)
+        return RequestFilter(Starlette(routes=routes, exception_handlers=refusals), names)
 
     def _owner(self, request: Request) -> bytes:
         topic, partition = request.query_params.get("topic"), _number(request, "partition")

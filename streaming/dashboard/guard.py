@@ -36,7 +36,7 @@ def names_of(host: str, by_a_proxy: Collection[str] = ()) -> frozenset[str] | No
     return LOOPBACK_NAMES | {f"[{host}]" if ":" in host else host} | {name.lower() for name in by_a_proxy}
 
 
-class Guard:
+class RequestFilter:
     """A filter in front of an application.
 
     Args:

@@ -21,8 +21,8 @@ from streaming.moments import monotonic_ms, unix_ms
 from streaming.views import GroupView, Raw, Views
 from streaming.views import answers as say
 from streaming.views.answers import GroupSummary
-from streaming.views.fold import Told
-from streaming.views.group import Place
+from streaming.views.fold import PublishedRecord
+from streaming.views.group import PartitionKey
 from streaming.views.lag import Ends, places
 from streaming.views.why import why
 
@@ -81,7 +81,7 @@ class Live:
         self.is_closed = False
         self._now_ms = now_ms
         self._feed = feed or Feed()
-        self._ends: dict[Place, int] = {}
+        self._ends: dict[PartitionKey, int] = {}
         self.has_begun = False
         self._overview: tuple[float, int, bytes] | None = None
         self._making = threading.Lock()
@@ -95,13 +95,13 @@ class Live:
             if (told := self.views.take(raw, monotonic_ms())) is not None:
                 self.note(told)
 
-    def note(self, told: Told) -> None:
+    def note(self, told: PublishedRecord) -> None:
         """Publish a record that the views have folded."""
         if told.group_id is not None:
             with self.lock:
                 self._feed.add(told.group_id, told if isinstance(told, Event) else None)
 
-    def look_for_changes_of_lag(self, ends: Ends) -> None:
+    def publish_lag_changes(self, ends: Ends) -> None:
         """Store new end offsets, and publish each group whose lag they change."""
         with self.lock:
             moved = {place for place, end in ends.items() if self._ends.get(place) != end}
@@ -116,7 +116,7 @@ class Live:
         with self.lock:
             yield self.views, self._ends
 
-    def wanted_ends(self) -> set[Place]:
+    def wanted_ends(self) -> set[PartitionKey]:
         """Return the partitions whose end offsets are needed."""
         with self.lock:
             return places(self.views.present())

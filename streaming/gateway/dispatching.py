@@ -12,7 +12,7 @@ from typing import Protocol
 from streaming.gateway.apis import APIS, PRODUCE, SASL_AUTHENTICATE, Api, Handling, bytes_max
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.flow import Flow
-from streaming.gateway.frames import BadFrame, Piece, Wish
+from streaming.gateway.frames import BadFrame, FrameTreatment, Piece
 from streaming.gateway.messages import API_VERSIONS, Header, read_header
 from streaming.gateway.produce import HELD_BYTES_MAX
 from streaming.gateway.slots import Slot
@@ -29,7 +29,9 @@ Handler = Callable[[Slot, bytes], None]
 class Streaming(Protocol):
     """A relay for a Produce that is too large for memory."""
 
-    def stream(self, api: Api, header: Header, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+    def stream(
+        self, api: Api, header: Header, size: int, head: memoryview
+    ) -> FrameTreatment | Callable[[Piece], object]:
         """Return the function that relays a piece of the request, or the treatment of the frame before that."""
 
     def streamed(self) -> None:
@@ -47,7 +49,7 @@ class Observer(Protocol):
 
 
 class Dispatcher:
-    """The dispatcher of one connection's requests, and the `Taker` of the client's frames.
+    """The dispatcher of one connection's requests, and the `FrameReceiver` of the client's frames.
 
     Args:
         handlers: The handler for each kind of API.
@@ -66,7 +68,7 @@ class Dispatcher:
         self._flow, self._identity, self._handlers = flow, identity, handlers
         self._streaming, self._observer, self._clock = streaming, observer, clock
 
-    def begin(self, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+    def begin(self, size: int, head: memoryview) -> FrameTreatment | Callable[[Piece], object]:
         """Check a request by its first bytes, and return the treatment of its frame.
 
         Raises:
@@ -75,18 +77,18 @@ class Dispatcher:
         """
         sends_tokens = self._identity.sends_tokens
         if not sends_tokens and len(head) < _HEAD.size:
-            return Wish.MORE
+            return FrameTreatment.MORE
         if self._flow.is_paused:
-            return Wish.LATER
+            return FrameTreatment.LATER
         self._observer.request_begins()
         api_key, version, correlation_id = TOKEN_HEADER[:3] if sends_tokens else _HEAD.unpack_from(head)
         api = self._checked(api_key, version)
         if size > bytes_max(api_key):
             raise BadFrame(f"a {api.name} request of {size} bytes is too large")
         if api_key != PRODUCE or size <= HELD_BYTES_MAX:
-            return Wish.WHOLE
+            return FrameTreatment.WHOLE
         wish = self._streaming.stream(api, Header(api_key, version, correlation_id, None), size, head)
-        if not isinstance(wish, Wish):
+        if not isinstance(wish, FrameTreatment):
             self._observer.request_came(api)
         return wish
 

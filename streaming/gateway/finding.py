@@ -5,7 +5,7 @@ from typing import Any
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 
 from streaming.gateway.apis import APIS, offered
-from streaming.gateway.exchanges.exchange import World
+from streaming.gateway.exchanges.exchange import GatewayData
 from streaming.gateway.flow import Flow
 from streaming.gateway.locating import GROUP, TRANSACTION, about, located, sought, without_rules
 from streaming.gateway.messages import API_VERSIONS, decode
@@ -46,7 +46,7 @@ class Finding:
     """The handler of FindCoordinator for one connection. `relaying` finds a transaction's coordinator, a broker."""
 
     def __init__(
-        self, shared: Shared, flow: Flow, work: Work, questions: Questions, world: World, relaying: Relaying
+        self, shared: Shared, flow: Flow, work: Work, questions: Questions, world: GatewayData, relaying: Relaying
     ) -> None:
         self._shared, self._flow, self._work = shared, flow, work
         self._questions, self._world, self._relaying = questions, world, relaying

@@ -14,7 +14,7 @@ class BadFrame(ValueError):
     """The peer sent an invalid frame; the sentence says why."""
 
 
-class Wish(Enum):
+class FrameTreatment(Enum):
     """The treatment of a frame that begins."""
 
     MORE = auto()
@@ -27,10 +27,10 @@ class Wish(Enum):
     """It is delivered when it is complete."""
 
 
-class Taker(Protocol):
+class FrameReceiver(Protocol):
     """The receiver of frames."""
 
-    def begin(self, size: int, head: memoryview) -> "Wish | Callable[[Piece], object]":
+    def begin(self, size: int, head: memoryview) -> "FrameTreatment | Callable[[Piece], object]":
         """Return the treatment of a frame of `size` content bytes that begins with `head`, or a function to copy it to.
 
         Raises:
@@ -51,7 +51,7 @@ class Frames:
         taker: The receiver of the frames, in order. It may call `hold` during a call.
     """
 
-    def __init__(self, taker: Taker) -> None:
+    def __init__(self, taker: FrameReceiver) -> None:
         self._taker = taker
         self._buffer = bytearray()
         self._copy: Callable[[Piece], object] | None = None
@@ -125,12 +125,12 @@ class Frames:
             raise BadFrame(f"a frame cannot have {size} bytes")
         with memoryview(buffer) as all_of_it, all_of_it[LENGTH_BYTES : LENGTH_BYTES + size] as head:
             wish = self._taker.begin(size, head)
-        if wish is Wish.LATER:
+        if wish is FrameTreatment.LATER:
             self._is_held = True
-        elif wish is Wish.MORE:
+        elif wish is FrameTreatment.MORE:
             if len(buffer) >= LENGTH_BYTES + size:
                 raise BadFrame(f"a frame of {size} bytes is too short for its request")
-        elif wish is Wish.WHOLE:
+        elif wish is FrameTreatment.WHOLE:
             if len(buffer) >= LENGTH_BYTES + size:
                 frame = bytes(buffer[LENGTH_BYTES : LENGTH_BYTES + size])
                 del buffer[: LENGTH_BYTES + size]

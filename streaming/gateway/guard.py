@@ -3,7 +3,7 @@
     client authenticates by     the brokers see     its rights are decided by
     SASL, passed through        the client          the brokers
     nothing                     nobody              the brokers
-    a certificate, or nothing   the gateway         `Guard`, from the brokers' access control lists
+    a certificate, or nothing   the gateway         `Authorizer`, from the brokers' access control lists
 
 In every row, requests for the coordinator's topics are refused, by name and by id. Metadata does not contain them. A
 refused client gets Kafka's own error for the case, in the form of the API's response; without such a form, its
@@ -63,7 +63,7 @@ class Judged(NamedTuple):
     alters: Hears | None = None
 
 
-class Guard:
+class Authorizer:
     """The policy of all connections of a gateway.
 
     Args:

@@ -59,7 +59,7 @@ def read_header(frame: bytes) -> Header:
     Raises:
         Malformed: The frame ends within the header, or the client id is not UTF-8.
     """
-    reading = Reading(frame)
+    reading = FrameReader(frame)
     return Header(reading.fixed(INT16), reading.fixed(INT16), reading.fixed(INT32), reading.text())
 
 
@@ -77,7 +77,7 @@ def decode(kind: Any, frame: bytes, header: Header) -> Any:
     """
     try:
         read = _message(kind, header.version)
-        reading = Reading(frame, CLIENT_ID_AT)
+        reading = FrameReader(frame, CLIENT_ID_AT)
         reading.text()
         if kind.flexible_version_q(header.version):
             reading.skip_tags()
@@ -102,7 +102,7 @@ def encode(response: ApiMessage, header: Header) -> bytes:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-class Reading:
+class FrameReader:
     """A reader of a frame from front to back. Each method reads the next value, or raises `Malformed`.
 
     Args:
@@ -200,7 +200,7 @@ class Reading:
 
 # -- reading by a schema -----------------------------------------------------------------------------------------------
 
-Reader = Callable[[Reading], Any]
+Reader = Callable[[FrameReader], Any]
 
 NUMBERS = {
     "bool": Struct("?"),
@@ -214,9 +214,9 @@ NUMBERS = {
 
 READERS: dict[str, tuple[Reader, Reader]] = {
     # type                    form              form in flexible versions
-    "string":                   (Reading.text,     Reading.compact_text),
-    "bytes":                    (Reading.data,     Reading.compact_data),
-    "array":                    (Reading.elements, Reading.compact_elements),
+    "string":                   (FrameReader.text,     FrameReader.compact_text),
+    "bytes":                    (FrameReader.data,     FrameReader.compact_data),
+    "array":                    (FrameReader.elements, FrameReader.compact_elements),
 }  # fmt: skip
 
 
@@ -231,7 +231,7 @@ def _structure(structure: Structure) -> Reader:
     fields = [(field.name, _field(field, structure.is_flexible)) for field in structure.fields]
     new, is_flexible = structure.new, structure.is_flexible
 
-    def read(reading: Reading) -> Any:
+    def read(reading: FrameReader) -> Any:
         message = new()
         for name, field in fields:
             setattr(message, name, field(reading))
@@ -256,7 +256,7 @@ def _field(field: Field, is_flexible: bool) -> Reader:
 
 
 def _something(read: Reader) -> Reader:
-    def read_something(reading: Reading) -> Any:
+    def read_something(reading: FrameReader) -> Any:
         value = read(reading)
         if value is None:
             raise Malformed("a required value in it is null")
@@ -266,7 +266,7 @@ def _something(read: Reader) -> Reader:
 
 
 def _array(elements: Reader, element: Reader) -> Reader:
-    def read(reading: Reading) -> list[Any] | None:
+    def read(reading: FrameReader) -> list[Any] | None:
         count = elements(reading)
         return None if count is None else [element(reading) for _ in count]
 

@@ -11,7 +11,7 @@ from functools import partial
 from streaming.gateway.apis import Api, Handling
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.flow import Flow, Pause
-from streaming.gateway.frames import Piece, Wish, with_length
+from streaming.gateway.frames import FrameTreatment, Piece, with_length
 from streaming.gateway.messages import Header
 from streaming.gateway.passing import LargeProduce
 from streaming.gateway.produce import acks_of
@@ -69,7 +69,9 @@ class Relaying:
         else:
             self._send(slot, frame)
 
-    def stream(self, api: Api, header: Header, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+    def stream(
+        self, api: Api, header: Header, size: int, head: memoryview
+    ) -> FrameTreatment | Callable[[Piece], object]:
         """Relay a Produce that is too large for memory, piece by piece.
 
         Args:
@@ -79,10 +81,10 @@ class Relaying:
             The function that relays a piece, or the treatment of the frame before that.
         """
         if (acks := acks_of(head, header.version)) is None:
-            return Wish.MORE
+            return FrameTreatment.MORE
         if self._upstream is None:
             self._work.begin_alone(self._connect())
-            return Wish.LATER
+            return FrameTreatment.LATER
         if acks:
             self._upstream.expect(self._flow.slots.add(Slot(api, header)))
         self._flow.bound()

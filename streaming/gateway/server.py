@@ -19,7 +19,7 @@ from streaming.gateway.broker_acls import NOTHING_IS_ALLOWED, BrokerAcls
 from streaming.gateway.cluster import Address, Cluster
 from streaming.gateway.connection import Connection
 from streaming.gateway.frames import LENGTH_BYTES
-from streaming.gateway.guard import Guard
+from streaming.gateway.guard import Authorizer
 from streaming.gateway.health import GatewayHealth
 from streaming.gateway.limits import (
     FRAME_WAIT_S,
@@ -66,7 +66,7 @@ class Gateway:
         self.mechanisms = settings.client_mechanisms
         self.asking: Asking
         self.cluster: Cluster
-        self.guard: Guard
+        self.guard: Authorizer
         self._connections: set[ClientConnection] = set()
         self.ledger = Ledger(self._connections, self.metrics.overfull.inc)
         self.metrics.answer_bytes.set_function(lambda: self.ledger.held_bytes)
@@ -156,16 +156,16 @@ class Gateway:
         self._sweeper = self._loop.create_task(self._sweep())
         self._report(f"The gateway listens on {self.bootstrap_servers}. Use it as bootstrap.servers of Kafka clients.")
 
-    async def _guarded(self) -> Guard:
+    async def _guarded(self) -> Authorizer:
         settings = self.settings
         if not settings.is_relayed_as_gateway or settings.gateway_relay == "lend_gateway_rights":
-            return Guard(settings.topics)
+            return Authorizer(settings.topics)
         if settings.gateway_relay == "refuse":
-            return Guard(settings.topics, lambda: NOTHING_IS_ALLOWED)
+            return Authorizer(settings.topics, lambda: NOTHING_IS_ALLOWED)
         acls = BrokerAcls(settings)
         await acls.refresh()
         self._acls_keeper = self._loop.create_task(acls.keep())
-        return Guard(settings.topics, acls.current)
+        return Authorizer(settings.topics, acls.current)
 
     async def _stop(self) -> None:
         for server in self._servers:

@@ -7,7 +7,7 @@ from typing import Any
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer
 from streaming.gateway.answers import Answers
 from streaming.gateway.exchanges import SERVED
-from streaming.gateway.exchanges.exchange import Exchange, Served, World
+from streaming.gateway.exchanges.exchange import Exchange, GatewayData, Served
 from streaming.gateway.flow import Flow
 from streaming.gateway.heartbeats import Heartbeats
 from streaming.gateway.messages import decode, encode
@@ -18,7 +18,7 @@ from streaming.gateway.work import Work
 
 
 class PortView:
-    """The cluster as the gateway shows it at one of its ports: the `World` of exchanges.
+    """The cluster as the gateway shows it at one of its ports: the `GatewayData` of exchanges.
 
     Args:
         node_id: The broker that the port stands for; None for the bootstrap address.
@@ -46,7 +46,7 @@ class Serving:
     """The handler of one connection's served requests."""
 
     def __init__(
-        self, shared: Shared, flow: Flow, work: Work, questions: Questions, world: World, heartbeats: Heartbeats
+        self, shared: Shared, flow: Flow, work: Work, questions: Questions, world: GatewayData, heartbeats: Heartbeats
     ) -> None:
         self._cluster, self._world = shared.cluster, world
         self._flow, self._work = flow, work

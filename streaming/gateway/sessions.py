@@ -12,7 +12,7 @@ from struct import Struct
 
 from kafka.protocol.consumer import FetchRequest
 
-from streaming.gateway.messages import CLIENT_ID_AT, INT32, VARINT_BYTES_MAX, Reading
+from streaming.gateway.messages import CLIENT_ID_AT, INT32, VARINT_BYTES_MAX, FrameReader
 
 SESSIONS_MAX = 4
 """The maximum number of sessions of one connection; beyond it the oldest is dropped. A client has one with each
@@ -80,7 +80,7 @@ class FetchSessions:
 
 def showing_no_session(frame: bytes, version: int) -> bytes:
     """Return a Fetch, of a version with sessions, with the session 0, which means none."""
-    reading = Reading(frame, CLIENT_ID_AT)
+    reading = FrameReader(frame, CLIENT_ID_AT)
     reading.text()
     if FetchRequest.flexible_version_q(version):
         reading.skip_tags()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from streaming.gateway.frames import Frames, Piece, Wish
+from streaming.gateway.frames import Frames, FrameTreatment, Piece
 from streaming.gateway.slots import Slot
 
 
@@ -114,14 +114,14 @@ class Upstream(asyncio.Protocol):
 
     # -- frames --------------------------------------------------------------------------------------------------------
 
-    def begin(self, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+    def begin(self, size: int, head: memoryview) -> FrameTreatment | Callable[[Piece], object]:
         slot = self._expected[0]
         if slot.take_whole:
-            return Wish.WHOLE if self._downstream.has_room(slot) else Wish.LATER
+            return FrameTreatment.WHOLE if self._downstream.has_room(slot) else FrameTreatment.LATER
         if not self._downstream.is_next(slot):
-            return Wish.LATER
+            return FrameTreatment.LATER
         if slot.reads and not slot.reads(head) and len(head) < size:
-            return Wish.MORE
+            return FrameTreatment.MORE
         return self._downstream.write
 
     def take(self, frame: bytes) -> None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from streaming.config.settings import Settings
 from streaming.errors import UserError
 from streaming.history.tables import TABLES, table_of, to_row
-from streaming.views.fold import Told
+from streaming.views.fold import PublishedRecord
 from streaming.views.reading import Reading
 from streaming.wire.records import Tombstone
 
@@ -48,7 +48,7 @@ def export(
         with ExitStack() as opened:
             tables = {name: opened.enter_context(_Table(folder / f"{name}.parquet", TABLES[name])) for name in TABLES}
 
-            def take(told: Told) -> None:
+            def take(told: PublishedRecord) -> None:
                 if not isinstance(told, Tombstone) and (groups is None or told.group_id in groups):
                     tables[table_of(told)].add(to_row(told))
 

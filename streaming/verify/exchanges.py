@@ -46,7 +46,7 @@ PARKED = (JoinGroup, SyncGroup)
 """Requests that may be parked."""
 
 
-class Heard(Struct, frozen=True):
+class ReceivedReply(Struct, frozen=True):
     """A reply: its response, and the record that holds it."""
 
     answer: AnyAnswer
@@ -55,7 +55,7 @@ class Heard(Struct, frozen=True):
     at_ms: int
 
 
-class Asked(NamedTuple):
+class SentRequest(NamedTuple):
     """A request, while its response is looked for."""
 
     partition: int
@@ -75,9 +75,9 @@ class Exchanges:
 
     def __init__(self, wanted: Collection[str] | None, settling_ms: int) -> None:
         self._wanted, self._settling_ms = wanted, settling_ms
-        self._heard: dict[Asker, list[Heard]] = {}
+        self._heard: dict[Asker, list[ReceivedReply]] = {}
         self._asked: Counter[Asker] = Counter()
-        self._open: list[Asked] = []
+        self._open: list[SentRequest] = []
         self._replies_from_ms: list[float] = []  # by partition
         self._requests_from_ms = self._newest_ms = -math.inf
         self._handled: dict[int, int] = {}
@@ -105,7 +105,7 @@ class Exchanges:
                 continue  # a notice
             heard = self._heard.setdefault((inbox, answer.request_id), [])
             if all(earlier.value != record.value for earlier in heard):
-                heard.append(Heard(answer, record.value, place, record.timestamp))
+                heard.append(ReceivedReply(answer, record.value, place, record.timestamp))
         self._replies_from_ms.append(from_ms)
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class Exchanges:
                 continue
             self.requests += 1
             place = f"{record.topic}-{record.partition}@{record.offset}"
-            asked = Asked(record.partition, record.offset, record.timestamp, request, place)
+            asked = SentRequest(record.partition, record.offset, record.timestamp, request, place)
             heard = self._heard.get(asker, [])
             if not heard:
                 self._open.append(asked)
@@ -153,7 +153,7 @@ class Exchanges:
                 text = f"{who} was sent {times} times and has {len(heard)} different responses"
                 yield Finding(Kind.ANSWERED_TWICE, None, heard[-1].place, text)
 
-    def _fits(self, asked: Asked, heard: list[Heard]) -> Iterator[Finding]:
+    def _fits(self, asked: SentRequest, heard: list[ReceivedReply]) -> Iterator[Finding]:
         """Check the kind of each response. An `error` may replace any response that is too large."""
         for each in heard:
             kind, said = _kind(asked.request), str(type(each.answer).__struct_config__.tag)
@@ -162,7 +162,7 @@ class Exchanges:
                     Kind.ANSWERS_NOBODY, _group_id(asked.request), each.place, f"a {said} response to a {kind} request"
                 )
 
-    def _is_excused(self, asked: Asked, groups: Mapping[str, Watched]) -> bool:
+    def _is_excused(self, asked: SentRequest, groups: Mapping[str, Watched]) -> bool:
         """Return whether a request without a response may have had one, or may still get one."""
         settled_ms = self._newest_ms - self._settling_ms
         inbox = shard_of(asked.request.reply_to or "", len(self._replies_from_ms))
@@ -182,8 +182,8 @@ class Exchanges:
 
     def _judge_offsets(
         self,
-        asked: Asked,
-        heard: list[Heard],
+        asked: SentRequest,
+        heard: list[ReceivedReply],
         groups: Mapping[str, Watched],
         committed: dict[tuple[str, str, int], int],
     ) -> Iterator[Finding]:
@@ -216,7 +216,7 @@ class Exchanges:
 
     def _acknowledged(
         self,
-        asked: Asked,
+        asked: SentRequest,
         request: OffsetCommit,
         answer: OffsetCommitAnswer,
         group: Watched | None,

@@ -45,7 +45,7 @@ class Committed(NamedTuple):
     at_ms: int
 
 
-class Place(Struct):
+class ReadPosition(Struct):
     """The reader's position in one topic of a group: the life, the version and the generation.
 
     Args:
@@ -82,7 +82,7 @@ class Watched(Struct):
         late: By key, the place and the writing time of a last record that is older than a record before it.
     """
 
-    places: tuple[Place, Place] = field(default_factory=lambda: (Place(), Place()))
+    places: tuple[ReadPosition, ReadPosition] = field(default_factory=lambda: (ReadPosition(), ReadPosition()))
     lives: dict[int, VersionAudit] = field(default_factory=dict)
     deleted_ms: dict[int, int] = field(default_factory=dict)
     founded_ms: dict[int, int] = field(default_factory=dict)
@@ -338,7 +338,7 @@ def _is_written_again(latest: GroupRecord | None, read: Record) -> bool:
     return next(phases) == next(phases)
 
 
-def _judge_generation(place: Place, read: Record) -> Iterator[Wrong]:
+def _judge_generation(place: ReadPosition, read: Record) -> Iterator[Wrong]:
     generation_id = getattr(read, "generation_id", None)
     if generation_id is None or generation_id < 0:
         return  # a tombstone, or a commit from outside the group

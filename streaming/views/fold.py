@@ -62,7 +62,7 @@ class Raw(NamedTuple):
             return None
 
 
-Told = AnyEvent | GroupRecord | OffsetRecord | Tombstone
+PublishedRecord = AnyEvent | GroupRecord | OffsetRecord | Tombstone
 
 
 class Alarm(Struct, frozen=True):
@@ -98,7 +98,7 @@ class Views(Struct):
     weight: int = 0
     records: int = 0
 
-    def take(self, raw: Raw, now_ms: int) -> Told | None:
+    def take(self, raw: Raw, now_ms: int) -> PublishedRecord | None:
         """Fold one record. Return its content, or None for a repeat and for a record that cannot be read.
 
         Args:
@@ -127,7 +127,7 @@ class Views(Struct):
         self._note(group, told, is_new=is_new)
         return told if is_new else None
 
-    def _number(self, group: GroupView, told: Told, version: int | None, now_ms: int) -> bool:
+    def _number(self, group: GroupView, told: PublishedRecord, version: int | None, now_ms: int) -> bool:
         versions, is_live = group.versions, self.is_live
         if version is None:
             return True
@@ -185,7 +185,7 @@ class Views(Struct):
 
     # -- one record ----------------------------------------------------------------------------------------------------
 
-    def _note(self, group: GroupView, told: Told, *, is_new: bool) -> None:
+    def _note(self, group: GroupView, told: PublishedRecord, *, is_new: bool) -> None:
         """Store the content of a record. In the compacted topic the newest record of a key counts, in any order of
         the records.
         """
@@ -236,7 +236,7 @@ class Views(Struct):
         if self.weight > WEIGHT_MAX:
             self._make_room()
 
-    def _note_shard(self, told: Told, raw: Raw) -> None:
+    def _note_shard(self, told: PublishedRecord, raw: Raw) -> None:
         if isinstance(told, LogBroken | ClockAhead):
             self._alarm(told, raw.timestamp_ms)
 
@@ -266,7 +266,7 @@ class Views(Struct):
         del self.alarms[:-ALARMS_MAX]
 
 
-def _decode(raw: Raw) -> Told:
+def _decode(raw: Raw) -> PublishedRecord:
     """Decode a record.
 
     Raises:
@@ -284,6 +284,6 @@ def _number(header: int | bytes | None) -> int | None:
     return None if header is None else int(header)
 
 
-def _is_uncounted(told: Told) -> bool:
+def _is_uncounted(told: PublishedRecord) -> bool:
     """Return whether the record is a further tombstone of a key whose group is deleted, so that it has no version."""
     return isinstance(told, Tombstone) and told.version is None and told.at_ms is not None

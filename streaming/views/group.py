@@ -26,7 +26,7 @@ from streaming.views.version_follower import VersionFollower
 from streaming.wire.records import Tombstone
 from streaming.wire.standing import Order, order_of
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 """A topic and a partition."""
 
 
@@ -141,7 +141,7 @@ class GroupView(Struct):
     def members(self) -> tuple[GroupMember, ...]:
         return self.record.members if self.record else ()
 
-    def owned(self) -> dict[Place, GroupMember]:
+    def owned(self) -> dict[PartitionKey, GroupMember]:
         """Return the current owner of each partition."""
         return {
             (topic, partition): member
@@ -150,7 +150,7 @@ class GroupView(Struct):
             for partition in partitions
         }
 
-    def committed(self) -> dict[Place, OffsetRecord]:
+    def committed(self) -> dict[PartitionKey, OffsetRecord]:
         """Return the committed offset of each partition."""
         return {(topic, p): offset for topic, each in self.offsets.items() for p, offset in each.items()}
 

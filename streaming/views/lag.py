@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.clients import ANSWER_WAIT_S, admin
-from streaming.views.group import GroupView, Place
+from streaming.views.group import GroupView, PartitionKey
 
 AT_ONCE = 5_000
 """The maximum number of partitions of one request."""
@@ -25,10 +25,10 @@ name.
 PARTITIONS = range(2**31)
 """The partition numbers that Kafka allows. Groups may commit any number, and librdkafka rejects a negative one."""
 
-Ends = Mapping[Place, int]
+Ends = Mapping[PartitionKey, int]
 
 
-def places(groups: Iterable[GroupView]) -> set[Place]:
+def places(groups: Iterable[GroupView]) -> set[PartitionKey]:
     """Return the partitions that groups have committed or own."""
     return {place for group in groups for place in (*group.committed(), *group.owned())}
 
@@ -45,7 +45,7 @@ class EndOffsets:
         self._servers = settings.bootstrap_servers
         self._admin = admin(settings, "coordinator-lag")
 
-    def of(self, wanted: Iterable[Place], when: Any = None) -> dict[Place, int]:
+    def of(self, wanted: Iterable[PartitionKey], when: Any = None) -> dict[PartitionKey, int]:
         """Return the end offset of each partition, or its offset at another time. Partitions that do not exist are
         omitted.
 
@@ -61,7 +61,7 @@ class EndOffsets:
         passing = _NOT_THERE if when else None
         when = when or OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = [TopicPartition(*place) for place in sorted(wanted) if _is_possible(place)]
-        ends: dict[Place, int] = {}
+        ends: dict[PartitionKey, int] = {}
         for begin in range(0, len(asked), AT_ONCE):
             of_these = dict.fromkeys(asked[begin : begin + AT_ONCE], when)
             try:
@@ -97,7 +97,7 @@ class EndOffsets:
             raise
 
 
-def _is_possible(place: Place) -> bool:
+def _is_possible(place: PartitionKey) -> bool:
     topic, partition = place
     return partition in PARTITIONS and _LEGAL.fullmatch(topic) is not None
 

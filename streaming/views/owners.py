@@ -18,7 +18,7 @@ from coordinator.outputs import (
     MemberLeft,
     RebalanceCompleted,
 )
-from streaming.views.group import GroupView, Place
+from streaming.views.group import GroupView, PartitionKey
 
 
 class Span(Struct):
@@ -39,7 +39,7 @@ class Span(Struct):
     generation_id: int | None = None
 
 
-def spans_of_owners(group: GroupView) -> dict[Place, list[Span]]:
+def spans_of_owners(group: GroupView) -> dict[PartitionKey, list[Span]]:
     """Return the owners of each partition in order, by topic and partition, as far back as the events go."""
     return dict(sorted(_Walk(group).walk().items()))
 
@@ -74,15 +74,15 @@ class _Walk:
 
     def __init__(self, group: GroupView) -> None:
         self._group = group
-        self._open: dict[Place, Span] = {}
-        self._owned: dict[str, set[Place]] = {}
-        self._spans: dict[Place, list[Span]] = {}
+        self._open: dict[PartitionKey, Span] = {}
+        self._owned: dict[str, set[PartitionKey]] = {}
+        self._spans: dict[PartitionKey, list[Span]] = {}
         self._who: dict[str, tuple[str, str]] = {m.member_id: (m.client_id, m.client_host) for m in group.members}
         self._came_ms: dict[str, int] = {}
         self._gone: dict[str, tuple[int, str]] = {}
         self._fences: dict[str, MemberFenced] = {}
 
-    def walk(self) -> dict[Place, list[Span]]:
+    def walk(self) -> dict[PartitionKey, list[Span]]:
         for event in self._group.events:
             match event:
                 case MemberJoined():
@@ -112,20 +112,20 @@ class _Walk:
             if handover.after is not None:
                 self._begin(place, handover.after, event.at_ms, event.generation_id)
 
-    def _add_the_first(self, place: Place, member_id: str, until_ms: int) -> None:
+    def _add_the_first(self, place: PartitionKey, member_id: str, until_ms: int) -> None:
         """Add an owner of which only the end is known."""
         gone_ms, because = self._gone.get(member_id, (until_ms, "assigned elsewhere"))
         self._add_who_was_replaced(place, member_id)
         self._begin(place, member_id, self._came_ms.get(member_id), None)
         self._close(place, gone_ms, because)
 
-    def _begin(self, place: Place, member_id: str, at_ms: int | None, generation_id: int | None) -> None:
+    def _begin(self, place: PartitionKey, member_id: str, at_ms: int | None, generation_id: int | None) -> None:
         client_id, host = self._who.get(member_id, ("", ""))
         self._open[place] = Span(member_id, client_id, host, at_ms, generation_id=generation_id)
         self._spans.setdefault(place, []).append(self._open[place])
         self._owned.setdefault(member_id, set()).add(place)
 
-    def _close(self, place: Place, at_ms: int, because: str) -> None:
+    def _close(self, place: PartitionKey, at_ms: int, because: str) -> None:
         if span := self._open.pop(place, None):
             span.to_ms, span.because = at_ms, because
             self._owned.get(span.member_id, set()).discard(place)
@@ -151,7 +151,7 @@ class _Walk:
                 self._add_who_was_replaced(place, member.member_id)
                 self._begin(place, member.member_id, self._came_ms.get(member.member_id), None)
 
-    def _add_who_was_replaced(self, place: Place, member_id: str) -> None:
+    def _add_who_was_replaced(self, place: PartitionKey, member_id: str) -> None:
         """Add the earlier processes of a static member as owners, each until the next process came."""
         fences: list[MemberFenced] = []
         while (fence := self._fences.get(member_id)) and len(fences) < len(self._fences):

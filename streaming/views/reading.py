@@ -8,7 +8,7 @@ from typing import Self
 from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.kafka.reader import Progress, Record, TopicPlace, TopicReader
-from streaming.views.fold import Raw, Told, TopicKind, Views
+from streaming.views.fold import PublishedRecord, Raw, TopicKind, Views
 from streaming.wire.records import AT_MS, VERSION
 from streaming.wire.standing import Order
 
@@ -69,7 +69,7 @@ class Reading:
     def catch_up(
         self,
         tell: Callable[[int, int], None] = lambda read, of: None,
-        take: Callable[[Told], object] | None = None,
+        take: Callable[[PublishedRecord], object] | None = None,
     ) -> Views:
         """Read all records that existed when this reader was made.
 
@@ -109,7 +109,7 @@ class Reading:
         """By topic and partition, the end of the records when reading began."""
         return self._reader.ends
 
-    def poll(self, wait_s: float) -> Iterator[Told]:
+    def poll(self, wait_s: float) -> Iterator[PublishedRecord]:
         """Read new records, or wait up to `wait_s` for them. Yield those that are not repeats.
 
         Raises:
@@ -119,7 +119,7 @@ class Reading:
             if (told := self._take(raw)) is not None:
                 yield told
 
-    def _take(self, raw: Raw) -> Told | None:
+    def _take(self, raw: Raw) -> PublishedRecord | None:
         with self._lock:
             return self.views.take(raw, time.monotonic_ns() // 1_000_000)
 

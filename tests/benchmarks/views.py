@@ -18,7 +18,7 @@ from streaming.views import Raw, Views
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchFailed, say
 from tests.benchmarks.figures import Figures
-from tests.streaming.views.written import World, Written
+from tests.streaming.views.written import Written, WrittenTopics
 
 GROUPS = 1_000
 MEMBERS = 3
@@ -48,8 +48,8 @@ def measure(_: argparse.Namespace) -> Figures:
     }
 
 
-def _world_with_groups() -> World:
-    world = World([f"group-{n:04}" for n in range(GROUPS)])
+def _world_with_groups() -> WrittenTopics:
+    world = WrittenTopics([f"group-{n:04}" for n in range(GROUPS)])
     for group_id in world.group_ids:
         members: dict[str, int] = {}
         for number in range(MEMBERS + REBALANCES):
@@ -69,7 +69,7 @@ def _world_with_groups() -> World:
     return world
 
 
-def _joined(world: World) -> dict[str, int]:
+def _joined(world: WrittenTopics) -> dict[str, int]:
     answers = [output.answer for output in world.batch() if isinstance(output, Reply)]
     return {a.member_id: a.generation_id for a in answers if isinstance(a, JoinGroupAnswer) and not a.code}
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator import codec
-from coordinator.codec import Grave, Kept, Roster, Rosters, Stored
+from coordinator.codec import Kept, RemovedGroup, Roster, Rosters, Stored
 from coordinator.errors import CorruptState
 from coordinator.group import Delay, Group, Member, Offset, Parked, Round, Session, Vitals
 from coordinator.phases import Phase
@@ -310,7 +310,7 @@ def test_every_group_is_decoded_as_encoded(group: Group):
     assert codec.decode_rest(rest, vitals) == group
 
 
-graves = st.dictionaries(texts, st.builds(Grave, int64s, int32s, int64s), max_size=2)
+graves = st.dictionaries(texts, st.builds(RemovedGroup, int64s, int32s, int64s), max_size=2)
 
 
 @given(st.builds(Kept, st.dictionaries(texts, stored, max_size=4), graves))

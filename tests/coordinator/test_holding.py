@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.assignors import RebalanceProtocol
-from coordinator.holding import Change, Holding, Told
+from coordinator.holding import Change, Holding, ListenerCall
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
-ASSIGNED, REVOKED, LOST = Told.ASSIGNED, Told.REVOKED, Told.LOST
+ASSIGNED, REVOKED, LOST = ListenerCall.ASSIGNED, ListenerCall.REVOKED, ListenerCall.LOST
 BOTH = pytest.mark.parametrize("protocol", [EAGER, COOPERATIVE], ids=lambda p: p.name.lower())
 
-Call = tuple[Told, str, str]
+Call = tuple[ListenerCall, str, str]
 """A call of the listener: its kind, its partitions, and the partitions owned during the call."""
 
 

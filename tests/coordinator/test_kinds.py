@@ -16,7 +16,7 @@ from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
 from coordinator.outputs import Answer, AnyAnswer, ErrorAnswer, Output, RebalanceNotice, Reply
 from coordinator.phases import Phase
-from coordinator.requests import Asked, Heartbeat, Received, Request
+from coordinator.requests import BaseRequest, Heartbeat, Received, Request
 from coordinator.shard import Shard
 from tests.coordinator.scenario import PlainHeartbeat, Scenario
 
@@ -37,13 +37,13 @@ def test_every_answer_belongs_to_one_row() -> None:
 
 
 @pytest.mark.parametrize("request_type", KINDS)
-def test_an_answer_has_the_tag_of_its_request(request_type: type[Asked]) -> None:
+def test_an_answer_has_the_tag_of_its_request(request_type: type[BaseRequest]) -> None:
     answer = KINDS[request_type].answer
     assert request_type.__struct_config__.tag == answer.__struct_config__.tag
 
 
 @pytest.mark.parametrize("request_type", KINDS)
-def test_a_handler_accepts_the_arguments_of_its_row(request_type: type[Asked]) -> None:
+def test_a_handler_accepts_the_arguments_of_its_row(request_type: type[BaseRequest]) -> None:
     """A handler gets a group that does not exist only if its row has no error for that."""
     kind = KINDS[request_type]
     subject, request, context, _ = get_type_hints(kind.handler).values()
@@ -54,7 +54,7 @@ def test_a_handler_accepts_the_arguments_of_its_row(request_type: type[Asked]) -
 
 @pytest.mark.parametrize("request_type", KINDS)
 def test_checks_of_a_group_are_only_in_rows_with_an_error_for_an_absent_group(
-    request_type: type[Asked],
+    request_type: type[BaseRequest],
 ) -> None:
     kind = KINDS[request_type]
     assert kind.absent is not None or not kind.of_the_group
@@ -63,7 +63,7 @@ def test_checks_of_a_group_are_only_in_rows_with_an_error_for_an_absent_group(
 # -- a new kind --------------------------------------------------------------------------------------------------------
 
 
-class CountMembers(Asked, frozen=True, kw_only=True, tag="count_members"):
+class CountMembers(BaseRequest, frozen=True, kw_only=True, tag="count_members"):
     """A kind of request that the core does not know."""
 
 

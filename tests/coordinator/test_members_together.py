@@ -29,8 +29,8 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import (
-    Asked,
     Assignment,
+    BaseRequest,
     LeaveGroup,
     OffsetToCommit,
     Protocol,
@@ -63,7 +63,7 @@ class Worker:
         """Handle the member's calls, and yield the requests to send."""
         for todo in todos:
             match todo:
-                case Asked():
+                case BaseRequest():
                     yield todo
                 case PrepareToJoin():
                     self._give_up("revoked")

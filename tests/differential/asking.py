@@ -26,7 +26,7 @@ from tests.coordinator.telling import TOPIC
 from tests.coordinator.trace import by_topic
 from tests.coordinator.wire import assignment, subscription
 from tests.differential.language import Line, unfolded
-from tests.differential.transcript import Asked, Member, Names
+from tests.differential.transcript import ClientRequest, Member, Names
 
 HOST = "/127.0.0.1"
 UNREADABLE = {"none": b"", "broken": subscription([])[:2] + b"\x7f\xff\xff\xff"}
@@ -48,7 +48,7 @@ NEWEST = {
 Fields = dict[str, Any]
 
 
-def ask(line: Line, names: Names, number: int, group_id: Callable[[str], str]) -> Asked:
+def ask(line: Line, names: Names, number: int, group_id: Callable[[str], str]) -> ClientRequest:
     """Return a line's request. `group_id` converts a group's name to an id that no other conversation has."""
     client, version = line.who.split("#")[0], int(line.options.get("v", NEWEST[line.verb]))
     known = names.members.get(names.newest_of(client) if "newest" in line.words else line.who)
@@ -63,7 +63,7 @@ def ask(line: Line, names: Names, number: int, group_id: Callable[[str], str]) -
         "group_id": group_id(unfolded(line.options.get("group", "g"))),
     }
     request = REQUESTS[line.verb](line, names, known, version, every)
-    return Asked(f"{client} {line.verb}", client, request, version)
+    return ClientRequest(f"{client} {line.verb}", client, request, version)
 
 
 # -- members -----------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from coordinator.requests import DescribeGroup, Received, Request
 from coordinator.shard import Shard
 from tests.coordinator.waking import wake
 from tests.differential.language import Heard
-from tests.differential.transcript import Asked
+from tests.differential.transcript import ClientRequest
 
 SECRET = b"sixteen secret bytes"
 
@@ -43,10 +43,10 @@ class Ours:
         self._shard = Shard(0, 1, SECRET, replaced(config_of(rules), clock_slack_ms=0))
         self._now_ms = 1_000_000
         self._offset = 0
-        self._asked: dict[str | None, Asked] = {}
+        self._asked: dict[str | None, ClientRequest] = {}
         self._fresh: list[Output] = []
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: ClientRequest) -> None:
         self._asked[asked.request.request_id] = asked
         self._fresh += self._step(asked.request)
 
@@ -59,7 +59,7 @@ class Ours:
         self._fresh += outputs
         self._now_ms = until_ms
 
-    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
+    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[ClientRequest, AnyAnswer]]:
         heard = [(self._asked[a.request_id], a) for a in _answers(self._fresh)]
         self._fresh = []
         return [(asked, as_of(asked, answer)) for asked, answer in heard]
@@ -79,7 +79,7 @@ def _answers(outputs: list[Output]) -> list[AnyAnswer]:
     return [answer for answer in replies if not isinstance(answer, RebalanceNotice)]
 
 
-def as_of(asked: Asked, answer: AnyAnswer) -> AnyAnswer:
+def as_of(asked: ClientRequest, answer: AnyAnswer) -> AnyAnswer:
     """Return a response as an older version of the request has it, without the fields that this version lacks."""
     version = asked.version
     match answer:

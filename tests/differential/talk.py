@@ -12,19 +12,19 @@ from msgspec import structs
 from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, ListGroupsAnswer
 from tests.differential.asking import ask
 from tests.differential.language import Conversation, Heard
-from tests.differential.transcript import Asked, Names, Step, codes
+from tests.differential.transcript import ClientRequest, Names, Step, codes
 
 
 class Side(Protocol):
     """A coordinator that answers requests."""
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: ClientRequest) -> None:
         """Send a request."""
 
     def wait(self, ms: int, *, quietly: bool = False) -> None:
         """Wait for an event, which must not come before `ms` are over; if `quietly`, wait `ms` without one."""
 
-    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
+    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[ClientRequest, AnyAnswer]]:
         """Return the responses that come now; wait for the `expected` ones."""
 
     def look(self, group_id: str) -> DescribeGroupAnswer:

@@ -20,7 +20,7 @@ from coordinator.phases import Phase
 from coordinator.requests import DescribeGroup
 from tests.differential import wire
 from tests.differential.language import Heard
-from tests.differential.transcript import Asked
+from tests.differential.transcript import ClientRequest
 from tests.system.waiting import HANG_S
 
 RULES = {
@@ -52,7 +52,7 @@ class Connection:
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.client_id = client_id
-        self.asked: Asked | None = None
+        self.asked: ClientRequest | None = None
         self._number = 0
         self._response: type = object
         self._socket = socket.create_connection(address, timeout=HANG_S)
@@ -70,12 +70,12 @@ class Connection:
         self._send(message, version)
         return self._receive()
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: ClientRequest) -> None:
         """Send a request without a wait for the response."""
         self.asked = asked
         self._send(wire.message(asked.request, asked.version), asked.version)
 
-    def answer(self) -> tuple[Asked, AnyAnswer]:
+    def answer(self) -> tuple[ClientRequest, AnyAnswer]:
         """Wait for the response to the request that was sent, and return it."""
         assert self.asked is not None, "no request was sent"
         asked, self.asked = self.asked, None
@@ -120,7 +120,7 @@ class Theirs:
         for connection in self._connections:
             connection.close()
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: ClientRequest) -> None:
         self._waits_ms = 0
         idle = (c for c in self._connections if c.client_id == asked.who and c.asked is None)
         (next(idle, None) or self._connect(asked.who)).ask(asked)
@@ -131,10 +131,10 @@ class Theirs:
         if quietly:
             time.sleep(ms / 1000)
 
-    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
+    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[ClientRequest, AnyAnswer]]:
         """Wait for the expected responses, or for a change of the group by time; return all responses that come."""
         wanted = Counter(heard.name.split("#")[0] for heard in expected if heard.name)
-        heard: list[tuple[Asked, AnyAnswer]] = []
+        heard: list[tuple[ClientRequest, AnyAnswer]] = []
         until_s = time.monotonic() + self._waits_ms / 1000 + HANG_S
         while wanted - Counter(asked.who for asked, _ in heard) and time.monotonic() < until_s:
             heard += self._answers(until_s - time.monotonic())
@@ -160,14 +160,14 @@ class Theirs:
         """
         request, until_s = DescribeGroup(request_id="look", reply_to="", group_id=group_id), time.monotonic() + 1
         while True:
-            self._onlooker.ask(Asked("look", "onlooker", request, 5))
+            self._onlooker.ask(ClientRequest("look", "onlooker", request, 5))
             _, answer = self._onlooker.answer()
             assert isinstance(answer, DescribeGroupAnswer)
             if answer.state is not Phase.PREPARING or answer.members or time.monotonic() > until_s:
                 self._group_id, self._seen = group_id, answer
                 return answer
 
-    def _answers(self, within_s: float) -> Iterator[tuple[Asked, AnyAnswer]]:
+    def _answers(self, within_s: float) -> Iterator[tuple[ClientRequest, AnyAnswer]]:
         with selectors.DefaultSelector() as selector:
             for connection in self._connections:
                 if connection.asked:

@@ -16,7 +16,7 @@ from tests.differential.differences import DIFFERENCES
 from tests.differential.language import Conversation, Heard, Line
 from tests.differential.ours import config_of
 from tests.differential.theirs import Theirs
-from tests.differential.transcript import Asked
+from tests.differential.transcript import ClientRequest
 
 SLOWNESS = 40
 """The factor of all times. The longest conversation takes 44 s. A line may take seconds before 300 ms count as over."""
@@ -50,7 +50,7 @@ class ThroughGateway(Theirs):
     _looks_ahead = False
     _described: DescribeGroupAnswer | None = None
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: ClientRequest) -> None:
         super().ask(replace(asked, request=_slower(asked.request)))
         self._looks_ahead = not isinstance(asked.request, OffsetCommit | OffsetDelete)
 
@@ -58,7 +58,7 @@ class ThroughGateway(Theirs):
         super().wait(ms * SLOWNESS, quietly=quietly)
         self._looks_ahead = quietly
 
-    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
+    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[ClientRequest, AnyAnswer]]:
         if self._looks_ahead:
             self._onlooker.call(ApiVersionsRequest(), 0)  # the gateway answers this request itself
             self._described = self.look(self._group_id)

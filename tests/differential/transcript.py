@@ -31,7 +31,7 @@ SHORT = {"group_instance_id": "instance", "protocol_type": "type", "protocol_nam
 
 
 @dataclass(frozen=True)
-class Asked:
+class ClientRequest:
     """A request that was sent: its client, and its version."""
 
     label: str
@@ -74,7 +74,7 @@ class Names:
     """The number of restarts of each client."""
     _names: dict[str, str] = field(default_factory=dict)
 
-    def learn(self, asked: Asked, answer: AnyAnswer) -> None:
+    def learn(self, asked: ClientRequest, answer: AnyAnswer) -> None:
         """Store ids and generations from the responses to joins."""
         if not isinstance(answer, JoinGroupAnswer) or not isinstance(asked.request, JoinGroup):
             return

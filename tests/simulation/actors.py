@@ -12,8 +12,8 @@ from coordinator.member import Member, MemberState, Todo
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer, JoinedMember
 from coordinator.requests import (
-    Asked,
     Assignment,
+    BaseRequest,
     DeleteGroup,
     DescribeGroup,
     ExpelMember,
@@ -118,7 +118,7 @@ class Process:
         sent: list[Request] = []
         for todo in todos:
             match todo:
-                case Asked():
+                case BaseRequest():
                     sent.append(self._addressed(todo))
                 case PrepareToJoin():
                     sent += self._do(self.member.join(offer(self.offered, self.topics), now_ms), now_ms)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from coordinator import codec
-from coordinator.codec import Grave
+from coordinator.codec import RemovedGroup
 from coordinator.group import Group
 from coordinator.outputs import Output, RebalanceNotice, Reply
 from coordinator.requests import ListGroups, Received, Wake
@@ -33,7 +33,7 @@ def _has_right_clocks(script: Script) -> bool:
     return not script.written_ms and all(batch.true_ms is None for _, batch in script.batches())
 
 
-def _kept(shard: Shard) -> tuple[dict[str, Group | None], dict[str, Grave]]:
+def _kept(shard: Shard) -> tuple[dict[str, Group | None], dict[str, RemovedGroup]]:
     """Return a shard's data, in whatever version its unchanged groups are written."""
     groups = {group_id: shard.group(group_id) for group_id in shard.group_ids}
     return groups, codec.decode_shard(shard.to_bytes()).graves

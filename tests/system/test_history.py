@@ -24,7 +24,7 @@ from streaming.views.reading import Reading
 from streaming.views.rebalances import rebalances
 from streaming.views.why import flapping
 from tests.streaming.views.test_views import folded, raws
-from tests.streaming.views.written import World, converse
+from tests.streaming.views.written import WrittenTopics, converse
 from tests.system.asking import Asker
 
 CONSUMER: dict[str, Any] = {
@@ -90,7 +90,7 @@ def test_the_queries_agree_with_the_views(lived: GroupView, coordinator: Coordin
         assert member["assigned"] == {"work": [0, 1]}
 
 
-def restarted_and_dropped(world: World, group_id: str) -> None:
+def restarted_and_dropped(world: WrittenTopics, group_id: str) -> None:
     """A static member comes back twice, and is dropped for its silence; later it is there once more."""
     for wait_ms in (1_000, 1_000, 9_000, 0):
         world.join(group_id, group_instance_id="desk")
@@ -100,7 +100,7 @@ def restarted_and_dropped(world: World, group_id: str) -> None:
         world.now_ms += wait_ms
 
 
-def left_before_the_plan(world: World, group_id: str) -> None:
+def left_before_the_plan(world: WrittenTopics, group_id: str) -> None:
     """Of three that join, one leaves before the plan is there: a second reason for the same rebalance."""
     for client_id in ("ana", "bo", "cy"):
         world.join(group_id, client_id=client_id)
@@ -111,7 +111,7 @@ def left_before_the_plan(world: World, group_id: str) -> None:
 
 def test_the_queries_agree_with_the_views_on_any_history(coordinator: Coordinator, tmp_path: Path) -> None:
     """S12, S14: static members, replaced and dropped later; rebalances with two reasons; and groups at random."""
-    world = World(["a", "b"])
+    world = WrittenTopics(["a", "b"])
     restarted_and_dropped(world, "desk")
     left_before_the_plan(world, "crowd")
     converse(world, random.Random(5), 60)

@@ -16,7 +16,7 @@ from streaming.embedded import Broker
 from streaming.kafka.topics import ensure
 from streaming.query.coordinator import Coordinator
 from streaming.verify import Report, verify
-from tests.streaming.views.written import World
+from tests.streaming.views.written import WrittenTopics
 from tests.system.asking import Asker
 from tests.system.secured import secured_broker
 from tests.system.waiting import HANG_S
@@ -50,7 +50,7 @@ def test_nothing_is_found_of_what_the_coordinator_wrote(coordinator: Coordinator
 
 
 @pytest.fixture
-def written(broker: Broker) -> tuple[Settings, World]:
+def written(broker: Broker) -> tuple[Settings, WrittenTopics]:
     """Topics that a real shard has filled, but for what each test does to them first; written when asked for."""
     prefix = f"verify-{time.time_ns()}"
     settings = Settings(
@@ -61,7 +61,7 @@ def written(broker: Broker) -> tuple[Settings, World]:
         reply_partitions=1,
     )
     ensure(settings)
-    world = World([EVIL], now_ms=time.time_ns() // 1_000_000 - 600_000)
+    world = WrittenTopics([EVIL], now_ms=time.time_ns() // 1_000_000 - 600_000)
     world.join(EVIL, client_id=EVIL)
     world.batch()
     world.now_ms += 10
@@ -70,7 +70,7 @@ def written(broker: Broker) -> tuple[Settings, World]:
     return settings, world
 
 
-def publish(settings: Settings, world: World) -> None:
+def publish(settings: Settings, world: WrittenTopics) -> None:
     producer = KafkaProducer(bootstrap_servers=settings.bootstrap_servers)
     for records in (world.requests, *world.topics.values()):
         for record in records:
@@ -79,14 +79,14 @@ def publish(settings: Settings, world: World) -> None:
     producer.flush()
 
 
-def test_a_clean_log_is_clean_and_its_command_exits_0(written: tuple[Settings, World]) -> None:
+def test_a_clean_log_is_clean_and_its_command_exits_0(written: tuple[Settings, WrittenTopics]) -> None:
     settings, world = written
     publish(settings, world)
     done = command(settings)
     assert (done.returncode, done.stdout.startswith("Nothing found: ")) == (0, True), done
 
 
-def test_what_is_wrong_is_told_in_words_fit_for_a_terminal_and_as_json(written: tuple[Settings, World]) -> None:
+def test_what_is_wrong_is_told_in_words_fit_for_a_terminal_and_as_json(written: tuple[Settings, WrittenTopics]) -> None:
     """I8, I23: a missing version; exit code 1."""
     settings, world = written
     world.lose("events", 1)
@@ -102,7 +102,9 @@ def test_what_is_wrong_is_told_in_words_fit_for_a_terminal_and_as_json(written: 
     assert command(settings, "another group").returncode == 0
 
 
-def test_progress_is_told_while_it_reads(written: tuple[Settings, World], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_told_while_it_reads(
+    written: tuple[Settings, WrittenTopics], monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings, world = written
     publish(settings, world)
     monkeypatch.setattr("streaming.kafka.reader.REPORT_EVERY_S", 0.0)

@@ -4,7 +4,7 @@ To serve another API, change two files.
 
 1. In a module of this folder, write the function that converts a message to an `Exchange`: the questions to the
    coordinator, and the function that makes the response from their answers. The function is pure: it gets the data
-   that only a gateway has from its argument, a `World`.
+   that only a gateway has from its argument, a `GatewayData`.
 2. In this file, write the row: the classes of the request and the response, the first and the last version, the
    function.
 
@@ -44,9 +44,9 @@ from kafka.protocol.producer.transaction import (
 )
 
 from streaming.gateway.exchanges import administration, membership, offsets, transactions
-from streaming.gateway.exchanges.exchange import Asker, Exchange, Question, Served, World
+from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, Served
 
-__all__ = ["SERVED", "Asker", "Exchange", "Question", "Served", "World"]
+__all__ = ["SERVED", "Asker", "Exchange", "GatewayData", "Question", "Served"]
 
 SERVED: dict[int, Served] = {
     served.request.API_KEY: served

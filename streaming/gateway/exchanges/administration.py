@@ -16,7 +16,7 @@ from coordinator.access import Operation, Resource
 from coordinator.errors import ErrorCode
 from coordinator.outputs import AnyAnswer, CheckAccessAnswer, DeleteGroupAnswer, DescribeGroupAnswer, ListGroupsAnswer
 from coordinator.phases import Phase
-from streaming.gateway.exchanges.exchange import Asker, Exchange, Question, World, expected, may
+from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, expected, may
 
 MISSING_GROUP = 6
 """From this version on, DescribeGroups reports a missing group also with an error (KIP-1043)."""
@@ -38,7 +38,7 @@ _GROUP = DescribeGroupsResponse.DescribedGroup
 _MEMBER = _GROUP.DescribedGroupMember
 
 
-def describe(message: Any, asker: Asker, world: World) -> Exchange:
+def describe(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Describe groups, with one question for each group. The response has a group as often as the request names it."""
     version, group_ids = message.version, message.groups
     asked = tuple(dict.fromkeys(group_ids))
@@ -99,7 +99,7 @@ def _described(group_id: str, answer: AnyAnswer, version: int, allowed: frozense
 _LISTED = ListGroupsResponse.ListedGroup
 
 
-def list_groups(message: Any, asker: Asker, world: World) -> Exchange:
+def list_groups(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """List the groups of one broker, so that a client that asks all brokers gets each group once."""
     states, types = tuple(message.states_filter), tuple(message.types_filter)
     questions = tuple(
@@ -109,7 +109,7 @@ def list_groups(message: Any, asker: Asker, world: World) -> Exchange:
     return Exchange(questions, lambda answers: _listed(answers, message.version, world))
 
 
-def _listed(answers: Sequence[AnyAnswer], version: int, world: World) -> ApiMessage:
+def _listed(answers: Sequence[AnyAnswer], version: int, world: GatewayData) -> ApiMessage:
     said = [expected(answer, ListGroupsAnswer) for answer in answers]
     if error := next((answer.code for answer in said if answer.code), ErrorCode.NONE.number):
         return ListGroupsResponse(version=version, error_code=error)
@@ -125,7 +125,7 @@ def _listed(answers: Sequence[AnyAnswer], version: int, world: World) -> ApiMess
 # -- deleting ----------------------------------------------------------------------------------------------------------
 
 
-def delete(message: Any, asker: Asker, world: World) -> Exchange:
+def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Delete groups, with one question for each group."""
     version, group_ids = message.version, tuple(dict.fromkeys(message.groups_names))
     questions = tuple(Question(requests.DeleteGroup(**asker.fields(), group_id=group_id)) for group_id in group_ids)

@@ -27,7 +27,7 @@ class Asker(Protocol):
         """Return the fields of every request except the group id. Each call returns a new request id."""
 
 
-class World(Protocol):
+class GatewayData(Protocol):
     """The data that only a gateway has."""
 
     @property
@@ -83,7 +83,7 @@ class Served(NamedTuple):
     response: type[ApiMessage]
     first: int
     last: int
-    exchange: Callable[[Any, Asker, World], Exchange]
+    exchange: Callable[[Any, Asker, GatewayData], Exchange]
     topics_named: Callable[[Any], dict[str, int]] = no_topics
     is_refused: bool = False
     has_large_response: bool = False

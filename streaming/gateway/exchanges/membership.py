@@ -18,7 +18,7 @@ from coordinator import requests
 from coordinator.errors import ErrorCode
 from coordinator.limits import REASON_CHARS_MAX
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer, SyncGroupAnswer
-from streaming.gateway.exchanges.exchange import Asker, Exchange, World, expected, of_one
+from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, expected, of_one
 
 TWO_STEPS = 4
 """From this version on, JoinGroup first gives a new member its id (KIP-394)."""
@@ -36,7 +36,7 @@ MANY_LEAVE = 3
 """From this version on, LeaveGroup contains many members (KIP-345)."""
 
 
-def join(message: Any, asker: Asker, world: World) -> Exchange:
+def join(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Return the exchange that joins the next generation."""
     version = message.version
     request = requests.JoinGroup(
@@ -79,7 +79,7 @@ def _joined(answer: AnyAnswer, version: int) -> ApiMessage:
     )
 
 
-def sync(message: Any, asker: Asker, world: World) -> Exchange:
+def sync(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Return the exchange that gets a member's assignment. A request without a required protocol is refused here."""
     version = message.version
     if version >= NAMES_PROTOCOL and (message.protocol_type is None or message.protocol_name is None):
@@ -109,7 +109,7 @@ def _synced(answer: AnyAnswer, version: int) -> ApiMessage:
     )
 
 
-def heartbeat(message: Any, asker: Asker, world: World) -> Exchange:
+def heartbeat(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Return the exchange that renews a member's session."""
     version = message.version
     request = requests.Heartbeat(
@@ -127,7 +127,7 @@ def _alive(code: int, version: int) -> ApiMessage:
     return HeartbeatResponse(version=version, error_code=code)
 
 
-def leave(message: Any, asker: Asker, world: World) -> Exchange:
+def leave(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Return the exchange that removes members from a group; in older versions only one member."""
     version = message.version
     if version < MANY_LEAVE:

@@ -25,7 +25,16 @@ from coordinator.outputs import (
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
 )
-from streaming.gateway.exchanges.exchange import SERVER_ERROR, Asker, Exchange, Question, World, expected, may, of_one
+from streaming.gateway.exchanges.exchange import (
+    SERVER_ERROR,
+    Asker,
+    Exchange,
+    GatewayData,
+    Question,
+    expected,
+    may,
+    of_one,
+)
 
 UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.number
 
@@ -51,7 +60,7 @@ def topics_named(message: Any) -> dict[str, int]:
     return wanted
 
 
-def _is_there(world: World, topic: str, partition: int) -> bool:
+def _is_there(world: GatewayData, topic: str, partition: int) -> bool:
     return 0 <= partition < (world.partitions_of(topic) or 0)
 
 
@@ -85,7 +94,7 @@ def _codes(
 
 
 def _about_missing(
-    world: World, asker: Asker, group_id: str, operation: Operation, topics: Iterable[str], known: Iterable[bool]
+    world: GatewayData, asker: Asker, group_id: str, operation: Operation, topics: Iterable[str], known: Iterable[bool]
 ) -> tuple[tuple[str, ...], tuple[Question, ...]]:
     """Return the topics that lack a named partition, and the requests for the client's rights to them."""
     missing = tuple(dict.fromkeys(topic for topic, is_known in zip(topics, known, strict=True) if not is_known))
@@ -115,7 +124,7 @@ _COMMITTED_TOPIC = OffsetCommitResponse.OffsetCommitResponseTopic
 _COMMITTED = _COMMITTED_TOPIC.OffsetCommitResponsePartition
 
 
-def commit(message: Any, asker: Asker, world: World) -> Exchange:
+def commit(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Commit offsets. The coordinator gets no commit if the message names no existing partition."""
     version = message.version
     partitions = [(topic.name, partition) for topic in message.topics for partition in topic.partitions]
@@ -169,7 +178,7 @@ _FETCHED_TOPIC_OF_MANY = _FETCHED_GROUP.OffsetFetchResponseTopics
 _FETCHED_OF_MANY = _FETCHED_TOPIC_OF_MANY.OffsetFetchResponsePartitions
 
 
-def fetch(message: Any, asker: Asker, world: World) -> Exchange:
+def fetch(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Fetch committed offsets, with one question for each group."""
     if message.version < MANY_GROUPS:
         request = _offset_fetch(message, asker, message.require_stable)
@@ -242,7 +251,7 @@ _DELETED_TOPIC = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _DELETED = _DELETED_TOPIC.OffsetDeleteResponsePartition
 
 
-def delete(message: Any, asker: Asker, world: World) -> Exchange:
+def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Delete offsets. The coordinator always gets a request: the group's error precedes those of missing partitions."""
     named = [(topic.name, tuple(p.partition_index for p in topic.partitions)) for topic in message.topics]
     topics = [topic for topic, partitions in named for _ in partitions]

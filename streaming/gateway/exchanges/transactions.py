@@ -10,7 +10,7 @@ from typing import Any
 from kafka.protocol.producer.transaction import AddOffsetsToTxnResponse, TxnOffsetCommitResponse
 
 from coordinator.errors import ErrorCode
-from streaming.gateway.exchanges.exchange import Asker, Exchange, World
+from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData
 from streaming.gateway.exchanges.offsets import each_with_its_code
 
 REFUSED = ErrorCode.UNSUPPORTED_VERSION.number
@@ -19,14 +19,14 @@ _TOPIC = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _PARTITION = _TOPIC.TxnOffsetCommitResponsePartition
 
 
-def commit_offsets(message: Any, asker: Asker, world: World) -> Exchange:
+def commit_offsets(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Refuse each offset of a transaction."""
     topics = each_with_its_code(message.topics, repeat(REFUSED), _TOPIC, _PARTITION)
     response = TxnOffsetCommitResponse(version=message.version, topics=topics)
     return Exchange((), lambda answers: response)
 
 
-def add_offsets(message: Any, asker: Asker, world: World) -> Exchange:
+def add_offsets(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Refuse to add a group's offsets to a transaction."""
     response = AddOffsetsToTxnResponse(version=message.version, error_code=REFUSED)
     return Exchange((), lambda answers: response)

@@ -10,14 +10,14 @@ import pytest
 
 from coordinator.outputs import OffsetRecord
 from streaming.administration.committed import NEVER_MS, Past
-from streaming.views.owners import Place
+from streaming.views.owners import PartitionKey
 
-Written = tuple[int, int, Place, OffsetRecord | None]  # offset, time, topic and partition, record
-PLACES: list[Place] = [("t", 0), ("t", 1), ("u", 0)]
+Written = tuple[int, int, PartitionKey, OffsetRecord | None]  # offset, time, topic and partition, record
+PLACES: list[PartitionKey] = [("t", 0), ("t", 1), ("u", 0)]
 NOW_MS = 1_000
 
 
-def record(group_id: str, place: Place, offset: int, at_ms: int) -> OffsetRecord:
+def record(group_id: str, place: PartitionKey, offset: int, at_ms: int) -> OffsetRecord:
     return OffsetRecord(group_id=group_id, topic=place[0], partition=place[1], offset=offset, leader_epoch=-1,
                         metadata="", commit_timestamp_ms=at_ms, expire_timestamp_ms=None, generation_id=1, member_id="",
                         version=offset)  # fmt: skip
@@ -32,7 +32,7 @@ def past_of(log: list[Written], group_id: str = "g", kept_from_ms: int = NEVER_M
     return past
 
 
-def committed(*commits: tuple[int, Place, int | None]) -> list[Written]:
+def committed(*commits: tuple[int, PartitionKey, int | None]) -> list[Written]:
     """Return a log of commits, each given as time, topic and partition, and offset; None is a tombstone."""
     return [
         (n, at_ms, place, None if offset is None else record("g", place, offset, at_ms))
@@ -40,7 +40,7 @@ def committed(*commits: tuple[int, Place, int | None]) -> list[Written]:
     ]
 
 
-def at(past: Past, place: Place, at_ms: int) -> int | None:
+def at(past: Past, place: PartitionKey, at_ms: int) -> int | None:
     found = past.at(place, at_ms)
     return found.offset if found else None
 
@@ -111,7 +111,7 @@ def compacted(log: list[Written], chance: random.Random) -> list[Written]:
     last = {each[2]: each[0] for each in log[:clean]}
     kept = [each for each in log if each[0] >= clean or each[0] == last[each[2]] or chance.random() < 0.3]
     if chance.random() < 0.5:  # tombstones of an earlier round, if no record that they delete is left
-        firsts: dict[Place, int] = {}
+        firsts: dict[PartitionKey, int] = {}
         for each in kept:
             firsts.setdefault(each[2], each[0])
         kept = [e for e in kept if e[3] is not None or e[0] != firsts[e[2]] or e[0] >= clean]

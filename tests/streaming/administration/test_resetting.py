@@ -15,7 +15,7 @@ from streaming.administration.resetting import (
     read_topics,
 )
 from streaming.errors import BadReset, Exit, NotFound
-from streaming.views.owners import Place
+from streaming.views.owners import PartitionKey
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 
@@ -30,10 +30,10 @@ class InMemory:
         there = {topic for topic, _ in self._bounds}
         return {topic: sorted(p for t, p in self._bounds if t == topic) for topic in topics if topic in there}
 
-    def bounds(self, places: Collection[Place]) -> dict[Place, Bounds]:
+    def bounds(self, places: Collection[PartitionKey]) -> dict[PartitionKey, Bounds]:
         return {place: self._bounds[place] for place in places if place in self._bounds}
 
-    def at(self, places: Collection[Place], at_ms: int) -> dict[Place, int]:
+    def at(self, places: Collection[PartitionKey], at_ms: int) -> dict[PartitionKey, int]:
         firsts = {p: max(each.begin, -(-at_ms // 1_000)) for p, each in self.bounds(places).items()}
         return {place: first for place, first in firsts.items() if first < self._bounds[place].end}
 
@@ -41,7 +41,7 @@ class InMemory:
 LOG = InMemory(t=[(10, 100), (0, 20)], u=[(0, 0)])
 COMMITTED = {T0: 50, U0: 0}
 
-RESETS: list[tuple[str, Any, list[Place], dict[Place, int], list[str]]] = [
+RESETS: list[tuple[str, Any, list[PartitionKey], dict[PartitionKey, int], list[str]]] = [
     # option        value   of          new offsets        notes
     ("to-earliest", None,   [T0, T1],   {T0: 10, T1: 0},   []),
     ("to-latest",   None,   [T0, U0],   {T0: 100, U0: 0},  []),
@@ -65,7 +65,7 @@ RESETS: list[tuple[str, Any, list[Place], dict[Place, int], list[str]]] = [
 
 @pytest.mark.parametrize(("option", "value", "of", "offsets", "notes"), RESETS)
 def test_each_option_gives_its_offsets_and_notes(
-    option: str, value: Any, of: list[Place], offsets: dict[Place, int], notes: list[str]
+    option: str, value: Any, of: list[PartitionKey], offsets: dict[PartitionKey, int], notes: list[str]
 ) -> None:
     reset = SCENARIOS[option](of, value, LOG, COMMITTED)
     assert {place: new.offset for place, new in reset.offsets.items()} == offsets
@@ -97,7 +97,7 @@ def test_clipping_keeps_metadata_and_leader_epoch() -> None:
     assert clip({T0: NewOffset(5, 3, "x")}, LOG).offsets == {T0: NewOffset(10, 3, "x")}
 
 
-TOPICS: list[tuple[list[str], list[Place]]] = [
+TOPICS: list[tuple[list[str], list[PartitionKey]]] = [
     (["t"], [T0, T1]),
     (["t:1"], [T1]),
     (["t:1,0"], [T1, T0]),
@@ -107,7 +107,7 @@ TOPICS: list[tuple[list[str], list[Place]]] = [
 
 
 @pytest.mark.parametrize(("texts", "places"), TOPICS)
-def test_topics_may_name_their_partitions(texts: list[str], places: list[Place]) -> None:
+def test_topics_may_name_their_partitions(texts: list[str], places: list[PartitionKey]) -> None:
     assert read_topics(texts, LOG.partitions) == places
 
 

@@ -6,7 +6,7 @@ A checker gets each event when it happens, and raises AssertionError at the firs
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.holding import Told
+from coordinator.holding import ListenerCall
 
 Partitions = frozenset[Any]
 
@@ -20,12 +20,12 @@ class CallbacksInOrder:
         self._may_be_assigned = True
         self._awaits_assigned = self._has_resubscribed = False
 
-    def called(self, kind: Told, partitions: Partitions) -> None:
+    def called(self, kind: ListenerCall, partitions: Partitions) -> None:
         """Check a call: revoked or lost partitions are still owned during it, assigned partitions are owned already."""
         assert partitions <= self._owned(), f"{kind} {partitions} while {self._owned()} is owned"
-        if kind is Told.ASSIGNED:
+        if kind is ListenerCall.ASSIGNED:
             self._assigned(partitions)
-        elif kind is Told.LOST:
+        elif kind is ListenerCall.LOST:
             self._lost(partitions)
         else:
             self._revoked(partitions)

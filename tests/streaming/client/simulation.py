@@ -21,7 +21,7 @@ from coordinator.config import Config
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.effects import CommitEnded, Effect
 from coordinator.group import Group
-from coordinator.holding import Change, Told
+from coordinator.holding import Change, ListenerCall
 from coordinator.member import MemberState
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer, Event, JoinGroupAnswer, Output, RebalanceStarted, Reply
@@ -222,7 +222,7 @@ class Worker:
     def tell(self, change: Change[TopicPartition]) -> None:
         self.history.append(f"{change.told.name.lower()} {words(change.partitions)}")
         self.calls.called(change.told, change.partitions)
-        if change.told is Told.ASSIGNED:
+        if change.told is ListenerCall.ASSIGNED:
             self.simulation.note_owned(self)
         if self.simulation.faults.fails("listener"):
             raise MeantToFail

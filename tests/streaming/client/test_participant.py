@@ -9,7 +9,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import FencedInstanceIdError, KafkaError
 
 from coordinator.assignors import Range, Subscriber
-from coordinator.holding import Change, Told
+from coordinator.holding import Change, ListenerCall
 from coordinator.member import MemberState
 from coordinator.requests import JoinGroup
 from streaming.client import committing
@@ -23,7 +23,7 @@ BOTH = pytest.mark.parametrize("strategies", [EAGER, COOPERATIVE], ids=["eager",
 # -- listeners ---------------------------------------------------------------------------------------------------------
 
 
-def interrupt(worker: Worker, what: Told) -> None:
+def interrupt(worker: Worker, what: ListenerCall) -> None:
     """Raise KeyboardInterrupt in one call of a worker's listener, once."""
     tell = worker.tell
 
@@ -45,9 +45,9 @@ def run_into_interrupt(s: Simulation, worker: Worker) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("what", [Told.ASSIGNED, Told.REVOKED], ids=lambda told: told.name.lower())
+@pytest.mark.parametrize("what", [ListenerCall.ASSIGNED, ListenerCall.REVOKED], ids=lambda told: told.name.lower())
 def test_a_member_stays_in_the_group_after_ctrl_c_in_a_listener(
-    s: Simulation, strategies: tuple[str], what: Told
+    s: Simulation, strategies: tuple[str], what: ListenerCall
 ) -> None:
     """S121: this happens in a notebook. Revoked partitions are no longer owned, and the rebalance continues."""
     c1 = s.start("c1", strategies=strategies)
@@ -64,7 +64,7 @@ def test_ctrl_c_does_not_prevent_the_loss_of_partitions(s: Simulation, strategie
     s.settle()
     c1.is_polling = False
     s.run(6_000)
-    interrupt(c1, Told.LOST)
+    interrupt(c1, ListenerCall.LOST)
     c1.is_polling = True
     run_into_interrupt(s, c1)
     assert not c1.owned
@@ -74,7 +74,7 @@ def test_ctrl_c_does_not_prevent_the_loss_of_partitions(s: Simulation, strategie
 def test_ctrl_c_does_not_prevent_leaving(s: Simulation) -> None:
     c1 = s.start("c1")
     s.settle()
-    interrupt(c1, Told.REVOKED)
+    interrupt(c1, ListenerCall.REVOKED)
     with pytest.raises(KeyboardInterrupt):
         c1.leave()
     assert not c1.owned
@@ -87,7 +87,7 @@ def test_ctrl_c_is_raised_before_any_other_error(s: Simulation) -> None:
     s.settle()
     s.start("c2", strategies=COOPERATIVE)
     s.faults = ListenersFail()
-    interrupt(c1, Told.ASSIGNED)
+    interrupt(c1, ListenerCall.ASSIGNED)
     run_into_interrupt(s, c1)
     assert c1.history[-2:] == ["revoked t2", "assigned nothing"]
 
@@ -268,7 +268,7 @@ def test_a_refused_session_timeout_is_raised(s: Simulation) -> None:
 
 
 class EndlessReading:
-    """A `Reading` of partitions that always have one more record."""
+    """A `PartitionReader` of partitions that always have one more record."""
 
     def __init__(self, config: object) -> None:
         self.owned: frozenset[TopicPartition] = frozenset()

@@ -25,7 +25,7 @@ from coordinator.consumer_protocol import (
 )
 from coordinator.outputs import JoinedMember
 from streaming.client.plans import effective_protocol, make_plan, offer, read_assignment, resolve
-from streaming.client.strategies import Strategy, Told
+from streaming.client.strategies import LastAssignment, Strategy
 
 TOPICS = {"t": range(3), "u": range(2)}
 KAFKA_PYTHONS = {
@@ -182,7 +182,7 @@ def test_under_cooperative_the_subscription_has_the_owned_partitions() -> None:
 def test_under_eager_only_sticky_sends_the_last_assignment() -> None:
     """Protocol.md 6.5, 7.3: its user data has the member's last assignment and its generation."""
     strategies = resolve(["range", "sticky", "cooperative-sticky"])
-    told = {"sticky": Told(owned("t1", "t0"), 1)}
+    told = {"sticky": LastAssignment(owned("t1", "t0"), 1)}
     offered = offer(strategies, ["t"], owned=owned("u0"), generation_id=9, told=told)
     subscriptions = {p.name: read_subscription(p.metadata) for p in offered}
     assert all((s.owned, s.generation_id) == ({}, 9) for s in subscriptions.values())

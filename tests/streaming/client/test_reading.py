@@ -10,7 +10,7 @@ from kafka.errors import IllegalStateError
 from kafka.structs import OffsetAndMetadata
 
 from streaming.client import reading as module
-from streaming.client.reading import Reading
+from streaming.client.reading import PartitionReader
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 RECORDS = 10
@@ -18,7 +18,7 @@ RECORDS = 10
 
 
 class FakeKafka:
-    """The part of KafkaConsumer that a `Reading` uses.
+    """The part of KafkaConsumer that a `PartitionReader` uses.
 
     It keeps the state of partitions that stay assigned, and refuses partitions that are not assigned to it.
     """
@@ -80,23 +80,23 @@ class FakeKafka:
 
 
 @pytest.fixture
-def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+def reading(monkeypatch: pytest.MonkeyPatch) -> PartitionReader:
     monkeypatch.setattr(module, "KafkaConsumer", FakeKafka)
-    return Reading({})
+    return PartitionReader({})
 
 
-def own(reading: Reading, **committed: int) -> None:
+def own(reading: PartitionReader, **committed: int) -> None:
     """Own partitions, and start them at their committed offsets: `a=3`, and -1 for no commit."""
     partitions = {TopicPartition("t", "abc".index(name)): offset for name, offset in committed.items()}
     reading.own(frozenset(partitions))
     reading.start(partitions)
 
 
-def fetch(reading: Reading, max_records: int = 100) -> dict[TopicPartition, list[int]]:
+def fetch(reading: PartitionReader, max_records: int = 100) -> dict[TopicPartition, list[int]]:
     return {p: [r.offset for r in batch] for p, batch in reading.fetch(0, max_records).items()}
 
 
-def iterate(reading: Reading, count: int, ahead: int = 100) -> list[int]:
+def iterate(reading: PartitionReader, count: int, ahead: int = 100) -> list[int]:
     """Return the offsets of at most `count` records, read one by one as an iterator does."""
     offsets: list[int] = []
     while len(offsets) < count:
@@ -117,7 +117,7 @@ def at(offset: int) -> OffsetAndMetadata:
 # -- the first position ------------------------------------------------------------------------------------------------
 
 
-def test_no_record_is_read_before_the_first_position_is_known(reading: Reading) -> None:
+def test_no_record_is_read_before_the_first_position_is_known(reading: PartitionReader) -> None:
     """S139: otherwise the caller would get records that are committed already."""
     reading.own(frozenset({A, B}))
     assert reading.unplaced == {A, B}
@@ -128,21 +128,21 @@ def test_no_record_is_read_before_the_first_position_is_known(reading: Reading) 
     assert fetch(reading) == {A: [7, 8, 9]}
 
 
-def test_without_a_committed_offset_kafka_decides(reading: Reading) -> None:
+def test_without_a_committed_offset_kafka_decides(reading: PartitionReader) -> None:
     """S137: KafkaConsumer applies `auto_offset_reset`."""
     own(reading, a=-1)
     assert reading.kafka.at == {A: None}
     assert len(fetch(reading)[A]) == RECORDS
 
 
-def test_a_committed_offset_of_a_revoked_partition_is_ignored(reading: Reading) -> None:
+def test_a_committed_offset_of_a_revoked_partition_is_ignored(reading: PartitionReader) -> None:
     own(reading, a=0)
     reading.own(frozenset({A}))
     reading.start({A: 5, B: 5})
     assert reading.kafka.at == {A: 0}
 
 
-def test_a_seek_before_the_committed_offset_is_known_sets_the_first_position(reading: Reading) -> None:
+def test_a_seek_before_the_committed_offset_is_known_sets_the_first_position(reading: PartitionReader) -> None:
     """This happens in on_partitions_assigned: the later response does not override the seek."""
     reading.own(frozenset({A, B}))
     reading.seek(A, 4)
@@ -153,7 +153,7 @@ def test_a_seek_before_the_committed_offset_is_known_sets_the_first_position(rea
 @pytest.mark.parametrize(("seek", "first"), [("seek_to_beginning", 0), ("seek_to_end", RECORDS)])
 @pytest.mark.parametrize("given", [[A], []], ids=["named", "all"])
 def test_seeking_to_the_beginning_or_end_sets_the_first_position(
-    reading: Reading, seek: str, first: int, given: list[TopicPartition]
+    reading: PartitionReader, seek: str, first: int, given: list[TopicPartition]
 ) -> None:
     reading.own(frozenset({A}))
     getattr(reading, seek)(given)
@@ -164,7 +164,7 @@ def test_seeking_to_the_beginning_or_end_sets_the_first_position(
 # -- changes of owned partitions ---------------------------------------------------------------------------------------
 
 
-def test_a_retained_partition_keeps_its_position_and_its_pause(reading: Reading) -> None:
+def test_a_retained_partition_keeps_its_position_and_its_pause(reading: PartitionReader) -> None:
     """S133, KIP-429: B is revoked, C is assigned, and A does not change."""
     own(reading, a=2, b=0)
     fetch(reading, max_records=3)
@@ -178,7 +178,7 @@ def test_a_retained_partition_keeps_its_position_and_its_pause(reading: Reading)
     assert fetch(reading) == {A: [5, 6, 7, 8, 9]}
 
 
-def test_a_returned_partition_is_not_paused_and_starts_at_its_committed_offset(reading: Reading) -> None:
+def test_a_returned_partition_is_not_paused_and_starts_at_its_committed_offset(reading: PartitionReader) -> None:
     """Another member owned it meanwhile."""
     own(reading, a=2)
     fetch(reading, max_records=1)
@@ -190,7 +190,7 @@ def test_a_returned_partition_is_not_paused_and_starts_at_its_committed_offset(r
     assert fetch(reading) == {A: [6, 7, 8, 9]}
 
 
-def test_a_pause_before_the_first_position_stays(reading: Reading) -> None:
+def test_a_pause_before_the_first_position_stays(reading: PartitionReader) -> None:
     """This happens in on_partitions_assigned, before the committed offset is known."""
     reading.own(frozenset({A, B}))
     reading.pause([A])
@@ -198,7 +198,7 @@ def test_a_pause_before_the_first_position_stays(reading: Reading) -> None:
     assert fetch(reading) == {B: [8, 9]}
 
 
-def test_records_of_a_lost_partition_are_not_returned(reading: Reading) -> None:
+def test_records_of_a_lost_partition_are_not_returned(reading: PartitionReader) -> None:
     """S124: records fetched ahead are dropped, and the other records keep their order."""
     own(reading, a=8, b=8)
     assert iterate(reading, 1) == [8]
@@ -211,7 +211,7 @@ def test_records_of_a_lost_partition_are_not_returned(reading: Reading) -> None:
 # -- iterating, pausing, seeking ---------------------------------------------------------------------------------------
 
 
-def test_a_pause_during_an_iteration_loses_no_record(reading: Reading) -> None:
+def test_a_pause_during_an_iteration_loses_no_record(reading: PartitionReader) -> None:
     """Records fetched ahead are fetched again after resume."""
     own(reading, a=0)
     assert iterate(reading, 3) == [0, 1, 2]
@@ -223,7 +223,7 @@ def test_a_pause_during_an_iteration_loses_no_record(reading: Reading) -> None:
     assert iterate(reading, 100) == [3, 4, 5, 6, 7, 8, 9]
 
 
-def test_a_poll_after_an_iteration_returns_records_fetched_ahead(reading: Reading) -> None:
+def test_a_poll_after_an_iteration_returns_records_fetched_ahead(reading: PartitionReader) -> None:
     own(reading, a=0)
     iterate(reading, 3)
     assert fetch(reading) == {A: [3, 4, 5, 6, 7, 8, 9]}
@@ -231,7 +231,7 @@ def test_a_poll_after_an_iteration_returns_records_fetched_ahead(reading: Readin
 
 
 @pytest.mark.parametrize("to", [1, 9])
-def test_a_seek_during_an_iteration_continues_at_the_new_position(reading: Reading, to: int) -> None:
+def test_a_seek_during_an_iteration_continues_at_the_new_position(reading: PartitionReader, to: int) -> None:
     own(reading, a=0, b=RECORDS)
     iterate(reading, 3)
     reading.seek(A, to)
@@ -242,7 +242,7 @@ def test_a_seek_during_an_iteration_continues_at_the_new_position(reading: Readi
 # -- positions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_position_never_passes_the_returned_records(reading: Reading) -> None:
+def test_a_position_never_passes_the_returned_records(reading: PartitionReader) -> None:
     """S135: a commit during an iteration covers the returned records, not those fetched ahead."""
     own(reading, a=4, b=8)
     for had in range(1, 9):
@@ -253,21 +253,23 @@ def test_a_position_never_passes_the_returned_records(reading: Reading) -> None:
     assert reading.kafka.at == {A: RECORDS, B: RECORDS}
 
 
-def test_the_position_is_before_records_that_are_only_fetched_ahead(reading: Reading) -> None:
+def test_the_position_is_before_records_that_are_only_fetched_ahead(reading: PartitionReader) -> None:
     own(reading, a=4)
     reading.fetch_ahead(0, 100)
     assert reading.positions() == {A: at(4)}
     assert reading.position(A, 0) == 4
 
 
-def test_a_position_is_known_before_the_first_read(reading: Reading) -> None:
+def test_a_position_is_known_before_the_first_read(reading: PartitionReader) -> None:
     """S135: a partition with a first position has a position, and a commit of all positions includes it."""
     own(reading, a=4, b=-1)
     assert reading.positions() == {A: at(4), B: at(0)}
     assert reading.had == {}
 
 
-def test_positions_carry_the_leader_epoch_of_the_last_record(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_positions_carry_the_leader_epoch_of_the_last_record(
+    reading: PartitionReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own(reading, a=4)
     records = {A: [SimpleNamespace(offset=4, leader_epoch=2), SimpleNamespace(offset=7, leader_epoch=3)]}
     monkeypatch.setattr(reading.kafka, "poll", lambda timeout_ms, max_records: records)
@@ -275,7 +277,7 @@ def test_positions_carry_the_leader_epoch_of_the_last_record(reading: Reading, m
     assert reading.had == {A: OffsetAndMetadata(8, "", 3)}
 
 
-def test_the_offset_of_a_seek_can_be_committed(reading: Reading) -> None:
+def test_the_offset_of_a_seek_can_be_committed(reading: PartitionReader) -> None:
     """S135: the seek replaces the position of earlier records; a revoked partition has no position."""
     own(reading, a=0, b=0)
     fetch(reading, max_records=3)
@@ -290,13 +292,13 @@ def test_the_offset_of_a_seek_can_be_committed(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 1.5, None])
-def test_an_invalid_offset_is_refused(reading: Reading, offset: Any) -> None:
+def test_an_invalid_offset_is_refused(reading: PartitionReader, offset: Any) -> None:
     own(reading, a=0)
     with pytest.raises(ValueError, match="int >= 0"):
         reading.seek(A, offset)
 
 
-def test_a_partition_that_is_not_owned_is_refused_and_no_position_changes(reading: Reading) -> None:
+def test_a_partition_that_is_not_owned_is_refused_and_no_position_changes(reading: PartitionReader) -> None:
     own(reading, a=0)
     iterate(reading, 2)
     for call in (
@@ -315,7 +317,7 @@ def test_a_partition_that_is_not_owned_is_refused_and_no_position_changes(readin
     assert iterate(reading, 1) == [2]
 
 
-def test_closing_commits_nothing(reading: Reading) -> None:
+def test_closing_commits_nothing(reading: PartitionReader) -> None:
     """The client must never send a commit to Kafka's own coordinator."""
     reading.close()
     assert not reading.kafka.is_open

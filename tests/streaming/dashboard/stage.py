@@ -20,12 +20,12 @@ from coordinator.requests import (
 from coordinator.shard import Shard
 from streaming.dashboard.live import Live, Phase, Status
 from streaming.views import Raw
-from tests.streaming.views.written import World
+from tests.streaming.views.written import WrittenTopics
 
 SESSION_MS = 45_000
 TICK_MS = 2_000
 CONFIG = Config(group_initial_rebalance_delay_ms=1_000, clock_slack_ms=0)
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 
 
 class Stage:
@@ -33,7 +33,7 @@ class Stage:
 
     def __init__(self, live: Live, now_ms: int) -> None:
         self.live = live
-        self.world = World([], now_ms=now_ms)
+        self.world = WrittenTopics([], now_ms=now_ms)
         self.world.shard = Shard(0, 1, bytes(16), CONFIG)
         self.members: dict[str, list[str]] = {}
         self.generations: dict[str, int] = {}
@@ -89,7 +89,7 @@ class Stage:
             self.world.join(group_id, client_id="ana")
         self.passes(3_000)
 
-    def shares(self, group_id: str, places: list[Place]) -> None:
+    def shares(self, group_id: str, places: list[PartitionKey]) -> None:
         """Send the members' syncs with the leader's assignments: consecutive partitions for each member in turn."""
         generation, members = self.generations[group_id], self.members[group_id]
         plan: dict[str, dict[str, list[int]]] = {member: {} for member in members}
@@ -116,7 +116,9 @@ class Stage:
                 self.world.ask(Heartbeat, group_id, generation_id=self.generations[group_id], member_id=member)
         self.passes(10)
 
-    def commits(self, group_id: str, member_id: str, offsets: dict[Place, int], generation: int | None = None) -> None:
+    def commits(
+        self, group_id: str, member_id: str, offsets: dict[PartitionKey, int], generation: int | None = None
+    ) -> None:
         self.world.ask(
             OffsetCommit,
             group_id,

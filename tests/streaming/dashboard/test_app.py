@@ -35,7 +35,7 @@ def stage() -> Stage:
     stage.members["pay"].remove(bo)
     stage.joins("pay")
     stage.shares("pay", PLACES)
-    stage.live.look_for_changes_of_lag({("orders", 0): 100})
+    stage.live.publish_lag_changes({("orders", 0): 100})
     return stage
 
 

@@ -12,7 +12,7 @@ from coordinator.requests import Request
 from streaming.gateway.apis import APIS
 from streaming.gateway.cluster import Address
 from streaming.gateway.flow import Flow
-from streaming.gateway.guard import Guard
+from streaming.gateway.guard import Authorizer
 from streaming.gateway.messages import Header
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger, Outgoing
@@ -221,7 +221,7 @@ class FakeShared:
         )
         self.asking: Any = FakeAsking()
         self.cluster: Any = FakeCluster()
-        self.guard = Guard([OWN_TOPIC])
+        self.guard = Authorizer([OWN_TOPIC])
         self.connections: list[Any] = []
         self.ledger = Ledger(self.connections, lambda: None)
         self.metrics, self.mechanisms = metrics or Metrics(), mechanisms

@@ -10,7 +10,7 @@ from streaming.gateway.apis import APIS, Api, Handling
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.dispatching import TOKEN_HEADER, Dispatcher
 from streaming.gateway.flow import Pause
-from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
+from streaming.gateway.frames import BadFrame, Frames, FrameTreatment, Piece, with_length
 from streaming.gateway.limits import IN_FLIGHT_MAX, RELAYED_BYTES_MAX, SASL_BYTES_MAX, SERVED_BYTES_MAX
 from streaming.gateway.messages import Header, Malformed
 from streaming.gateway.produce import HELD_BYTES_MAX
@@ -32,7 +32,7 @@ class Bench(FlowBench):
         self.handled: list[tuple[Handling, Slot, bytes]] = []
         self.calls: list[str] = []
         self.copied = bytearray()
-        self.wish: Wish | None = None
+        self.wish: FrameTreatment | None = None
         self.dispatcher = Dispatcher(
             self.flow, self.identity, {each: self._handler(each) for each in Handling}, self, self, lambda: self.now_s
         )
@@ -43,7 +43,9 @@ class Bench(FlowBench):
 
     # the methods that the dispatcher calls on its connection and on the relay of large requests
 
-    def stream(self, api: Api, header: Header, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+    def stream(
+        self, api: Api, header: Header, size: int, head: memoryview
+    ) -> FrameTreatment | Callable[[Piece], object]:
         self.calls.append(f"stream {api.name} {header.version} {header.correlation_id} {size}")
         return self.wish or self.copied.extend
 
@@ -201,7 +203,7 @@ def test_a_large_produce_is_relayed_as_it_arrives():
 
 def test_a_large_produce_is_counted_when_it_is_relayed():
     bench = Bench()
-    bench.wish = Wish.LATER
+    bench.wish = FrameTreatment.LATER
     bench.frames.feed(head(PRODUCE, 9, HELD_BYTES_MAX + 1))
     assert "came Produce" not in bench.calls
     bench.wish = None

@@ -11,7 +11,7 @@ from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.exchanges import SERVED
 from tests.differential import wire
 from tests.differential.ours import as_of
-from tests.differential.transcript import Asked, Names
+from tests.differential.transcript import ClientRequest, Names
 from tests.streaming.gateway.examples import ANSWERS, REQUESTS, as_sent, ended
 from tests.streaming.gateway.wiring import ask
 
@@ -34,7 +34,7 @@ def test_the_client_gets_the_coordinators_response(name: str, version: int, answ
     """S56: a field that a version lacks is left out."""
     response = ask(wire.message(REQUESTS[name], version), version).response_to(answer)
     read = wire.answer(REQUESTS[name], version, response)
-    assert Names().tell(read) == Names().tell(as_of(Asked("", "", REQUESTS[name], version), answer))
+    assert Names().tell(read) == Names().tell(as_of(ClientRequest("", "", REQUESTS[name], version), answer))
     assert response.throttle_time_ms == 0
 
 

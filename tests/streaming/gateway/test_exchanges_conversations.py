@@ -16,7 +16,7 @@ from tests.differential.ours import Ours
 from tests.differential.talk import hold
 from tests.differential.test_conversations import CONVERSATIONS
 from tests.differential.theirs import RULES
-from tests.differential.transcript import Asked, Step
+from tests.differential.transcript import ClientRequest, Step
 from tests.streaming.gateway.wiring import FakeAsker, FakeGateway, SentRequest, ask
 
 OF_A_GATEWAY = {"unknown topics", "a sync without a protocol"}
@@ -24,7 +24,7 @@ OF_A_GATEWAY = {"unknown topics", "a sync without a protocol"}
 
 
 class Pending(NamedTuple):
-    asked: Asked
+    asked: ClientRequest
     asking: SentRequest
 
 
@@ -34,9 +34,9 @@ class OurselvesThroughAGateway(Ours):
     def __init__(self) -> None:
         super().__init__(RULES)
         self._pending: dict[str | None, Pending] = {}
-        self._heard: list[tuple[Asked, AnyAnswer]] = []
+        self._heard: list[tuple[ClientRequest, AnyAnswer]] = []
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: ClientRequest) -> None:
         request = asked.request
         who = {"reply_to": request.reply_to, "client_id": request.client_id, "client_host": request.client_host}
         message = wire.message(request, asked.version)
@@ -47,13 +47,13 @@ class OurselvesThroughAGateway(Ours):
             self._pending[question.request_id] = Pending(asked, asking)
             self._fresh += self._step(question)
 
-    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[Asked, AnyAnswer]]:
+    def hear(self, expected: tuple[Heard, ...]) -> list[tuple[ClientRequest, AnyAnswer]]:
         answers = [output.answer for output in self._fresh if isinstance(output, Reply)]
         heard = self._heard + [self._response_to(a) for a in answers if not isinstance(a, RebalanceNotice)]
         self._fresh, self._heard = [], []
         return heard
 
-    def _response_to(self, answer: AnyAnswer) -> tuple[Asked, AnyAnswer]:
+    def _response_to(self, answer: AnyAnswer) -> tuple[ClientRequest, AnyAnswer]:
         asked, asking = self._pending[answer.request_id]
         return asked, wire.answer(asked.request, asked.version, asking.response_to(answer))
 

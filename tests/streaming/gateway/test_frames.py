@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.gateway.frames import BadFrame, Frames, Piece, Wish, with_length
+from streaming.gateway.frames import BadFrame, Frames, FrameTreatment, Piece, with_length
 
 COPIED, WHOLE, LATER = b"c", b"w", b"l"
 
@@ -24,14 +24,14 @@ class FakeReceiver:
     def __post_init__(self) -> None:
         self.frames = Frames(self)
 
-    def begin(self, size: int, head: memoryview) -> Wish | Callable[[Piece], object]:
+    def begin(self, size: int, head: memoryview) -> FrameTreatment | Callable[[Piece], object]:
         if not head:
-            return Wish.MORE
+            return FrameTreatment.MORE
         kind = bytes(head[:1])
         if kind == LATER and self.patience:
             self.patience -= 1
-            return Wish.LATER
-        return self.copied.extend if kind == COPIED else Wish.WHOLE
+            return FrameTreatment.LATER
+        return self.copied.extend if kind == COPIED else FrameTreatment.WHOLE
 
     def take(self, frame: bytes) -> None:
         self.received.append(frame)

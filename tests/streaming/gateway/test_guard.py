@@ -19,7 +19,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from streaming.gateway.apis import APIS, Handling
 from streaming.gateway.frames import BadFrame, with_length
-from streaming.gateway.guard import Guard, Judged
+from streaming.gateway.guard import Authorizer, Judged
 from streaming.gateway.messages import Malformed, decode, encode, read_header
 from streaming.gateway.needs import CLUSTER_NAME
 from streaming.gateway.passing import LargeProduce
@@ -58,7 +58,7 @@ def asked(key: int, version: int, name: str) -> bytes:
     return frame_of(message_of(RELAYED[key].request, version, leaf, lambda _: 2), version)
 
 
-def knowing(guard: Guard) -> Guard:
+def knowing(guard: Authorizer) -> Authorizer:
     """Return the guard after it has read a broker's response to Metadata."""
     made = MetadataResponse.MetadataResponseTopic
     found = MetadataResponse(version=12, topics=[made(name=name, topic_id=each) for name, each in IDS.items()])
@@ -68,7 +68,7 @@ def knowing(guard: Guard) -> Guard:
     return guard
 
 
-def judge(guard: Guard, frame: bytes, client: Client = ANA, sessions: FetchSessions | None = None) -> Judged:
+def judge(guard: Authorizer, frame: bytes, client: Client = ANA, sessions: FetchSessions | None = None) -> Judged:
     return guard.judge(read_header(frame), frame, client, sessions or FetchSessions())
 
 
@@ -101,7 +101,7 @@ def test_every_relayed_api_has_a_row():
 
 @pytest.mark.parametrize(("key", "version"), CASES)
 def test_the_coordinators_topics_are_refused_in_every_version(key: int, version: int):
-    guard = knowing(Guard({OWN}))
+    guard = knowing(Authorizer({OWN}))
     frame = asked(key, version, OWN)
     if RELAYED[key].refused is None:
         with pytest.raises(BadFrame, match=OWN):
@@ -117,13 +117,13 @@ def test_the_coordinators_topics_are_refused_in_every_version(key: int, version:
 @pytest.mark.parametrize(("key", "version"), CASES)
 def test_requests_for_other_topics_are_unchanged(key: int, version: int):
     frame = asked(key, version, DATA)
-    assert judge(knowing(Guard({OWN})), frame).frame == frame
+    assert judge(knowing(Authorizer({OWN})), frame).frame == frame
 
 
 @pytest.mark.parametrize(("key", "version"), CASES)
 def test_a_request_that_ends_early_is_not_relayed(key: int, version: int):
     frame = asked(key, version, DATA)
-    guard = knowing(Guard({OWN}))
+    guard = knowing(Authorizer({OWN}))
     for end in range(10, len(frame) - 1):
         with pytest.raises(Malformed):
             judge(guard, frame[:end])
@@ -133,7 +133,7 @@ def test_a_request_that_ends_early_is_not_relayed(key: int, version: int):
 def test_a_request_is_relayed_only_with_the_right_to_its_topic(key: int, version: int):
     """The gateway checks the rights, because the brokers see its own principal."""
     frame = asked(key, version, DATA)
-    nothing = knowing(Guard({OWN}, lambda: lists()))
+    nothing = knowing(Authorizer({OWN}, lambda: lists()))
     assert judge(nothing, frame).frame is None
     needed = {
         (need.operation, need.name)
@@ -141,16 +141,16 @@ def test_a_request_is_relayed_only_with_the_right_to_its_topic(key: int, version
     }
     ((operation, _),) = needed
     allowed = lists((operation.name, ResourceType.TOPIC, DATA))
-    assert judge(knowing(Guard({OWN}, lambda: allowed)), frame).frame == frame
+    assert judge(knowing(Authorizer({OWN}, lambda: allowed)), frame).frame == frame
     other = lists((operation.name, ResourceType.TOPIC, OTHER))
-    assert judge(knowing(Guard({OWN}, lambda: other)), frame).frame is None
+    assert judge(knowing(Authorizer({OWN}, lambda: other)), frame).frame is None
 
 
 @pytest.mark.parametrize("key", sorted(OFFERED.keys() - {3, 38, 39, 40, 41, 60, 64}))
 def test_no_request_is_relayed_for_a_client_without_rights(key: int):
     frame = produce(9, DATA) if key == 0 else asked(key, APIS[key].last, DATA)
     with contextlib.suppress(BadFrame):
-        assert judge(Guard({OWN}, lambda: lists()), frame).frame is None
+        assert judge(Authorizer({OWN}, lambda: lists()), frame).frame is None
 
 
 @pytest.mark.parametrize("key", [38, 39, 40, 41])
@@ -158,8 +158,8 @@ def test_no_delegation_token_is_made_with_the_gateways_principal(key: int):
     frame = bytes([0, key, 0, 1, 0, 0, 0, 1, 255, 255])
     everything = lists(*(("ALL", kind, name) for kind, name in ((ResourceType.BROKER, CLUSTER_NAME),)))
     with pytest.raises(BadFrame):
-        judge(Guard({OWN}, lambda: everything), frame)
-    assert judge(Guard({OWN}), frame).frame == frame
+        judge(Authorizer({OWN}, lambda: everything), frame)
+    assert judge(Authorizer({OWN}), frame).frame == frame
 
 
 # -- metadata ----------------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def relayed_metadata(judged: Judged, version: int) -> Any:
 def test_a_metadata_request_is_relayed_without_the_coordinators_topics(version: int):
     made = MetadataRequest.MetadataRequestTopic
     names = [made(name=name, topic_id=uuid.UUID(int=0)) for name in (DATA, OWN)]
-    judged = judge(Guard({OWN}), frame_of(MetadataRequest(version=version, topics=names), version))
+    judged = judge(Authorizer({OWN}), frame_of(MetadataRequest(version=version, topics=names), version))
     assert [each.name for each in relayed_metadata(judged, version).topics] == [DATA]
     found = MetadataResponse(version=version, topics=[MetadataResponse.MetadataResponseTopic(name=DATA)])
     assert judged.alters
@@ -187,7 +187,7 @@ def test_a_metadata_request_for_other_topics_is_unchanged(version: int):
     made = MetadataRequest.MetadataRequestTopic
     names = [made(name=DATA, topic_id=uuid.UUID(int=0))]
     frame = frame_of(MetadataRequest(version=version, topics=names), version)
-    assert judge(Guard({OWN}), frame).frame == frame
+    assert judge(Authorizer({OWN}), frame).frame == frame
 
 
 @pytest.mark.parametrize("version", range(4, 14))
@@ -196,17 +196,17 @@ def test_metadata_creates_no_topic_without_the_right_to_create(version: int):
     names = [made(name=DATA, topic_id=uuid.UUID(int=0))]
     frame = frame_of(MetadataRequest(version=version, topics=names, allow_auto_topic_creation=True), version)
     sees = ("DESCRIBE", ResourceType.TOPIC, DATA)
-    judged = judge(Guard({OWN}, lambda: lists(sees)), frame)
+    judged = judge(Authorizer({OWN}, lambda: lists(sees)), frame)
     assert relayed_metadata(judged, version).allow_auto_topic_creation is False
     for makes in (("CREATE", ResourceType.TOPIC, DATA), ("CREATE", ResourceType.BROKER, CLUSTER_NAME)):
-        judged = judge(Guard({OWN}, lambda makes=makes: lists(sees, makes)), frame)
+        judged = judge(Authorizer({OWN}, lambda makes=makes: lists(sees, makes)), frame)
         assert judged.frame == frame
 
 
 def test_authorized_operations_of_the_gateway_are_not_returned():
     request = MetadataRequest(version=10, topics=None, include_topic_authorized_operations=True,
                               include_cluster_authorized_operations=True)  # fmt: skip
-    left = relayed_metadata(judge(Guard({OWN}, lambda: lists()), frame_of(request, 10)), 10)
+    left = relayed_metadata(judge(Authorizer({OWN}, lambda: lists()), frame_of(request, 10)), 10)
     assert (left.topics, left.include_topic_authorized_operations) == (None, False)
     assert left.include_cluster_authorized_operations is False
 
@@ -228,7 +228,7 @@ def produce(version: int, *names: str, acks: int = -1, size: int = 100, transact
 
 @pytest.mark.parametrize("version", range(3, 10))
 def test_a_produce_is_refused_as_a_whole_and_other_topics_get_a_retriable_error(version: int):
-    judged = judge(Guard({OWN}), produce(version, DATA, OWN))
+    judged = judge(Authorizer({OWN}), produce(version, DATA, OWN))
     assert judged.frame is None
     found = {
         topic["name"]: {p["error_code"] for p in topic["partition_responses"]}
@@ -236,21 +236,21 @@ def test_a_produce_is_refused_as_a_whole_and_other_topics_get_a_retriable_error(
     }
     assert found == {DATA: {6}, OWN: {REFUSED}}
     frame = produce(version, DATA, OTHER)
-    assert judge(Guard({OWN}), frame) == Judged(frame)
+    assert judge(Authorizer({OWN}), frame) == Judged(frame)
 
 
 def test_a_produce_without_acknowledgement_has_no_response():
-    assert judge(Guard({OWN}), produce(9, DATA, acks=0)).has_answer is False
+    assert judge(Authorizer({OWN}), produce(9, DATA, acks=0)).has_answer is False
     with pytest.raises(BadFrame):
-        judge(Guard({OWN}), produce(9, OWN, acks=0))
+        judge(Authorizer({OWN}), produce(9, OWN, acks=0))
 
 
 def test_a_transactional_produce_needs_the_right_to_its_id():
     frame = produce(9, DATA, transactional_id="tx")
     writes = ("WRITE", ResourceType.TOPIC, DATA)
-    assert codes(judge(Guard({OWN}, lambda: lists(writes)), frame).answer) == {53}
+    assert codes(judge(Authorizer({OWN}, lambda: lists(writes)), frame).answer) == {53}
     both = lists(writes, ("WRITE", ResourceType.TRANSACTIONAL_ID, "tx"))
-    assert judge(Guard({OWN}, lambda: both), frame).frame == frame
+    assert judge(Authorizer({OWN}, lambda: both), frame).frame == frame
 
 
 @pytest.mark.parametrize("version", [3, 8, 9])
@@ -289,7 +289,7 @@ def test_a_truncated_large_produce_is_not_relayed_completely(version: int):
 
 
 def _copy(frame: bytes, version: int, chance: random.Random, passed: bytearray) -> None:
-    guard = Guard({OWN})
+    guard = Authorizer({OWN})
     copy = LargeProduce(version, len(frame), lambda read: guard.judge_piece(read, ANA), passed.extend)
     stream = with_length(frame)
     while stream:
@@ -319,7 +319,7 @@ def answered(version: int, session_id: int) -> memoryview:
 
 @pytest.mark.parametrize("version", range(7, 15))
 def test_a_fetch_session_belongs_to_one_connection(version: int):
-    guard, sessions = knowing(Guard({OWN})), FetchSessions()
+    guard, sessions = knowing(Authorizer({OWN})), FetchSessions()
     judged = judge(guard, fetch(version, DATA), sessions=sessions)
     assert judged.reads
     assert not judged.reads(answered(version, 55)[:8])
@@ -335,7 +335,7 @@ def test_a_fetch_session_belongs_to_one_connection(version: int):
 @pytest.mark.parametrize("version", range(7, 15))
 def test_a_full_fetch_names_its_topics_and_ends_no_session_of_another_connection(version: int, epoch: int):
     """On a new connection, franz-go ends its last session and requests a new one, in the same request."""
-    guard, sessions = knowing(Guard({OWN})), FetchSessions()
+    guard, sessions = knowing(Authorizer({OWN})), FetchSessions()
     judged = judge(guard, fetch(version, DATA, session_id=55, epoch=epoch), sessions=sessions)
     assert judged.frame == fetch(version, DATA, epoch=epoch)
     assert judge(guard, fetch(version, OWN, session_id=55, epoch=epoch), sessions=sessions).frame is None
@@ -350,7 +350,7 @@ def test_a_full_fetch_names_its_topics_and_ends_no_session_of_another_connection
 def test_a_revoked_right_ends_the_session(version: int):
     """An incremental fetch names no topics, so the earlier topics of its session are checked again."""
     reads = [lists(("READ", ResourceType.TOPIC, DATA), ("READ", ResourceType.TOPIC, OTHER))]
-    guard, sessions = knowing(Guard({OWN}, lambda: reads[0])), FetchSessions()
+    guard, sessions = knowing(Authorizer({OWN}, lambda: reads[0])), FetchSessions()
     judged = judge(guard, fetch(version, DATA), sessions=sessions)
     assert judged.reads
     judged.reads(answered(version, 55))
@@ -369,8 +369,8 @@ def test_a_revoked_right_ends_the_session(version: int):
 def test_a_topic_with_an_unknown_id_is_not_fetched(version: int):
     """It could be the coordinator's topic. The client then requests metadata, and the gateway reads the id from it."""
     frame = fetch(version, DATA)
-    judged = judge(Guard({OWN}), frame)
+    judged = judge(Authorizer({OWN}), frame)
     assert judged.frame is None
     assert codes(judged.answer) == {100}
-    assert judge(knowing(Guard({OWN})), frame).frame == frame
-    assert codes(judge(knowing(Guard({OWN})), fetch(version, OWN)).answer) == {REFUSED}
+    assert judge(knowing(Authorizer({OWN})), frame).frame == frame
+    assert codes(judge(knowing(Authorizer({OWN})), fetch(version, OWN)).answer) == {REFUSED}

@@ -12,7 +12,7 @@ from kafka.protocol.producer import ProduceRequest
 from streaming.gateway.apis import APIS
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.flow import Pause
-from streaming.gateway.frames import BadFrame, Wish, with_length
+from streaming.gateway.frames import BadFrame, FrameTreatment, with_length
 from streaming.gateway.limits import IN_FLIGHT_MAX
 from streaming.gateway.messages import Header
 from streaming.gateway.relaying import Relaying
@@ -180,8 +180,8 @@ def stream(bench: Bench, message: Any, head_bytes: int = 10**6) -> Any:
 def test_a_large_produce_is_relayed_in_pieces():
     async def scenario(bench: Bench) -> None:
         message = produce(acks=1)
-        assert stream(bench, message, head_bytes=12) is Wish.MORE
-        assert stream(bench, message) is Wish.LATER, "the connection to the broker is not open"
+        assert stream(bench, message, head_bytes=12) is FrameTreatment.MORE
+        assert stream(bench, message) is FrameTreatment.LATER, "the connection to the broker is not open"
         await turn()
         copy, framed = stream(bench, message), with_length(frame_of(message, 3))
         for position in range(0, len(framed), 7):

@@ -15,7 +15,7 @@ from streaming.history.tables import AT_MS, TABLES, table_of, to_row
 from streaming.views import Views
 from streaming.wire.records import Tombstone
 from tests.streaming.views.test_views import raws
-from tests.streaming.views.written import World, converse
+from tests.streaming.views.written import WrittenTopics, converse
 
 
 def events_by_kind() -> tuple[type[Any], ...]:
@@ -37,7 +37,7 @@ def test_the_other_tables_have_every_field_of_their_records(kind: type[Any], tab
 
 def test_rows_fit_the_schemas_of_their_tables() -> None:
     """Every record that a shard publishes keeps each value and its type."""
-    world, views = World(["a", "b"]), Views()
+    world, views = WrittenTopics(["a", "b"]), Views()
     converse(world, random.Random(3), 60)
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for record in raws(world):

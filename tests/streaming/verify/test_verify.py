@@ -29,13 +29,13 @@ from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published
 from streaming.views.version_follower import EVENTS, GROUPS
 from streaming.wire.records import decode_group_record
-from tests.streaming.views.written import World, Written, converse
+from tests.streaming.views.written import Written, WrittenTopics, converse
 
 SEEDS = range(60)
 GROUP_IDS = ["a", "b", "c"]
 
 
-def judge(world: World, settling_ms: int = 0) -> list[Finding]:
+def judge(world: WrittenTopics, settling_ms: int = 0) -> list[Finding]:
     """Return the findings of `verify` on the records that are kept."""
     events, groups = world.topics["events"], world.topics["groups"]
     exchanges = Exchanges(None, settling_ms)
@@ -59,8 +59,8 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 
 @pytest.fixture
-def world(chance: random.Random) -> World:
-    world = World(GROUP_IDS)
+def world(chance: random.Random) -> WrittenTopics:
+    world = WrittenTopics(GROUP_IDS)
     converse(world, chance, 40)
     return world
 
@@ -68,12 +68,12 @@ def world(chance: random.Random) -> World:
 # -- correct topics ----------------------------------------------------------------------------------------------------
 
 
-def test_correct_topics_have_no_finding(world: World) -> None:
+def test_correct_topics_have_no_finding(world: WrittenTopics) -> None:
     """I1, I2, I5, I6, I8, I13: batches are cut short and repeated, groups are deleted and created again."""
     assert judge(world) == []
 
 
-def test_compaction_and_retention_cause_no_finding(world: World, chance: random.Random) -> None:
+def test_compaction_and_retention_cause_no_finding(world: WrittenTopics, chance: random.Random) -> None:
     """I8: superseded records, old tombstones, and the oldest events, requests and replies may be gone."""
     until = chance.randrange(len(world.topics["groups"]))
     compacted_ms = world.topics["groups"][until].timestamp
@@ -90,7 +90,7 @@ def test_compaction_and_retention_cause_no_finding(world: World, chance: random.
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def written_once(world: World, topic: str) -> Iterator[int]:
+def written_once(world: WrittenTopics, topic: str) -> Iterator[int]:
     """Yield the indexes of records that are written only once, before other records of their group."""
     records = world.topics[topic]
     counts: dict[tuple[bytes, bytes | None], int] = {}
@@ -109,7 +109,7 @@ def _group(record: Written) -> str:
 
 
 @pytest.mark.parametrize("topic", ["events", "groups"])
-def test_a_lost_record_is_reported_as_missing(world: World, chance: random.Random, topic: str) -> None:
+def test_a_lost_record_is_reported_as_missing(world: WrittenTopics, chance: random.Random, topic: str) -> None:
     """I8: every reader can detect a lost record."""
     world.lose(topic, chance.choice(list(written_once(world, topic))))
     found = [f for f in judge(world) if f.kind is not Kind.COMMIT_LOST]
@@ -117,7 +117,7 @@ def test_a_lost_record_is_reported_as_missing(world: World, chance: random.Rando
     assert len(found) == 1
 
 
-def test_a_repeat_that_differs_is_reported(world: World, chance: random.Random) -> None:
+def test_a_repeat_that_differs_is_reported(world: WrittenTopics, chance: random.Random) -> None:
     """I8, F4: a repeat has equal bytes."""
     events = world.topics["events"]
     index = chance.choice(
@@ -133,7 +133,7 @@ def test_a_repeat_that_differs_is_reported(world: World, chance: random.Random) 
     assert f"version {value['version']} came again" in found.text
 
 
-class Small(World):
+class Small(WrittenTopics):
     """Two members of group `a`, in generation 2."""
 
     def __post_init__(self) -> None:
@@ -290,7 +290,7 @@ def test_a_token_that_decreases_after_a_groups_end_is_reported() -> None:
 
 def test_a_wiped_state_is_reported(small: Small) -> None:
     """I2, I8, F8: a coordinator that has lost its groups begins again at 1."""
-    again = World(["a"], now_ms=small.now_ms + 1_000)
+    again = WrittenTopics(["a"], now_ms=small.now_ms + 1_000)
     again.asked, again.topics, again.requests = small.asked, small.topics, small.requests
     again.join("a")
     again.batch()

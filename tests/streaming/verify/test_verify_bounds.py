@@ -7,7 +7,7 @@ from coordinator.requests import (
 )
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind, Report
 from tests.streaming.verify.test_verify import judge, kinds
-from tests.streaming.views.written import World
+from tests.streaming.views.written import WrittenTopics
 
 
 def test_a_report_is_bounded_and_counts_all_findings() -> None:
@@ -24,7 +24,7 @@ EVIL = "\x1b]0;pwned\x07\r\n\u202e\u2028\x9b31m[red]<b>"
 
 def test_control_characters_in_a_record_are_escaped() -> None:
     """I23: every finding is printable, and control characters are escaped."""
-    world = World([EVIL])
+    world = WrittenTopics([EVIL])
     world.join(EVIL, client_id=EVIL)
     world.ask(Heartbeat, EVIL, generation_id=0, member_id=EVIL)
     world.batch()

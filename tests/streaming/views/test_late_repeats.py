@@ -22,7 +22,7 @@ from streaming.views.watching import Fetched, Reader
 from streaming.wire.standing import order_in
 from tests.streaming.verify.test_verify import judge, kinds
 from tests.streaming.views.test_views import AT_MS, LATER_MS, folded, known, raw, raws
-from tests.streaming.views.written import World, Written, converse
+from tests.streaming.views.written import Written, WrittenTopics, converse
 
 SEEDS = range(60)
 
@@ -32,7 +32,7 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
     return random.Random(request.param)
 
 
-def commit(world: World, offset: int, *partitions: int, group_id: str = "a") -> None:
+def commit(world: WrittenTopics, offset: int, *partitions: int, group_id: str = "a") -> None:
     """Commit without a member, in a batch of its own."""
     world.now_ms += 10
     offsets = tuple(OffsetToCommit("t", partition, offset) for partition in partitions)
@@ -40,9 +40,9 @@ def commit(world: World, offset: int, *partitions: int, group_id: str = "a") -> 
     world.batch()
 
 
-def two_commits() -> World:
+def two_commits() -> WrittenTopics:
     """Commit 10 for two partitions in batch 0, 500 for one of them in batch 1, and then write batch 0 again."""
-    world = World(["a"])
+    world = WrittenTopics(["a"])
     commit(world, 10, 0, 1)
     commit(world, 500, 0)
     world.now_ms += 60_000
@@ -50,8 +50,8 @@ def two_commits() -> World:
     return world
 
 
-def conversation(chance: random.Random) -> World:
-    world = World(["a", "b"])
+def conversation(chance: random.Random) -> WrittenTopics:
+    world = WrittenTopics(["a", "b"])
     converse(world, chance, 30)
     return world
 
@@ -60,7 +60,7 @@ def standing(views: Views) -> Any:
     return [(g.group_id, g.record, g.offsets) for g in views.present()]
 
 
-def newest(world: World) -> dict[bytes, tuple[GroupRecord | OffsetRecord, int]]:
+def newest(world: WrittenTopics) -> dict[bytes, tuple[GroupRecord | OffsetRecord, int]]:
     """Return the last value of each key before any late repeat."""
     return {record.key: record.value for record in world.topics["groups"]}  # type: ignore[misc]
 
@@ -110,7 +110,7 @@ def test_catching_up_uses_the_newest_record_of_each_key(chance: random.Random) -
 
 def test_a_group_that_is_deleted_twice_in_a_batch_raises_no_alarm(chance: random.Random) -> None:
     """Parts of the batch are repeated: the time of a tombstone shows which of the group's lives it ends."""
-    world = World(["a"])
+    world = WrittenTopics(["a"])
     for _ in range(3):
         for _ in range(chance.randrange(1, 4)):
             for partition in range(chance.randrange(1, 3)):
@@ -180,7 +180,7 @@ def test_late_repeats_cause_no_other_finding(chance: random.Random) -> None:
 # -- committed offsets -------------------------------------------------------------------------------------------------
 
 
-def past_of(world: World) -> Past:
+def past_of(world: WrittenTopics) -> Past:
     past = Past("a")
     for record in world.topics["groups"]:
         past.take(record.offset, record.timestamp, record.key, record.value, raw(record).order)
@@ -212,7 +212,7 @@ def test_a_record_after_a_higher_version_is_uncertain_after_compaction() -> None
 # -- the topic is repaired ---------------------------------------------------------------------------------------------
 
 
-def requested(world: World, found: Repeats | None = None, now_ms: int = 0) -> list[RepublishGroup]:
+def requested(world: WrittenTopics, found: Repeats | None = None, now_ms: int = 0) -> list[RepublishGroup]:
     """Read the whole topic, and return the requests that are due after the settling time."""
     found = found or Repeats()
     for record in world.topics["groups"]:
@@ -221,7 +221,7 @@ def requested(world: World, found: Repeats | None = None, now_ms: int = 0) -> li
     return [request for _, request in found.overdue(now_ms + SETTLING_MS)]
 
 
-def append_requests(world: World) -> None:
+def append_requests(world: WrittenTopics) -> None:
     """Append the requests to the log, as the driver does."""
     for request in requested(world):
         world.ask(RepublishGroup, request.group_id, group=request.group, offsets=request.offsets)
@@ -266,7 +266,7 @@ def test_a_key_without_its_newest_record_is_requested() -> None:
 
 def test_an_older_record_of_two_concurrent_writers_is_found() -> None:
     """The batch is repeated up to its highest version, but one of its records was written between the others."""
-    world = World(["a"])
+    world = WrittenTopics(["a"])
     commit(world, 1, 0)
     commit(world, 2, 0)
     records = world.topics["groups"]
@@ -281,7 +281,7 @@ def test_an_older_record_of_two_concurrent_writers_is_found() -> None:
 
 def test_keys_requested_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "KEYS_AT_ONCE", 3)
-    world = World(["a"])
+    world = WrittenTopics(["a"])
     commit(world, 1, *range(8))
     commit(world, 2, *range(8))
     world.repeat(0)
@@ -296,7 +296,7 @@ def test_keys_requested_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 def test_remembered_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The groups without records for the longest time are forgotten; no correct record is requested because of that."""
     monkeypatch.setattr(repeats, "KEYS_MAX", 6)
-    world = World(["a", "b", "c"])
+    world = WrittenTopics(["a", "b", "c"])
     for group_id in world.group_ids:
         commit(world, 1, 0, 1, group_id=group_id)
     found = Repeats()

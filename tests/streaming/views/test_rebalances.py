@@ -6,14 +6,14 @@ import pytest
 
 from streaming.views.rebalances import latest, rebalances
 from tests.streaming.views.test_views import folded, raws
-from tests.streaming.views.written import World, converse
+from tests.streaming.views.written import WrittenTopics, converse
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_latest_returns_the_last_rebalance(seed: int) -> None:
     """This holds for every end of the history, and for every missing beginning."""
     chance = random.Random(seed)
-    world = World(["a", "b"])
+    world = WrittenTopics(["a", "b"])
     converse(world, chance, 40)
     for group in folded(raws(world)).groups.values():
         for end in range(len(group.events) + 1):

@@ -26,7 +26,7 @@ from streaming.views.version_follower import PATIENCE_MS
 from streaming.views.words import Gap
 from streaming.wire.records import OutputTopics, decode_event, decode_group_record, to_row
 from tests.simulation.simulation import Simulation as WholeSimulation
-from tests.streaming.views.written import World, Written, converse
+from tests.streaming.views.written import Written, WrittenTopics, converse
 
 SEEDS = range(40)
 GROUP_IDS = ["a", "b", "c"]
@@ -40,7 +40,7 @@ def raw(record: Written) -> Raw:
                headers.get("version"), headers.get("at_ms"))  # fmt: skip
 
 
-def raws(world: World) -> list[Raw]:
+def raws(world: WrittenTopics) -> list[Raw]:
     """Return the records of both topics, sorted by the time of writing."""
     records = [*world.topics["groups"], *world.topics["events"]]
     return [raw(record) for record in sorted(records, key=lambda r: r.timestamp)]
@@ -69,8 +69,8 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 
 @pytest.fixture
-def world(chance: random.Random) -> World:
-    world = World(GROUP_IDS)
+def world(chance: random.Random) -> WrittenTopics:
+    world = WrittenTopics(GROUP_IDS)
     converse(world, chance, 40)
     return world
 
@@ -78,7 +78,7 @@ def world(chance: random.Random) -> World:
 # -- folding -----------------------------------------------------------------------------------------------------------
 
 
-def test_folding_in_pieces_gives_the_same_views(world: World, chance: random.Random) -> None:
+def test_folding_in_pieces_gives_the_same_views(world: WrittenTopics, chance: random.Random) -> None:
     """The reading may be interrupted at any record, and may resume at an earlier one."""
     records, again = raws(world), list[Raw]()
     views = Views(is_live=True)
@@ -89,13 +89,13 @@ def test_folding_in_pieces_gives_the_same_views(world: World, chance: random.Ran
     assert known(views) == known(folded(raws(world)))
 
 
-def test_either_topic_can_be_read_first(world: World) -> None:
+def test_either_topic_can_be_read_first(world: WrittenTopics) -> None:
     records = raws(world)
     groups, events = ([r for r in records if r.topic == topic] for topic in ("groups", "events"))
     assert known(folded(groups + events)) == known(folded(events + groups)) == known(folded(records))
 
 
-def test_each_event_is_kept_once_and_in_order(world: World) -> None:
+def test_each_event_is_kept_once_and_in_order(world: WrittenTopics) -> None:
     """Batches of this world are cut short and repeated; groups are deleted and created again."""
     views = folded(raws(world))
     for group_id, view in views.groups.items():
@@ -104,7 +104,7 @@ def test_each_event_is_kept_once_and_in_order(world: World) -> None:
         assert view.events == list(once.values())
 
 
-def test_a_group_equals_its_latest_records(world: World) -> None:
+def test_a_group_equals_its_latest_records(world: WrittenTopics) -> None:
     latest = {record.key: record.value for record in world.topics["groups"]}
     read = [decode_group_record(key, value) for key, value in latest.items()]
     views = folded(raws(world))
@@ -113,7 +113,7 @@ def test_a_group_equals_its_latest_records(world: World) -> None:
     assert offsets == {tuple(k[1:]): r for k, r in read if r and k[0] == "offset"}
 
 
-def test_compaction_does_not_change_the_views(world: World, chance: random.Random) -> None:
+def test_compaction_does_not_change_the_views(world: WrittenTopics, chance: random.Random) -> None:
     whole = folded(raws(world))
     world.compact(chance.randrange(len(world.topics["groups"])), tombstones_too=chance.random() < 0.5)
     left = folded(raws(world), Views())
@@ -127,7 +127,7 @@ def test_compaction_does_not_change_the_views(world: World, chance: random.Rando
 # -- missing records ---------------------------------------------------------------------------------------------------
 
 
-def test_complete_topics_have_no_missing_record(world: World) -> None:
+def test_complete_topics_have_no_missing_record(world: WrittenTopics) -> None:
     """I8: complete topics give no gap and no alarm."""
     views = folded(raws(world))
     assert not list(views.missing(LATER_MS, AT_MS))
@@ -136,7 +136,7 @@ def test_complete_topics_have_no_missing_record(world: World) -> None:
 
 def test_a_lost_record_is_reported_once(chance: random.Random) -> None:
     """I8: a gap raises an alarm, and the reading continues."""
-    world = World(["a"])
+    world = WrittenTopics(["a"])
     world.join("a")
     world.batch()
     for _ in range(12):
@@ -157,7 +157,7 @@ def _version(record: Written) -> int:
     return int(msgspec.json.decode(record.value or b"")["version"])
 
 
-def test_the_history_before_the_start_may_have_holes(world: World, chance: random.Random) -> None:
+def test_the_history_before_the_start_may_have_holes(world: WrittenTopics, chance: random.Random) -> None:
     """Compaction and retention leave holes; later records are still checked."""
     world.compact(len(world.topics["groups"]))
     world.expire("events", chance.randrange(len(world.topics["events"])))
@@ -166,7 +166,7 @@ def test_the_history_before_the_start_may_have_holes(world: World, chance: rando
     assert not list(views.missing(LATER_MS, AT_MS))
 
 
-def test_records_after_the_history_have_no_holes(world: World, chance: random.Random) -> None:
+def test_records_after_the_history_have_no_holes(world: WrittenTopics, chance: random.Random) -> None:
     """I8: the history may end anywhere, also in the middle of a batch or of a group's end."""
     kept = [len(world.topics[topic]) for topic in ("groups", "events")]
     until_ms = chance.choice(raws(world)).timestamp_ms
@@ -190,7 +190,7 @@ def test_an_unreadable_record_raises_an_alarm(value: bytes) -> None:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-def test_histories_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_histories_are_bounded(world: WrittenTopics, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest events are kept, and the views know from which time on the history is complete."""
     whole = folded(raws(world))
     monkeypatch.setattr(fold, "HISTORY_MAX", 40)
@@ -205,7 +205,7 @@ def test_histories_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) ->
             assert view.known_from_ms > before[-len(view.events) - 1].at_ms
 
 
-def test_views_of_one_group_keep_all_of_its_events(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views_of_one_group_keep_all_of_its_events(world: WrittenTopics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Views of one group have all of its events, and events of other groups take no space."""
     whole = folded(raws(world))
     monkeypatch.setattr(fold, "HISTORY_MAX", 2)
@@ -218,7 +218,7 @@ def test_views_of_one_group_keep_all_of_its_events(world: World, monkeypatch: py
 
 def test_remembered_deleted_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fold, "ENDED_MAX", 3)
-    world = World([f"g{n}" for n in range(8)])
+    world = WrittenTopics([f"g{n}" for n in range(8)])
     for group_id in world.group_ids:
         who = _joined(world, group_id)
         world.ask(LeaveGroup, group_id, members=(Leaving(who),))
@@ -238,7 +238,7 @@ def all_spans(views: Views) -> Iterator[tuple[Any, Any]]:
         yield from ((view, spans) for spans in spans_of_owners(view).items())
 
 
-def test_a_partition_has_at_most_one_owner_at_any_time(world: World, chance: random.Random) -> None:
+def test_a_partition_has_at_most_one_owner_at_any_time(world: WrittenTopics, chance: random.Random) -> None:
     """S10, I5: this holds for every remaining part of the history."""
     if chance.random() < 0.5:
         world.expire("events", chance.randrange(len(world.topics["events"])))
@@ -250,7 +250,7 @@ def test_a_partition_has_at_most_one_owner_at_any_time(world: World, chance: ran
         assert all(s.from_ms is None or s.to_ms is None or s.from_ms <= s.to_ms for s in spans)
 
 
-def test_owners_are_those_of_the_assignment(world: World, chance: random.Random) -> None:
+def test_owners_are_those_of_the_assignment(world: WrittenTopics, chance: random.Random) -> None:
     """S10: the owners are compared at every `assignment_changed`, and at the end."""
     if chance.random() < 0.5:
         world.expire("events", chance.randrange(len(world.topics["events"])))
@@ -270,7 +270,7 @@ def test_owners_are_those_of_the_assignment(world: World, chance: random.Random)
 
 def test_a_dropped_member_owns_no_partition() -> None:
     """S10: between the expiry of a member and the next assignment its partitions have no owner."""
-    world = World(["a"])
+    world = WrittenTopics(["a"])
     ana = _joined(world, "a")
     world.sync("a", 1, ana, {ana: [0, 1]})
     world.batch()
@@ -307,7 +307,7 @@ def test_the_end_of_an_owner_from_before_the_history_is_known() -> None:
 # -- rebalances --------------------------------------------------------------------------------------------------------
 
 
-def test_each_rebalance_is_complete(world: World) -> None:
+def test_each_rebalance_is_complete(world: WrittenTopics) -> None:
     """S12: each rebalance has its causes, its end, and its duration."""
     for view in folded(raws(world)).groups.values():
         found = rebalances(view.events)
@@ -354,7 +354,7 @@ def test_views_of_simulated_worlds_equal_the_coordinators_state(seed: int) -> No
         answers.to_json(answers.timeline(views, view))
 
 
-def _joined(world: World, group_id: str) -> str:
+def _joined(world: WrittenTopics, group_id: str) -> str:
     world.join(group_id)
     answer = next(o.answer for o in world.batch() if isinstance(o, Reply) and hasattr(o.answer, "member_id"))
     return str(answer.member_id)
@@ -378,7 +378,7 @@ def test_alarms_are_counted_after_the_limit_of_kept_alarms(monkeypatch: pytest.M
     assert (len(views.alarms), views.alarms_told) == (2, 5)
 
 
-def test_if_all_events_have_expired_the_history_begins_with_the_reading(world: World) -> None:
+def test_if_all_events_have_expired_the_history_begins_with_the_reading(world: WrittenTopics) -> None:
     """S10, S12: the time before the reading is unknown, however few events follow."""
     views = Views()
     views.expired_before(0, AT_MS)
@@ -389,7 +389,7 @@ def test_if_all_events_have_expired_the_history_begins_with_the_reading(world: W
     assert views.from_ms == {0: AT_MS}
 
 
-def test_if_some_events_are_left_the_history_begins_with_the_first(world: World) -> None:
+def test_if_some_events_are_left_the_history_begins_with_the_first(world: WrittenTopics) -> None:
     world.expire("events", len(world.topics["events"]) // 2)
     left = [r for r in raws(world) if r.topic == "events"]
     views = Views()

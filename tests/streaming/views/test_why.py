@@ -21,7 +21,7 @@ from streaming.views import GroupView
 from streaming.views.rebalances import rebalances
 from streaming.views.why import ADVICE, Why, explain, flapping, why
 from tests.streaming.views.test_views import folded, raws
-from tests.streaming.views.written import World
+from tests.streaming.views.written import WrittenTopics
 
 ANA = "ana-2a84c1d0-1111-2222-3333-444455556666"
 ANA_2 = "ana-99998888-1111-2222-3333-444455556666"
@@ -119,7 +119,7 @@ def test_a_client_that_comes_back_soon_was_restarted() -> None:
 
 def test_a_member_that_does_not_rejoin_is_named_before_the_one_that_began_it() -> None:
     """S09, S14, S78: a slow poller sends heartbeats and never rejoins; the new member only began the rebalance."""
-    world = World(["g"])
+    world = WrittenTopics(["g"])
     world.join("g", client_id="ana", client_host="/1")
     (ana,) = (o.answer.member_id for o in world.batch() if hasattr(getattr(o, "answer", None), "member_id"))
     world.sync("g", 1, ana, {ana: [0]})

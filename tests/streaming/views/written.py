@@ -54,7 +54,7 @@ Row = tuple[str, bytes, bytes | None, list[tuple[str, bytes]]]
 
 
 @dataclass
-class World:
+class WrittenTopics:
     """One shard, its log, and its topics. All groups of `group_ids` belong to the shard."""
 
     group_ids: list[str]
@@ -142,7 +142,7 @@ class World:
         return lost
 
 
-def converse(world: World, chance: random.Random, batches: int) -> None:
+def converse(world: WrittenTopics, chance: random.Random, batches: int) -> None:
     """Send random requests: members join, sync, commit, fetch, leave and become silent, and groups are deleted."""
     members: dict[str, dict[str, int]] = {group_id: {} for group_id in world.group_ids}
     for _ in range(batches):

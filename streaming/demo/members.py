@@ -14,7 +14,7 @@ GOODBYE_WAIT_S = 5.0
 """The time for which a stopped worker may take to leave before it is killed."""
 
 
-class Crew:
+class DemoMembers:
     """The running workers. The end of a `with` block stops all of them."""
 
     def __init__(self, settings: Settings) -> None:

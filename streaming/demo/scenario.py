@@ -10,7 +10,7 @@ from rich.console import Console
 
 from streaming.config.settings import Settings
 from streaming.demo.board import Board
-from streaming.demo.crew import Crew
+from streaming.demo.members import DemoMembers
 from streaming.demo.orders import PARTITIONS, Orders
 from streaming.demo.worker import GROUP, SESSION_TIMEOUT_MS, TOPIC
 
@@ -45,7 +45,7 @@ def run_demo(settings: Settings, *, out: Console, stop: Callable[[], bool]) -> N
         stack.callback(board.close)
         board.say(f"a producer fills {TOPIC}, {PARTITIONS} partitions; workers share them as the group {GROUP}")
         stack.enter_context(Orders(settings))
-        workers = stack.enter_context(Crew(settings))
+        workers = stack.enter_context(DemoMembers(settings))
         for text, act in _steps(workers):
             board.say(text)
             act()
@@ -55,7 +55,7 @@ def run_demo(settings: Settings, *, out: Console, stop: Callable[[], bool]) -> N
         board.say("the demo ends")
 
 
-def _steps(workers: Crew) -> Iterator[Step]:
+def _steps(workers: DemoMembers) -> Iterator[Step]:
     """Yield the steps, forever."""
     yield f"{', '.join(NAMES)} start, each a process of its own", lambda: workers.start(*NAMES)
     while True:
@@ -67,7 +67,7 @@ def _steps(workers: Crew) -> Iterator[Step]:
         yield "bo and cy come back", lambda: workers.start("bo", "cy")
 
 
-def _settle(board: Board, workers: Crew, stop: Callable[[], bool]) -> None:
+def _settle(board: Board, workers: DemoMembers, stop: Callable[[], bool]) -> None:
     """Wait until the group is Stable with the running workers and has committed some offsets."""
     while not board.await_stable(workers.names, STABLE_WITHIN_S):
         if stop():
