@@ -139,7 +139,8 @@ def test_who_never_asks_for_its_part_of_the_plan_is_named() -> None:
     )
     assert (answer.cause, answer.setting, answer.member_id) == ("sync_overdue", POLL, ANA)
     assert "leader computes the assignments" in answer.advice
-    assert "all waited 6.0 s for it and 1 member more; what began it: bo-cbcd at /10.0.0.1 joined." in answer.who
+    waited = "all members waited 6.0 s for it and 1 member more"
+    assert f"{waited}; the first cause: bo-cbcd at /10.0.0.1 joined." in answer.who
 
 
 def test_who_is_dropped_between_two_rebalances_is_behind_neither() -> None:
