@@ -84,4 +84,4 @@ def test_what_cannot_be_read_or_fails_silences_nobody(transport: Transport, capl
     transport._deliver(json.encode(HeartbeatAnswer(request_id=f"{good}1")))
     assert len(ana.heard) == 1
     assert "cannot be read" in caplog.text
-    assert "own code failed" in caplog.text
+    assert "a member's code failed" in caplog.text
