@@ -19,17 +19,17 @@
     ├── CheckpointMismatch  The checkpoint belongs to another query or to other settings
     ├── InUse               A coordinator runs on the checkpoint, or a command changes it
     │ streaming.administration.rules
-    ├── BadRules            The text holds no valid rules
+    ├── BadRules            The text contains no valid rules
     ├── RulesRefused        The coordinator refused to set the rules, or to show them
     │ streaming.cli.changing
-    ├── NotConfirmed        The change needs a confirmation, and no terminal is there to ask on
+    ├── NotConfirmed        The change was not confirmed
     ├── Ambiguous           A name means several members
     │ streaming.cli.prepare
-    ├── NoArchive           The class archive could not be made; everything runs without it, but starts more slowly
+    ├── NoArchive           The class archive could not be made. The coordinator runs without it, but starts more slowly
     │ streaming.cli.properties
-    ├── BadProperties       The file cannot be read, or holds a property that is not supported
+    ├── BadProperties       The file cannot be read, or contains a property that is not supported
     │ streaming.cli.request
-    ├── NotARequest         The words on the command line do not make a request
+    ├── NotARequest         The arguments of the command line are not a request
     │ streaming.cli.resets
     ├── Uncertain           The offsets that were committed at that time are no longer certain
     │ streaming.cli.showing
@@ -40,17 +40,17 @@
     ├── BadTime             The text is not a time or a duration
     │ streaming.config.oauth
     ├── TokenUnavailable    The token endpoint does not respond, or is temporarily unavailable
-    ├── TokenRefused        The token endpoint refuses the client, or its response holds no token
+    ├── TokenRefused        The token endpoint refuses the client, or its response contains no token
     │ streaming.config.security
-    ├── PlaintextRefused    The gateway would serve plain text on an address that other machines reach
+    ├── PlaintextRefused    The gateway would serve plain text on an address that other machines can reach
     │ streaming.config.settings
     ├── BadSettings         A setting is unknown, missing or out of its range
     │ streaming.config.tls
-    ├── BadCertificate      A file holds no certificate or key, or the two do not match
+    ├── BadCertificate      A file contains no certificate or key, or the two do not match
     │ streaming.history.export
     ├── ExportFailed        The files cannot be written
     │ streaming.kafka.reader
-    ├── TopicUnread         A topic could not be read to its end within the time allowed
+    ├── TopicUnread         A topic could not be read to its end within the allowed time
     │ streaming.query.coordinator
     ├── ConnectorMissing    Spark's Kafka connector is missing
     ├── QueryFailed         The query ended by itself; the text names the cause

@@ -86,4 +86,4 @@ def test_an_unreadable_message_or_a_failing_receiver_does_not_stop_delivery(
     transport._deliver(json.encode(HeartbeatAnswer(request_id=f"{good}1")))
     assert len(ana.received) == 1
     assert "cannot be read" in caplog.text
-    assert "own code failed" in caplog.text
+    assert "a member's code failed" in caplog.text

@@ -148,7 +148,8 @@ def test_a_member_that_does_not_sync_is_named() -> None:
     )
     assert (answer.cause, answer.setting, answer.member_id) == ("sync_overdue", POLL, ANA)
     assert "leader computes the assignments" in answer.advice
-    assert "all waited 6.0 s for it and 1 member more; what began it: bo-cbcd at /10.0.0.1 joined." in answer.who
+    waited = "all members waited 6.0 s for it and 1 member more"
+    assert f"{waited}; the first cause: bo-cbcd at /10.0.0.1 joined." in answer.who
 
 
 def test_a_member_dropped_between_two_rebalances_caused_neither() -> None:
