@@ -67,7 +67,7 @@ class PlainHeartbeat(Heartbeat, frozen=True, kw_only=True, tag="heartbeat"):
     """A heartbeat of another type, so that the shard handles it on the path of all other requests."""
 
 
-def _without_short_path(received: Received) -> Received:
+def _long_path(received: Received) -> Received:
     """Return a record whose heartbeat takes the path of all other requests."""
     request = received.request
     if type(request) is Heartbeat:
@@ -114,10 +114,7 @@ class Scenario:
     @classmethod
     def joined(cls, *names: str, session_timeout_ms: int = 10_000, rebalance_timeout_ms: int = 10_000,
                protocols: Sequence[str] = ("range",), **config: Any) -> Self:  # fmt: skip
-        """Return a scenario in which `names` have joined in order.
-
-        The first one leads, and the assignments are awaited.
-        """
+        """Return a scenario in which `names` have joined; the first one leads, and the assignments are awaited."""
         s = cls(**config)
         joining = {
             "session_timeout_ms": session_timeout_ms,
@@ -133,10 +130,7 @@ class Scenario:
 
     @classmethod
     def stable(cls, *names: str, **settings: Any) -> Self:
-        """Return a scenario in which `names` have joined and synced. The first one owns partition 0 of t, and so on.
-
-        The first one owns partition 0 of topic t, and so on.
-        """
+        """Return a scenario in which `names` have synced; the first one owns partition 0 of t, and so on."""
         s = cls.joined(*names, **settings)
         s.sync(names[0], plan={name: {"t": [place]} for place, name in enumerate(names)})
         for name in names[1:]:
@@ -308,8 +302,7 @@ class Scenario:
         self.rosters = Rosters()
         by_long_path = self.new_shard(before)
         with patch.dict(KINDS, {PlainHeartbeat: KINDS[Heartbeat]}):
-            long_path = [*map(_without_short_path, log)]
-            assert by_long_path.step(long_path, now_ms) == self.latest, "the short path changes the outputs"
+            assert by_long_path.step([*map(_long_path, log)], now_ms) == self.latest, "the short path changes outputs"
         assert by_long_path.to_bytes() == state, "the short path of heartbeats changes the bytes"
         self.batches.append((log, now_ms))
         self.outputs += self.latest
