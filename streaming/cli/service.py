@@ -236,3 +236,5 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
 
     signal.signal(signal.SIGINT, handler)
     signal.signal(signal.SIGTERM, handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it, and a child inherits that
+        signal.signal(signal.SIGHUP, handler)

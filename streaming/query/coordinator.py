@@ -32,6 +32,7 @@ from streaming.query import checkpoint
 from streaming.query.alarm import Alarm
 from streaming.query.failures import because, explained
 from streaming.query.fencing import find_floor
+from streaming.query.java_process import start_java
 from streaming.query.operator import INPUT_COLUMNS, OUTPUT_SCHEMA, STATE_SCHEMA, ShardOperator
 from streaming.query.outdated import refuse_outdated
 from streaming.query.progress import ProgressLog, Tallies, observed
@@ -141,6 +142,7 @@ def open_session(
         config |= LOCAL_CONFIG
     if not is_submitted:  # spark-submit gets the connector with --packages or --jars
         config |= _connector([str(jar) for jar in fetch(CONNECTOR, report=report)], is_local=master.startswith("local"))
+        start_java({"spark.app.name": QUERY_NAME, "spark.master": master, **config})
     for name, value in config.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -32,7 +32,10 @@ class Process:
         environment = {f"COORDINATOR_{name.upper()}": str(getattr(settings, name)) for name in names}
         with self.log_file.open("wb") as log:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "streaming", *words], env={**os.environ, **environment}, stderr=log
+                [sys.executable, "-m", "streaming", *words],
+                env={**os.environ, **environment},
+                stderr=log,
+                start_new_session=True,
             )
 
     @property
@@ -127,6 +130,28 @@ def test_from_a_start_to_a_damaged_state(settings: Settings, started: list[Proce
     batch = 1 + max(int(file.name) for file in (state / "query" / "commits").iterdir() if file.name.isdigit())
     begun = re.compile(rf"query/(offsets/{batch}|state/0/\d+/\.?{batch + 1}\.delta.*)")
     assert [name for name in after.keys() - before.keys() if not begun.fullmatch(name)] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_whole_process_group_is_a_stop(
+    settings: Settings, started: list[Process], tmp_path: Path, number: signal.Signals
+) -> None:
+    """A supervisor and a closed terminal signal all processes of a group. Java goes on until the query has stopped.
+
+    Java writes its standard error nowhere: a Python worker of Spark that is idle for a minute ends with a traceback.
+    """
+    ready_file = tmp_path / "ready"
+    process = Process(tmp_path, settings, "run", "--ready-file", str(ready_file))
+    started.append(process)
+    wait_until(lambda: ready_file.exists() or process.popen.poll() is not None, account=lambda: process.lines)
+    family = psutil.Process(process.popen.pid).children(recursive=True)
+    (java,) = (child for child in family if child.name() == "java")
+    assert os.readlink(f"/proc/{java.pid}/fd/2") == os.devnull
+    before = len(process.lines)
+    os.killpg(process.popen.pid, number)
+    assert process.popen.wait(HANG_S) == 0
+    assert process.lines[before:] == ["Stopping after the batch that runs."]
+    assert psutil.wait_procs(family, timeout=HANG_S)[1] == []
 
 
 def are_objects(lines: list[str]) -> None:
