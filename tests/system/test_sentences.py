@@ -36,7 +36,7 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def test_no_java(tmp_path: Path) -> None:
+def test_missing_java_is_reported(tmp_path: Path) -> None:
     code, sentence = run("run", PATH=str(tmp_path), JAVA_HOME=str(tmp_path))
     assert code == Exit.NEEDS_A_PERSON
     assert sentence.startswith("coordinator: ")
