@@ -115,7 +115,7 @@ def produce(acks: int, *values: bytes) -> Any:
 
 
 def test_requests_behind_a_parked_join_are_served_in_order(wire: Wire, group_id: str, topic: str):
-    """Requests are served while a join is parked, so that the session does not end; their responses come after its own."""
+    """Requests are served while a join is parked, so that no session ends; their responses come after the join's."""
     member_id = wire.call(join(group_id)).member_id
     wire.send(join(group_id, member_id), heartbeat(group_id, "nobody"), MetadataRequest(version=9, topics=None))
     wire.send(produce(1, b"x"), heartbeat(group_id, "nobody"))
@@ -283,7 +283,7 @@ def test_two_gateways_serve_one_group(gateway: Gateway, wire: Wire, group_id: st
 
 @pytest.mark.parametrize("version", range(7))
 def test_find_coordinator_returns_a_port_of_the_gateway(gateway: Gateway, wire: Wire, version: int):
-    """S16: a request has a key, or from v4 on a list of keys. In every version the response has a port of the gateway."""
+    """S16: a request has a key, or from v4 on a list of keys. In every version the response has a gateway's port."""
     many = {"coordinator_keys": ["a", "b"]} if version >= 4 else {"key": "a"}
     said = wire.call(FindCoordinatorRequest(version=version, key_type=0, **many))
     found = said.coordinators if version >= 4 else [said]
@@ -352,7 +352,7 @@ def naming_requests() -> Iterator[Any]:
 
 
 def test_no_broker_address_reaches_a_client(wire: Wire, broker: Broker):
-    """S16: with a broker's own address a member joins Kafka's coordinator. DescribeConfigs holds that address as text."""
+    """S16: with a broker's own address a member joins Kafka's coordinator. Broker settings hold the address as text."""
     port = int(broker.bootstrap_servers.split(":")[1])
     leaks = [message for message in naming_requests() if speaks_of(wire.call(message).to_dict(), port)]
     assert leaks == []
@@ -395,7 +395,7 @@ def test_heartbeats_wait_for_an_unavailable_query_and_members_stay(run_service: 
 
 
 def test_member_can_leave_through_another_connection(gateway: Gateway, wire: Wire, group_id: str):
-    """A disconnected client stays a member until its session ends. Any client that has its id can send its LeaveGroup."""
+    """A disconnected client stays a member until its session ends. Any client with its id can send its LeaveGroup."""
     with connect(gateway.bootstrap_servers) as gone:
         member_id = become_member(gone, group_id)
     leaving = LeaveGroupRequest.MemberIdentity(member_id=member_id)

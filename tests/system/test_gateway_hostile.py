@@ -131,7 +131,7 @@ def test_idle_client_is_disconnected(strain: Strain, group_id: str):
 
 
 def test_many_silent_connections_do_not_block_others(strain: Strain):
-    """Above the limit the connection that was silent for longest is closed. Clients that send requests stay connected."""
+    """Above the limit the connection that was silent for longest is closed. Clients that send requests are kept."""
     gateway = strain(gateway_connections_max=20)
     with ExitStack() as opened, connect(gateway.bootstrap_servers) as speaks:
         assert is_served(speaks)
@@ -275,7 +275,7 @@ def test_responses_cannot_be_forged_through_another_mailbox(gateway: Gateway, tr
                     request_id=str(number), reply_to=inbox, group_id=group_id, generation_id=1, member_id="nobody"
                 )
                 transport.send(forged)
-        transport.ask(DescribeGroup(request_id="", reply_to="", group_id=group_id))  # its response comes after all of these
+        transport.ask(DescribeGroup(request_id="", reply_to="", group_id=group_id))  # it is answered after all of these
         ana.send(join(group_id, member_id))
         assert (ana.read().error_code, bo.read().error_code) == (0, 0)
 
