@@ -37,14 +37,14 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, consumer: GroupConsumer, notes: str, *, is_manual: bool) -> None:
         self._consumer, self._is_manual = consumer, is_manual
         self._notes = open(notes, "ab", buffering=0)  # noqa: SIM115  kept for life
-        self._told: queue.Queue[str] = queue.Queue()
+        self._commands: queue.Queue[str] = queue.Queue()
         self._is_hurried = self._is_leaving = self._owes_commit = False
         self._stalls = ""
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         for line in sys.stdin:
-            self._told.put(line.strip())
+            self._commands.put(line.strip())
         os._exit(1)  # the parent process has ended
 
     # -- working -------------------------------------------------------------------------------------------------------
@@ -57,12 +57,12 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
                 assert all(r.value == b"%d:%d" % (r.partition, r.offset) for r in records), "wrong record value"
                 self._note("read", [partition.partition, [r.offset for r in records]])
                 self._owes_commit = self._is_manual
-                self._stall_where_told("stall")
+                self._stall_if_commanded("stall")
             self._commit()
 
     def _obey(self) -> None:
         try:
-            match self._told.get(timeout=None if self._is_hurried else UNHURRIED_S, block=not self._is_hurried):
+            match self._commands.get(timeout=None if self._is_hurried else UNHURRIED_S, block=not self._is_hurried):
                 case "hurry":
                     self._is_hurried = True
                 case "leave":
@@ -72,11 +72,11 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         except queue.Empty:
             pass
 
-    def _stall_where_told(self, here: str) -> None:
+    def _stall_if_commanded(self, here: str) -> None:
         if self._stalls == here:
             self._stalls = ""
             self._note("stalled", None)
-            assert self._told.get() == "go on"
+            assert self._commands.get() == "go on"
 
     def _commit(self) -> bool:
         """Commit the records that were read. A commit that a rebalance refuses is sent again later."""
@@ -93,13 +93,13 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
     # -- the listener --------------------------------------------------------------------------------------------------
 
     def on_partitions_revoked(self, revoked: Partitions) -> None:
-        self._stall_where_told("stall listener")
+        self._stall_if_commanded("stall listener")
         self._commit()
         self._note("revoked", _numbers(revoked))
 
     def on_partitions_assigned(self, assigned: Partitions) -> None:
         self._note("assigned", _numbers(assigned))
-        self._stall_where_told("stall listener")
+        self._stall_if_commanded("stall listener")
 
     def on_partitions_lost(self, lost: Partitions) -> None:
         self._owes_commit = False

@@ -56,13 +56,13 @@ class Worker:
     def __init__(self, **config: Any) -> None:
         command = [sys.executable, "-m", "tests.system.worker", json.dumps(config)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._told: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self._told.put(json.loads(line))
+            self._messages.put(json.loads(line))
 
     def tells(self, what: str, while_doing: Callable[[], object]) -> Any:
         """Call `while_doing` until the worker sends a message of this kind, and return the message's value."""
@@ -70,16 +70,16 @@ class Worker:
         while time.monotonic() < until_s:
             while_doing()
             with suppress(queue.Empty):
-                told = self._told.get(timeout=TURN_MS / 1000)
+                told = self._messages.get(timeout=TURN_MS / 1000)
                 while what not in told:
-                    told = self._told.get_nowait()
+                    told = self._messages.get_nowait()
                 return told[what]
         raise AssertionError(f"the worker sent no {what!r}")
 
     def drain(self) -> None:
         """Discard the messages that the worker has sent so far."""
-        while not self._told.empty():
-            self._told.get()
+        while not self._messages.empty():
+            self._messages.get()
 
     def ask_for(self, what: str) -> None:
         """Send the worker a command that it runs after its next poll; it may be paused now."""

@@ -100,7 +100,7 @@ def test_listeners_are_called_in_order_on_the_callers_thread(stage: MakeStage) -
     s.consumers.remove(ana)
 
 
-def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(stage: MakeStage) -> None:
+def test_error_of_a_listener_is_raised_and_members_continue(stage: MakeStage) -> None:
     s = stage(2)
 
     class Failing(ConsumerRebalanceListener):  # type: ignore[misc]

@@ -220,7 +220,7 @@ def test_member_leaves_with_a_reason(pool: Pool) -> None:
     assert len(pool.requests("leave_group")) == 2
 
 
-def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(pool: Pool) -> None:
+def test_error_of_a_listener_is_raised_and_members_continue(pool: Pool) -> None:
     def fail(names: frozenset[str]) -> None:
         raise ZeroDivisionError
 
