@@ -27,15 +27,15 @@ LONGER_FUNCTIONS = {
     "tests/coordinator/assignors/groups.py draw",
     "tests/deploy/test_health.py test_the_query_reports_why_it_is_not_ready_and_why_it_is_unhealthy",
     "tests/differential/wire.py message",
-    "tests/system/test_away.py test_members_outlast_a_coordinator_that_is_away",
-    "tests/system/test_consuming.py test_records_survive_every_fault_at_once",
+    "tests/system/test_away.py test_members_survive_an_unavailable_coordinator",
+    "tests/system/test_consuming.py test_no_record_is_lost_with_all_faults_together",
     "tests/system/test_gateway_rights.py test_an_honest_client_produces_and_consumes",
-    "tests/system/test_groups_cli.py test_offsets_are_reset_restored_and_forgotten",
-    "tests/system/test_moves.py test_a_copy_goes_on_where_the_original_stopped",
+    "tests/system/test_groups_cli.py test_offsets_are_reset_restored_and_deleted",
+    "tests/system/test_moves.py test_copied_checkpoint_continues_where_the_original_stopped",
     "tests/system/test_operations.py test_from_a_start_to_a_damaged_state",
-    "tests/system/test_refused_writes.py test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again",
+    "tests/system/test_refused_writes.py test_batch_that_cannot_be_written_has_no_effect_and_is_repeated",
     "tests/system/test_replan.py cut_smaller",
-    "tests/system/test_upgrade.py test_a_checkpoint_of_an_earlier_codec_is_taken_over_with_its_members",
+    "tests/system/test_upgrade.py test_checkpoint_of_an_earlier_codec_is_continued_with_its_members",
 }
 
 

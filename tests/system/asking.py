@@ -1,4 +1,4 @@
-"""Members by hand: raw requests about one group, and the answers to them."""
+"""Raw requests about one group, as its members send them, and the responses to them."""
 
 import threading
 from concurrent.futures import Future
@@ -26,7 +26,7 @@ TOLD_BY_THE_TRANSPORT = {"request_id": "", "reply_to": ""}
 
 
 class Asker:
-    """Asks about one group."""
+    """A sender of requests about one group."""
 
     def __init__(self, transport: Transport, group_id: str) -> None:
         self.transport, self.group_id = transport, group_id
@@ -35,7 +35,7 @@ class Asker:
         return self.transport.ask(request, within_s)
 
     def begin(self, request: Request, within_s: float = HANG_S) -> "Future[AnyAnswer]":
-        """Ask without waiting: for requests that are parked, or whose coordinator ends and is started anew."""
+        """Send a request without waiting: it may be parked, or its coordinator may be stopped and started again."""
         asked: Future[AnyAnswer] = Future()
 
         def wait() -> None:
@@ -66,13 +66,13 @@ class Asker:
         return SyncGroup(**self._about(member_id, generation_id=generation_id, assignments=assignments))
 
     def new_id(self, client_id: str = "ana", **fields: Any) -> str:
-        """Ask for a member id (KIP-394)."""
+        """Request a member id (KIP-394) and return it."""
         answer = self.ask(self.joining(client_id=client_id, **fields))
         assert answer.error == "MEMBER_ID_REQUIRED", answer
         return str(answer.member_id)
 
     def alone(self, **fields: Any) -> tuple[str, int]:
-        """Make a Stable group of one, and return its member id and generation."""
+        """Make a Stable group of one member, and return its member id and generation."""
         member_id = self.new_id(**fields)
         joined = self.ask(self.joining(member_id, **fields))
         assert joined.error == "NONE", joined
@@ -101,5 +101,5 @@ class Asker:
         return self.administer(DescribeGroup)
 
     def administer(self, kind: type[Any], **fields: Any) -> Any:
-        """Ask what one need not be a member to ask."""
+        """Send a request that needs no membership, and return its response."""
         return self.ask(kind(**TOLD_BY_THE_TRANSPORT, group_id=self.group_id, **fields))

@@ -1,4 +1,4 @@
-"""One Chromium for the whole run, and pages that may not complain."""
+"""One Chromium for a module's tests, and pages on which every error fails the test."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ WITHIN_MS = 20_000
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A browser. Without one the tests are skipped, or they fail if `BROWSER_TESTS` is `required`."""
+    """Start a browser. Without Chromium the tests are skipped, or fail if `BROWSER_TESTS` is `required`."""
     if shutil.which("chromium") is None and os.environ.get("BROWSER_TESTS") == "required":
         pytest.fail(missing("chromium"))
     with sync_playwright() as playwright:
@@ -26,7 +26,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
-    """A page of a desktop's size; the test fails where it says anything on the console or breaks the policy."""
+    """Open a page of a desktop's size. A warning, an error or a dialog on the page fails the test."""
     with_complaints: list[str] = []
     context = chromium.new_context(viewport={"width": 1_360, "height": 900})
     context.set_default_timeout(WITHIN_MS)
@@ -45,17 +45,17 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 def texts(page: Page, selector: str) -> list[str]:
-    """Say what the elements show."""
+    """Return the texts that the elements show."""
     found: list[str] = page.locator(selector).all_inner_texts()
     return found
 
 
 def scrolls_sideways(page: Page) -> bool:
-    """Tell whether the page as a whole is wider than the window."""
+    """Return whether the page as a whole is wider than the window."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
 def shot(page: Page, name: str, folder: Any) -> None:
-    """Keep a picture where somebody asked for pictures."""
+    """Write a picture of the page into the folder, if a folder is given."""
     if folder:
         page.screenshot(path=f"{folder}/{name}.png", full_page=True)

@@ -1,4 +1,4 @@
-"""What system tests share: somebody to ask the coordinator with, and a way to run it in a process of its own."""
+"""The fixtures of the system tests: clients that ask the coordinator, and services in their own processes."""
 
 import json
 import os
@@ -30,19 +30,19 @@ def transport(coordinator: Coordinator) -> Iterator[Transport]:
 
 @pytest.fixture
 def asker(transport: Transport, request: pytest.FixtureRequest) -> Asker:
-    """Asks about a group that no other test uses."""
+    """Return an asker for a group that no other test uses."""
     return Asker(transport, group_id=request.node.name[:200])
 
 
 @pytest.fixture
 def group_id(request: pytest.FixtureRequest) -> str:
-    """A group that no other test uses."""
+    """Return the id of a group that no other test uses."""
     return str(request.node.name)[:200]
 
 
 @dataclass
 class Service:
-    """`coordinator run` in a process of its own."""
+    """A `coordinator run` in its own process."""
 
     process: subprocess.Popen[bytes]
     settings: Settings
@@ -59,7 +59,7 @@ class Service:
         assert self.process.poll() is None, self.log
 
     def kill(self) -> None:
-        """kill -9 of the driver: the Python process and its Java, at once."""
+        """Kill the driver with SIGKILL: the Python process and its Java process at the same time."""
         family = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
         for process in family:
             try:
@@ -70,20 +70,20 @@ class Service:
         self.process.wait(20)
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM, and return the exit code."""
         self.process.terminate()
         return self.process.wait(HANG_S)
 
 
 @pytest.fixture
 def stage(coordinator: Coordinator) -> Iterator[MakeStage]:
-    """Make stages of a number of partitions, for tests of consumers."""
+    """Return a function that makes a stage with a given number of partitions, for tests of consumers."""
     with ExitStack() as stack:
         yield lambda partitions: stack.enter_context(Stage(coordinator.settings, partitions))
 
 
 def start_service(folder: Path, number: int = 0, **settings: object) -> Service:
-    """Start `coordinator run` under these settings; its checkpoint is one for all numbers of a folder."""
+    """Start `coordinator run` with these settings. All services of one folder have the same checkpoint."""
     ready_file, log_file = folder / f"ready-{number}", folder / f"log-{number}"
     wanted = {"replication_factor": 1, "request_partitions": 4, "checkpoint": str(folder / "state"), **settings}
     checkpoint = Path(str(wanted["checkpoint"]))
@@ -100,7 +100,7 @@ def start_service(folder: Path, number: int = 0, **settings: object) -> Service:
 
 @pytest.fixture
 def run_service(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Service]]:
-    """Start `coordinator run` on the shared broker, under topics of the test's own unless told otherwise."""
+    """Return a function that starts `coordinator run` on the shared broker, with topics of the given prefix."""
     started: list[Service] = []
 
     def run(topic_prefix: str, **settings: object) -> Service:
@@ -120,7 +120,7 @@ def run_service(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Servic
 
 
 def batches(checkpoint: Path, kind: str) -> list[int]:
-    """Say which batches a checkpoint has planned (`offsets`) or finished (`commits`)."""
+    """Return the numbers of the batches that a checkpoint has planned (`offsets`) or finished (`commits`)."""
     return sorted(int(file.name) for file in (checkpoint / "query" / kind).iterdir() if file.name.isdigit())
 
 

@@ -1,14 +1,14 @@
-"""A consumer in a process of its own that writes down all it does, and does as it is told, a word a line on stdin.
+"""A consumer in its own process that records all its actions and reads one command a line from stdin.
 
     python -m tests.system.consuming_worker '{"notes": "FILE", "topic": "t", "group_id": "g", ...}'
 
-    hurry            consume as fast as can be, from now on
-    stall            stop before what is read next is committed, until "go on"
+    hurry            consume as fast as possible from now on
+    stall            after the next records are read and before they are committed, stop until "go on"
     stall listener   stop in the listener's next call, until "go on"
     leave            close the consumer and end
 
-Each note is a JSON line, written at once and without a buffer, so that kill -9 takes nothing back. What was read is
-noted before it is committed: to this worker, noting is processing.
+Each note is a JSON line. It is written at once and without a buffer, so that kill -9 loses no note. Records are noted
+before they are committed: in this worker, to note a record is to process it.
 """
 
 import json
@@ -32,20 +32,20 @@ Partitions = set[TopicPartition]
 
 
 class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
-    """One consumer, its notes, and what it has been told to do."""
+    """One consumer, its notes, and the commands that it has received."""
 
     def __init__(self, consumer: GroupConsumer, notes: str, *, is_manual: bool) -> None:
         self._consumer, self._is_manual = consumer, is_manual
         self._notes = open(notes, "ab", buffering=0)  # noqa: SIM115  kept for life
-        self._told: queue.Queue[str] = queue.Queue()
+        self._commands: queue.Queue[str] = queue.Queue()
         self._is_hurried = self._is_leaving = self._owes_commit = False
         self._stalls = ""
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         for line in sys.stdin:
-            self._told.put(line.strip())
-        os._exit(1)  # who told us what to do is gone
+            self._commands.put(line.strip())
+        os._exit(1)  # the parent process has ended
 
     # -- working -------------------------------------------------------------------------------------------------------
 
@@ -54,15 +54,15 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
             self._obey()
             records_max = HURRIED_RECORDS if self._is_hurried else UNHURRIED_RECORDS
             for partition, records in self._consumer.poll(POLL_MS, max_records=records_max).items():
-                assert all(r.value == b"%d:%d" % (r.partition, r.offset) for r in records), "what was produced there"
+                assert all(r.value == b"%d:%d" % (r.partition, r.offset) for r in records), "wrong record value"
                 self._note("read", [partition.partition, [r.offset for r in records]])
                 self._owes_commit = self._is_manual
-                self._stall_where_told("stall")
+                self._stall_if_commanded("stall")
             self._commit()
 
     def _obey(self) -> None:
         try:
-            match self._told.get(timeout=None if self._is_hurried else UNHURRIED_S, block=not self._is_hurried):
+            match self._commands.get(timeout=None if self._is_hurried else UNHURRIED_S, block=not self._is_hurried):
                 case "hurry":
                     self._is_hurried = True
                 case "leave":
@@ -72,14 +72,14 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         except queue.Empty:
             pass
 
-    def _stall_where_told(self, here: str) -> None:
+    def _stall_if_commanded(self, here: str) -> None:
         if self._stalls == here:
             self._stalls = ""
             self._note("stalled", None)
-            assert self._told.get() == "go on"
+            assert self._commands.get() == "go on"
 
     def _commit(self) -> bool:
-        """Commit what has been read; one that is refused because of a rebalance is made up for later."""
+        """Commit the records that were read. A commit that a rebalance refuses is sent again later."""
         if self._owes_commit:
             try:
                 self._consumer.commit()
@@ -93,13 +93,13 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
     # -- the listener --------------------------------------------------------------------------------------------------
 
     def on_partitions_revoked(self, revoked: Partitions) -> None:
-        self._stall_where_told("stall listener")
+        self._stall_if_commanded("stall listener")
         self._commit()
         self._note("revoked", _numbers(revoked))
 
     def on_partitions_assigned(self, assigned: Partitions) -> None:
         self._note("assigned", _numbers(assigned))
-        self._stall_where_told("stall listener")
+        self._stall_if_commanded("stall listener")
 
     def on_partitions_lost(self, lost: Partitions) -> None:
         self._owes_commit = False

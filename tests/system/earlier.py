@@ -1,8 +1,8 @@
-"""A checkpoint that an earlier version has left, and topics in which its requests have been.
+"""A checkpoint that an earlier version wrote, and topics that match it.
 
-`checkpoints/codec-3.zip` is what the version with codec 3 wrote as a service: six groups of one member and a commit,
-and one that waits for its first member to join again while the second one's join is parked. Its `kept.json` tells of
-each group its members' ids, its generation, what it had committed and its last version.
+The version with codec 3 wrote `checkpoints/codec-3.zip` when it ran as a service. The checkpoint holds seven groups.
+Six groups have one member and a commit. One group waits for its first member to join again, and the join of its second
+member is parked. `kept.json` has for each group its member ids, its generation, its committed offset and its version.
 """
 
 import json
@@ -20,7 +20,7 @@ CODEC_3 = Path(__file__).with_name("checkpoints") / "codec-3.zip"
 
 
 def unpack(folder: Path) -> dict[str, dict[str, Any]]:
-    """Put the checkpoint into a folder, and return what it holds, by group."""
+    """Unpack the checkpoint into a folder, and return its contents by group."""
     with zipfile.ZipFile(CODEC_3) as archive:
         archive.extractall(folder)
     kept = folder / "kept.json"
@@ -30,7 +30,7 @@ def unpack(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def adopt(settings: Settings) -> None:
-    """Make topics that pass for those the checkpoint was made with: of its ids, and with as many requests."""
+    """Make topics with as many requests as the checkpoint's newest plan has, and put their ids into the checkpoint."""
     topics.ensure(settings)
     ids = topics.topic_ids(settings)
     identity = Path(settings.checkpoint) / "identity.json"

@@ -1,4 +1,4 @@
-"""What the output topics say about one group."""
+"""The records of one group on the output topics."""
 
 import json
 import time
@@ -13,7 +13,7 @@ from tests.system.waiting import HANG_S
 
 
 class Published(NamedTuple):
-    """All that a group has published, in the order of its versions."""
+    """The records that a group has published, in the order of its versions."""
 
     groups: list[dict[str, Any]]
     offsets: list[dict[tuple[str, int], int]]
@@ -22,14 +22,14 @@ class Published(NamedTuple):
 
 
 class Reader:
-    """Reads the partitions of the output topics in which a group lives."""
+    """A reader of the partitions of the output topics that hold a group's records."""
 
     def __init__(self, settings: Settings, group_id: str) -> None:
         self._settings, self._group_id = settings, group_id
         self._home = shard_of(group_id, settings.request_partitions)
 
     def records(self, topic: str) -> list[Any]:
-        """Read one partition, as it is now, from its beginning."""
+        """Read the group's partition of a topic from its beginning to its present end."""
         partition = TopicPartition(topic, self._home)
         consumer = KafkaConsumer(**self._settings.kafka_client_arguments())
         try:
@@ -45,7 +45,7 @@ class Reader:
             consumer.close()
 
     def events(self) -> list[dict[str, Any]]:
-        """Read the group's events; `_appended_ms` is when each was written."""
+        """Read the group's events; `_appended_ms` is the time at which each was written."""
         return [
             {**json.loads(r.value), "_appended_ms": r.timestamp}
             for r in self.records(self._settings.events_topic)
@@ -53,7 +53,7 @@ class Reader:
         ]
 
     def await_event(self, name: str, within_s: float = HANG_S) -> dict[str, Any]:
-        """Wait for the first event of a name."""
+        """Wait for the first event of a name, and return it."""
         deadline = time.monotonic() + within_s
         while True:
             events = self.events()
@@ -63,7 +63,7 @@ class Reader:
             assert time.monotonic() < deadline, f"no {name} within {within_s} s, but {[e['event'] for e in events]}"
 
     def everything(self) -> Published:
-        """Read what the group has published until now."""
+        """Read all that the group has published until now."""
         groups, offsets, versions = [], [], []
         for record in self.records(self._settings.groups_topic):
             kind, group_id, *rest = decode_group_key(record.key)
@@ -80,6 +80,6 @@ class Reader:
         return Published(groups, offsets, events, sorted(versions))
 
     def time_of_last_request(self) -> int:
-        """Say when the broker appended the group's latest request."""
+        """Return the time at which the broker appended the group's latest request, in Unix milliseconds."""
         mine = [r for r in self.records(self._settings.requests_topic) if r.key == self._group_id.encode()]
         return int(mine[-1].timestamp)

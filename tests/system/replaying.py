@@ -1,8 +1,8 @@
-"""A log of requests that is known beforehand, and what the coordinator must make of it, byte for byte.
+"""A log of requests that is known beforehand, and the records that the coordinator must write, byte for byte.
 
-Ids of members are derived from the checkpoint's secret; where the test has chosen that, it knows all requests of a
-conversation before the first one is answered. What comes out is judged by `undisturbed`: the same records, cut into
-batches as the checkpoint's plans say, taken by the same operator that nobody stops.
+Member ids are derived from the checkpoint's secret. The test chooses the secret, so it knows all requests of a
+conversation before the first response. `undisturbed` computes the expected output: the same operator reads the same
+records, in the batches of the checkpoint's plans, and is never stopped.
 """
 
 import json
@@ -47,11 +47,11 @@ STAY = 3  # rounds
 LONG_MS, BRIEF_MS = 1_800_000, 6_000
 
 
-# -- what is asked -----------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def claim(settings: Settings) -> None:
-    """Make the topics, and a checkpoint whose secret is known, as a first start would."""
+    """Make the topics and a checkpoint with a known secret, as a first start does."""
     topics.ensure(settings)
     ids = topics.topic_ids(settings)
     held = (settings.requests_topic, settings.groups_topic, settings.events_topic)
@@ -69,17 +69,18 @@ def claim(settings: Settings) -> None:
 
 
 class Conversation:
-    """What the members of one group ask, round by round.
+    """The requests of the members of one group, round by round.
 
-    In each round somebody comes and whoever has stayed for `STAY` rounds goes. `comes` leaves joins parked; `settles`
-    has everybody join again, share, beat and commit. The generation is the round's number.
+    In each round a member joins, and a member that has stayed for `STAY` rounds leaves. After the requests of `comes`,
+    joins are parked. In the requests of `settles`, every member joins again, syncs, sends a heartbeat and commits. The
+    generation is the round's number.
     """
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
 
     def comes(self, number: int) -> Iterator[Request]:
-        """Say what begins a round; rounds are numbered from 1."""
+        """Yield the requests that begin a round; rounds are numbered from 1."""
         yield self._join(number, "", f"{self.group_id}/{number}")
         if number > STAY:
             yield LeaveGroup(
@@ -87,19 +88,19 @@ class Conversation:
             )
 
     def settles(self, number: int) -> Iterator[Request]:
-        """Say what ends a round: after this its generation is Stable, with a commit."""
+        """Yield the requests that end a round: after them its generation is Stable and has a commit."""
         here = [self._member(n) for n in range(max(1, number - STAY + 1), number + 1)]
         for member in here[:-1]:
             yield self._join(number, member, f"{self.group_id}/{number}/again/{member}")
         plan = tuple(Assignment(member, f"{number} {place}".encode()) for place, member in enumerate(here))
-        for member in reversed(here):  # the leader last: the others are parked
+        for member in reversed(here):  # the leader syncs last: the syncs of the others are parked
             yield SyncGroup(**self._of(number, member, "sync"), assignments=plan)
         for member in here:
             yield Heartbeat(**self._of(number, member, "beat"))
             yield OffsetCommit(
                 **self._of(number, member, "commit"), offsets=(OffsetToCommit("t", number % 4, 100 * number),)
             )
-        yield Heartbeat(**self._of(number - 1, here[0], "late"))  # of a generation that is over
+        yield Heartbeat(**self._of(number - 1, here[0], "late"))  # with an old generation
         yield OffsetFetch(**self._about(number, "fetch"))
         yield DescribeGroup(**self._about(number, "describe"))
 
@@ -111,8 +112,8 @@ class Conversation:
         return {**self._about(number, f"{what}/{member}"), "generation_id": number, "member_id": member}
 
     def _member(self, number: int) -> str:
-        born_of = (INBOX, f"{self.group_id}/{number}")
-        return f"client{number}-{member_suffix(bytes.fromhex(SECRET), self.group_id, born_of)}"
+        first_join = (INBOX, f"{self.group_id}/{number}")
+        return f"client{number}-{member_suffix(bytes.fromhex(SECRET), self.group_id, first_join)}"
 
     def _join(self, number: int, member_id: str, request_id: str, session_timeout_ms: int = LONG_MS) -> JoinGroup:
         return JoinGroup(
@@ -129,18 +130,18 @@ class Conversation:
         )
 
     def silent(self, number: int) -> JoinGroup:
-        """Say how somebody joins who is never heard of again: time alone is to end it."""
+        """Return the join of a member that sends nothing else: only its session timeout ends the membership."""
         return self._join(number, "", f"{self.group_id}/silent/{number}", BRIEF_MS)
 
 
 def nonsense(asked: str) -> tuple[bytes | None, ...]:
-    """Make records that are no requests; one of them can be answered."""
+    """Return values that are no valid requests; the coordinator can answer one of them."""
     unknown = json.dumps({"kind": "dance", "request_id": f"dance/{asked}", "reply_to": INBOX})
     return unknown.encode(), b'{"kind":"heartbeat","request_id":', b"\xff\xfe", None
 
 
 class RequestLog:
-    """Appends what some groups ask to the request topic, a slice at a time. No two groups know of each other."""
+    """A writer that appends the requests of some independent groups to the request topic, one round at a time."""
 
     def __init__(self, settings: Settings, groups: int = 6) -> None:
         self._settings = settings
@@ -148,10 +149,10 @@ class RequestLog:
         self.round = self.silent = 0
 
     def append(self, silent: int = 1) -> None:
-        """Append the end of a round and the beginning of the next one, and nonsense.
+        """Append the end of a round, the beginning of the next one, and invalid records.
 
         Args:
-            silent: How many groups begin whose member is never heard of again; all together are `self.silent`.
+            silent: The number of new groups whose only member joins and sends nothing else. `self.silent` counts all.
         """
         asked: list[tuple[int, bytes | None]] = []
         settled, self.round = self.round, self.round + 1
@@ -174,11 +175,11 @@ class RequestLog:
                 each.get(30)
 
 
-# -- what comes out ----------------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------------------
 
 
 class Record(NamedTuple):
-    """A record that was written. A reply's partition follows from its key and is not told."""
+    """A record that was written. The partition of a reply follows from its key and is None here."""
 
     topic: str
     partition: int | None
@@ -188,14 +189,14 @@ class Record(NamedTuple):
 
 
 def ends(settings: Settings, topic: str) -> dict[int, int]:
-    """Say where each partition of a topic ends now."""
+    """Return the present end offset of each partition of a topic."""
     with closing(KafkaConsumer(enable_auto_commit=False, **settings.kafka_client_arguments())) as consumer:
         partitions = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
         return {each.partition: end for each, end in consumer.end_offsets(partitions).items()}
 
 
 def read(settings: Settings, topic: str) -> list[Any]:
-    """Read a topic, as it is now, from its beginning; each partition in its order."""
+    """Read a topic from its beginning to its present end, and return the records by partition and offset."""
     stops = {TopicPartition(topic, partition): end for partition, end in ends(settings, topic).items()}
     found: list[Any] = []
     with closing(KafkaConsumer(enable_auto_commit=False, **settings.kafka_client_arguments())) as consumer:
@@ -208,7 +209,7 @@ def read(settings: Settings, topic: str) -> list[Any]:
 
 
 def written(settings: Settings) -> list[Record]:
-    """Read all that the coordinator has written."""
+    """Read all records that the coordinator has written."""
     return [
         Record(
             topic,
@@ -223,7 +224,7 @@ def written(settings: Settings) -> list[Record]:
 
 
 def undisturbed(settings: Settings) -> list[Record]:
-    """Work out what a run that nobody disturbs writes, of the same records under the same plans."""
+    """Compute the records that an undisturbed run writes for the same requests with the same plans."""
     operator = ShardOperator(
         partitions=settings.request_partitions,
         secret=bytes.fromhex(SECRET),
@@ -243,28 +244,28 @@ def undisturbed(settings: Settings) -> list[Record]:
         batch = [r for shard, end in come_to_next.items() for r in requests[shard][come_to[shard] : end]]
         come_to |= come_to_next
         for row in spark.batch(at_ms, batch).itertuples():
-            if row.topic not in (None, settings.requests_topic):  # a wake record of its own is no output
+            if row.topic not in (None, settings.requests_topic):  # the operator's own wake records are no output
                 partition = None if row.topic == settings.replies_topic else int(row.partition)
                 found.append(Record(row.topic, partition, row.key, row.value, row.version))
     return found
 
 
 class Plan(NamedTuple):
-    """Spark's plan of a batch: its time, and where the requests of each partition end."""
+    """Spark's plan of a batch: its time, and the end offset of each request partition."""
 
     at_ms: int
     ends: dict[int, int]
 
 
 def plans(folder: Path) -> list[Plan]:
-    """Read the plans that a checkpoint holds, from the first batch on."""
+    """Read all plans of a checkpoint, from the first batch on."""
     files = sorted((file for file in (folder / "query" / "offsets").iterdir() if file.name.isdigit()), key=_number)
-    assert [_number(file) for file in files] == list(range(len(files))), "none is purged yet"
+    assert [_number(file) for file in files] == list(range(len(files))), "a plan is missing or purged"
     return [_plan(file) for file in files]
 
 
 def plan_of(folder: Path, number: int) -> Plan:
-    """Read the plan of one batch that a checkpoint holds; older ones may be damaged, and nobody reads them."""
+    """Read the plan of one batch of a checkpoint. Older plans are not read and may be damaged."""
     return _plan(folder / "query" / "offsets" / str(number))
 
 
@@ -279,27 +280,27 @@ def _plan(file: Path) -> Plan:
 
 
 def once(records: Iterable[Record], settings: Settings) -> dict[object, Record]:
-    """Drop repeats as readers do, which know them by a request's id or by a group's version; they must be equal."""
+    """Remove repeats, as readers do, by request id or by the group's version. A repeat must equal its original."""
     kept: dict[object, Record] = {}
     for record in records:
         first = kept.setdefault(identity(record, settings), record)
-        assert record == first, f"a repeat has other bytes than what it repeats: {record} {first}"
+        assert record == first, f"a repeat differs from its original: {record} {first}"
     return kept
 
 
 def identity(record: Record, settings: Settings) -> object:
-    """Return what a reader knows a repeat of this record by."""
+    """Return the key by which a reader recognizes a repeat of this record."""
     value = json.loads(record.value) if record.value else {}
     if record.topic == settings.replies_topic:
-        return value["request_id"] or record.value  # a notice answers nobody
-    if "event" in value and value.get("group_id") is None:  # told of a shard, mostly of a place in its log
+        return value["request_id"] or record.value  # a notice has no request
+    if "event" in value and value.get("group_id") is None:  # an event of a shard, mostly of an offset in its log
         return value["event"], value.get("partition"), value.get("offset", value.get("found", record.value))
     group_id = json.loads(record.key)[1] if record.topic == settings.groups_topic else record.key.decode()
     return group_id, int(record.version or value["version"])
 
 
 def in_order(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
-    """Sort by where records stand; only a shard's own partitions have an order."""
+    """Group records by topic and partition. Replies have no order and are left out."""
     found: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         if record.partition is not None:
@@ -308,30 +309,30 @@ def in_order(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
 
 
 def assert_as_if_undisturbed(settings: Settings) -> Sequence[Record]:
-    """See that what was written, less its repeats, is to the byte what an undisturbed run writes (I8, I16, I17, I21).
+    """Check that the records written, without repeats, equal an undisturbed run's byte for byte (I8, I16, I17, I21).
 
     Returns:
-        All that was written, with its repeats.
+        All records that were written, with the repeats.
     """
     real, ideal = written(settings), undisturbed(settings)
     kept, wanted = once(real, settings), once(ideal, settings)
-    assert kept.keys() - wanted.keys() == set(), "said, and never to be heard again"
+    assert kept.keys() - wanted.keys() == set(), "written, but not by an undisturbed run"
     assert wanted.keys() - kept.keys() == set(), "lost"
     assert kept == wanted
     assert in_order(kept.values()) == in_order(wanted.values())
     return real
 
 
-# -- a service that is at it -------------------------------------------------------------------------------------------
+# -- a running service -------------------------------------------------------------------------------------------------
 
 
 def newest(service: Service, kind: str) -> int:
-    """Say which batch was planned last (`offsets`), or finished (`commits`)."""
+    """Return the number of the batch that was planned (`offsets`) or finished (`commits`) last."""
     return batches(service.checkpoint, kind)[-1]
 
 
 def await_taken(service: Service) -> None:
-    """Wait until all that was asked until now is in a finished batch."""
+    """Wait until all requests that were sent until now are in a finished batch."""
     asked = ends(service.settings, service.settings.requests_topic)
 
     def is_taken() -> bool:
@@ -343,7 +344,7 @@ def await_taken(service: Service) -> None:
 
 
 def last_words(service: Service, exit_code: Exit = Exit.FAILED) -> str:
-    """Wait for the end of a service that fails; the one sentence that its user reads."""
+    """Wait for the end of a service that fails, and return the one sentence that its user reads."""
     assert service.process.wait(HANG_S) == exit_code, service.log
     (sentence,) = [line for line in service.log.splitlines() if line.startswith("coordinator: ")]
     return sentence.removeprefix("coordinator: ")

@@ -1,4 +1,4 @@
-"""An embedded broker that wants to know who is there, with its users and certificates, for any system test.
+"""An embedded broker with authentication, its users and its certificates, for any system test.
 
 with secured_broker(folder) as secured:
     Settings.load(**secured.access("SASL_SSL", "SCRAM-SHA-512"))
@@ -26,10 +26,10 @@ from streaming.embedded import Broker
 from streaming.embedded import broker as embedded
 
 USERS = {"ana": r'a "quoted"; \ password,=', "bo": "bo's password"}
-"""Who may authenticate, and by what."""
+"""The users that may authenticate, and their passwords."""
 
 STRANGE_USER = "cy,=o"
-"""One more, whom SCRAM alone can name."""
+"""One more user, whose name only SCRAM can transmit."""
 
 KEY_PASSWORD = "the key's"
 SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
@@ -37,7 +37,7 @@ SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMe
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files: whom to believe, and somebody's own certificate with its key, encrypted or not."""
+    """PEM files: the trusted authority, and a certificate with its private key, encrypted and plain."""
 
     ca: Path
     cert: Path
@@ -48,7 +48,7 @@ class Certificates:
 
 @dataclass(frozen=True)
 class SecuredBroker:
-    """The broker, where each of its listeners is, who certifies it and others, and its clients' files."""
+    """The broker, the address of each listener, the certificate authority, and the clients' certificates."""
 
     broker: Broker
     addresses: Mapping[str, str]
@@ -60,7 +60,7 @@ class SecuredBroker:
         return self.broker._cluster()
 
     def access(self, protocol: str, mechanism: str | None = None, user: str = "ana") -> dict[str, str]:
-        """Give the settings that reach one of the listeners. The one for SSL wants the client's own certificate."""
+        """Return the settings that reach one of the listeners. The SSL listener requires a client certificate."""
         settings = {"bootstrap_servers": self.addresses[protocol], "security_protocol": protocol}
         if mechanism:
             settings |= {"sasl_mechanism": mechanism, "sasl_username": user, "sasl_password": USERS.get(user, user)}
@@ -73,10 +73,10 @@ class SecuredBroker:
 
 @contextmanager
 def secured_broker(folder: Path, **properties: str) -> Iterator[SecuredBroker]:
-    """Run a broker with a listener for each security protocol; anybody may use the one for PLAINTEXT.
+    """Run a broker with a listener for each security protocol. The PLAINTEXT listener has no authentication.
 
     Args:
-        properties: Kafka's broker properties, which win over those of here.
+        properties: Kafka's broker properties, which override the properties that this function sets.
     """
     folder.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
@@ -91,12 +91,12 @@ def secured_broker(folder: Path, **properties: str) -> Iterator[SecuredBroker]:
 
 
 def principal(user: str) -> str:
-    """Return what the brokers call the owner of a certificate for a user of that common name."""
+    """Return the principal that the brokers derive from a certificate with this common name."""
     return f"User:CN={user},OU=People,O=Acme"
 
 
 def certificates(authority: trustme.CA, folder: Path, *names: str, user: str = "ana") -> Certificates:
-    """Issue a certificate for host names and addresses, or for a user, and write what belongs to it."""
+    """Issue a certificate for host names and addresses, or for a user, and write its PEM files."""
     folder.mkdir()
     files = Certificates(*(folder / f"{name}.pem" for name in ("ca", "cert", "key", "encrypted-key", "both")))
     leaf = authority.issue_cert(
@@ -140,7 +140,7 @@ def _authentication() -> dict[str, str]:
         settings[f"listener.name.{listener}.plain.sasl.jaas.config"] = f"{plain} required {users};"
         for mechanism in SCRAM:
             settings[f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"] = f"{scram} required;"
-    return {name: value.replace("\\", r"\\") for name, value in settings.items()}  # as a properties file wants it
+    return {name: value.replace("\\", r"\\") for name, value in settings.items()}  # a properties file escapes \
 
 
 def _escaped(password: str) -> str:

@@ -1,4 +1,4 @@
-"""Groups on the shared coordinator for tests to act with: members driven by turns, and workers that can be killed."""
+"""Groups on the shared coordinator for tests: members that poll in turn, and worker processes that can be killed."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ Call = tuple[str, list[int]]
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Writes down what it is told: which of the three calls, and the numbers of the partitions."""
+    """A listener that records its calls: the kind of each call, and the numbers of the partitions."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -51,38 +51,38 @@ def numbers(partitions: Iterable[TopicPartition]) -> list[int]:
 
 
 class Worker:
-    """A member in a process of its own, and what it has told so far."""
+    """A member in its own process, and the messages that it has sent so far."""
 
     def __init__(self, **config: Any) -> None:
         command = [sys.executable, "-m", "tests.system.worker", json.dumps(config)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._told: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self._told.put(json.loads(line))
+            self._messages.put(json.loads(line))
 
     def tells(self, what: str, while_doing: Callable[[], object]) -> Any:
-        """Go on doing something until the worker tells this."""
+        """Call `while_doing` until the worker sends a message of this kind, and return the message's value."""
         until_s = time.monotonic() + HANG_S
         while time.monotonic() < until_s:
             while_doing()
             with suppress(queue.Empty):
-                told = self._told.get(timeout=TURN_MS / 1000)
+                told = self._messages.get(timeout=TURN_MS / 1000)
                 while what not in told:
-                    told = self._told.get_nowait()
+                    told = self._messages.get_nowait()
                 return told[what]
-        raise AssertionError(f"the worker did not tell {what!r}")
+        raise AssertionError(f"the worker sent no {what!r}")
 
     def drain(self) -> None:
-        """Forget what it has told so far."""
-        while not self._told.empty():
-            self._told.get()
+        """Discard the messages that the worker has sent so far."""
+        while not self._messages.empty():
+            self._messages.get()
 
     def ask_for(self, what: str) -> None:
-        """Have it do something after its next poll; it may be asleep now."""
+        """Send the worker a command that it runs after its next poll; it may be paused now."""
         assert self.process.stdin is not None
         print(what, file=self.process.stdin, flush=True)
 
@@ -95,7 +95,7 @@ class Worker:
 
 
 class Group:
-    """A group of a test's own, what its members are told, and what it says in public."""
+    """A group that no other test uses, its members, and the records that it publishes."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -122,22 +122,22 @@ class Group:
         return worker
 
     def turn(self) -> None:
-        """Have every member poll once."""
+        """Poll once with every member."""
         raise NotImplementedError
 
     def account(self) -> object:
-        """Say how it stands, for a test that waits in vain."""
+        """Return the group's state for the message of a wait that timed out."""
         raise NotImplementedError
 
     def until(self, is_so: Callable[[], object], *, alone: Callable[[], object] | None = None) -> None:
-        """Take turns until something is so; or have nobody but `alone` act."""
+        """Call `turn`, or `alone` if it is given, until the condition holds."""
         until_s = time.monotonic() + HANG_S
         while not is_so():
             assert time.monotonic() < until_s, self.account()
             (alone or self.turn)()
 
     def published(self, kind: type) -> Iterator[Any]:
-        """Read this group's events and records from the beginning, until the test has seen enough."""
+        """Yield this group's events and records of one kind from the beginning, until the caller stops reading."""
         until_s = time.monotonic() + HANG_S
         for line in follow(
             self.settings, groups={self.group_id}, from_beginning=True, stop=lambda: time.monotonic() > until_s
@@ -146,19 +146,19 @@ class Group:
                 yield line.record
 
     def rebalances(self) -> list[tuple[str, str]]:
-        """Tell of each rebalance so far what caused it, and the reason that was given."""
+        """Return the cause and the given reason of each rebalance so far."""
         events = Reader(self.settings, self.group_id).events()
         return [(e["cause"], e["reason"] or "") for e in events if e["event"] == "rebalance_started"]
 
     def requests(self, kind: str) -> list[dict[str, Any]]:
-        """Tell this group's requests of one kind, as they stand in the log by now."""
+        """Return this group's requests of one kind that the log has until now."""
         records = Reader(self.settings, self.group_id).records(self.settings.requests_topic)
         mine = [json.loads(record.value) for record in records if record.key == self.group_id.encode()]
         return [request for request in mine if request["kind"] == kind]
 
     @property
     def asker(self) -> Asker:
-        """Who asks about this group, and is no member of it."""
+        """An asker for this group that is no member of it."""
         if self._asker is None:
             settings = self.settings
             transport = self._stack.enter_context(Transport(settings.kafka_client_arguments(), settings.topic_prefix))
@@ -166,7 +166,7 @@ class Group:
         return self._asker
 
     def expel(self, member_id: str) -> None:
-        """Have an operator expel a member, which is not told."""
+        """Expel a member as an operator; the member gets no notice."""
         assert self.asker.administer(ExpelMember, member_id=member_id, reason="for the test").error == "NONE"
 
 
@@ -177,7 +177,7 @@ class Stage(Group):
         super().__init__(settings)
         self.topic = f"work-{self.number}"
         self.consumers: list[GroupConsumer] = []
-        self.read: list[Any] = []  # what all turns have brought
+        self.read: list[Any] = []  # the records of all turns
         self.create(self.topic, partitions)
 
     def create(self, topic: str, partitions: int = 1) -> str:
@@ -190,7 +190,7 @@ class Stage(Group):
         return super().config(**{"auto_offset_reset": "earliest", "enable_auto_commit": False} | more)
 
     def consumer(self, *topics: str, listener: ConsumerRebalanceListener | None = None, **more: Any) -> GroupConsumer:
-        """Add a consumer, of the stage's topic unless others are given."""
+        """Add a consumer of the given topics, or of the stage's topic if none is given."""
         topics = topics or (self.topic,)
         consumer = GroupConsumer(*topics, **self.config(**more))
         self._stack.callback(consumer.close)
@@ -230,12 +230,12 @@ class Stage(Group):
 
 
 def is_settled(member: GroupConsumer | GroupMember) -> bool:
-    """Tell whether a member is in a generation, and its owner has heard what that brought."""
+    """Return whether a member is Stable and its owner has been told the generation's assignment."""
     return member.state is MemberState.STABLE and member._participant.assigned_generation == member.generation
 
 
 def read(consumer: GroupConsumer, count: int) -> list[bytes]:
-    """Poll until this many records are there."""
+    """Poll until this many records have come, and return their values."""
     records: list[bytes] = []
     until_s = time.monotonic() + HANG_S
     while len(records) < count and time.monotonic() < until_s:
@@ -245,7 +245,7 @@ def read(consumer: GroupConsumer, count: int) -> list[bytes]:
 
 
 MakeStage = Callable[[int], Stage]
-"""Makes a stage whose topic has so many partitions."""
+"""A function that makes a stage whose topic has the given number of partitions."""
 
 
 def calls(listener: Listener, kind: str) -> list[list[int]]:
@@ -254,5 +254,5 @@ def calls(listener: Listener, kind: str) -> list[list[int]]:
 
 
 def at(offset: int, metadata: str = "") -> OffsetAndMetadata:
-    """Return an offset as a consumer commits it."""
+    """Return an offset in the form in which a consumer commits it."""
     return OffsetAndMetadata(offset, metadata, -1)

@@ -1,6 +1,7 @@
-"""Starts and stops the coordinator again and again in one Spark session, which is quicker than a service each.
+"""A process that starts and stops the coordinator many times in one Spark session.
 
-It runs in a process of its own: settings come in as lines of JSON, and for each a line goes out that says how it ended.
+This is quicker than a service for each start. The process reads settings as lines of JSON. For each line it starts the
+coordinator and writes a line with the outcome.
 """
 
 import json
@@ -17,11 +18,11 @@ from tests.system.waiting import HANG_S
 
 
 class Ending(NamedTuple):
-    """How a start ended.
+    """The outcome of a start.
 
     Args:
-        is_refused: By a sentence for the user; what else is raised counts as a crash.
-        told: The sentence, or the crash; empty where the query took its first batch and was stopped.
+        is_refused: Whether the start raised a `UserError`, whose text is for the user. Any other exception is a crash.
+        told: The text of the error or of the crash. Empty if the query finished its first batch and was stopped.
     """
 
     is_refused: bool
@@ -32,13 +33,13 @@ STARTED = Ending(False, "")
 
 
 class Starter:
-    """Starts the coordinator in another process."""
+    """A client of the process that starts coordinators."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
     def start(self, settings: Settings) -> Ending:
-        """Start the coordinator, and stop it after its first batch."""
+        """Start the coordinator, stop it after its first batch, and return the outcome."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(settings.model_dump_json() + "\n")

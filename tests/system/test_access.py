@@ -1,7 +1,7 @@
-"""Who may do what: through the gateway clients hear what the brokers' own coordinator tells them, by the same rules.
+"""Access rules: with the same rules, clients of the gateway get the responses of the brokers' own coordinator.
 
-One broker with Kafka's StandardAuthorizer; its access control lists are the rules of ours. What each user asks is asked
-twice, of the brokers' coordinator and of ours, and every field of the answers is compared.
+The tests use one broker with Kafka's StandardAuthorizer. Its access control lists are our coordinator's rules. Each
+user sends each request twice, to the brokers' coordinator and to ours. Every field of the two responses is compared.
 """
 
 import json
@@ -103,7 +103,7 @@ def service(secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def gateway(secured: SecuredBroker, service: Service) -> Iterator[Gateway]:
-    """It reaches the brokers as a user of its own, and so do its clients."""
+    """Start a gateway that reaches the brokers as its own user; its clients also have their own users."""
     access = secured.access("SASL_PLAINTEXT", "SCRAM-SHA-256", ADMIN)
     settings = Settings.load(
         **access, topic_prefix="guarded", gateway_port=0, gateway_hold_ms=120_000, access="rules",
@@ -115,7 +115,7 @@ def gateway(secured: SecuredBroker, service: Service) -> Iterator[Gateway]:
 
 @pytest.fixture(scope="module")
 def in_step(service: Service) -> Iterator[list[str]]:
-    """The brokers' rules are ours, and stay that; what is told of it."""
+    """Copy the brokers' rules to our coordinator for as long as the tests run, and yield the messages about it."""
     told: list[str] = []
     stopping = threading.Event()
     watching = threading.Thread(target=keep_in_step, args=(service.settings, 5.0, told.append, stopping))
@@ -129,13 +129,13 @@ def in_step(service: Service) -> Iterator[list[str]]:
 
 
 class Client:
-    """Somebody's connection, whose requests are whole messages of the protocol."""
+    """A user's connection, whose requests are whole messages of the protocol."""
 
     def __init__(self, connection: socket.socket, user: str) -> None:
         self._connection, self._number = connection, 0
         mechanism = "SCRAM-SHA-256"
         self.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
-        name = user.replace("=", "=3D").replace(",", "=2C")  # kafka-python says it as it is given
+        name = user.replace("=", "=3D").replace(",", "=2C")  # kafka-python does not escape it
         words = {"sasl_plain_username": name, "sasl_plain_password": USERS.get(user, user)}
         client = get_sasl_mechanism(mechanism)(sasl_mechanism=mechanism, **words)
         while not client.is_done():
@@ -144,7 +144,7 @@ class Client:
             client.receive(told.auth_bytes)
 
     def ask(self, request: Any, version: int) -> Any:
-        """Tell what is heard, but for what is different each time."""
+        """Return the response without the fields that differ each time."""
         return plain(self._call(request, version).to_dict())
 
     def _call(self, request: Any, version: int) -> Any:
@@ -187,7 +187,7 @@ def commit(group_id: str, *topics: str) -> asked.OffsetCommit:
 
 
 def said_to(client: Client, group_id: str) -> dict[str, Any]:
-    """Ask everything that there is to ask about a group."""
+    """Send every kind of request about a group, and return the responses."""
     join = asked.JoinGroup(
         **WHO, group_id=group_id, session_timeout_ms=10_000, rebalance_timeout_ms=10_000, protocol_type="consumer",
         protocols=(asked.Protocol("range"),),
@@ -223,10 +223,10 @@ def await_coordinators(*addresses: str) -> None:
 
 @pytest.mark.parametrize("user", [ANA, BO, ADMIN])
 @pytest.mark.parametrize("group_id", GROUPS)
-def test_everybody_hears_what_the_brokers_own_coordinator_says(
+def test_responses_equal_those_of_the_brokers_own_coordinator(
     secured: SecuredBroker, gateway: Gateway, in_step: list[str], user: str, group_id: str
 ) -> None:
-    """S61: each API, by its own rules; groups that are there, but for `nowhere`."""
+    """S61: each API follows its own rules. All groups exist except `nowhere`."""
     addresses = secured.addresses["SASL_PLAINTEXT"], gateway.bootstrap_servers
     await_coordinators(*addresses)
     heard = []
@@ -242,15 +242,15 @@ def test_everybody_hears_what_the_brokers_own_coordinator_says(
     assert ours == theirs
 
 
-def test_of_two_users_one_may_consume(secured: SecuredBroker, gateway: Gateway, in_step: list[str]) -> None:
-    """A stock consumer, at the brokers and through the gateway: one is assigned its partitions, one is told why not."""
+def test_only_one_of_two_users_may_consume(secured: SecuredBroker, gateway: Gateway, in_step: list[str]) -> None:
+    """At the brokers and through the gateway, one stock consumer gets its partitions and one gets an error."""
     for address in (secured.addresses["SASL_PLAINTEXT"], gateway.bootstrap_servers):
         ends = {user: consumed(secured, address, user) for user in (ANA, BO)}
         assert ends == {ANA: 3, BO: KafkaError.GROUP_AUTHORIZATION_FAILED}
 
 
 def consumed(secured: SecuredBroker, address: str, user: str) -> int:
-    """Be a member of a group; tell how many partitions are assigned, or the error."""
+    """Join a group with a stock consumer, and return the number of assigned partitions or the error's code."""
     access = secured.access("SASL_PLAINTEXT", "SCRAM-SHA-256", user) | {"bootstrap_servers": address}
     consumer = Consumer({**Settings.load(**access).librdkafka_arguments(), "group.id": "g-consumed"})
     ended: list[int] = []
@@ -268,7 +268,7 @@ def consumed(secured: SecuredBroker, address: str, user: str) -> int:
     return ended[0]
 
 
-def test_rules_that_change_at_the_brokers_change_here(
+def test_rules_follow_changes_at_the_brokers(
     secured: SecuredBroker, service: Service, gateway: Gateway, in_step: list[str]
 ) -> None:
     admin = AdminClient({"bootstrap.servers": secured.addresses["PLAINTEXT"]})
@@ -285,12 +285,12 @@ def test_rules_that_change_at_the_brokers_change_here(
         for gone in admin.delete_acls([AclBindingFilter(*deleted, rule.permission_type)]).values():
             gone.result()
         wait_until(lambda: bo.ask(question, 4) == {"error_code": 30}, account=lambda: in_step)
-    wait_until(lambda: len(in_step) >= 3, 60, lambda: in_step)  # told when all shards have them
+    wait_until(lambda: len(in_step) >= 3, 60, lambda: in_step)  # reported when all shards have the rules
     assert rules_of_brokers(service.settings)
 
 
-def test_who_cannot_sign_is_nobody(service: Service, in_step: list[str]) -> None:
-    """A record that anybody could write: refused, and told of on the events topic with what is wrong with it."""
+def test_unsigned_principal_is_anonymous(service: Service, in_step: list[str]) -> None:
+    """A record without a signature is refused, and an event names the reason: anybody could have written the record."""
     kafka = service.settings.kafka_client_arguments()
     with Transport(kafka, "guarded") as transport:
         heartbeat = asked.Heartbeat(**WHO, group_id="g-a", generation_id=1, member_id="m")
@@ -310,8 +310,8 @@ def test_who_cannot_sign_is_nobody(service: Service, in_step: list[str]) -> None
     assert {f"User:{ADMIN}", "User:ANONYMOUS"} <= {event.principal for event in denied}
 
 
-def test_rules_are_set_and_shown_by_hand(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Last, as the brokers' rules are over then. What is shown can be set again."""
+def test_rules_are_set_and_shown_by_command(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`access set` accepts the output of `access show`. This test replaces the brokers' rules, so it runs late."""
     (file := tmp_path / "rules.toml").write_text(
         '[[rules]]\nprincipal = "User:ana"\noperation = "READ"\nresource = "GROUP"\nname = "by-hand"\n'
     )
@@ -329,14 +329,14 @@ def test_rules_are_set_and_shown_by_hand(service: Service, tmp_path: Path, monke
     assert set_rules(settings, ()) == settings.request_partitions
 
 
-def test_the_key_is_nowhere_to_be_read(service: Service, gateway: Gateway) -> None:
-    """Not in the log, the plan, or the checkpoint: the last test, so that there is something to look through."""
+def test_no_file_holds_the_key(service: Service, gateway: Gateway) -> None:
+    """The log, the plans and the checkpoint do not hold the key. This test is the last, so that they are not empty."""
     readable = [service.log_file, service.ready_file, *service.checkpoint.rglob("*")]
     assert not [file for file in readable if KEY.encode() in content(file)]
 
 
 def content(file: Path) -> bytes:
-    """Return what a file holds; nothing for a folder, or for a file that the running query has just deleted."""
+    """Return a file's content, or nothing for a folder or for a file that the running query has just deleted."""
     try:
         return file.read_bytes()
     except (FileNotFoundError, IsADirectoryError):

@@ -1,4 +1,4 @@
-"""What `coordinator acls` prints is enough for each of our processes, and nothing of it is too much."""
+"""The rights that `coordinator acls` prints are sufficient for each of our processes, and each right is necessary."""
 
 import shlex
 import subprocess
@@ -33,7 +33,7 @@ ACL_COMMAND = "org.apache.kafka.tools.AclCommand"
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "false",
-    "super.users": "User:ANONYMOUS",  # who comes by the listener for PLAINTEXT
+    "super.users": "User:ANONYMOUS",  # every client of the PLAINTEXT listener
 }
 PREFIX, DATA = "strict", "data"
 COORDINATORS = [(topic, each) for topic, operations in RIGHTS[Role.COORDINATOR].items() for each in operations]
@@ -41,7 +41,7 @@ COORDINATORS = [(topic, each) for topic, operations in RIGHTS[Role.COORDINATOR].
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """A broker that lets nobody do what nobody has granted."""
+    """Start a broker that refuses every operation that is not granted."""
     with secured_broker(tmp_path_factory.mktemp("strict"), **AUTHORIZED) as broker:
         yield broker
 
@@ -52,7 +52,7 @@ def settings_of(strict: SecuredBroker, user: str) -> Settings:
 
 
 def administrators(strict: SecuredBroker) -> Settings:
-    """Reach the broker as one who may do everything."""
+    """Return settings that reach the broker as a user with all rights."""
     return Settings.load(
         topic_prefix=PREFIX,
         request_partitions=4,
@@ -62,7 +62,7 @@ def administrators(strict: SecuredBroker) -> Settings:
 
 
 def grant_by_kafkas_tool(strict: SecuredBroker, folder: Path, role: Role, user: str, *, to_create: bool) -> None:
-    """Run what is printed, as a person would, with the tool that Kafka brings."""
+    """Run the printed commands with Kafka's own tool, as a person does."""
     (folder / "admin.properties").touch()
     for command in commands(role, f"User:{user}", administrators(strict), to_create=to_create):
         tool, *arguments = shlex.split(command)
@@ -87,7 +87,7 @@ def acl(user: str, topic: str, operation: AclOperation) -> ACL:
 
 @contextmanager
 def without(strict: SecuredBroker, user: str, topic: str, operation: AclOperation) -> Iterator[None]:
-    """Take a right away for as long as the `with` block runs."""
+    """Remove a right for as long as the `with` block runs."""
     with KafkaAdminClient(bootstrap_servers=strict.addresses["PLAINTEXT"]) as admin:
         right = acl(user, topic, operation)
         ((_, removed, _),) = admin.delete_acls([right])
@@ -100,7 +100,7 @@ def without(strict: SecuredBroker, user: str, topic: str, operation: AclOperatio
 
 @pytest.fixture(scope="module")
 def granted(strict: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> SecuredBroker:
-    """The coordinator's user may do what is printed for it, and has made its topics by that; the others' may, too."""
+    """Grant the coordinator's user its printed rights, make its topics with them, and grant a member's rights to bo."""
     grant_by_kafkas_tool(strict, tmp_path_factory.mktemp("tools"), Role.COORDINATOR, "ana", to_create=True)
     wait_until(lambda: may_make_topics(strict))
     with KafkaAdminClient(bootstrap_servers=strict.addresses["PLAINTEXT"]) as admin:
@@ -117,13 +117,13 @@ def may_make_topics(strict: SecuredBroker) -> bool:
     return True
 
 
-def test_who_may_not_make_topics_is_told_so(strict: SecuredBroker) -> None:
+def test_missing_right_to_make_topics_is_reported(strict: SecuredBroker) -> None:
     with pytest.raises(TopicRefused, match="grant the service Create"):
         topics.ensure(settings_of(strict, "bo"))
 
 
 @pytest.mark.parametrize(("topic", "operation"), COORDINATORS)
-def test_one_right_less_is_told_before_anything_starts(
+def test_each_missing_right_is_reported_before_a_start(
     granted: SecuredBroker, topic: str, operation: AclOperation
 ) -> None:
     settings = settings_of(granted, "ana")
@@ -136,7 +136,7 @@ def test_one_right_less_is_told_before_anything_starts(
 
 
 def told_to(settings: Settings) -> str:
-    """Say what the coordinator's user is told that it lacks."""
+    """Return the error that names the rights that the coordinator's user lacks, or an empty text."""
     try:
         see_rights(settings, Role.COORDINATOR)
     except RightMissing as refusal:
@@ -144,10 +144,10 @@ def told_to(settings: Settings) -> str:
     return ""
 
 
-def test_with_just_these_rights_all_do_their_work(
+def test_all_processes_work_with_the_printed_rights(
     granted: SecuredBroker, run_service: Callable[..., Service], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The query, a member, a gateway and its client, the watch and the audit; and each stops where one is missing."""
+    """The query, a member, a gateway with its client, the watch and the audit work; without one right each fails."""
     access = granted.access("SASL_PLAINTEXT", "SCRAM-SHA-512", "ana")
     service = run_service(PREFIX, **access)
     service.await_ready()
@@ -160,15 +160,15 @@ def test_with_just_these_rights_all_do_their_work(
     serve_a_gateways_client(granted, settings)
     grant(granted, Role.AUDITOR, "bo")
     wait_until(lambda: verify(settings).records > 0)
-    assert "FindCoordinator" not in caplog.text, "the gateway has no group at the brokers, and looks for none aloud"
+    assert "FindCoordinator" not in caplog.text, "the gateway has no group at the brokers and looks for none"
     with without(granted, "ana", "requests", AclOperation.READ):
-        wait_until(lambda: not is_served(settings), HANG_S)  # what is asked has to be read
+        wait_until(lambda: not is_served(settings), HANG_S)  # the query cannot read requests now
         assert service.process.wait(HANG_S) == Exit.NEEDS_A_PERSON, service.log
         assert service.log.strip().splitlines()[-1].startswith("coordinator: Kafka refuses the coordinator's user")
 
 
 def is_served(settings: Settings) -> bool:
-    """Tell whether a member can be alone in a group."""
+    """Return whether the coordinator answers a DescribeGroup request of this user."""
     try:
         with Transport(settings.kafka_client_arguments(), PREFIX) as transport:
             Asker(transport, "g").ask(DescribeGroup(request_id="", reply_to="", group_id="g"), within_s=10)
@@ -178,7 +178,7 @@ def is_served(settings: Settings) -> bool:
 
 
 def serve_a_gateways_client(granted: SecuredBroker, settings: Settings) -> None:
-    """A stock client consumes and commits by way of a gateway whose user has the rights of one; and then one less."""
+    """Check that a stock client can consume and commit through a gateway, and is refused when one right is removed."""
     grant(granted, Role.GATEWAY, "bo")
     with KafkaAdminClient(bootstrap_servers=granted.addresses["PLAINTEXT"]) as admin:
         admin.create_topics({DATA: {"num_partitions": 1}}, wait_for_metadata=True)
@@ -202,7 +202,7 @@ def serve_a_gateways_client(granted: SecuredBroker, settings: Settings) -> None:
 
 
 def is_refused(consumer: Consumer) -> bool:
-    """Tell whether a commit is, whose topic the gateway does not see."""
+    """Return whether a commit is refused because the gateway may not see its topic."""
     try:
         consumer.commit(offsets=[TopicPartition(DATA, 0, 8)], asynchronous=False)
     except KafkaException as refusal:

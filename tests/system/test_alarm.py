@@ -1,4 +1,4 @@
-"""The alarm on a real broker: whom it wakes, and for how long it insists."""
+"""The alarm on a real broker: the shards that it wakes, and how long it repeats its wake records."""
 
 from kafka import KafkaConsumer, TopicPartition
 
@@ -13,8 +13,8 @@ from tests.system.waiting import wait_until
 SHARDS = 3
 
 
-def test_a_shard_is_woken_from_the_start_until_it_has_said_that_nothing_is_due(broker: Broker) -> None:
-    """S05: each shard has to be made to say when it is due, however often that is lost."""
+def test_shard_is_woken_until_it_reports_that_nothing_is_due(broker: Broker) -> None:
+    """S05: the alarm wakes each shard until the shard reports its next deadline, even if wake records are lost."""
     settings = Settings(
         bootstrap_servers=broker.bootstrap_servers,
         topic_prefix="alarm",

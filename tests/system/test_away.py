@@ -1,4 +1,4 @@
-"""What a caller sees when something is away: the coordinator, its topics, a broker, or good sense in the settings."""
+"""The behaviour of clients when the coordinator, its topics or a broker is unavailable, or a setting is invalid."""
 
 import gc
 import re
@@ -29,13 +29,13 @@ SESSION_MS = 6_000
 REQUEST_MS = 2_000
 CLOSE_MS = 1_500
 SPARE_S = 2.0
-"""How much longer than its time-out a call may take on a busy machine."""
+"""The time in seconds that a call may take beyond its time-out on a busy machine."""
 
 Run = Callable[..., Service]
 
 
 def way(settings: Settings, **more: Any) -> dict[str, Any]:
-    """Say how to be a member that soon misses the coordinator."""
+    """Return the configuration of a member that soon detects that the coordinator is unavailable."""
     return {
         "bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix,
         "session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 1_000, "request_timeout_ms": REQUEST_MS, **more,
@@ -44,7 +44,7 @@ def way(settings: Settings, **more: Any) -> dict[str, Any]:
 
 @contextmanager
 def takes(low_s: float, high_s: float) -> Iterator[None]:
-    """See that the block takes its time, and no more."""
+    """Check that the duration of the block is between the two limits."""
     began_s = time.monotonic()
     try:
         yield
@@ -54,7 +54,7 @@ def takes(low_s: float, high_s: float) -> Iterator[None]:
 
 
 class Work:
-    """A topic of one partition, with a record whenever one is wanted."""
+    """A topic of one partition, and a producer that writes one record for each call of `reaches`."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self.partition = TopicPartition(topic, 0)
@@ -74,16 +74,19 @@ class Work:
 
 
 def silences(caplog: pytest.LogCaptureFixture, group_id: str) -> list[str]:
-    """Find what a group's members have logged about a coordinator that says nothing."""
+    """Return the log lines of a group's members about a coordinator that does not answer."""
     said = re.compile(rf"group {group_id}: no response from the coordinator for {SESSION_MS} ms; continuing with \d")
     return [record.getMessage() for record in caplog.records if said.match(record.getMessage())]
 
 
-# -- the coordinator is away -------------------------------------------------------------------------------------------
+# -- the coordinator is unavailable ------------------------------------------------------------------------------------
 
 
-def test_members_outlast_a_coordinator_that_is_away(run_service: Run, caplog: pytest.LogCaptureFixture) -> None:
-    """S141, S142, S147: longer than a session. Records come, commits do not, one warning; then all is as it was."""
+def test_members_survive_an_unavailable_coordinator(run_service: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """S141, S142, S147: for longer than a session, members read but cannot commit, and log one warning each.
+
+    Afterwards they have the same member ids and the same generation as before.
+    """
     service = run_service("outlasted")
     service.await_ready()
     settings = service.settings
@@ -115,11 +118,11 @@ def test_members_outlast_a_coordinator_that_is_away(run_service: Run, caplog: py
         again.await_ready()
 
         assert read_while_away > 1
-        assert [len(silences(caplog, group_id)) for group_id in ("work", "jobs")] == [1, 1], "said once"
+        assert [len(silences(caplog, group_id)) for group_id in ("work", "jobs")] == [1, 1], "one warning"
         consumer.commit(timeout_ms=HANG_S * 1_000)
         assert consumer.committed(orders.partition, timeout_ms=HANG_S * 1_000) == read_while_away + 1
         beaten = time.monotonic() + SESSION_MS / 1_000
-        while time.monotonic() < beaten:  # nor does anything of the past catch up with them
+        while time.monotonic() < beaten:  # nothing from the time without a coordinator expels them later
             orders.reaches(consumer)
             assert member.poll(0.1) == {"gate"}
         assert [(each.member_id, each.generation, each.state) for each in (consumer, member)] == was
@@ -128,10 +131,10 @@ def test_members_outlast_a_coordinator_that_is_away(run_service: Run, caplog: py
             assert (events.count("rebalance_started"), events.count("member_expired")) == (1, 0), events
 
 
-def test_who_goes_while_the_coordinator_is_away_is_let_go_later(
+def test_leave_without_a_coordinator_is_processed_when_it_returns(
     run_service: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S11, S112: closing and leaving keep their time-outs and say that nobody answered; the log has the LeaveGroup."""
+    """S11, S112: close and leave keep their time-outs and log that no response came; the LeaveGroup stays in Kafka."""
     service = run_service("unanswered")
     service.await_ready()
     settings = service.settings
@@ -157,23 +160,23 @@ def test_who_goes_while_the_coordinator_is_away_is_let_go_later(
         assert "member_expired" not in [e["event"] for e in reader.events()]
         assert reader.everything().groups[-1]["state"] == "Empty"
     commits = Reader(settings, "work").everything().offsets
-    assert commits[-1] == {tuple(orders.partition): last + 1}, "closing committed, ahead of leaving"
+    assert commits[-1] == {tuple(orders.partition): last + 1}, "close commits before it leaves"
 
 
-# -- nobody to talk to, or nothing to say ------------------------------------------------------------------------------
+# -- unreachable brokers, missing topics, invalid settings -------------------------------------------------------------
 
 
 def connections(servers: str) -> set[socket.socket]:
-    """Return this process's connections to a broker by Python's sockets, as members have them.
+    """Return this process's connections to a broker that are Python sockets, as members have them.
 
-    The query and the gateway have others to it, by librdkafka, which it closes and opens as it likes.
+    The query and the gateway have more connections, through librdkafka, which opens and closes them at any time.
     """
     port = int(servers.rpartition(":")[2])
     return {each for each in gc.get_objects() if isinstance(each, socket.socket) and peer_port(each) == port}
 
 
 def peer_port(connection: socket.socket) -> int | None:
-    """Return the port at the other end; None where the socket is not connected to an address of the Internet."""
+    """Return the port of the peer, or None if the socket has no peer with an Internet address."""
     try:
         return int(connection.getpeername()[1])
     except (OSError, IndexError, ValueError):
@@ -182,7 +185,7 @@ def peer_port(connection: socket.socket) -> int | None:
 
 @pytest.fixture
 def leaving_no_trace(broker: Broker) -> Iterator[None]:
-    """Check that no thread and no connection is left behind; others that were there may have ended."""
+    """Check that the test leaves no new thread and no new connection; older ones may have ended."""
     threads, before = set(threading.enumerate()), connections(broker.bootstrap_servers)
 
     def left() -> tuple[set[threading.Thread], set[socket.socket]]:
@@ -193,28 +196,28 @@ def leaving_no_trace(broker: Broker) -> Iterator[None]:
 
 
 def make(kind: type, **config: Any) -> object:
-    """Construct a consumer or a member; nobody is expected to come into being."""
+    """Construct a consumer or a member; the test expects that this fails."""
     config = {"group_id": "g", **config}
     return GroupMember(["gate"], **config) if kind is GroupMember else GroupConsumer("t", **config)
 
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """An address at which nobody listens."""
+    """Yield an address at which no process listens."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and does not listen
+        taken.bind(("127.0.0.1", 0))  # without listening
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.fixture
 def mute() -> Iterator[str]:
-    """An address at which somebody takes connections and says nothing."""
+    """Yield an address at which a server accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def error_of(call: Callable[[], object], within_s: float) -> BaseException | None:
-    """Find what a call raises. One that never comes back fails the test, and does not stop all tests."""
+    """Return the exception that a call raises, or None. A call that never returns fails this test alone."""
     raised: list[BaseException] = []
 
     def guarded() -> None:
@@ -226,15 +229,15 @@ def error_of(call: Callable[[], object], within_s: float) -> BaseException | Non
     thread = threading.Thread(target=guarded, name="the call", daemon=True)
     thread.start()
     thread.join(within_s)
-    assert not thread.is_alive(), f"no answer within {within_s} s"
+    assert not thread.is_alive(), f"the call did not return within {within_s} s"
     return raised[0] if raised else None
 
 
 @pytest.mark.usefixtures("leaving_no_trace")
 @pytest.mark.parametrize("kind", [GroupConsumer, GroupMember])
 @pytest.mark.parametrize("who", ["nobody", "mute"])
-def test_an_unreachable_broker_is_named_in_time(kind: type, who: str, request: pytest.FixtureRequest) -> None:
-    """A sentence that says what to do, within bootstrap_timeout_ms; who tries again and again piles up no threads."""
+def test_unreachable_broker_is_named_within_the_timeout(kind: type, who: str, request: pytest.FixtureRequest) -> None:
+    """The error comes within bootstrap_timeout_ms and says what to do; repeated attempts leave no threads."""
     servers = request.getfixturevalue(who)
     error = error_of(lambda: make(kind, bootstrap_servers=servers, bootstrap_timeout_ms=1_000), 1 + SPARE_S)
     assert isinstance(error, BrokerUnreachable)
@@ -245,7 +248,7 @@ def test_an_unreachable_broker_is_named_in_time(kind: type, who: str, request: p
 @pytest.mark.usefixtures("leaving_no_trace")
 @pytest.mark.parametrize("kind", [GroupConsumer, GroupMember])
 def test_missing_topics_are_named(kind: type, broker: Broker) -> None:
-    """It is said at once that no coordinator has been here, and what to do."""
+    """The error comes at once, says that no coordinator has used this prefix, and says what to do."""
     with pytest.raises(NoCoordinator, match=r"no topic nobodys\.requests.*start the coordinator.*topic prefix"):
         make(kind, bootstrap_servers=broker.bootstrap_servers, topic_prefix="nobodys")
 
@@ -265,8 +268,8 @@ BAD = {
 @pytest.mark.usefixtures("leaving_no_trace")
 @pytest.mark.parametrize("kind", [GroupConsumer, GroupMember])
 @pytest.mark.parametrize("bad", BAD)
-def test_a_configuration_that_cannot_be_is_refused_at_once(kind: type, bad: str) -> None:
-    """By name, and before anybody is asked."""
+def test_invalid_configuration_is_refused_at_once(kind: type, bad: str) -> None:
+    """The error names the setting and comes before any connection is opened."""
     config, named = BAD[bad]
     with socket.create_server(("127.0.0.1", 0)) as server:
         servers = f"127.0.0.1:{server.getsockname()[1]}"
@@ -287,25 +290,25 @@ BAD_FOR_KAFKA = {
 
 @pytest.mark.usefixtures("leaving_no_trace")
 @pytest.mark.parametrize("name", BAD_FOR_KAFKA)
-def test_a_value_that_is_for_kafka_python_is_refused_as_well(name: str, coordinator: Coordinator) -> None:
-    """It is passed on, and whoever judges it, the caller sees the same error, and nothing stays behind."""
+def test_invalid_value_for_kafka_python_is_refused(name: str, coordinator: Coordinator) -> None:
+    """The value is passed on to kafka-python; the caller gets the same type of error, and nothing stays open."""
     with pytest.raises(KafkaConfigurationError, match=name):
         GroupConsumer("t", **way(coordinator.settings, group_id="g"), **{name: BAD_FOR_KAFKA[name]}).close()
 
 
 @pytest.mark.usefixtures("leaving_no_trace")
 @pytest.mark.parametrize("topics", [["bad topic"], [["a", "list"]], [None]], ids=str)
-def test_a_topic_that_cannot_be_leaves_nothing_behind(topics: list[Any], coordinator: Coordinator) -> None:
-    """A constructor that raises has opened nothing: nobody can close what it would have returned."""
+def test_invalid_topic_leaves_nothing_open(topics: list[Any], coordinator: Coordinator) -> None:
+    """A constructor that raises leaves nothing open: the caller has no object to close."""
     with pytest.raises((KafkaError, TypeError, ValueError)):
         GroupConsumer(*topics, **way(coordinator.settings, group_id="g"))
 
 
-# -- nobody is away: who asks what, and by how many ways ---------------------------------------------------------------
+# -- everything is available: the requests and the connections of members ----------------------------------------------
 
 
-def test_a_member_that_knows_only_the_bootstrap_address_gets_its_partitions(coordinator: Coordinator) -> None:
-    """S02: it joins, syncs, asks where to start, and beats; each request has one reply."""
+def test_member_with_only_a_bootstrap_address_gets_its_partitions(coordinator: Coordinator) -> None:
+    """S02: the member joins, syncs, fetches its offsets and sends heartbeats; each request has one response."""
     settings = coordinator.settings
     group_id, topic = "three-steps", "three-steps"
     orders = Work(settings, topic)
@@ -332,7 +335,7 @@ def test_a_member_that_knows_only_the_bootstrap_address_gets_its_partitions(coor
 
 
 def replies(settings: Settings, inbox: str) -> list[Any]:
-    """Read all that has been answered to an inbox."""
+    """Read all responses that were sent to a mailbox."""
     partition = TopicPartition(settings.replies_topic, shard_of(inbox, settings.reply_partitions))
     consumer = KafkaConsumer(**settings.kafka_client_arguments())
     consumer.assign([partition])
@@ -347,13 +350,13 @@ def replies(settings: Settings, inbox: str) -> list[Any]:
 
 
 def members_threads() -> list[threading.Thread]:
-    """Return the threads of members; the query's and those of its session to Java come and go."""
+    """Return the threads of members, without those of the query and of its session, which change at any time."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("coordinator ")]
 
 
 @pytest.mark.usefixtures("leaving_no_trace")
-def test_members_of_one_process_share_one_way_to_the_coordinator(coordinator: Coordinator) -> None:
-    """Ten of them need no more threads and no more connections than one; the last to go closes the way."""
+def test_members_of_one_process_share_one_transport(coordinator: Coordinator) -> None:
+    """Ten members need no more threads and no more connections than one; the last one that closes closes them."""
     with ExitStack() as stack:
         config = way(coordinator.settings, group_id="ten-in-one-process")
         members = [stack.enter_context(GroupMember(["gate", "yard"], **config))]

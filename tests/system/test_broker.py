@@ -1,4 +1,4 @@
-"""The embedded broker as a process: started, stopped, killed, in the way of another program."""
+"""The embedded broker as a process: it is started, stopped and killed, and its port is taken by another program."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from streaming.errors import BrokerFailed, JavaMissing, PortTaken
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
-    """A port that another program listens on: this one."""
+    """Yield a port that is taken: this process listens on it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -30,7 +30,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def test_a_broker_that_was_killed_comes_back_with_its_topics_on_its_port(tmp_path: Path) -> None:
+def test_killed_broker_restarts_with_its_topics_on_its_port(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker:
         before = broker.bootstrap_servers
         with KafkaAdminClient(bootstrap_servers=before) as admin:
@@ -44,7 +44,7 @@ def test_a_broker_that_was_killed_comes_back_with_its_topics_on_its_port(tmp_pat
         assert len(topic["partitions"]) == 3
 
 
-def test_two_brokers_started_at_once_keep_apart_and_leave_nothing_running(tmp_path: Path) -> None:
+def test_two_brokers_started_at_once_are_independent(tmp_path: Path) -> None:
     told: list[str] = []
     one, two = Broker(tmp_path / "one", report=told.append), Broker(tmp_path / "two", report=told.append)
     try:
@@ -62,16 +62,16 @@ def test_two_brokers_started_at_once_keep_apart_and_leave_nothing_running(tmp_pa
     one.stop()
 
 
-def test_a_port_that_is_taken(tmp_path: Path, taken_port: int) -> None:
+def test_taken_port_is_refused(tmp_path: Path, taken_port: int) -> None:
     with pytest.raises(PortTaken) as caught:
         Broker(tmp_path, port=taken_port).start()
     assert str(caught.value) == (
         f"Another program uses port {taken_port}. Stop that program, or choose another port for the broker."
     )
-    assert list(tmp_path.iterdir()) == []  # it was said before anything was started
+    assert list(tmp_path.iterdir()) == []  # the error came before anything was started
 
 
-def test_a_port_of_our_choice_that_is_taken_while_the_broker_starts_is_drawn_again(
+def test_chosen_port_that_is_taken_during_the_start_is_chosen_again(
     tmp_path: Path, taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = iter([taken_port])
@@ -83,7 +83,7 @@ def test_a_port_of_our_choice_that_is_taken_while_the_broker_starts_is_drawn_aga
 
 
 @pytest.mark.parametrize(("port", "launches"), [(20_001, 1), (None, 3)])
-def test_only_a_port_of_our_choice_is_drawn_again_and_not_for_ever(
+def test_only_a_chosen_port_is_chosen_again_and_only_twice(
     port: int | None, launches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
@@ -99,7 +99,7 @@ def test_only_a_port_of_our_choice_is_drawn_again_and_not_for_ever(
     assert len(tried) == launches
 
 
-def test_a_broker_that_does_not_start_names_its_log_and_the_reason(tmp_path: Path) -> None:
+def test_error_of_a_failed_start_names_the_log_and_the_reason(tmp_path: Path) -> None:
     broker = Broker(tmp_path, properties={"log.retention.ms": "soon"})
     with pytest.raises(BrokerFailed) as caught:
         broker.start()
@@ -111,7 +111,7 @@ def test_a_broker_that_does_not_start_names_its_log_and_the_reason(tmp_path: Pat
     assert not broker.running
 
 
-def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BrokerFailed) as caught:
         Broker(tmp_path / "file").start()
@@ -121,7 +121,7 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     )
 
 
-def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaMissing, match=r"^Java was not found: install Java 17 or newer"):

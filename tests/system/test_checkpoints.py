@@ -1,4 +1,4 @@
-"""`coordinator checkpoint inspect` and `verify` on a real checkpoint: whole, damaged in each way, and in use."""
+"""`coordinator checkpoint inspect` and `verify` on a real checkpoint: intact, damaged in each way, and in use."""
 
 import hashlib
 import json
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, w
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A checkpoint of its own, of seven groups in four shards."""
+    """Return settings with a new copy of a checkpoint of seven groups in four shards."""
     unpack(tmp_path / "state")
     return Settings.load(checkpoint=str(tmp_path / "state"))
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    """Run the command line in this process, which has a Spark session: its exit code and what it prints."""
+    """Run the command in this process, which has a Spark session, and return its exit code and its output."""
     done = typer.testing.CliRunner().invoke(app, ["checkpoint", *arguments], catch_exceptions=False)
     return done.exit_code, done.stdout
 
@@ -42,8 +42,8 @@ def fingerprints(folder: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-def test_a_whole_checkpoint_is_shown_and_left_as_it_is(settings: Settings) -> None:
-    """Groups, members, offsets, deadlines and versions; never the secret; and not a byte of it is written."""
+def test_intact_checkpoint_is_shown_and_not_changed(settings: Settings) -> None:
+    """The output has groups, members, offsets, deadlines and versions, never the secret. No file is changed."""
     before = fingerprints(Path(settings.checkpoint))
     code, told = run("verify", settings.checkpoint)
     assert (code, told) == (0, "Nothing found: 7 groups in 4 shards, 36 is finished, of 2026-11-22T08:10:37Z.\n")
@@ -65,7 +65,7 @@ def lose(name: str) -> Callable[[Path], None]:
 
 
 def plan_of(query: Path, change: Callable[[dict[str, int]], None]) -> None:
-    """Change where the requests of the newest plan end."""
+    """Change the end offsets of the requests in the newest plan."""
     file = newest(query / "offsets")
     version, planned, source = file.read_text().splitlines()
     ends = json.loads(source)
@@ -91,8 +91,8 @@ MORE_DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", {**DAMAGES, **MORE_DAMAGES})
-def test_each_damage_is_found_and_told_in_a_sentence(name: str, settings: Settings) -> None:
-    """F8: all that a start refuses is found, and what a start need not look at as well."""
+def test_each_damage_is_found_and_reported_in_a_sentence(name: str, settings: Settings) -> None:
+    """F8: `verify` finds every damage that a start refuses, and also damages that a start does not check."""
     damage, told = MORE_DAMAGES.get(name) or (DAMAGES[name][0], "")
     damage(Path(settings.checkpoint) / "query")
     if name == "an identity that is none":
@@ -108,8 +108,8 @@ def test_each_damage_is_found_and_told_in_a_sentence(name: str, settings: Settin
         run("inspect", settings.checkpoint)
 
 
-def test_a_batch_that_is_not_finished_is_no_damage(settings: Settings) -> None:
-    """A start begins with it."""
+def test_unfinished_batch_is_no_damage(settings: Settings) -> None:
+    """The next start begins with the unfinished batch."""
     lose("commits/36")(Path(settings.checkpoint) / "query")
     code, told = run("verify", settings.checkpoint)
     assert (code, told.splitlines()[0].partition("shards, ")[2]) == (
@@ -118,13 +118,13 @@ def test_a_batch_that_is_not_finished_is_no_damage(settings: Settings) -> None:
     )
 
 
-def test_a_folder_without_a_checkpoint_is_told(tmp_path: Path) -> None:
+def test_folder_without_a_checkpoint_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NoCheckpoint, match="There is no checkpoint at"):
         run("inspect", str(tmp_path))
 
 
-def test_a_checkpoint_in_use_is_read_without_harm(coordinator: Coordinator, asker: Asker) -> None:
-    """The query goes on with it."""
+def test_checkpoint_in_use_can_be_read(coordinator: Coordinator, asker: Asker) -> None:
+    """The query continues to use the checkpoint."""
     ana, generation = asker.alone()
     contents = examine(coordinator.settings)
     assert contents.findings == []

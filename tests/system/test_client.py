@@ -1,4 +1,4 @@
-"""Consumers in groups over the real broker and the real query: joining, leaving, dying, sleeping, committing."""
+"""Consumers in groups on the real broker and query: they join, leave, commit, are killed and are paused."""
 
 import signal
 import socket
@@ -23,8 +23,11 @@ from tests.system.staging import MakeStage, read
 # -- membership --------------------------------------------------------------------------------------------------------
 
 
-def test_partitions_follow_who_is_there(stage: MakeStage) -> None:
-    """S01, S03, S04, S10, S11: one alone has all; four on three have one each and one has none; a leaver's move on."""
+def test_partitions_follow_the_membership(stage: MakeStage) -> None:
+    """S01, S03, S04, S10, S11: one member owns all partitions. Of four members on three partitions, one owns none.
+
+    The partitions of a member that leaves go to the others.
+    """
     s = stage(3)
     ana = s.consumer(client_id="ana")
     s.until(lambda: s.is_shared_out([0, 1, 2]))
@@ -41,8 +44,8 @@ def test_partitions_follow_who_is_there(stage: MakeStage) -> None:
     assert (left.client_id, left.reason) == ("ana", "going home")
 
 
-def test_a_killed_member_is_expelled_and_its_partitions_are_taken_over(stage: MakeStage) -> None:
-    """S05: nobody hears of it from the dead; its silence is noticed."""
+def test_killed_member_is_expelled_and_its_partitions_get_a_new_owner(stage: MakeStage) -> None:
+    """S05: a killed member sends no LeaveGroup; its session expires."""
     s = stage(2)
     s.consumer(client_id="ana")
     bo = s.worker(client_id="bo", session_timeout_ms=1_500)
@@ -54,10 +57,10 @@ def test_a_killed_member_is_expelled_and_its_partitions_are_taken_over(stage: Ma
     assert expired.silence_ms >= 1_500
 
 
-def test_a_paused_member_wakes_to_hear_that_it_has_lost_all_and_comes_back_as_another(
+def test_paused_member_learns_that_it_has_lost_its_partitions_and_rejoins_with_a_new_id(
     stage: MakeStage,
 ) -> None:
-    """S06: SIGSTOP past the session; its next request hears 25."""
+    """S06: SIGSTOP pauses the member for longer than its session; its next request gets error 25."""
     s = stage(2)
     s.consumer(client_id="ana")
     bo = s.worker(client_id="bo", session_timeout_ms=1_500)
@@ -71,8 +74,8 @@ def test_a_paused_member_wakes_to_hear_that_it_has_lost_all_and_comes_back_as_an
     assert len(bo.tells("assigned", s.turn)) == 1
 
 
-def test_listeners_are_called_on_the_callers_thread_in_order(stage: MakeStage) -> None:
-    """S121, S122: revoked, then assigned; nothing is revoked before the first join; closing revokes."""
+def test_listeners_are_called_in_order_on_the_callers_thread(stage: MakeStage) -> None:
+    """S121, S122: revoked comes before assigned. Nothing is revoked before the first join. Closing revokes."""
     s = stage(2)
     calls: list[tuple[str, list[int], threading.Thread]] = []
 
@@ -97,7 +100,7 @@ def test_listeners_are_called_on_the_callers_thread_in_order(stage: MakeStage) -
     s.consumers.remove(ana)
 
 
-def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(stage: MakeStage) -> None:
+def test_error_of_a_listener_is_raised_and_members_continue(stage: MakeStage) -> None:
     s = stage(2)
 
     class Failing(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -118,7 +121,7 @@ def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(stage: MakeStage)
     ana.subscribe([s.topic])
 
 
-def test_unsubscribing_leaves_and_subscribing_again_joins_as_somebody_new(stage: MakeStage) -> None:
+def test_unsubscribe_leaves_and_subscribe_joins_with_a_new_id(stage: MakeStage) -> None:
     """S112, S114."""
     s = stage(1)
     ana = s.consumer(client_id="ana")
@@ -132,14 +135,14 @@ def test_unsubscribing_leaves_and_subscribing_again_joins_as_somebody_new(stage:
     assert ana.member_id not in ("", was)
 
 
-def test_what_the_coordinator_refuses_for_good_is_raised(stage: MakeStage) -> None:
+def test_fatal_refusal_of_the_coordinator_is_raised(stage: MakeStage) -> None:
     s = stage(1)
     s.consumer(session_timeout_ms=10_000_000)
     with pytest.raises(InvalidSessionTimeoutError):
         s.until(lambda: False)
 
 
-def test_kafkas_own_coordinator_never_hears_of_the_group(stage: MakeStage) -> None:
+def test_kafkas_own_coordinator_does_not_know_the_group(stage: MakeStage) -> None:
     s = stage(1)
     ana = s.consumer()
     s.until(lambda: s.is_shared_out([0]))
@@ -151,8 +154,8 @@ def test_kafkas_own_coordinator_never_hears_of_the_group(stage: MakeStage) -> No
 # -- offsets -----------------------------------------------------------------------------------------------------------
 
 
-def test_reading_goes_on_from_what_was_committed_by_whomever(stage: MakeStage) -> None:
-    """S135 to S142: position and committed offset are two things; what is not committed comes again."""
+def test_reading_continues_from_the_committed_offset_of_any_member(stage: MakeStage) -> None:
+    """S135 to S142: the position is not the committed offset; records without a commit are read again."""
     s = stage(1)
     first = TopicPartition(s.topic, 0)
     s.produce(*(b"%d" % n for n in range(10)))
@@ -169,8 +172,8 @@ def test_reading_goes_on_from_what_was_committed_by_whomever(stage: MakeStage) -
     assert read(bo, 5) == [b"5", b"6", b"7", b"8", b"9"]
 
 
-def test_auto_commit_keeps_up_before_a_rebalance_and_at_the_end(stage: MakeStage) -> None:
-    """Protocol.md 6.4, 6.6: with an interval of an hour it is joining and closing that commit."""
+def test_auto_commit_commits_before_a_rebalance_and_on_close(stage: MakeStage) -> None:
+    """Protocol.md 6.4, 6.6: the interval is an hour, so these commits come from joining and from closing."""
     s = stage(2)
     first = TopicPartition(s.topic, 0)
     s.produce(b"a", b"b")
@@ -188,8 +191,8 @@ def test_auto_commit_keeps_up_before_a_rebalance_and_at_the_end(stage: MakeStage
     assert s.consumers[0].committed(first) == 3
 
 
-def test_iterating_commits_no_record_that_was_not_handed_out(stage: MakeStage) -> None:
-    """Also of a partition whose records are fetched already, and none of them handed out."""
+def test_iteration_commits_only_records_that_were_handed_out(stage: MakeStage) -> None:
+    """This holds also for a partition whose records are fetched already and of which none was handed out."""
     s = stage(2)
     for partition in (0, 1):
         s.produce(*(b"%d" % n for n in range(5)), partition=partition)
@@ -202,7 +205,7 @@ def test_iterating_commits_no_record_that_was_not_handed_out(stage: MakeStage) -
         assert (ana.position(partition), ana.committed(partition)) == (count, count)
 
 
-def test_a_commit_in_the_middle_of_a_rebalance_or_outside_the_group_is_refused(stage: MakeStage) -> None:
+def test_commit_during_a_rebalance_or_outside_the_group_is_refused(stage: MakeStage) -> None:
     s = stage(1)
     offsets = {TopicPartition(s.topic, 0): OffsetAndMetadata(1, "", -1)}
     ana = s.consumer()
@@ -232,7 +235,7 @@ def test_one_shot_requests_share_a_transport_with_members(stage: MakeStage) -> N
     assert s.consumer()._transport is ana._transport
 
 
-def test_no_answer_names_the_topic_and_the_group(broker: Broker) -> None:
+def test_error_for_a_missing_response_names_the_topic_and_the_group(broker: Broker) -> None:
     settings = Settings.load(
         bootstrap_servers=broker.bootstrap_servers,
         topic_prefix="nobody-serves",
@@ -248,14 +251,14 @@ def test_no_answer_names_the_topic_and_the_group(broker: Broker) -> None:
         transport.ask(describe("orders"), timeout_s=0.2)
 
 
-def test_where_there_is_no_coordinator_the_topic_is_named(broker: Broker) -> None:
+def test_error_without_a_coordinator_names_the_topic(broker: Broker) -> None:
     with pytest.raises(NoCoordinator, match=r"no topic nothing-here\.requests"):
         Transport({"bootstrap_servers": broker.bootstrap_servers}, "nothing-here")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        assert "nothing-here.requests" not in admin.list_topics(), "asking must not create it"
+        assert "nothing-here.requests" not in admin.list_topics(), "the search must not create the topic"
 
 
-def test_where_there_is_no_broker_its_address_is_named() -> None:
+def test_error_without_a_broker_names_its_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         servers = f"127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(BrokerUnreachable, match=servers):

@@ -1,4 +1,4 @@
-"""How commits of a `GroupConsumer` end, over the real broker and query."""
+"""The outcomes of a `GroupConsumer`'s offset commits on the real broker and query."""
 
 import signal
 from typing import Any
@@ -13,7 +13,7 @@ from tests.system.staging import Listener, MakeStage, at, read
 
 
 class Ends:
-    """A callback that writes down how commits ended."""
+    """A callback that records the outcomes of commits."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Any, Any]] = []
@@ -22,8 +22,8 @@ class Ends:
         self.seen.append((offsets, error))
 
 
-def test_commits_that_nobody_waits_for_end_in_a_later_poll(stage: MakeStage) -> None:
-    """S136: in the order in which they were made, on the caller's thread, also by the default callback."""
+def test_asynchronous_commits_complete_in_a_later_poll(stage: MakeStage) -> None:
+    """S136: callbacks, also the default one, run on the caller's thread in the order of the commits."""
     s = stage(1)
     zero = s.partition(0)
     default, own = Ends(), Ends()
@@ -31,7 +31,7 @@ def test_commits_that_nobody_waits_for_end_in_a_later_poll(stage: MakeStage) -> 
     s.until(lambda: s.is_shared_out([0]))
     futures = [ana.commit_async({zero: at(n)}, own) for n in (3, 4, 5)]
     by_default = ana.commit_async({zero: at(6)})
-    assert ana.committed(zero) == 6  # so all four have been answered
+    assert ana.committed(zero) == 6  # so all four have their responses
     assert (own.seen, default.seen, [future.is_done for future in futures]) == ([], [], [False] * 3)
     ana.poll(0)
     assert own.seen == [({zero: at(n)}, None) for n in (3, 4, 5)]
@@ -39,8 +39,8 @@ def test_commits_that_nobody_waits_for_end_in_a_later_poll(stage: MakeStage) -> 
     assert [future.value for future in [*futures, by_default]] == [{zero: at(n)} for n in (3, 4, 5, 6)]
 
 
-def test_commits_before_a_commit_that_is_waited_for_have_ended_when_it_has(stage: MakeStage) -> None:
-    """As Kafka has it: callbacks keep the order of the commits."""
+def test_synchronous_commit_completes_the_commits_before_it(stage: MakeStage) -> None:
+    """As in Kafka, callbacks run in the order of the commits."""
     s = stage(1)
     zero, ends = s.partition(0), Ends()
     ana = s.consumer()
@@ -50,7 +50,7 @@ def test_commits_before_a_commit_that_is_waited_for_have_ended_when_it_has(stage
     assert ends.seen == [({zero: at(1)}, None)]
 
 
-def test_a_callback_that_fails_stops_nobody(stage: MakeStage, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_callback_does_not_stop_other_commits(stage: MakeStage, caplog: pytest.LogCaptureFixture) -> None:
     s = stage(1)
     zero, ends = s.partition(0), Ends()
 
@@ -66,8 +66,8 @@ def test_a_callback_that_fails_stops_nobody(stage: MakeStage, caplog: pytest.Log
     assert "a commit's callback failed" in caplog.text
 
 
-def test_who_was_expelled_hears_it_from_its_next_commit(stage: MakeStage) -> None:
-    """S136, W21: by callback as well as by exception; the offset is as it was."""
+def test_commit_of_an_expelled_member_fails(stage: MakeStage) -> None:
+    """S136, W21: the error reaches callbacks and callers, and the committed offset does not change."""
     s = stage(1)
     zero, ends, listener = s.partition(0), Ends(), Listener()
     ana = s.consumer(heartbeat_interval_ms=5_000, listener=listener)
@@ -86,14 +86,14 @@ def test_who_was_expelled_hears_it_from_its_next_commit(stage: MakeStage) -> Non
     with pytest.raises(CommitFailedError):
         ana.commit({zero: at(3)})
     with pytest.raises(CommitFailedError):
-        ana.commit({zero: at(4)})  # it is no member now, and knows it
+        ana.commit({zero: at(4)})  # the consumer knows that it is no member
     assert ana.committed(zero) == 1
     assert len(s.requests("offset_commit")) == 3
     assert next(s.published(CommitRejected)).error == "UNKNOWN_MEMBER_ID"
 
 
-def test_what_is_not_ones_own_is_not_committed(stage: MakeStage) -> None:
-    """S139: refused here, without a request."""
+def test_commit_for_a_partition_of_another_member_is_refused(stage: MakeStage) -> None:
+    """S139: the client refuses the commit and sends no request."""
     s = stage(2)
     ends = Ends()
     ana, _ = s.consumer(), s.consumer()
@@ -109,8 +109,11 @@ def test_what_is_not_ones_own_is_not_committed(stage: MakeStage) -> None:
     assert s.requests("offset_commit") == []
 
 
-def test_a_commit_from_before_the_pause_does_not_count(stage: MakeStage) -> None:
-    """W21, S13, S139: expelled while asleep, it is told so; what it had not committed is read twice, and no more."""
+def test_commit_of_a_member_that_expired_while_paused_is_refused(stage: MakeStage) -> None:
+    """W21, S13, S139: a member that is expelled while paused gets CommitFailedError for its commit.
+
+    Only the records that it had not committed are read again.
+    """
     s = stage(1)
     bo = s.consumer(client_id="bo")
     ana = s.worker(client_id="ana", session_timeout_ms=2_500)

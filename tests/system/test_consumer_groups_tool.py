@@ -1,7 +1,7 @@
-"""`coordinator-consumer-groups` prints what kafka-consumer-groups.sh prints, column by column and blank by blank.
+"""`coordinator-consumer-groups` prints the same as kafka-consumer-groups.sh, to the column and to the blank.
 
-Each command is run with both, in the same situation: Kafka's own tool reaches the groups by way of the gateway. What is
-compared is standard output, but for where the coordinator is, and the order of lines, which Kafka leaves to chance.
+Each command is run with both tools in the same situation. Kafka's own tool reaches the groups through the gateway. The
+tests compare standard output, without the coordinator's address and without the order of lines, which varies in Kafka.
 """
 
 import re
@@ -26,10 +26,10 @@ from tests.system.waiting import HANG_S, wait_until
 
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 EVIL = "evil\n\x1b[31m" + "\u202e" * 20
-"""An id of another group, which is longer when it is escaped."""
+"""The id of another group, which is longer when it is escaped."""
 
 READING: list[tuple[str, int, str]] = [
-    # what is typed                                              ends  and among other things prints, blanks aside
+    # arguments                                                exit code, part of the output, with single blanks
     ("--list --state", 0, "like-busy Stable"),
     ("--list --state stable,empty --type classic", 0, "like-idle Classic Empty"),
     ("--describe --group like-busy", 0, "like-busy like 0 10 13 3"),
@@ -53,7 +53,7 @@ READING: list[tuple[str, int, str]] = [
 ]  # fmt: skip
 
 WRITING: list[tuple[str, str]] = [
-    # what is typed, GROUP being one for each side                   what it prints, blanks aside
+    # arguments, with one GROUP for each tool                        part of the output, with single blanks
     ("--reset-offsets --group GROUP --topic like --to-latest --execute", "13"),
     ("--reset-offsets --group GROUP --topic like:0,1 --shift-by -3 --execute", "10"),
     ("--delete-offsets --group GROUP --topic like:1", "Successful"),
@@ -63,7 +63,7 @@ WRITING: list[tuple[str, str]] = [
 
 
 class Said(NamedTuple):
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -87,24 +87,24 @@ def _run(command: list[str]) -> Said:
 
 
 def neutral(printed: str) -> list[str]:
-    """Leave out where the coordinator is, other groups, and the order of lines; widths and blanks stay."""
+    """Remove the coordinator's address, other groups, and the order of lines; widths and blanks stay."""
     printed = re.sub(r"127\.0\.0\.1:\d+ +\(1\) +", "ADDRESS ", printed)
     kept = [line for line in printed.splitlines() if "like" in line or not line or line[0].isupper()]
     return sorted(kept)
 
 
 def single_spaced(printed: str) -> str:
-    """Without the widths of columns, which follow the longest name on the broker."""
+    """Remove the widths of columns, which follow the longest name on the broker."""
     return re.sub(" +", " ", printed)
 
 
 def of_a_list(printed: str) -> list[str]:
-    """Leave out other groups, the widths, and the order of lines."""
+    """Remove other groups, the widths, and the order of lines."""
     return sorted(line for line in single_spaced(printed).splitlines() if line.startswith(("GROUP ", "like-")))
 
 
 def is_as_wide_as_its_longest_id(listed: str) -> bool:
-    """Tell whether a list's first column is laid out as Kafka's tool does, for the ids that are in it."""
+    """Return whether a list's first column has the width that Kafka's tool gives it for these ids."""
     head, *lines = listed.splitlines()
     width = re.match("GROUP +", head).end()  # type: ignore[union-attr]
     return width == max([15, *(len(line[:width].rstrip()) for line in lines)]) + 10 + len(" ")
@@ -112,7 +112,7 @@ def is_as_wide_as_its_longest_id(listed: str) -> bool:
 
 @pytest.fixture(scope="module")
 def scene(coordinator: Coordinator, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Both groups are there; returns the gateway's address."""
+    """Make both groups, and yield the gateway's address."""
     venue = Venue(coordinator.settings.bootstrap_servers, "", tmp_path_factory.mktemp("tool"))
     with playing(venue, "like") as play:
         play.topic(partitions=4, records=10)
@@ -126,7 +126,7 @@ def scene(coordinator: Coordinator, gateway: Gateway, tmp_path_factory: pytest.T
 
 
 def both(coordinator: Coordinator, address: str, typed: str) -> tuple[Said, Said]:
-    """Run a command with both tools, each on a group of its own where it says GROUP."""
+    """Run a command with both tools; GROUP stands for a group of each tool's own."""
     with ThreadPoolExecutor(1) as pool:
         their = pool.submit(theirs, address, typed.replace("GROUP", "like-they"))
         our = ours(coordinator, typed.replace("GROUP", "like-ours"))
@@ -134,7 +134,7 @@ def both(coordinator: Coordinator, address: str, typed: str) -> tuple[Said, Said
 
 
 def _set_up(play: Play, address: str) -> None:
-    """Have two members in `busy` that have read and committed all, and somebody who did so in `idle` and left."""
+    """Make group `busy` with two members that have committed all records, and `idle`, whose member has left."""
     idle = play.start(LIBRDKAFKA, bootstrap=address, group="like-idle", client_id="cy")
     ana = play.start(LIBRDKAFKA, bootstrap=address, group="like-busy", client_id="ana", instance="desk-1")
     bo = play.start(LIBRDKAFKA, bootstrap=address, group="like-busy", client_id="bo")
@@ -148,25 +148,25 @@ def _set_up(play: Play, address: str) -> None:
 
 
 @pytest.mark.parametrize(("typed", "code", "expected"), READING, ids=[typed for typed, *_ in READING])
-def test_it_prints_what_kafkas_tool_prints(
+def test_output_equals_that_of_kafkas_tool(
     coordinator: Coordinator, scene: str, typed: str, code: int, expected: str
 ) -> None:
     """S16, S28."""
     their, our = both(coordinator, scene, typed)
     assert expected in single_spaced(their.out), their
-    if typed.startswith("--list"):  # widths follow the longest id, which Kafka's tool prints raw, and ours escaped
+    if typed.startswith("--list"):  # widths follow the longest id, which Kafka's tool prints raw and ours escaped
         assert is_as_wide_as_its_longest_id(our.out), our
         assert of_a_list(our.out) == of_a_list(their.out), our.err
     else:
         assert neutral(our.out) == neutral(their.out), our.err
-    assert our.code == code, "Kafka's tool ends with 0 or 1 whatever happened"
+    assert our.code == code, "Kafka's tool exits with 0 or 1 in every case"
     for line in their.err.splitlines():
         if line.startswith(("Consumer group", "Warning: Consumer group")):
             assert line in our.err
 
 
-def test_it_does_what_kafkas_tool_does(coordinator: Coordinator, scene: str) -> None:
-    """S16, S28: each side does all of it, in order, to a group of its own."""
+def test_effects_equal_those_of_kafkas_tool(coordinator: Coordinator, scene: str) -> None:
+    """S16, S28: each tool runs all commands in order on its own group."""
     for typed, expected in WRITING:
         their, our = both(coordinator, scene, typed)
         assert expected in single_spaced(their.out), their
@@ -174,8 +174,8 @@ def test_it_does_what_kafkas_tool_does(coordinator: Coordinator, scene: str) -> 
         assert our.code == 0
 
 
-def test_a_plan_goes_round(coordinator: Coordinator, scene: str, asker: Asker, tmp_path: Path) -> None:
-    """What --export printed, --from-file takes; out of range is moved to the end, and said."""
+def test_exported_plan_can_be_executed(coordinator: Coordinator, scene: str, asker: Asker, tmp_path: Path) -> None:
+    """--from-file accepts the output of --export. An offset out of range becomes the end offset, with a warning."""
     assert asker.commit(-1, "", 5, "like").partitions[0].error == "NONE"
     group = f"--group {asker.group_id}"
     exporting = f"--reset-offsets {group} --all-topics --to-current --dry-run --export"
@@ -211,7 +211,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("typed", WRONG)
-def test_wrong_usage_ends_with_2(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_exits_with_2(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--bootstrap-server", "127.0.0.1:1", *typed.split()])
     assert ended.value.code == 2

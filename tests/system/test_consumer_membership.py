@@ -1,4 +1,4 @@
-"""How a `GroupConsumer` joins a group, stays in it and comes back to it, over the real broker and query."""
+"""The membership of a `GroupConsumer` on the real broker and query: it joins a group, stays in it and rejoins it."""
 
 import logging
 import signal
@@ -21,8 +21,8 @@ from tests.system.staging import Listener, MakeStage, at, calls, numbers
 # -- joining -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_member_joins_and_syncs_and_the_leader_alone_makes_the_plan(stage: MakeStage) -> None:
-    """S02, S89, S119: the steps as they stand in the log, and the member's states between them."""
+def test_member_joins_and_syncs_and_only_the_leader_sends_assignments(stage: MakeStage) -> None:
+    """S02, S89, S119: the requests are in the log in this order, and the member has a state for each step."""
     s = stage(2)
     ana = s.consumer(client_id="ana")
     states = [ana.state]
@@ -46,8 +46,8 @@ def test_a_member_joins_and_syncs_and_the_leader_alone_makes_the_plan(stage: Mak
     assert len(s.requests("sync_group")) == 3
 
 
-def test_three_come_one_by_one_the_topic_grows_and_one_wants_another(stage: MakeStage) -> None:
-    """W3, S123: assigned 3, 2 and 1 times. W23, S07, S08: each change is one rebalance of the same three members."""
+def test_each_join_topic_growth_and_new_subscription_is_one_rebalance(stage: MakeStage) -> None:
+    """W3, S123: they are assigned 3, 2 and 1 times. W23, S07, S08: each change is one rebalance of the same members."""
     s = stage(3)
     listeners = [Listener() for _ in range(3)]
     for count, listener in enumerate(listeners, start=1):
@@ -82,8 +82,8 @@ def test_three_come_one_by_one_the_topic_grows_and_one_wants_another(stage: Make
     assert other in chosen[0][1]
 
 
-def test_a_topic_that_is_made_later_is_found_soon(stage: MakeStage) -> None:
-    """S08: who subscribes to a name before there is such a topic need not wait for the metadata's age to pass."""
+def test_topic_that_is_made_later_is_found_soon(stage: MakeStage) -> None:
+    """S08: a member that subscribed before the topic existed gets it before the metadata's maximum age has passed."""
     s = stage(1)
     later = f"later-{s.number}"
     s.consumer(later)
@@ -95,8 +95,8 @@ def test_a_topic_that_is_made_later_is_found_soon(stage: MakeStage) -> None:
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
-def test_who_works_for_too_long_leaves_and_comes_back(stage: MakeStage, caplog: pytest.LogCaptureFixture) -> None:
-    """W24, S127, S128: a warning, on_partitions_lost, and another member id."""
+def test_member_that_polls_too_late_leaves_and_rejoins(stage: MakeStage, caplog: pytest.LogCaptureFixture) -> None:
+    """W24, S127, S128: the member logs a warning, calls on_partitions_lost and gets a new member id."""
     s = stage(2)
     listener = Listener()
     s.consumer(client_id="bo")
@@ -116,8 +116,8 @@ def test_who_works_for_too_long_leaves_and_comes_back(stage: MakeStage, caplog: 
     assert ana.member_id not in ("", was)
 
 
-def test_who_works_for_longer_than_a_session_stays_a_member(stage: MakeStage) -> None:
-    """S111, S126: heartbeats go on beside the caller's work."""
+def test_member_that_works_for_longer_than_a_session_stays_a_member(stage: MakeStage) -> None:
+    """S111, S126: heartbeats continue while the caller works."""
     s = stage(1)
     ana = s.consumer(session_timeout_ms=3_000, heartbeat_interval_ms=900)
     s.until(lambda: s.is_shared_out([0]))
@@ -127,8 +127,8 @@ def test_who_works_for_longer_than_a_session_stays_a_member(stage: MakeStage) ->
     assert (ana.generation, len(s.rebalances())) == (1, 1)
 
 
-def test_who_is_nearly_too_late_is_warned(stage: MakeStage, caplog: pytest.LogCaptureFixture) -> None:
-    """S128: from 80 % of max_poll_interval_ms on, where there is anything to lose."""
+def test_warning_comes_before_max_poll_interval_ends(stage: MakeStage, caplog: pytest.LogCaptureFixture) -> None:
+    """S128: the warning comes from 80 % of max_poll_interval_ms on, if the member owns partitions."""
     s = stage(1)
     ana = s.consumer()
 
@@ -143,11 +143,11 @@ def test_who_is_nearly_too_late_is_warned(stage: MakeStage, caplog: pytest.LogCa
     assert [warnings_after(away_ms) for away_ms in (230_000, 250_000, 0)] == [0, 1, 0]
 
 
-# -- coming back -------------------------------------------------------------------------------------------------------
+# -- rejoining ---------------------------------------------------------------------------------------------------------
 
 
-def test_one_of_three_crashes_and_returns(stage: MakeStage) -> None:
-    """W22, S15, S138: two rebalances; each owner goes on where the last one had committed."""
+def test_one_of_three_members_crashes_and_rejoins(stage: MakeStage) -> None:
+    """W22, S15, S138: there are two rebalances, and each owner continues at the committed offset of the last one."""
     s = stage(3)
     for name in ("ana", "bo"):
         s.consumer(client_id=name)
@@ -176,7 +176,7 @@ def test_one_of_three_crashes_and_returns(stage: MakeStage) -> None:
     s.until(lambda: are_shared_out(3), alone=turn)
     produce()
     s.until(lambda: all(19 in seen(number) for number in range(3)), alone=turn)
-    assert seen(theirs) == list(range(10, 20)), "what was committed is not read again"
+    assert seen(theirs) == list(range(10, 20)), "committed records are not read again"
     again = s.worker(client_id="cy", session_timeout_ms=2_500, commits=True)
     (now_theirs,) = again.tells("assigned", turn)
     produce()
@@ -186,8 +186,11 @@ def test_one_of_three_crashes_and_returns(stage: MakeStage) -> None:
     assert [cause for cause, _ in s.rebalances()][-2:] == ["session_expired", "member_joined"]
 
 
-def test_a_static_member_restarts_in_silence_and_a_double_is_fenced_off(stage: MakeStage) -> None:
-    """S44, S101, KIP-345: the same partitions, no rebalance; then the older of two of one name hears of it."""
+def test_static_member_restarts_without_a_rebalance_and_a_duplicate_is_fenced(stage: MakeStage) -> None:
+    """S44, S101, KIP-345: a restarted static member gets the same partitions without a rebalance.
+
+    Of two members with one instance id, the older one is fenced.
+    """
     s = stage(2)
     s.consumer(client_id="bo", group_instance_id="desk-2")
     ana = s.consumer(client_id="ana", group_instance_id="desk-1")
@@ -214,8 +217,8 @@ def test_a_static_member_restarts_in_silence_and_a_double_is_fenced_off(stage: M
     assert len(s.rebalances()) == rebalances
 
 
-def test_the_views_of_a_group_and_its_offsets_agree_with_its_members(stage: MakeStage) -> None:
-    """S140, S141: records that anybody reads, by group, topic and partition."""
+def test_published_records_agree_with_the_members(stage: MakeStage) -> None:
+    """S140, S141: the published records name the group, topic and partition, and anybody can read them."""
     s = stage(2)
     ana = s.consumer(client_id="ana")
     s.until(lambda: s.is_shared_out([0, 1]))

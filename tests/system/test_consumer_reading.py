@@ -1,4 +1,4 @@
-"""Where a `GroupConsumer` reads, and how much at once, over the real broker and query."""
+"""The reader position of a `GroupConsumer` and the number of records of a poll, on the real broker and query."""
 
 import pytest
 from kafka import (
@@ -13,8 +13,8 @@ from kafka.errors import (
 from tests.system.staging import Listener, MakeStage, at, read
 
 
-def test_the_position_is_the_callers_to_move(stage: MakeStage) -> None:
-    """S135: seek, pause and resume move the position and never what is committed."""
+def test_caller_can_move_the_position(stage: MakeStage) -> None:
+    """S135: seek, pause and resume change the position and never the committed offset."""
     s = stage(2)
     zero, one = s.partition(0), s.partition(1)
     s.produce(*(b"%d" % n for n in range(10)))
@@ -52,8 +52,8 @@ def test_the_position_is_the_callers_to_move(stage: MakeStage) -> None:
         ana.position("work")  # type: ignore[arg-type]
 
 
-def test_a_seek_in_the_listener_wins_over_what_is_committed(stage: MakeStage) -> None:
-    """S142: the committed offset is where a new owner begins, unless it says otherwise."""
+def test_seek_in_the_listener_overrides_the_committed_offset(stage: MakeStage) -> None:
+    """S142: a new owner begins at the committed offset, unless it seeks to another one."""
     s = stage(2)
     zero, one = s.partition(0), s.partition(1)
     for number in range(2):
@@ -75,8 +75,8 @@ def test_a_seek_in_the_listener_wins_over_what_is_committed(stage: MakeStage) ->
     assert (ana.committed(zero), ana.committed(one)) == (2, 3)
 
 
-def test_an_offset_that_is_not_there_is_where_the_configuration_says_instead(stage: MakeStage) -> None:
-    """S135: and the position tells so, and is what is committed."""
+def test_offset_out_of_range_is_reset_as_configured(stage: MakeStage) -> None:
+    """S135: the position becomes the offset of the reset, and a commit commits that position."""
     s = stage(1)
     s.produce(b"0", b"1")
     ana = s.consumer(auto_offset_reset="latest")
@@ -91,8 +91,8 @@ def test_an_offset_that_is_not_there_is_where_the_configuration_says_instead(sta
     assert ana.committed(s.partition(0)) == 3
 
 
-def test_iterating_goes_on_behind_a_pause(stage: MakeStage) -> None:
-    """S135: what was fetched ahead is not handed out while it is paused, and comes afterwards."""
+def test_iteration_continues_after_a_pause(stage: MakeStage) -> None:
+    """S135: records that were fetched ahead are not handed out while the partition is paused, but after resume."""
     s = stage(1)
     zero = s.partition(0)
     s.produce(*(b"%d" % n for n in range(3)))
@@ -107,7 +107,7 @@ def test_iterating_goes_on_behind_a_pause(stage: MakeStage) -> None:
     assert [record.value for record in ana] == [b"1", b"2"]
 
 
-def test_what_the_brokers_know_is_passed_on(stage: MakeStage) -> None:
+def test_offsets_and_topics_of_the_brokers_are_returned(stage: MakeStage) -> None:
     s = stage(1)
     zero = s.partition(0)
     with KafkaProducer(bootstrap_servers=s.settings.bootstrap_servers) as producer:
@@ -125,10 +125,10 @@ def test_what_the_brokers_know_is_passed_on(stage: MakeStage) -> None:
 
 
 @pytest.mark.parametrize(("reset", "begins_at"), [("earliest", 0), ("latest", 2)])
-def test_where_nothing_is_committed_the_configuration_says_where_to_begin(
+def test_without_a_commit_the_configuration_chooses_the_first_offset(
     stage: MakeStage, reset: str, begins_at: int
 ) -> None:
-    """S137: nothing committed is not offset 0."""
+    """S137: a missing commit is not a commit of offset 0."""
     s = stage(1)
     s.produce(b"0", b"1")
     ana = s.consumer(auto_offset_reset=reset)
@@ -138,7 +138,7 @@ def test_where_nothing_is_committed_the_configuration_says_where_to_begin(
     assert read(ana, 1) == [b"%d" % begins_at]
 
 
-def test_where_nothing_is_committed_and_nothing_configured_the_caller_decides(stage: MakeStage) -> None:
+def test_without_a_commit_and_without_a_reset_the_caller_must_seek(stage: MakeStage) -> None:
     s = stage(1)
     s.produce(b"0", b"1")
     ana = s.consumer(auto_offset_reset="none")
@@ -148,8 +148,8 @@ def test_where_nothing_is_committed_and_nothing_configured_the_caller_decides(st
     assert read(ana, 1) == [b"1"]
 
 
-def test_records_of_an_aborted_transaction_are_not_seen(stage: MakeStage) -> None:
-    """`isolation_level` is KafkaConsumer's to act on."""
+def test_records_of_an_aborted_transaction_are_not_read(stage: MakeStage) -> None:
+    """`isolation_level` is passed on to KafkaConsumer."""
     s = stage(1)
     producer = KafkaProducer(bootstrap_servers=s.settings.bootstrap_servers, transactional_id=f"tx-{s.number}")
     producer.init_transactions()
@@ -166,8 +166,8 @@ def test_records_of_an_aborted_transaction_are_not_seen(stage: MakeStage) -> Non
     assert read(committed, 1) == [b"kept"]
 
 
-def test_a_poll_brings_no_more_than_it_may(stage: MakeStage) -> None:
-    """S128, W20: and position tells of what was brought alone."""
+def test_poll_returns_at_most_max_records(stage: MakeStage) -> None:
+    """S128, W20: the position counts only records that a poll has returned."""
     s = stage(1)
     s.produce(*(b"%d" % n for n in range(30)))
     ana = s.consumer(max_poll_records=20)

@@ -1,4 +1,4 @@
-"""What a `GroupConsumer` reads while its group rebalances, and what makes the group rebalance."""
+"""The records that a `GroupConsumer` reads while its group rebalances, and the causes of rebalances."""
 
 import pytest
 from kafka import (
@@ -16,8 +16,8 @@ from tests.system.staging import Listener, MakeStage, calls, numbers, read
 COOPERATIVE = ["cooperative-sticky"]
 
 
-def test_an_eager_member_reads_nothing_while_the_group_rebalances(stage: MakeStage) -> None:
-    """S124: what comes meanwhile comes after the assignment."""
+def test_eager_member_reads_nothing_during_a_rebalance(stage: MakeStage) -> None:
+    """S124: records that are produced during the rebalance are read after the assignment."""
     s = stage(1)
     listener = Listener()
     ana = s.consumer(client_id="ana", listener=listener)
@@ -28,7 +28,7 @@ def test_an_eager_member_reads_nothing_while_the_group_rebalances(stage: MakeSta
     bo = s.consumer(client_id="bo")
     s.until(lambda: s.is_shared_out([0], []))
     s.consumer(client_id="cy")
-    s.consumers.remove(bo)  # who is waited for now
+    s.consumers.remove(bo)  # the rebalance waits for bo now
     s.until(lambda: listener.calls[-1] == ("revoked", [0]))
     s.until(lambda: s.asker.describe().awaited == (bo.member_id,))
     s.read.clear()
@@ -39,8 +39,8 @@ def test_an_eager_member_reads_nothing_while_the_group_rebalances(stage: MakeSta
     s.until(lambda: [record.value for record in s.read] == [b"meanwhile"])
 
 
-def test_a_cooperative_member_reads_on_from_what_it_keeps(stage: MakeStage) -> None:
-    """S133, S122: c1 never loses what it keeps, nor its place in it; one partition moves, in the second round."""
+def test_cooperative_member_reads_its_kept_partitions_during_a_rebalance(stage: MakeStage) -> None:
+    """S133, S122: c1 keeps two partitions and its positions in them; the third moves in the second round."""
     s = stage(3)
     first, second = Listener(), Listener()
     c1 = s.consumer(client_id="c1", listener=first, partition_assignment_strategy=COOPERATIVE)
@@ -49,7 +49,7 @@ def test_a_cooperative_member_reads_on_from_what_it_keeps(stage: MakeStage) -> N
         s.produce(b"%d before" % number, partition=number)
     assert len(read(c1, 3)) == 3
     c2 = s.consumer(client_id="c2", listener=second, partition_assignment_strategy=COOPERATIVE)
-    c2.poll(0)  # it joins, and has not heard of the second round
+    c2.poll(0)  # it joins and does not know of the second round yet
     s.until(lambda: len(c1.assignment()) == 2, alone=lambda: c1.poll(20))
     s.until(lambda: c1.state is MemberState.PREPARING_REBALANCE, alone=lambda: c1.poll(20))
     kept, paused = sorted(c1.assignment())
@@ -71,7 +71,7 @@ def test_a_cooperative_member_reads_on_from_what_it_keeps(stage: MakeStage) -> N
 
 
 def test_two_rolling_restarts_make_a_group_cooperative(stage: MakeStage) -> None:
-    """S134: eager as long as a member offers range; those with it and those without can share a group."""
+    """S134: a group is eager while a member offers range; members with and without range can share a group."""
     s = stage(2)
 
     def add(name: str, *strategies: str) -> Listener:
@@ -102,7 +102,7 @@ def test_two_rolling_restarts_make_a_group_cooperative(stage: MakeStage) -> None
     assert not calls(cooperative, "revoked")
 
 
-def test_a_listener_that_fails_on_what_is_new_leaves_it_owned(stage: MakeStage) -> None:
+def test_partitions_stay_owned_when_on_partitions_assigned_fails(stage: MakeStage) -> None:
     s = stage(1)
 
     class Failing(Listener):
@@ -120,8 +120,8 @@ def test_a_listener_that_fails_on_what_is_new_leaves_it_owned(stage: MakeStage) 
     assert read(ana, 1) == [b"a"]
 
 
-def test_a_rebalance_can_be_asked_for_by_leader_and_follower(stage: MakeStage) -> None:
-    """KIP-568, KIP-800: its reason is in the events."""
+def test_leader_and_follower_can_request_a_rebalance(stage: MakeStage) -> None:
+    """KIP-568, KIP-800: the events hold the reason of the rebalance."""
     s = stage(2)
     ana, bo = s.consumer(), s.consumer()
     s.until(lambda: s.is_shared_out([0], [1]))
@@ -134,8 +134,8 @@ def test_a_rebalance_can_be_asked_for_by_leader_and_follower(stage: MakeStage) -
     assert s.rebalances()[-1][1] == "rebalance enforced by user"
 
 
-def test_who_leaves_while_it_first_joins_keeps_nobody_waiting(stage: MakeStage) -> None:
-    """Protocol.md 6.4: the coordinator has made a member of it by then, though it does not know its own id yet."""
+def test_member_that_leaves_during_its_first_join_does_not_delay_others(stage: MakeStage) -> None:
+    """Protocol.md 6.4: the coordinator has already added the member, which does not know its own id yet."""
     s = stage(1)
     ana = s.consumer(session_timeout_ms=3_000)
     ana.poll(0)

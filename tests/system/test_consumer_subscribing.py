@@ -1,4 +1,4 @@
-"""Which topics a `GroupConsumer` can subscribe to, by names and by patterns, over the real broker and query."""
+"""The topics that a `GroupConsumer` can subscribe to, by name and by pattern, on the real broker and query."""
 
 import re
 from contextlib import suppress
@@ -23,14 +23,14 @@ def borrowers(transport: Transport) -> int:
     return next(count for shared, count in sharing._shared.values() if shared is transport)
 
 
-def test_a_pattern_takes_the_topics_there_are_and_those_that_come(stage: MakeStage) -> None:
-    """S07, S08: also by pattern, and never Kafka's own topics."""
+def test_pattern_matches_existing_and_new_topics(stage: MakeStage) -> None:
+    """S07, S08: this holds also for patterns, and a pattern never matches Kafka's own topics."""
     s = stage(1)
     with KafkaAdminClient(bootstrap_servers=s.settings.bootstrap_servers) as admin:
 
         def ask_kafkas_own() -> None:
             with suppress(RetriableError):
-                admin.list_group_offsets("kafkas-own")  # for which it makes its own offsets topic
+                admin.list_group_offsets("kafkas-own")  # this makes Kafka create its own offsets topic
 
         s.until(lambda: "__consumer_offsets" in admin.list_topics(), alone=ask_kafkas_own)
     ana, bo = (s.consumer(metadata_max_age_ms=500) for _ in range(2))
@@ -43,7 +43,7 @@ def test_a_pattern_takes_the_topics_there_are_and_those_that_come(stage: MakeSta
         with pytest.raises(IllegalStateError):
             consumer.subscribe([s.topic])
     s.until(lambda: s.is_shared_out([0], []))
-    assert not [reason for _, reason in s.rebalances() if "nothing" in reason], "who joins has looked for topics first"
+    assert not [reason for _, reason in s.rebalances() if "nothing" in reason], "a member first looks for topics"
     s.create(f"more-{s.number}.a")
     s.create(f"no-more-{s.number}.b")
     s.until(lambda: s.is_shared_out([0], [0]) or s.is_shared_out([0, 0], []))
@@ -57,7 +57,7 @@ def test_a_pattern_takes_the_topics_there_are_and_those_that_come(stage: MakeSta
     assert TopicPartition(f"more-{s.number}.a", 0) in bo.assignment()
 
 
-def test_what_cannot_be_subscribed_to_is_refused_and_changes_nothing(stage: MakeStage) -> None:
+def test_invalid_subscription_is_refused_and_changes_nothing(stage: MakeStage) -> None:
     s = stage(1)
     ana = s.consumer()
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_subscribed_to_is_refused_and_changes_nothing(stage: Make
     transport, lent = ana._transport, borrowers(ana._transport)
     with pytest.raises(ValueError, match="no topic"):
         GroupConsumer("no topic", **s.config())
-    assert borrowers(transport) == lent, "nothing is left open"
+    assert borrowers(transport) == lent, "a transport is left open"
     ana.close()
     with pytest.raises(IllegalStateError):
         ana.subscribe([s.topic])

@@ -1,7 +1,8 @@
-"""Consumer processes join, leave, die, sleep and dawdle while they consume: no record is lost, few come again.
+"""Consumer processes join, leave, are killed, paused or slow while they consume: no record is lost, few are repeated.
 
-Everything is judged afterwards, by what the workers wrote down and by what the coordinator published. A stint is one
-worker's time with one partition, from the call that assigned it to the call that took it away, or to its death.
+The checks run afterwards, on the workers' notes and on the coordinator's published records. A stint is the time in
+which one worker owns one partition: from the call that assigned the partition to the call that revoked it, or to the
+worker's death.
 """
 
 import itertools
@@ -35,7 +36,7 @@ POLL_TIMEOUT = "consumer poll timeout has expired"
 
 
 class Note(NamedTuple):
-    """A line that a worker wrote: what, and under which generation and member id; `owned` is all it had then."""
+    """A line of a worker's notes: an event, its generation and member id, and all partitions `owned` at that time."""
 
     what: str
     value: Any
@@ -46,7 +47,7 @@ class Note(NamedTuple):
 
 @dataclass
 class Stint:
-    """One worker's time with one partition."""
+    """The time in which one worker owns one partition."""
 
     worker: str
     partition: int
@@ -56,13 +57,13 @@ class Stint:
     end: str = "still owned"
 
     def committed_before(self, commits: Iterable[OffsetRecord]) -> int:
-        """Find what was committed when this one began. No commit of an earlier generation is taken after that."""
+        """Return the committed offset when the stint began. Later commits of earlier generations are refused."""
         earlier = [c for c in commits if c.partition == self.partition and c.generation_id < self.generation]
         return earlier[-1].offset if earlier else 0
 
 
 class Hand:
-    """A worker process, what it is told, and what it has written down."""
+    """A worker process, the commands to it, and its notes."""
 
     def __init__(self, name: str, folder: Path, config: dict[str, Any]) -> None:
         self.name, self._notes_file = name, folder / name
@@ -92,7 +93,7 @@ class Hand:
 
     @property
     def notes(self) -> list[Note]:
-        """All whole lines there are by now; death may have cut off the last one."""
+        """All complete notes until now. A kill may have cut off the last line."""
         with self._notes_file.open("rb") as file:
             file.seek(self._read_to)
             lines, _, _ = file.read().rpartition(b"\n")
@@ -102,12 +103,12 @@ class Hand:
         return self._notes
 
     def stints(self) -> Iterator[Stint]:
-        """Tell what this worker had, and read of it."""
+        """Yield the worker's stints with the offsets that it read."""
         now: dict[int, Stint] = {}
         for note in self.notes:
             match note.what:
                 case "assigned":
-                    assert not now.keys() & set(note.value), "nothing is assigned that is owned"
+                    assert not now.keys() & set(note.value), "an owned partition is assigned again"
                     now |= {p: Stint(self.name, p, note.generation, note.member_id) for p in note.value}
                     assert sorted(now) == note.owned
                 case "read":
@@ -120,7 +121,7 @@ class Hand:
         yield from now.values()
 
     def owned_and_read(self) -> list[int]:
-        """Tell what this worker has now, if it has read of it since something was assigned."""
+        """Return the owned partitions if the worker has read since its last assignment, else nothing."""
         whats = [note.what for note in self.notes]
         latest = max((i for i, what in enumerate(whats) if what in ("assigned", "revoked", "lost")), default=0)
         is_reading = "read" in whats[latest:] and whats[latest] == "assigned"
@@ -155,7 +156,7 @@ class Run:
         return hand
 
     def produce(self, count: int) -> None:
-        """Append records that say where they are."""
+        """Append records whose values hold their own partition and offset."""
         self.count = count
         producer = KafkaProducer(
             bootstrap_servers=self._settings.bootstrap_servers, linger_ms=50, batch_size=2**16, acks="all"
@@ -169,7 +170,7 @@ class Run:
         wait_until(is_so, account=lambda: {hand.name: hand.notes[-3:] for hand in self.hands})
 
     def until_shared_by(self, *hands: Hand) -> None:
-        """Wait until these have all partitions among them, and each has read since it was given its own."""
+        """Wait until these workers own all partitions and each has read since its last assignment."""
 
         def is_shared() -> bool:
             shares = [hand.owned_and_read() for hand in hands]
@@ -178,8 +179,8 @@ class Run:
         self.until(is_shared)
 
     def finish(self) -> None:
-        """Have all who are left consume the rest, and go."""
-        assert self.read() < self.count, "the faults fell into the run"
+        """Make the remaining workers consume the rest and leave."""
+        assert self.read() < self.count, "all records were read before the faults ended"
         here = [hand for hand in self.hands if hand.process.poll() is None]
         for hand in here:
             hand.tell("hurry")
@@ -191,7 +192,7 @@ class Run:
     def close(self) -> None:
         self._stack.close()
 
-    # -- what there is to judge ----------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     def ends(self) -> dict[int, int]:
         return {p: len(range(p, self.count, PARTITIONS)) for p in ALL}
@@ -200,11 +201,11 @@ class Run:
         return [stint for hand in self.hands for stint in hand.stints()]
 
     def read(self) -> int:
-        """Count all readings of records."""
+        """Count the records that were read, with repeats."""
         return sum(len(stint.offsets) for stint in self.stints())
 
     def processed(self) -> "Counter[tuple[int, int]]":
-        """Count how often each record was processed."""
+        """Return how often each record was processed, by partition and offset."""
         return Counter((s.partition, offset) for s in self.stints() for offset in s.offsets)
 
     def published(self) -> list[GroupRecord | OffsetRecord]:
@@ -215,11 +216,11 @@ class Run:
         return [record for record in self.published() if isinstance(record, OffsetRecord)]
 
     def expired(self) -> list[dict[str, Any]]:
-        """Tell which members the coordinator gave up."""
+        """Return the events of members that the coordinator expelled."""
         return [e for e in self.reader.events() if e["event"] == "member_expired"]
 
     def overdue(self) -> list[dict[str, Any]]:
-        """Tell which members left by themselves, as they had not polled."""
+        """Return the events of members that left because they had not polled in time."""
         left = [e for e in self.reader.events() if e["event"] == "member_left"]
         return [e for e in left if e["reason"] == POLL_TIMEOUT]
 
@@ -240,15 +241,16 @@ def run(coordinator: Coordinator, tmp_path: Path, request: pytest.FixtureRequest
 
 
 def check_nothing_is_lost(run: Run) -> None:
-    """Every record was processed, and at the end every partition is committed to its end."""
+    """Check that every record was processed and every partition is committed to its end."""
     expected = {(p, offset) for p, end in run.ends().items() for offset in range(end)}
     assert set(run.processed()) == expected
 
 
 def check_stints_go_on_from_what_is_committed(run: Run) -> None:
-    """Each begins at the offset that was committed when it began, and goes on in order, without a gap (S13, S139).
+    """Check that each stint begins at the offset committed at its start and has no gap (S13, S139).
 
-    So whatever is processed twice was not committed when its next owner got it: what at-least-once allows.
+    So a record is processed twice only if it was not committed when the next owner got the partition. At-least-once
+    allows this.
     """
     commits = run.commits()
     for stint in run.stints():
@@ -257,7 +259,7 @@ def check_stints_go_on_from_what_is_committed(run: Run) -> None:
 
 
 def check_nothing_given_up_comes_twice(run: Run) -> None:
-    """A member that is not taken for dead commits what it gives up: the next one goes on right behind it."""
+    """Check that a member, unless expelled, commits before it gives up a partition; the next owner continues there."""
     commits, dead = run.commits(), {e["member_id"] for e in (*run.expired(), *run.overdue())}
     by_partition = defaultdict(list)
     for stint in sorted(run.stints(), key=lambda s: s.generation):
@@ -269,7 +271,7 @@ def check_nothing_given_up_comes_twice(run: Run) -> None:
 
 
 def check_commits_do_not_run_ahead(run: Run) -> None:
-    """What is committed was processed by whoever committed it."""
+    """Check that each member committed only records that it had processed."""
     commits, reach = run.commits(), defaultdict[tuple[str, int], int](int)
     for stint in run.stints():
         end = stint.committed_before(commits) + len(stint.offsets)
@@ -280,7 +282,7 @@ def check_commits_do_not_run_ahead(run: Run) -> None:
 
 
 def check_one_owner(run: Run) -> None:
-    """No partition has two owners in one generation: by the workers' notes, and by the groups topic (I1)."""
+    """Check that no partition has two owners in one generation, in the notes and on the groups topic (I1)."""
     assigned = [n for hand in run.hands for n in hand.notes if n.what == "assigned" and n.generation >= 0]
     notes = {(n.generation, n.member_id): n.owned for n in assigned}
     published = {
@@ -292,7 +294,7 @@ def check_one_owner(run: Run) -> None:
     for owned in (notes, published):
         owners = Counter((generation, p) for (generation, _), partitions in owned.items() for p in partitions)
         assert set(owners.values()) == {1}, owned
-    assert notes == {who: owned for who, owned in published.items() if who in notes}, "each had what its plan gave it"
+    assert notes == {who: owned for who, owned in published.items() if who in notes}, "each member owned its assignment"
 
 
 def check_all(run: Run) -> None:
@@ -311,11 +313,11 @@ def names(events: Iterable[dict[str, Any]]) -> set[str]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_records_survive_every_fault_at_once(run: Callable[..., Run], strategy: str) -> None:
-    """S05, S06, S13, S127, S138, S139, S141, S142, W21: committed by hand, each batch after it was processed.
+def test_no_record_is_lost_with_all_faults_together(run: Callable[..., Run], strategy: str) -> None:
+    """S05, S06, S13, S127, S138, S139, S141, S142, W21: workers commit each batch by hand after they processed it.
 
-    One joins, one leaves, one is killed, one is paused past its session, one processes and one listens for longer than
-    max_poll_interval_ms.
+    One worker joins, one leaves, one is killed and one is paused for longer than its session. One takes longer than
+    max_poll_interval_ms to process a batch, and one takes longer than that in its listener.
     """
     r = run(enable_auto_commit=False, **STRATEGIES[strategy])
     ana, bo, cy = (r.start(name) for name in ("ana", "bo", "cy"))
@@ -352,14 +354,14 @@ def test_records_survive_every_fault_at_once(run: Callable[..., Run], strategy: 
     check_all(r)
     assert {"cy", "di"} <= names(r.expired())
     assert "ana" in names(r.overdue())
-    assert "ed" in names(r.overdue() + r.expired()), "its own patience ends about when that of the others does"
+    assert "ed" in names(r.overdue() + r.expired()), "its poll interval and its session end at about the same time"
     assert any(note.what == "refused" for note in ana.notes), "its commit came too late"
-    assert max(r.processed().values()) > 1, "so what it had processed came again"
+    assert max(r.processed().values()) > 1, "records without a commit are processed again"
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_auto_commit_loses_nothing_either(run: Callable[..., Run], strategy: str) -> None:
-    """S05, S06, S13, S138, S139: committed every second, before a rebalance and at the end."""
+def test_auto_commit_loses_no_record(run: Callable[..., Run], strategy: str) -> None:
+    """S05, S06, S13, S138, S139: workers commit every second, before a rebalance and on close."""
     r = run(enable_auto_commit=True, auto_commit_interval_ms=1_000, **STRATEGIES[strategy])
     ana, bo = r.start("ana"), r.start("bo")
     r.produce(30_000)

@@ -1,6 +1,6 @@
-"""The page in a real browser: over the real broker and query, and over crowds that are filled in by hand.
+"""The page in a real browser: with the real broker and query, and with groups that the tests simulate.
 
-`SHOTS=folder` keeps pictures.
+With `SHOTS=folder`, pictures are written to that folder.
 """
 
 import os
@@ -27,7 +27,7 @@ __all__ = ["chromium", "page"]
 
 SHOTS = os.environ.get("SHOTS")
 SEEN_WITHIN_MS = 2_000
-"""From the record to the page."""
+"""The longest time from the record to the page."""
 
 PLAN = write_assignment({"orders": [0, 1, 2]})
 ROW = "tbody tr"
@@ -42,7 +42,7 @@ def opened(page: Page, url: str, group_id: str | None = None, tab: str = "") -> 
     expect(page.locator("#badge")).to_have_text("Live", timeout=WITHIN_MS)
 
 
-# -- over the real system ----------------------------------------------------------------------------------------------
+# -- the real system ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def dashboard(coordinator: Coordinator) -> Iterator[Dashboard]:
 
 
 class Consumer:
-    """A member by hand that speaks Kafka's own formats."""
+    """A member that sends raw requests in Kafka's own formats."""
 
     def __init__(self, asker: Asker, client_id: str = "ana", **fields: object) -> None:
         self.asker = asker
@@ -67,7 +67,7 @@ class Consumer:
         asker.ask(asker.syncing(self.generation, self.member_id, {self.member_id: PLAN}))
 
 
-TOLD_WHEN = """([selector, text]) => new Promise((resolve, reject) => {
+SHOWN_AT_MS = """([selector, text]) => new Promise((resolve, reject) => {
     setTimeout(() => reject(new Error("not seen: " + document.body.innerText)), 20_000);
     const look = () => {
         const found = [...document.querySelectorAll(selector)].some((each) => each.textContent.includes(text));
@@ -81,8 +81,8 @@ TOLD_WHEN = """([selector, text]) => new Promise((resolve, reject) => {
 
 
 def watches(page: Page, selector: str, text: str) -> None:
-    """Have the page note when it first shows a text; asked for by `seen_at_ms`."""
-    page.evaluate(f"(about) => {{ window.seen = ({TOLD_WHEN})(about) }}", [selector, text])
+    """Make the page record the time at which it first shows a text; `seen_at_ms` returns that time."""
+    page.evaluate(f"(about) => {{ window.seen = ({SHOWN_AT_MS})(about) }}", [selector, text])
 
 
 def seen_at_ms(page: Page) -> int:
@@ -90,15 +90,15 @@ def seen_at_ms(page: Page) -> int:
 
 
 def written_ms(asker: Asker, coordinator: Coordinator, name: str) -> list[int]:
-    """Say when the broker wrote a group's events of a name."""
+    """Return the times at which the broker appended a group's events of a name."""
     events = Reader(coordinator.settings, asker.group_id).events()
     return [int(e["_appended_ms"]) for e in events if e["event"] == name]
 
 
-def test_a_join_a_death_and_a_fence_are_seen_as_they_happen(
+def test_join_expiry_and_fencing_are_shown_within_two_seconds(
     asker: Asker, coordinator: Coordinator, dashboard: Dashboard, page: Page
 ) -> None:
-    """S10, S14: within two seconds of the record, by the clock of broker and browser, which are one machine's."""
+    """S10, S14: the page shows them within two seconds of the record. Broker and browser have the same clock."""
     lags = {}
     ana = Consumer(asker, "ana", group_instance_id="worker-1")
     opened(page, dashboard.url, asker.group_id, "commits")
@@ -112,7 +112,7 @@ def test_a_join_a_death_and_a_fence_are_seen_as_they_happen(
     newcomer = ana.fields | {"client_id": "bo", "group_instance_id": None}
     parked = asker.begin(asker.joining(asker.new_id(**newcomer), **newcomer))
     lags["join"] = seen_at_ms(page) - max(written_ms(asker, coordinator, "rebalance_started"))
-    assert not parked.done(), "the page shows it before its own client hears of it"
+    assert not parked.done(), "the page must show it before its client has the response"
 
     silent = Asker(asker.transport, f"{asker.group_id}-silent")
     Consumer(silent, "cy", session_timeout_ms=4_000)
@@ -124,10 +124,10 @@ def test_a_join_a_death_and_a_fence_are_seen_as_they_happen(
     assert max(lags.values()) <= SEEN_WITHIN_MS
 
 
-def test_the_timeline_agrees_with_the_events(
+def test_timeline_agrees_with_the_events(
     asker: Asker, coordinator: Coordinator, dashboard: Dashboard, page: Page
 ) -> None:
-    """S12, S10: as many rebalances as were completed, as long as they say, and each partition's owners in order."""
+    """S12, S10: the page shows each completed rebalance, its duration, and the owners of each partition in order."""
     ana = Consumer(asker)
     asker.leave(ana.member_id, reason="shift is over")
     bo = Consumer(asker, "bo")
@@ -150,8 +150,8 @@ def test_the_timeline_agrees_with_the_events(
     assert any("shift is over" in each for each in words)
 
 
-def test_strangers_names_are_text(asker: Asker, dashboard: Dashboard, page: Page) -> None:
-    """A group's and a member's names that are markup, turn text around or end a line."""
+def test_hostile_names_are_shown_as_text(asker: Asker, dashboard: Dashboard, page: Page) -> None:
+    """The names of a group and of a member hold markup, a change of text direction and control characters."""
     hostile = "<img src=x onerror=alert(1)>\u202e\x1b[31m/%2F"
     asker.group_id = f"<script>alert(2)</script>{time.time_ns()}\u202egnp"
     Consumer(asker, hostile, client_host="/<b>host</b>")
@@ -167,7 +167,7 @@ def test_strangers_names_are_text(asker: Asker, dashboard: Dashboard, page: Page
     assert page.locator("main img, main script, main b:has-text('host')").count() == 0
 
 
-# -- filled in by hand -------------------------------------------------------------------------------------------------
+# -- simulated groups --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def url(stage: Stage) -> Iterator[str]:
         yield web.url
 
 
-def test_the_list_is_walked_by_keyboard(stage: Stage, url: str, page: Page) -> None:
+def test_list_is_navigated_by_keyboard(stage: Stage, url: str, page: Page) -> None:
     for name in ("cider", "apple", "beer"):
         stage.joins(name, "ana")
     opened(page, url)
@@ -211,8 +211,8 @@ def test_the_list_is_walked_by_keyboard(stage: Stage, url: str, page: Page) -> N
     assert [each.split("\t")[0].strip() for each in texts(page, ROW)] == ["cider", "beer", "apple"]
 
 
-def test_a_rebalance_says_until_when_it_waits_and_what_comes_next(stage: Stage, url: str, page: Page) -> None:
-    """S47, S51, S86: the deadline, and the moves of the table that the coordinator runs by."""
+def test_rebalance_shows_its_deadline_and_its_next_moves(stage: Stage, url: str, page: Page) -> None:
+    """S47, S51, S86: the page shows the deadline, and the next moves in the coordinator's own table."""
     stage.joins("pay", "ana")
     stage.shares("pay", [("orders", 0)])
     opened(page, url, "pay", "members")
@@ -224,8 +224,8 @@ def test_a_rebalance_says_until_when_it_waits_and_what_comes_next(stage: Stage, 
     expect(moves).to_contain_text(f"CompletingRebalance when {Cause.JOINS_COMPLETE.value}, or Empty when ")
 
 
-def test_the_timeline_is_walked_by_keyboard(stage: Stage, url: str, page: Page) -> None:
-    """S14: from rebalance to rebalance, each with its cause and what is to be done about it."""
+def test_timeline_is_navigated_by_keyboard(stage: Stage, url: str, page: Page) -> None:
+    """S14: keys select one rebalance after another, each with its cause and an advice."""
     (ana,) = stage.joins("pay", "ana")
     stage.shares("pay", [("orders", 0), ("orders", 1)])
     stage.joins("pay", "bo")
@@ -250,7 +250,7 @@ def test_the_timeline_is_walked_by_keyboard(stage: Stage, url: str, page: Page) 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_telephone_nothing_is_wider_than_the_window(stage: Stage, url: str, page: Page, scheme: str) -> None:
+def test_page_fits_the_width_of_a_telephone(stage: Stage, url: str, page: Page, scheme: str) -> None:
     stage.joins("x" * 249, "ana", client_host="/" + "h" * 200)
     stage.shares("x" * 249, [("t" * 200, partition) for partition in range(70)])
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
@@ -265,7 +265,7 @@ def test_on_a_telephone_nothing_is_wider_than_the_window(stage: Stage, url: str,
         shot(page, f"narrow-{tab}-{scheme}", SHOTS)
 
 
-def test_the_theme_is_kept(stage: Stage, url: str, page: Page) -> None:
+def test_theme_is_kept_after_a_reload(stage: Stage, url: str, page: Page) -> None:
     opened(page, url)
     for theme in ("light", "dark"):
         page.locator("#theme").click()
@@ -274,8 +274,8 @@ def test_the_theme_is_kept(stage: Stage, url: str, page: Page) -> None:
         assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == theme
 
 
-def test_it_says_when_its_server_is_gone_and_comes_back_by_itself(stage: Stage, chromium: Browser) -> None:
-    """By a page of its own: a browser logs every connection that is refused."""
+def test_page_shows_a_lost_server_and_reconnects(stage: Stage, chromium: Browser) -> None:
+    """The test uses a separate page, because a browser logs every refused connection."""
     stage.joins("pay", "ana")
     page = chromium.new_page()
     with WebServer(stage.live, "127.0.0.1", 0) as web:
@@ -313,19 +313,19 @@ new PerformanceObserver((list) => {
 
 
 def measured(page: Page, what: str) -> float:
-    """Say how long it took from the address to rows, and the longest time in which the page did not answer."""
+    """Print the time from the address to the first rows and the longest task, and return the first in ms."""
     first_ms = float(page.evaluate(FIRST_ROWS_MS))
     print(f"{what}: rows after {first_ms:.0f} ms, longest task {page.evaluate('window.longest'):.0f} ms")
     return first_ms
 
 
-def test_a_thousand_groups_stay_fluid(stage: Stage, url: str, page: Page) -> None:
+def test_page_of_a_thousand_groups_responds_quickly(stage: Stage, url: str, page: Page) -> None:
     names = [f"group-{number:04}" for number in range(1_000)]
     stage.joins_alone(names)
     page.add_init_script(LONG_TASKS + ";" + MARKS_ROWS)
     opened(page, url)
     expect(page.locator("h1")).to_have_text("1,000 groups")
-    assert page.locator(ROW).count() <= 100, "a page of rows is drawn, and no more"
+    assert page.locator(ROW).count() <= 100, "only one page of rows is drawn"
     assert measured(page, "1,000 groups") < SLOW_MS
     page.evaluate(f"() => {{ window.updated = ({UPDATED_AFTER_MS})('cy-came-later') }}")
     began_s = time.monotonic()
@@ -338,8 +338,8 @@ def test_a_thousand_groups_stay_fluid(stage: Stage, url: str, page: Page) -> Non
     assert page.evaluate("window.longest") < SLOW_MS
 
 
-def test_a_group_of_five_hundred_members_stays_fluid(stage: Stage, url: str, page: Page) -> None:
-    """S12: hundreds of members and partitions, drawn as far as they are seen."""
+def test_page_of_five_hundred_members_responds_quickly(stage: Stage, url: str, page: Page) -> None:
+    """S12: of hundreds of members and partitions, only the visible ones are drawn."""
     stage.joins("crowd", *(f"worker-{number:03}" for number in range(500)))
     stage.shares("crowd", [("orders", partition) for partition in range(500)])
     page.add_init_script(LONG_TASKS + ";" + MARKS_ROWS)

@@ -1,4 +1,4 @@
-"""The page over histories that are long, and groups that are restless, in a real browser."""
+"""The page in a real browser, with long histories and with groups that rebalance often."""
 
 import time
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ RESTARTS = 30
 
 @pytest.fixture
 def stage() -> Stage:
-    """A member that goes and comes back again and again, for twelve minutes."""
+    """Make a group whose member leaves and joins again and again, for twelve minutes."""
     stage = Stage(Live(), time.time_ns() // 1_000_000 - 780_000).begins()
     for _ in range(RESTARTS):
         (ana,) = stage.joins("pay", "ana")
@@ -36,10 +36,10 @@ def url(stage: Stage) -> Iterator[str]:
         yield web.url
 
 
-def test_who_looks_back_far_enough_sees_the_beginning(
+def test_timeline_can_be_moved_back_to_the_beginning(
     stage: Stage, url: str, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S12: an answer has the latest of a long history; what was before is asked for when it is looked at."""
+    """S12: a response has the end of a long history; the page requests older parts when they are shown."""
     monkeypatch.setattr(live, "TIMELINE_WEIGHT_MAX", 70)
     opened(page, url, "pay", "timeline")
     unknown = page.locator(".swim > rect[fill='url(#unknown)']")
@@ -52,7 +52,7 @@ def test_who_looks_back_far_enough_sees_the_beginning(
     expect(page.locator(".lane[data-lane=orders-0] .span").first).to_be_visible()
 
 
-def test_stripes_that_cannot_be_told_apart_are_drawn_once(stage: Stage, url: str, page: Page) -> None:
+def test_stripes_at_the_same_place_are_drawn_once(stage: Stage, url: str, page: Page) -> None:
     opened(page, url, "pay", "timeline")
     stripes = page.locator(".stripe[role=img]")
     expect(stripes.first).to_be_visible()
@@ -60,13 +60,13 @@ def test_stripes_that_cannot_be_told_apart_are_drawn_once(stage: Stage, url: str
     page.locator(".swim").focus()
     for _ in range(12):
         page.keyboard.press("-")
-    expect(stripes).to_have_count(2)  # of those that could have been avoided one, and one of the others
+    expect(stripes).to_have_count(2)  # one for the avoidable rebalances, one for the others
     page.keyboard.press("p")
     expect(page.locator(".stripe.chosen")).to_have_count(1)
 
 
-def test_commits_and_refusals_are_fetched_once_and_then_told(stage: Stage, url: str, page: Page) -> None:
-    """S14: each event is seen, and the history is not fetched anew for it."""
+def test_commits_and_refusals_are_fetched_once_and_then_streamed(stage: Stage, url: str, page: Page) -> None:
+    """S14: each event is shown, and the page does not fetch the history again for it."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     (ana,) = stage.joins("pay", "ana")
@@ -80,7 +80,7 @@ def test_commits_and_refusals_are_fetched_once_and_then_told(stage: Stage, url: 
     assert sum("/api/timeline" in each for each in asked) == 1
 
 
-def test_whom_a_rebalance_waits_for_stands_next_to_the_state(stage: Stage, url: str, page: Page) -> None:
+def test_awaited_members_are_shown_next_to_the_state(stage: Stage, url: str, page: Page) -> None:
     """S43, S47."""
     stage.joins("pay", "ana", "bo")
     opened(page, url, "pay")

@@ -1,4 +1,4 @@
-"""The page as a process of its own: where it says it is, its figures, and brokers that go away and come back."""
+"""The page in its own process: its address, its metrics, and brokers that stop and start again."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from tests.system.waiting import HANG_S, wait_until
 
 @contextmanager
 def page_of(settings: Settings, folder: Path) -> Iterator[Callable[[str], Any]]:
-    """Run `coordinator dashboard`; gives what asks it for a path. Ended by SIGTERM, it exits 0."""
+    """Run `coordinator dashboard`, and yield a function that gets a path from it. After SIGTERM it must exit with 0."""
     ready_file, log = folder / "ready", folder / "log"
     command = [sys.executable, "-m", "streaming", "dashboard", "-b", settings.bootstrap_servers, "--port", "0",
                "--topic-prefix", settings.topic_prefix, "--ready-file", str(ready_file)]  # fmt: skip
@@ -51,8 +51,8 @@ def page_of(settings: Settings, folder: Path) -> Iterator[Callable[[str], Any]]:
         process.wait()
 
 
-def test_its_figures_are_those_of_the_groups(coordinator: Coordinator, asker: Asker, tmp_path: Path) -> None:
-    """S14: scraped and read as Prometheus does."""
+def test_metrics_agree_with_the_groups(coordinator: Coordinator, asker: Asker, tmp_path: Path) -> None:
+    """S14: the test reads the metrics in the way in which Prometheus does."""
     with page_of(coordinator.settings, tmp_path) as get:
         member_id, generation = asker.alone()
         asker.commit(generation, member_id, 7)
@@ -76,8 +76,8 @@ def test_its_figures_are_those_of_the_groups(coordinator: Coordinator, asker: As
         assert told["groupcoord_rebalance_duration_seconds_count"] == 1
 
 
-def test_brokers_that_go_away_and_come_back(tmp_path: Path) -> None:
-    """It goes on showing what it has, says that they are away, and reads on when they are back."""
+def test_page_survives_a_restart_of_the_broker(tmp_path: Path) -> None:
+    """Without brokers the page shows its last state and the phase reconnecting. Later it continues to read."""
     with Broker(tmp_path / "broker") as broker:
         settings = Settings(bootstrap_servers=broker.bootstrap_servers, replication_factor=1, request_partitions=1)
         ensure(settings)
@@ -99,7 +99,7 @@ def groups(get: Callable[[str], Any]) -> list[str]:
 
 
 def publish(settings: Settings, group_id: str) -> None:
-    """Write a group's record as the coordinator would."""
+    """Write a group's record as the coordinator does."""
     record = GroupRecord(group_id=group_id, state=Phase.EMPTY, since_ms=1, generation_id=1, protocol_type=None,
                          protocol_name=None, leader=None, subscribed_topics=(), members=(), version=1)  # fmt: skip
     topics = OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic)

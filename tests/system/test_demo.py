@@ -1,4 +1,4 @@
-"""The demo, from its first member to one whole turn of its story, and what it leaves behind: nothing."""
+"""The demo from its first member to the end of one round of its script. It leaves no process and no file."""
 
 import io
 import tempfile
@@ -15,21 +15,21 @@ from tests.system.waiting import HANG_S
 
 
 def workers() -> list[psutil.Process]:
-    """Find the demo's members among our own processes."""
+    """Return the demo's members among the child processes."""
     return [p for p in psutil.Process().children(recursive=True) if "streaming.demo.worker" in _command(p)]
 
 
 def _command(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline()
-    except psutil.NoSuchProcess:  # the broker and Spark have children of their own, which come and go
+    except psutil.NoSuchProcess:  # the broker and Spark have short-lived child processes
         return []
 
 
-def test_the_demo_shows_members_come_go_and_die_as_the_topics_tell_it(
+def test_demo_shows_joins_leaves_and_expiries_from_the_topics(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """S24: groups are recorded, members watched, plans passed on and offsets kept, all by one query."""
+    """S24: one query records groups, watches members, passes on assignments and stores offsets."""
     monkeypatch.setattr(story, "COMMITS_BETWEEN", 1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     shown, until_s = io.StringIO(), time.monotonic() + HANG_S
@@ -42,7 +42,7 @@ def test_the_demo_shows_members_come_go_and_die_as_the_topics_tell_it(
     run_demo(coordinator.settings, out=Console(file=shown, width=400), stop=is_told)
 
     text = shown.getvalue()
-    story_so_far = [
+    expected = [
         "» a producer fills demo.orders, 6 partitions",
         "» ana, bo, cy start",
         "rebalance: member joined",
@@ -58,9 +58,9 @@ def test_the_demo_shows_members_come_go_and_die_as_the_topics_tell_it(
         "Stable, generation",
     ]
     at = 0
-    for happening in story_so_far:
+    for happening in expected:
         at = text.find(happening, at)
-        assert at >= 0, f"{happening!r} is not told, or not in its place:\n{text}"
+        assert at >= 0, f"{happening!r} is missing, or not in its place:\n{text}"
     assert "committed offsets of demo.orders" in text
     assert "MISSING" not in text
     assert workers() == []

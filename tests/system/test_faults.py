@@ -1,6 +1,6 @@
-"""What the query stands on is taken away while it runs: the broker, an output topic, the disk of its checkpoint.
+"""Faults while the query runs: the broker stops, an output topic is deleted, the disk of the checkpoint is full.
 
-It waits and goes on, or it ends with a sentence that says what to do; then a start goes on where it ended.
+The query waits and continues, or it ends with a sentence that says what to do. The next start continues where it ended.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ from tests.system.waiting import HANG_S
 Run = Callable[..., Service]
 
 SESSION_MS = 15_000
-"""Clients reach a broker that has come back within it, on a busy machine as well."""
+"""Long enough that clients reach a restarted broker within it, also on a busy machine."""
 
 DISK_BYTES = 2**21
 
@@ -34,8 +34,8 @@ DISK_BYTES = 2**21
 # -- the broker --------------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_comes_back_finds_all_groups_as_they_were(run_service: Run, tmp_path: Path) -> None:
-    """I13, I21: it crashes, and is away for so long that sessions end unheard; nobody is expelled for that."""
+def test_groups_are_unchanged_after_a_long_broker_failure(run_service: Run, tmp_path: Path) -> None:
+    """I13, I21: the broker is down for longer than the members' sessions, and no member is expelled."""
     with Broker(tmp_path / "broker") as broker, ExitStack() as stack:
         service = run_service("away", bootstrap_servers=broker.bootstrap_servers)
         service.await_ready()
@@ -77,8 +77,8 @@ def test_a_broker_that_comes_back_finds_all_groups_as_they_were(run_service: Run
 # -- an output topic ---------------------------------------------------------------------------------------------------
 
 
-def test_an_output_topic_that_goes_ends_the_query(run_service: Run) -> None:
-    """Nobody hears of a change that is not published; and the next start says that the topic is another one."""
+def test_deleted_output_topic_ends_the_query(run_service: Run) -> None:
+    """No client gets a response about an unpublished change, and the next start refuses the new topic."""
     service = run_service("vanishing", broker_wait_ms=31_000)
     service.await_ready()
     settings = service.settings
@@ -100,7 +100,7 @@ def test_an_output_topic_that_goes_ends_the_query(run_service: Run) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of two megabytes."""
+    """Mount a separate file system of two megabytes, and yield its folder."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
@@ -113,7 +113,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Leave no room, and return the file that takes it."""
+    """Fill a disk, and return the file that takes its room."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
         try:
@@ -124,8 +124,8 @@ def fill(disk: Path) -> Path:
     raise AssertionError("the disk is not full")
 
 
-def test_a_full_disk_ends_the_query_until_there_is_room(run_service: Run, small_disk: Path) -> None:
-    """Nothing is lost: the requests wait, and what was answered stays."""
+def test_full_disk_ends_the_query_until_there_is_room(run_service: Run, small_disk: Path) -> None:
+    """Nothing is lost: requests wait, and the effects of earlier responses stay."""
     run = partial(run_service, "disk", checkpoint=str(small_disk / "state"))
     service = run()
     service.await_ready()
@@ -143,4 +143,4 @@ def test_a_full_disk_ends_the_query_until_there_is_room(run_service: Run, small_
         service.await_ready()
         assert asked.result(HANG_S).generation_id == generation + 1  # type: ignore[union-attr]
     versions = sorted(set(Reader(settings, "g").everything().versions))
-    assert versions == list(range(1, len(versions) + 1)), "nothing is missing (I8)"
+    assert versions == list(range(1, len(versions) + 1)), "no version is missing (I8)"

@@ -1,5 +1,5 @@
-"""Fencing tokens over the real broker and query: what a store accepts from two processes of one static member, and what
-a coordinator without its checkpoint goes on from."""
+"""Fencing tokens on the real broker and query: a store with two processes of one static member, and the first token of
+a coordinator that has lost its checkpoint."""
 
 import json
 import signal
@@ -26,14 +26,14 @@ DAY_US = 24 * 3_600 * 1_000_000
 
 
 class Store:
-    """A table with the token that was last written for each resource; it refuses one below the highest it has seen."""
+    """A table with the last written token of each resource. It refuses a token that is lower than the stored one."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path)
         self._database.execute("CREATE TABLE work (resource TEXT PRIMARY KEY, token INTEGER NOT NULL)")
 
     def write(self, resource: str, token: int) -> bool:
-        """Write with a token; tells whether it was accepted."""
+        """Write with a token, and return whether the store accepted it."""
         with self._database:
             written = self._database.execute(
                 "INSERT INTO work VALUES (?, ?) ON CONFLICT (resource)"
@@ -58,8 +58,8 @@ def pool(coordinator: Coordinator) -> Iterator[Pool]:
         yield pool
 
 
-def test_a_store_refuses_the_paused_process_of_a_static_member_that_was_replaced(pool: Pool, store: Store) -> None:
-    """S06, S44: nothing rebalances, and the generation is the same; the token tells the two processes apart."""
+def test_store_refuses_the_replaced_process_of_a_static_member(pool: Pool, store: Store) -> None:
+    """S06, S44: the generation stays the same without a rebalance; only the token distinguishes the two processes."""
     static = {"client_id": "bo", "resources": ["gate"], "group_instance_id": "worker-1", "session_timeout_ms": 60_000}
     old: Worker = pool.worker(**static)
     assert store.write("gate", old.tells("works", pool.turn)[1])
@@ -88,25 +88,25 @@ def stable(pool: Pool) -> list[GroupRecord]:
     return found
 
 
-# -- a checkpoint that is lost -----------------------------------------------------------------------------------------
+# -- a lost checkpoint -------------------------------------------------------------------------------------------------
 
 
 def token_of(settings: Settings, group_id: str) -> int:
-    """Have a member be alone in a group, and return its token."""
+    """Make a group of one member, and return the member's token."""
     with Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport:
         asker = Asker(transport, group_id)
         member_id, generation_id = asker.alone()
         return int(asker.ask(asker.syncing(generation_id, member_id)).fencing_token)
 
 
-def test_a_blank_checkpoint_begins_above_all_tokens_that_its_prefix_has_seen(
+def test_new_checkpoint_begins_above_all_tokens_of_its_topic_prefix(
     run_service: Callable[..., Service], tmp_path: Path
 ) -> None:
-    """design.md 17: state is lost, and the brokers' clocks are a day behind the tokens that were given."""
+    """design.md 17: the state is lost, and the brokers' clocks are a day behind the tokens that were assigned."""
     ahead = time.time_ns() // 1_000 + DAY_US
     service = run_service("lost", fencing_token_floor=ahead, checkpoint=str(tmp_path / "first"))
     service.await_ready()
-    assert find_floor(service.settings, print) == ahead, "the setting says it by hand, and nothing is read"
+    assert find_floor(service.settings, print) == ahead, "the setting gives the floor, and no topic is read"
     unset = service.settings.model_copy(update={"fencing_token_floor": 0})
     assert find_floor(unset, print) == 0
     assert token_of(service.settings, "g") == ahead

@@ -1,4 +1,4 @@
-"""The gateway as a client sees it that counts bytes: order, addresses, refusals, and what holds when parts are away."""
+"""The gateway from the view of a raw client: order of responses, addresses, refusals, and unavailable parts."""
 
 import socket
 import struct
@@ -90,7 +90,7 @@ def sync(group_id: str, member_id: str) -> Any:
 
 
 def become_member(wire: Wire, group_id: str, **options: Any) -> str:
-    """Join a group that has no members and sync; return the member id."""
+    """Join a group that has no members, sync, and return the member id."""
     member_id = wire.call(join(group_id, **options)).member_id
     assert wire.call(join(group_id, member_id, **options)).error_code == 0
     assert wire.call(sync(group_id, member_id)).assignment == b"mine"
@@ -114,8 +114,8 @@ def produce(acks: int, *values: bytes) -> Any:
 # -- order -------------------------------------------------------------------------------------------------------------
 
 
-def test_requests_behind_a_parked_join_are_served_and_answered_in_order(wire: Wire, group_id: str, topic: str):
-    """One request at a time would have the session end while a join is parked; answers must not overtake it."""
+def test_requests_behind_a_parked_join_are_served_in_order(wire: Wire, group_id: str, topic: str):
+    """Requests are served while a join is parked, so that no session ends; their responses come after the join's."""
     member_id = wire.call(join(group_id)).member_id
     wire.send(join(group_id, member_id), heartbeat(group_id, "nobody"), MetadataRequest(version=9, topics=None))
     wire.send(produce(1, b"x"), heartbeat(group_id, "nobody"))
@@ -126,14 +126,14 @@ def test_requests_behind_a_parked_join_are_served_and_answered_in_order(wire: Wi
     assert produced.responses[0].partition_responses[0].error_code == 0
 
 
-def test_what_is_not_acknowledged_has_no_answer(wire: Wire, group_id: str, topic: str):
+def test_produce_without_acknowledgement_has_no_response(wire: Wire, group_id: str, topic: str):
     wire.send(produce(0, b"silent"), produce(0, b"silent"), produce(1, b"loud"), heartbeat(group_id, "nobody"))
     assert wire.read().responses[0].partition_responses[0].base_offset >= 2
     assert wire.read().error_code == 25
 
 
-def test_large_answers_pass_in_pieces_and_in_order(wire: Wire, group_id: str, topic: str):
-    """8 MB of records through a gateway that keeps none of them."""
+def test_large_responses_are_relayed_in_order(wire: Wire, group_id: str, topic: str):
+    """The gateway relays 8 MB of records without storing them."""
     value = bytes(range(256)) * 2_000
     for _ in range(16):
         assert wire.call(produce(1, value)).responses[0].partition_responses[0].error_code == 0
@@ -153,11 +153,11 @@ def test_large_answers_pass_in_pieces_and_in_order(wire: Wire, group_id: str, to
     assert wire.read().error_code == 25
 
 
-# -- heartbeats that wait for news -------------------------------------------------------------------------------------
+# -- held heartbeats ---------------------------------------------------------------------------------------------------
 
 
-def test_a_rebalance_is_told_to_a_heartbeat_that_waits_for_it(gateway: Gateway, group_id: str):
-    """KIP-62's clients hear of it by their next heartbeat; here the last one has been kept open for the news."""
+def test_held_heartbeat_is_answered_when_a_rebalance_begins(gateway: Gateway, group_id: str):
+    """Clients of KIP-62 learn of a rebalance from a heartbeat response. The gateway holds the last heartbeat for it."""
     patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
     with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
         member_id = become_member(wire, group_id, session_timeout_ms=300_000)
@@ -167,8 +167,8 @@ def test_a_rebalance_is_told_to_a_heartbeat_that_waits_for_it(gateway: Gateway, 
             assert wire.read().error_code == 27
 
 
-def test_whatever_else_is_asked_ends_the_wait(gateway: Gateway, group_id: str):
-    """The one behind must not wait for a heartbeat, and the answers keep their order."""
+def test_next_request_ends_a_held_heartbeat(gateway: Gateway, group_id: str):
+    """A request behind a held heartbeat does not wait for it, and the responses keep their order."""
     patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
     with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
         member_id = become_member(wire, group_id, session_timeout_ms=300_000)
@@ -179,8 +179,8 @@ def test_whatever_else_is_asked_ends_the_wait(gateway: Gateway, group_id: str):
             assert (wire.read().error_code, wire.read().error_code) == (0, 25)
 
 
-def test_who_has_one_connection_for_everything_does_not_wait(gateway: Gateway, group_id: str):
-    """Sarama says nothing more on a connection until it has its answer: a fetch would wait for the heartbeat's."""
+def test_heartbeat_on_a_shared_connection_is_not_held(gateway: Gateway, group_id: str):
+    """Sarama sends no request before it has the last response: a fetch would wait for a held heartbeat."""
     patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
     with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
         member_id = become_member(wire, group_id, session_timeout_ms=300_000)
@@ -188,8 +188,8 @@ def test_who_has_one_connection_for_everything_does_not_wait(gateway: Gateway, g
         assert wire.call(heartbeat(group_id, member_id)).error_code == 0
 
 
-def test_the_wait_is_a_third_of_the_session_at_most(gateway: Gateway, group_id: str):
-    """Clients look after themselves when a session passes without an answer."""
+def test_heartbeat_is_held_for_a_third_of_the_session_at_most(gateway: Gateway, group_id: str):
+    """A client leaves its group when a whole session passes without a response."""
     patient = gateway.settings.model_copy(update={"gateway_heartbeat_hold_ms": 600_000})
     with Gateway(patient) as gateway, connect(gateway.bootstrap_servers) as wire:
         member_id = become_member(wire, group_id, session_timeout_ms=6_000)
@@ -199,8 +199,8 @@ def test_the_wait_is_a_third_of_the_session_at_most(gateway: Gateway, group_id: 
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_member_is_described_with_its_own_address(wire: Wire, group_id: str):
-    """S28: host name and client id of each member, as Kafka prints them."""
+def test_member_is_described_with_its_own_address(wire: Wire, group_id: str):
+    """S28: DescribeGroups returns the host name and the client id of each member, as Kafka's coordinator does."""
     member_id = become_member(wire, group_id)
     group = wire.call(DescribeGroupsRequest(version=6, groups=[group_id])).groups[0]
     assert (group.group_state, group.protocol_data) == ("Stable", "range")
@@ -208,8 +208,8 @@ def test_a_member_is_described_with_its_own_address(wire: Wire, group_id: str):
     assert member_id.startswith("wire-")
 
 
-def test_two_clients_of_one_gateway_are_two(gateway: Gateway, wire: Wire, group_id: str):
-    """Each connection has an inbox: a second process of a static member fences the first one, with 82."""
+def test_two_connections_are_two_processes_of_a_static_member(gateway: Gateway, wire: Wire, group_id: str):
+    """Each connection has its own mailbox: a second process of a static member fences the first one with error 82."""
     for_static = {"version": 9}
     first = join(group_id, **for_static)
     first.group_instance_id = "i"
@@ -226,7 +226,7 @@ def test_two_clients_of_one_gateway_are_two(gateway: Gateway, wire: Wire, group_
 
 
 def test_commits_are_checked_against_the_brokers_topics(wire: Wire, group_id: str, topic: str):
-    """An unknown topic, a partition too many, a negative one: 3 for each of them and nothing else."""
+    """Only an unknown topic, a partition that does not exist and a negative partition get error 3."""
     asked = OffsetCommitRequest.OffsetCommitRequestTopic
     wanted = asked.OffsetCommitRequestPartition
 
@@ -250,8 +250,8 @@ def test_commits_are_checked_against_the_brokers_topics(wire: Wire, group_id: st
     ]
 
 
-def test_a_topic_made_just_now_can_be_committed_to(wire: Wire, broker: Broker, group_id: str):
-    """The gateway asks the brokers anew before it says that there is no such topic."""
+def test_new_topic_can_be_committed_to(wire: Wire, broker: Broker, group_id: str):
+    """The gateway asks the brokers again before it refuses an unknown topic."""
     asked = OffsetCommitRequest.OffsetCommitRequestTopic
     part = asked.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     request = {"version": 8, "group_id": group_id, "topics": [asked(name="just-now", partitions=[part])]}
@@ -261,8 +261,8 @@ def test_a_topic_made_just_now_can_be_committed_to(wire: Wire, broker: Broker, g
     wait_until(lambda: wire.call(OffsetCommitRequest(**request)).topics[0].partitions[0].error_code == 0)
 
 
-def test_listing_asks_every_shard_and_names_each_group_once(gateway: Gateway, wire: Wire, group_id: str):
-    """Whoever asks every broker hears of a group from one of them: the one that FindCoordinator names."""
+def test_list_of_groups_has_each_group_of_all_shards_once(gateway: Gateway, wire: Wire, group_id: str):
+    """A client that asks every broker gets each group from one of them: the one that FindCoordinator names."""
     become_member(wire, group_id)
     assert group_id in [g.group_id for g in wire.call(ListGroupsRequest(version=5)).groups]
     brokers = wire.call(MetadataRequest(version=9, topics=[])).brokers
@@ -274,7 +274,7 @@ def test_listing_asks_every_shard_and_names_each_group_once(gateway: Gateway, wi
 
 
 def test_two_gateways_serve_one_group(gateway: Gateway, wire: Wire, group_id: str):
-    """And one that dies takes nothing with it but its sockets: the member goes on through the other."""
+    """When one gateway ends, only its sockets are lost: the member continues through the other."""
     with Gateway(gateway.settings) as second, connect(second.bootstrap_servers) as other:
         member_id = become_member(other, group_id)
         assert wire.call(heartbeat(group_id, member_id)).error_code == 0
@@ -282,8 +282,8 @@ def test_two_gateways_serve_one_group(gateway: Gateway, wire: Wire, group_id: st
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_coordinator_is_found_at_a_gateways_port(gateway: Gateway, wire: Wire, version: int):
-    """S16: a key, or from v4 on a list of them; in every version the answer is a port of the gateway's own."""
+def test_find_coordinator_returns_a_port_of_the_gateway(gateway: Gateway, wire: Wire, version: int):
+    """S16: a request has a key, or from v4 on a list of keys. In every version the response has a gateway's port."""
     many = {"coordinator_keys": ["a", "b"]} if version >= 4 else {"key": "a"}
     said = wire.call(FindCoordinatorRequest(version=version, key_type=0, **many))
     found = said.coordinators if version >= 4 else [said]
@@ -293,16 +293,16 @@ def test_the_coordinator_is_found_at_a_gateways_port(gateway: Gateway, wire: Wir
             assert own.call(heartbeat("a", "nobody")).error_code == 25
 
 
-def test_offsets_of_transactions_are_refused_in_words(wire: Wire):
-    """Not offered, and whoever asks all the same is told what is wrong instead of hung up on."""
+def test_offsets_of_transactions_are_refused_with_an_error(wire: Wire):
+    """The APIs are not offered. A client that sends such a request gets error 35 and keeps its connection."""
     offered = {each.api_key for each in wire.call(ApiVersionsRequest(version=0)).api_keys}
     assert not {25, 28} & offered
     request = AddOffsetsToTxnRequest(version=3, transactional_id="t", producer_id=1, producer_epoch=0, group_id="g")
     assert wire.call(request).error_code == 35
 
 
-def test_producers_transactions_work_and_say_clearly_where_they_end(gateway: Gateway, topic: str):
-    """Records in a transaction are the brokers' business; offsets in one are refused in words, and nothing is lost."""
+def test_producers_transactions_work_without_offsets(gateway: Gateway, topic: str):
+    """Transactions of records work through the brokers. Offsets in a transaction are refused, and nothing is lost."""
     producer = Producer({"bootstrap.servers": gateway.bootstrap_servers, "transactional.id": "through-the-gateway"})
     producer.init_transactions(20)
     producer.begin_transaction()
@@ -325,7 +325,7 @@ def test_producers_transactions_work_and_say_clearly_where_they_end(gateway: Gat
 
 
 def speaks_of(value: Any, port: int) -> bool:
-    """Tell whether a decoded answer says a port, as a number or in a text."""
+    """Return whether a decoded response holds a port, as a number or in a text."""
     if isinstance(value, dict):
         return any(speaks_of(each, port) for each in value.values())
     if isinstance(value, list | tuple | set):
@@ -334,7 +334,7 @@ def speaks_of(value: Any, port: int) -> bool:
 
 
 def naming_requests() -> Iterator[Any]:
-    """Everything that is offered and whose answer may name an address, in each version."""
+    """Yield, in each version, all offered requests whose response may name an address."""
     broker_configs = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=4, resource_name="1", configuration_keys=None
     )
@@ -351,8 +351,8 @@ def naming_requests() -> Iterator[Any]:
         yield InitProducerIdRequest(version=version, transactional_id=None, transaction_timeout_ms=1_000)
 
 
-def test_no_real_address_reaches_a_client(wire: Wire, broker: Broker):
-    """S16: a leaked address, and a member joins Kafka's own coordinator. Broker settings hold it in plain words."""
+def test_no_broker_address_reaches_a_client(wire: Wire, broker: Broker):
+    """S16: with a broker's own address a member joins Kafka's coordinator. Broker settings hold the address as text."""
     port = int(broker.bootstrap_servers.split(":")[1])
     leaks = [message for message in naming_requests() if speaks_of(wire.call(message).to_dict(), port)]
     assert leaks == []
@@ -361,8 +361,8 @@ def test_no_real_address_reaches_a_client(wire: Wire, broker: Broker):
         assert {MetadataRequest, DescribeClusterRequest, DescribeConfigsRequest, FindCoordinatorRequest} <= set(found)
 
 
-def test_apis_that_lead_past_the_gateway_are_neither_offered_nor_passed_on(gateway: Gateway, wire: Wire):
-    """KIP-848, KIP-932, KIP-1071: they would reach the brokers' own coordinators."""
+def test_apis_that_bypass_the_gateway_are_neither_offered_nor_relayed(gateway: Gateway, wire: Wire):
+    """KIP-848, KIP-932, KIP-1071: these APIs are for the brokers' own coordinators."""
     assert not {68, 69, 71, 72, 76, 77, 78, 79, 88, 89} & {
         each.api_key for each in wire.call(ApiVersionsRequest(version=3)).api_keys
     }
@@ -372,11 +372,11 @@ def test_apis_that_lead_past_the_gateway_are_neither_offered_nor_passed_on(gatew
             assert other.is_hung_up()
 
 
-# -- when parts are away -----------------------------------------------------------------------------------------------
+# -- unavailable parts -------------------------------------------------------------------------------------------------
 
 
-def test_while_the_query_is_away_heartbeats_wait_and_nobody_is_expelled(run_service: Callable[..., Service]):
-    """FindCoordinator holds on and then says 15; requests lie in the log and are answered when the query is back."""
+def test_heartbeats_wait_for_an_unavailable_query_and_members_stay(run_service: Callable[..., Service]):
+    """FindCoordinator waits and then returns error 15. Requests stay in the log until the query is available again."""
     service = run_service("away-gateway")
     service.await_ready()
     with ExitStack() as opened:
@@ -394,8 +394,8 @@ def test_while_the_query_is_away_heartbeats_wait_and_nobody_is_expelled(run_serv
         assert wire.call(heartbeat("g", member_id)).error_code == 0
 
 
-def test_a_member_leaves_through_another_connection(gateway: Gateway, wire: Wire, group_id: str):
-    """A client that vanishes stays a member until its session ends; whoever knows its id may let it go."""
+def test_member_can_leave_through_another_connection(gateway: Gateway, wire: Wire, group_id: str):
+    """A disconnected client stays a member until its session ends. Any client with its id can send its LeaveGroup."""
     with connect(gateway.bootstrap_servers) as gone:
         member_id = become_member(gone, group_id)
     leaving = LeaveGroupRequest.MemberIdentity(member_id=member_id)
@@ -403,11 +403,11 @@ def test_a_member_leaves_through_another_connection(gateway: Gateway, wire: Wire
     assert (said.error_code, said.members[0].error_code) == (0, 0)
 
 
-# -- what it counts ----------------------------------------------------------------------------------------------------
+# -- metrics -----------------------------------------------------------------------------------------------------------
 
 
-def test_metrics_are_shown_to_prometheus(gateway: Gateway):
-    """Connections, requests by API, time to answer."""
+def test_metrics_are_exported_to_prometheus(gateway: Gateway):
+    """The gateway exports connections, requests by API, and response times."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

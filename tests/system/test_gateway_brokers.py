@@ -1,4 +1,4 @@
-"""Brokers that come and go behind a gateway: each has its port from the moment on that a client hears of it."""
+"""Brokers that are added and removed behind a gateway: each has its port before a client learns of the broker."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def first(tmp_path: Path) -> Iterator[Broker]:
 
 @contextmanager
 def second(first: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
-    """Run one more broker of the first one's cluster."""
+    """Run a second broker in the cluster of the first one."""
     monkeypatch.setattr(embedded, "_cluster_id", first._cluster)
     voters = re.search(r"^controller\.quorum\.voters=.*$", (folder / "first" / "server.properties").read_text(), re.M)
     assert voters
@@ -38,12 +38,12 @@ def second(first: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def brokers(wire: Wire) -> dict[int, str]:
-    """Ask who there is, as clients do again and again."""
+    """Request the brokers' metadata, and return the address of each broker by its id."""
     return {b.node_id: f"{b.host}:{b.port}" for b in wire.call(MetadataRequest(version=9, topics=[])).brokers}
 
 
-def test_brokers_that_come_and_go_are_followed(first: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A newcomer's port is open before any client hears of it; one that goes keeps its port for what is served here."""
+def test_added_and_removed_brokers_are_followed(first: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A new broker's port is open before a client learns of it. A removed broker's port still serves our own APIs."""
     settings = Settings.load(bootstrap_servers=first.bootstrap_servers, replication_factor=1, gateway_port=0)
     ensure(settings)
     with Gateway(settings) as gateway, connect(gateway.bootstrap_servers) as wire:
@@ -59,4 +59,4 @@ def test_brokers_that_come_and_go_are_followed(first: Broker, tmp_path: Path, mo
         with connect(both[2]) as through_it:
             assert through_it.call(ApiVersionsRequest(version=2)).error_code == 0
             through_it.send(MetadataRequest(version=9, topics=[]))
-            assert through_it.is_hung_up(), "nobody to pass it on to"
+            assert through_it.is_hung_up(), "no broker to relay it to"

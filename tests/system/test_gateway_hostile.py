@@ -1,4 +1,4 @@
-"""Clients that mean harm, or are broken: they are hung up on in time, memory stays bounded, and nobody else notices."""
+"""Hostile and broken clients: they are disconnected in time, memory stays bounded, and other clients are served."""
 
 import os
 import random
@@ -30,7 +30,7 @@ Strain = Callable[..., Gateway]
 
 @pytest.fixture
 def strain(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Strain]:
-    """Start a gateway of one's own, with other settings, and with limits that are soon reached."""
+    """Return a function that starts a separate gateway with other settings and with low limits."""
     with ExitStack() as opened:
 
         def start(limits: dict[str, float] | None = None, **settings: object) -> Gateway:
@@ -44,7 +44,7 @@ def strain(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Strain
 
 
 def memory() -> int:
-    """Count this process's bytes, the gateway's among them."""
+    """Return the resident memory of this process in bytes, which includes the gateway."""
     return int(psutil.Process(os.getpid()).memory_info().rss)
 
 
@@ -53,13 +53,13 @@ def metrics(gateway: Gateway) -> str:
 
 
 def described(gateway: Gateway) -> float:
-    """Count the DescribeGroups that a gateway has read."""
+    """Return the number of DescribeGroups requests that a gateway has read."""
     api = {"api": "DescribeGroups"}
     return gateway.metrics.registry.get_sample_value("groupcoord_gateway_requests_total", api) or 0
 
 
 def keep_little_room(wire: Wire) -> None:
-    """Have the system keep little of what this client does not read; else it takes many megabytes itself."""
+    """Make the socket's receive buffer small; by default it holds many megabytes that the client has not read."""
     wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
 
 
@@ -73,8 +73,8 @@ def head(api_key: int, size: int, version: int = 3) -> bytes:
 
 @pytest.mark.parametrize("api_key", [HEARTBEAT, PRODUCE])
 @pytest.mark.parametrize("size", [2**31 - 1, 101 * MIB, -1, -(2**31), 0, 7])
-def test_sizes_that_nobody_needs_end_the_connection(gateway: Gateway, api_key: int, size: int):
-    """Frames that announce 2 GB, negative ones, and such as have no room for a header."""
+def test_invalid_frame_size_ends_the_connection(gateway: Gateway, api_key: int, size: int):
+    """Frames that announce 2 GB, frames of negative size, and frames too short for a header are refused."""
     with connect(gateway.bootstrap_servers) as bystander, connect(gateway.bootstrap_servers) as wire:
         wire.raw(head(api_key, size)[: 4 + max(size, 8)])
         assert wire.is_hung_up()
@@ -82,14 +82,14 @@ def test_sizes_that_nobody_needs_end_the_connection(gateway: Gateway, api_key: i
 
 
 @pytest.mark.parametrize("api_key", SERVED)
-def test_bodies_that_end_early_end_the_connection(gateway: Gateway, api_key: int):
+def test_truncated_body_ends_the_connection(gateway: Gateway, api_key: int):
     with connect(gateway.bootstrap_servers) as wire:
         wire.raw(head(api_key, 10, APIS[api_key].last))
         assert wire.is_hung_up()
 
 
-def test_garbage_harms_nobody(gateway: Gateway):
-    """Five hundred connections that bring anything, half of it behind a header that is right."""
+def test_random_bytes_do_not_affect_other_clients(gateway: Gateway):
+    """Five hundred connections send random bytes, half of them behind a valid header."""
     chance = random.Random(7)
     with connect(gateway.bootstrap_servers) as bystander:
         for number in range(500):
@@ -101,7 +101,7 @@ def test_garbage_harms_nobody(gateway: Gateway):
         assert is_served(bystander)
 
 
-def test_who_takes_too_long_over_a_request_is_hung_up_on(strain: Strain):
+def test_client_that_sends_a_request_too_slowly_is_disconnected(strain: Strain):
     gateway = strain({"FRAME_WAIT_S": 0.3})
     with connect(gateway.bootstrap_servers) as bystander, connect(gateway.bootstrap_servers) as slow:
         assert is_served(slow)
@@ -110,7 +110,7 @@ def test_who_takes_too_long_over_a_request_is_hung_up_on(strain: Strain):
         assert is_served(bystander)
 
 
-def test_who_never_says_anything_is_hung_up_on(strain: Strain):
+def test_client_that_sends_nothing_is_disconnected(strain: Strain):
     gateway = strain({"SILENCE_S": 0.3})
     with connect(gateway.bootstrap_servers) as speaks, connect(gateway.bootstrap_servers) as silent:
         assert is_served(speaks)
@@ -118,8 +118,8 @@ def test_who_never_says_anything_is_hung_up_on(strain: Strain):
         assert is_served(speaks)
 
 
-def test_who_has_nothing_to_say_for_long_is_hung_up_on(strain: Strain, group_id: str):
-    """As Kafka's connections.max.idle.ms; who waits for a join is not idle."""
+def test_idle_client_is_disconnected(strain: Strain, group_id: str):
+    """As with Kafka's connections.max.idle.ms. A client that waits for a join is not idle."""
     gateway = strain(gateway_connections_max_idle_ms=600)
     with connect(gateway.bootstrap_servers) as waiting:
         member_id = waiting.call(join(group_id)).member_id
@@ -130,8 +130,8 @@ def test_who_has_nothing_to_say_for_long_is_hung_up_on(strain: Strain, group_id:
         assert waiting.read().error_code == 0
 
 
-def test_a_flood_of_connections_does_not_keep_others_out(strain: Strain):
-    """Beyond the bound the longest silent one has to go; who has spoken stays, and who comes to speak gets in."""
+def test_many_silent_connections_do_not_block_others(strain: Strain):
+    """Above the limit the connection that was silent for longest is closed. Clients that send requests are kept."""
     gateway = strain(gateway_connections_max=20)
     with ExitStack() as opened, connect(gateway.bootstrap_servers) as speaks:
         assert is_served(speaks)
@@ -142,7 +142,7 @@ def test_a_flood_of_connections_does_not_keep_others_out(strain: Strain):
 
 
 def test_unfinished_requests_are_bounded_together(strain: Strain):
-    """The one that has taken longest has to go, as often as it needs."""
+    """While the limit is exceeded, the connection with the oldest unfinished request is closed."""
     gateway = strain({"UNFINISHED_BYTES_MAX": 4 * MIB})
     with ExitStack() as opened, connect(gateway.bootstrap_servers) as bystander:
         assert is_served(bystander)
@@ -155,8 +155,8 @@ def test_unfinished_requests_are_bounded_together(strain: Strain):
         assert is_served(bystander)
 
 
-def test_who_does_not_read_is_read_no_further_and_at_last_hung_up_on(strain: Strain, group_id: str):
-    """Answers of 100 KB each that nobody takes: few of them are asked for, and then it is over."""
+def test_client_that_does_not_read_is_paused_and_then_disconnected(strain: Strain, group_id: str):
+    """The client does not read its responses of 100 KB each: the gateway requests a few and then disconnects it."""
     gateway = strain({"STUCK_WAIT_S": 1.0, "IN_FLIGHT_MAX": 50})
     with connect(gateway.bootstrap_servers) as deaf, connect(gateway.bootstrap_servers) as bystander:
         assert is_served(bystander)
@@ -165,12 +165,12 @@ def test_who_does_not_read_is_read_no_further_and_at_last_hung_up_on(strain: Str
         deaf.send(*(DescribeGroupsRequest(version=6, groups=[group_id]) for _ in range(2_000)))
         wait_until(lambda: "groupcoord_gateway_connections 1.0" in metrics(gateway))
         few = flow.LARGE_IN_FLIGHT_MAX
-        assert few <= described(gateway) < 400, "in flight, and what the sockets between have room for"
+        assert few <= described(gateway) < 400, "those in flight and those in the sockets' buffers"
         assert is_served(bystander)
 
 
 def answer_bytes(gateway: Gateway) -> list[int]:
-    """Keep how many bytes of answers a gateway holds, whenever that changes."""
+    """Return a list to which the number of response bytes that a gateway holds is appended at each change."""
     held: list[int] = []
     add = gateway.ledger.add
 
@@ -186,10 +186,10 @@ def describe(group_id: str) -> DescribeGroupsRequest:
     return DescribeGroupsRequest(version=6, groups=[group_id])
 
 
-def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: Strain, group_id: str):
-    """60 requests at once, with answers of 270 KB: as many are answered as there is room for, the others wait.
+def test_unread_responses_are_bounded_and_delivered_later(strain: Strain, group_id: str):
+    """Of 60 requests with responses of 270 KB, as many are answered as there is room for; the others wait.
 
-    60 such answers are what the coordinator gives of one group without a pause.
+    60 is the number of such responses that the coordinator gives of one group without a pause.
     """
     bound = MIB // 2
     gateway = strain({"ANSWER_BYTES_PAUSE": bound, "STUCK_WAIT_S": HANG_S})
@@ -203,7 +203,7 @@ def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: S
         wait_until(lambda: any(each.stuck_since_s is not None for each in gateway._connections))
         for _ in range(20):
             assert is_served(bystander)
-        assert described(gateway) < 60, "in as many batches all of them would have been asked for"
+        assert described(gateway) < 60, "without the limit all of them would have been read by now"
         assert {slow.read().groups[0].error_code for _ in range(60)} == {0}
         assert is_served(slow)
     assert max(held) <= bound + (flow.LARGE_IN_FLIGHT_MAX + 1) * size
@@ -211,8 +211,8 @@ def test_answers_that_are_not_taken_are_bounded_and_come_when_they_are(strain: S
     assert gateway.metrics.registry.get_sample_value("groupcoord_gateway_connections_overfull_total") == 0
 
 
-def test_ten_that_take_no_answers_are_bounded_together(strain: Strain, group_id: str):
-    """Whichever holds most is hung up on, and nobody else notices."""
+def test_unread_responses_of_ten_clients_are_bounded_together(strain: Strain, group_id: str):
+    """The connection that holds most is closed, and other clients are served."""
     each, together = MIB // 2, 2 * MIB
     gateway = strain({"ANSWER_BYTES_PAUSE": each, "ANSWERS_BYTES_MAX": together, "STUCK_WAIT_S": HANG_S})
     held = answer_bytes(gateway)
@@ -229,15 +229,15 @@ def test_ten_that_take_no_answers_are_bounded_together(strain: Strain, group_id:
         assert gateway.ledger.held_bytes <= together
 
 
-def test_requests_without_end_are_answered_in_their_order(gateway: Gateway):
-    """Far more than may be on the way at a time: the rest waits in the socket."""
+def test_more_requests_than_may_be_in_flight_are_answered_in_order(gateway: Gateway):
+    """The client sends more requests than may be in flight; the rest waits in the socket."""
     with connect(gateway.bootstrap_servers) as wire:
         wire.send(*(heartbeat("g", "nobody") for _ in range(3 * flow.IN_FLIGHT_MAX)))
         assert {wire.read().error_code for _ in range(3 * flow.IN_FLIGHT_MAX)} == {25}
 
 
-def test_fifty_small_requests_are_on_the_way_at_a_time(gateway: Gateway, group_id: str):
-    """Only large answers are few at a time: small requests behind a join that is parked are all taken at once."""
+def test_fifty_small_requests_are_in_flight_together(gateway: Gateway, group_id: str):
+    """The low limit is for large responses only: small requests behind a parked join are all read at once."""
     heartbeats = "groupcoord_gateway_requests_total", {"api": "Heartbeat"}
     with connect(gateway.bootstrap_servers) as ana, connect(gateway.bootstrap_servers) as bo:
         member_id = become_member(ana, group_id)
@@ -250,8 +250,8 @@ def test_fifty_small_requests_are_on_the_way_at_a_time(gateway: Gateway, group_i
         assert {bo.read().error_code for _ in range(50)} == {25}
 
 
-def test_fifty_descriptions_that_are_asked_for_at_once_are_answered_in_order(gateway: Gateway, group_id: str):
-    """Few are asked for at a time; the others wait for their turn and lose nothing."""
+def test_fifty_descriptions_are_answered_in_order(gateway: Gateway, group_id: str):
+    """Few descriptions are requested at a time; the other requests wait and none is lost."""
     with connect(gateway.bootstrap_servers) as wire:
         become_member(wire, group_id)
         names = [group_id if number % 2 else f"{group_id}-{number}" for number in range(50)]
@@ -259,10 +259,10 @@ def test_fifty_descriptions_that_are_asked_for_at_once_are_answered_in_order(gat
         assert [wire.read().groups[0].group_id for _ in names] == names
 
 
-def test_answers_cannot_be_forged_by_asking_in_anothers_name(gateway: Gateway, transport: Transport, group_id: str):
-    """Somebody who may write requests and read replies knows inboxes; what else is asked there is not to be guessed.
+def test_responses_cannot_be_forged_through_another_mailbox(gateway: Gateway, transport: Transport, group_id: str):
+    """A client that may write requests and read replies knows the mailboxes, but cannot guess request ids.
 
-    With ids that are counted, a join that waits would hear the answer to one of these heartbeats.
+    With consecutive ids, a parked join would get the response to one of these heartbeats.
     """
     with connect(gateway.bootstrap_servers) as ana, connect(gateway.bootstrap_servers) as bo:
         member_id = become_member(ana, group_id)
@@ -275,19 +275,19 @@ def test_answers_cannot_be_forged_by_asking_in_anothers_name(gateway: Gateway, t
                     request_id=str(number), reply_to=inbox, group_id=group_id, generation_id=1, member_id="nobody"
                 )
                 transport.send(forged)
-        transport.ask(DescribeGroup(request_id="", reply_to="", group_id=group_id))  # it comes after all of these
+        transport.ask(DescribeGroup(request_id="", reply_to="", group_id=group_id))  # it is answered after all of these
         ana.send(join(group_id, member_id))
         assert (ana.read().error_code, bo.read().error_code) == (0, 0)
 
 
-def test_request_ids_tell_nothing_of_the_next(gateway: Gateway):
+def test_request_ids_are_not_predictable(gateway: Gateway):
     ids = [gateway.asking.request_id() for _ in range(1_000)]
     assert len(set(ids)) == len({each[:8] for each in ids}) == 1_000
     assert {len(each) for each in ids} == {32}, "128 bits"
 
 
-def test_a_client_that_vanishes_leaves_nothing_behind(strain: Strain, group_id: str):
-    """With a join parked and a request half sent: a member until its session ends, but nobody waits for it here."""
+def test_disconnected_client_leaves_nothing_in_the_gateway(strain: Strain, group_id: str):
+    """The client has a parked join and a half-sent request. It stays a member, but the gateway keeps nothing of it."""
     gateway = strain()
     with connect(gateway.bootstrap_servers) as wire:
         member_id = wire.call(join(group_id)).member_id

@@ -1,7 +1,7 @@
-"""What a gateway relays has no more rights than its client, and the coordinator's topics are reachable by nobody.
+"""Relayed requests have no more rights than the gateway's client, and no client reaches the coordinator's topics.
 
-The brokers would let every one of these requests through: their super user is the gateway, by its certificate, and
-whoever comes in plain text. So whatever is refused here is refused by the gateway.
+The brokers accept every one of these requests: their super users are the gateway, by its certificate, and every client
+in plain text. So a request that is refused here is refused by the gateway.
 """
 
 import ssl
@@ -59,7 +59,7 @@ AUTHORIZER = {
 
 @dataclass
 class Scene:
-    """The brokers, whom they know by which certificate, and the gateways to them."""
+    """The brokers, the users with their certificates, and the gateways to the brokers."""
 
     secured: SecuredBroker
     people: dict[str, Certificates]
@@ -67,7 +67,7 @@ class Scene:
     own: Certificates
 
     def gateway(self, **settings: Any) -> Gateway:
-        """Make a gateway that brokers know by its certificate, and that wants one of its clients."""
+        """Make a gateway that authenticates to brokers by certificate and requires certificates of its clients."""
         at = {
             "gateway_port": 0,
             "gateway_ssl_certfile": str(self.own.cert),
@@ -82,7 +82,7 @@ class Scene:
         return context
 
     def way(self, user: str, gateway: Gateway) -> dict[str, str]:
-        """Give what librdkafka reaches a gateway by."""
+        """Return the librdkafka settings that reach a gateway as a user."""
         files = self.people[user]
         return {
             "bootstrap.servers": gateway.bootstrap_servers,
@@ -96,7 +96,7 @@ class Scene:
         self.admin = AdminClient({"bootstrap.servers": self.secured.addresses["PLAINTEXT"]})
 
     def ends(self) -> dict[str, int]:
-        """Count the records of the coordinator's topics that are there, and their partitions."""
+        """Return, for each of the coordinator's topics, the number of its records plus its partitions."""
         with closing(Consumer({"bootstrap.servers": self.secured.addresses["PLAINTEXT"], "group.id": "x"})) as reader:
             told = reader.list_topics(timeout=HANG_S).topics
             return {
@@ -162,7 +162,7 @@ def topic_id(scene: Scene, name: str) -> uuid.UUID:
         return uuid.UUID(bytes=topic.topic_id.bytes)
 
 
-# -- what is asked -------------------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------------------------
 
 
 def metadata(names: list[str] | None, version: int = 12, by_id: uuid.UUID | None = None) -> Any:
@@ -276,7 +276,7 @@ BY_NAME: dict[str, Callable[[str], Any]] = {
 
 
 def errors_in(told: Any) -> set[int]:
-    """Find all error codes of an answer, but those that there is no error."""
+    """Return all error codes of a response except 0."""
     found: set[int] = set()
 
     def walk(value: Any) -> None:
@@ -295,7 +295,7 @@ def errors_in(told: Any) -> set[int]:
 
 @pytest.fixture(scope="module")
 def gateways(scene: Scene) -> Iterator[dict[str, Callable[[], Wire]]]:
-    """A way through a gateway to brokers that let whoever comes by it do everything, for each way to relay."""
+    """Yield, for each way to relay, a function that connects through a gateway with all rights at the brokers."""
     with ExitStack() as opened:
         plain = {"bootstrap_servers": scene.secured.addresses["PLAINTEXT"], "topic_prefix": PREFIX}
         passed = opened.enter_context(Gateway(Settings.load(**plain, gateway_port=0)))
@@ -311,7 +311,7 @@ WAYS = ["plain text", "lent"]
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("asks", BY_NAME)
-def test_the_coordinators_topics_are_not_reachable_by_name(
+def test_coordinators_topics_are_not_reachable_by_name(
     scene: Scene, gateways: dict[str, Callable[[], Wire]], way: str, asks: str
 ) -> None:
     before = scene.ends()
@@ -322,10 +322,10 @@ def test_the_coordinators_topics_are_not_reachable_by_name(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_coordinators_topics_are_not_reachable_by_id(
+def test_coordinators_topics_are_not_reachable_by_id(
     scene: Scene, gateways: dict[str, Callable[[], Wire]], way: str
 ) -> None:
-    """As long as no broker has told the gateway of the id, and after that."""
+    """The ids are refused before and after the gateway has learned them from a broker."""
     known = topic_id(scene, DATA)
     for topic in scene.settings.topics:
         own = topic_id(scene, topic)
@@ -336,7 +336,7 @@ def test_the_coordinators_topics_are_not_reachable_by_id(
                     assert found <= expected
                 assert len(found := errors_in(wire.call(delete_topic(own)))) == 1
                 assert found <= expected
-                told = wire.call(metadata(None))  # now the gateway has seen it, whom it is not shown
+                told = wire.call(metadata(None))  # now the gateway knows the id and does not show it
                 assert topic not in {each.name for each in told.topics}
             assert not wire.call(metadata(None, by_id=own)).topics
             assert errors_in(wire.call(fetch(13, known))) == set()
@@ -344,7 +344,7 @@ def test_the_coordinators_topics_are_not_reachable_by_id(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("version", [0, 1, 4, 9, 12])
-def test_metadata_does_not_tell_of_them(
+def test_metadata_hides_the_coordinators_topics(
     gateways: dict[str, Callable[[], Wire]], scene: Scene, way: str, version: int
 ) -> None:
     own = scene.settings.requests_topic
@@ -360,7 +360,7 @@ def test_metadata_does_not_tell_of_them(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_large_produce_is_cut_off_before_the_broker_has_it(
+def test_large_produce_is_cut_off_before_it_reaches_the_broker(
     scene: Scene, gateways: dict[str, Callable[[], Wire]], way: str
 ) -> None:
     before = scene.ends()
@@ -368,14 +368,14 @@ def test_a_large_produce_is_cut_off_before_the_broker_has_it(
         with closing(gateways[way]()) as wire:
             wire.send(metadata([DATA]))
             wire.read()
-            with suppress(OSError):  # TLS may end without a word
+            with suppress(OSError):  # TLS may end without a message
                 wire.send(produce(scene.settings.requests_topic, size=HELD_BYTES_MAX + 1, beside=beside))
                 assert wire.is_hung_up()
     assert scene.ends() == before
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_produce_that_wants_no_answer_is_cut_off(
+def test_produce_that_requests_no_response_is_cut_off(
     scene: Scene, gateways: dict[str, Callable[[], Wire]], way: str
 ) -> None:
     before = scene.ends()
@@ -385,10 +385,10 @@ def test_a_produce_that_wants_no_answer_is_cut_off(
     assert scene.ends() == before
 
 
-def test_a_fetch_session_is_of_the_connection_that_it_was_given_to(
+def test_fetch_session_belongs_to_the_connection_that_made_it(
     scene: Scene, gateways: dict[str, Callable[[], Wire]]
 ) -> None:
-    """A session with `replies` in it, made past the gateway, is neither read nor ended through it."""
+    """A fetch session with `replies` that was made directly at the broker can be neither read nor ended here."""
     with connect(scene.secured.addresses["PLAINTEXT"]) as past, closing(gateways["plain text"]()) as wire:
         theirs = past.call(fetch(12, scene.settings.replies_topic, epoch=0))
         assert theirs.session_id > 0
@@ -402,8 +402,8 @@ def test_a_fetch_session_is_of_the_connection_that_it_was_given_to(
             assert wire.call(fetch(version, session_id=ours.session_id, epoch=1)).error_code == 0
 
 
-def test_a_user_whom_the_brokers_let_write_requests_does_not_so_through_a_gateway(scene: Scene) -> None:
-    """SASL, passed through: the brokers see the user, and would take it."""
+def test_user_with_the_right_to_write_requests_cannot_through_a_gateway(scene: Scene) -> None:
+    """With relayed SASL the brokers know the user and would accept the record; the gateway refuses it."""
     access = scene.secured.access("SASL_PLAINTEXT", "SCRAM-SHA-256", "bo")
     settings = Settings.load(**access, topic_prefix=PREFIX, gateway_port=0)
     before = scene.ends()
@@ -419,20 +419,20 @@ def test_a_user_whom_the_brokers_let_write_requests_does_not_so_through_a_gatewa
     assert scene.ends() == before
 
 
-# -- the rights of a client whom the brokers do not see ------------------------------------------------------------
+# -- the rights of a client that the brokers do not know -----------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def checked(scene: Scene) -> Iterator[Gateway]:
-    """A gateway as it is by default, where brokers know it by its certificate."""
+    """Start a gateway with default settings that authenticates to brokers by its certificate."""
     with scene.gateway() as gateway:
         yield gateway
 
 
 @pytest.mark.parametrize("asks", [name for name in BY_NAME if name != "produce beside another"])
 @pytest.mark.parametrize("topic", ["requests", DATA])
-def test_mallory_may_nothing_that_only_the_gateway_may(scene: Scene, checked: Gateway, asks: str, topic: str) -> None:
-    """She has shown a certificate, and the brokers' lists do not know her: not even of a topic that is nobody's."""
+def test_mallory_does_not_get_the_rights_of_the_gateway(scene: Scene, checked: Gateway, asks: str, topic: str) -> None:
+    """Mallory has a certificate but no rights in the brokers' lists: every request is refused, for every topic."""
     name = f"{PREFIX}.requests" if topic == "requests" else topic
     before = scene.ends()
     with connect(checked.bootstrap_servers, context=scene.context("mallory")) as wire:
@@ -457,8 +457,8 @@ def test_mallory_is_refused_by_id_as_well(scene: Scene, checked: Gateway) -> Non
         assert ana.call(idempotent).error_code == 0
 
 
-def test_the_brokers_apis_are_not_lent(scene: Scene, checked: Gateway) -> None:
-    """A fetch as a broker, topics that are not there, and what the table has no row to check for."""
+def test_apis_of_brokers_are_not_available(scene: Scene, checked: Gateway) -> None:
+    """A fetch as a broker, the creation of topics, and an API without a row in the table are refused."""
     with connect(checked.bootstrap_servers, context=scene.context("ana")) as wire:
         assert errors_in(wire.call(fetch(12, DATA, replica_id=1))) == {CLUSTER_REFUSED}
         assert errors_in(wire.call(create("new"))) == {REFUSED}
@@ -468,7 +468,7 @@ def test_the_brokers_apis_are_not_lent(scene: Scene, checked: Gateway) -> None:
         assert wire.is_hung_up()
 
 
-def test_who_refuses_to_relay_relays_nothing(scene: Scene) -> None:
+def test_gateway_that_refuses_to_relay_relays_nothing(scene: Scene) -> None:
     with (
         scene.gateway(gateway_relay="refuse") as gateway,
         connect(gateway.bootstrap_servers, context=scene.context("ana")) as wire,
@@ -479,14 +479,14 @@ def test_who_refuses_to_relay_relays_nothing(scene: Scene) -> None:
 
 
 def test_an_honest_client_produces_and_consumes(scene: Scene, checked: Gateway) -> None:
-    """By librdkafka, idempotent, with fetch sessions; until a right is taken away, and again when it is back."""
+    """librdkafka, with idempotence and fetch sessions, works until a right is removed, and again when it is granted."""
     way = scene.way("ana", checked)
     producer = Producer({**way, "enable.idempotence": True})
     with closing(Consumer({**way, "group.id": "unused"})) as consumer:
         consumer.assign([TopicPartition(DATA, 0, 0)])
 
         def passes(text: bytes) -> bool:
-            """Tell whether a record comes through, both ways."""
+            """Return whether a record can be produced."""
             told: list[Any] = []
             producer.produce(DATA, text, on_delivery=lambda error, _: told.append(error))
             wait_until(lambda: producer.poll(0.1) or told)
@@ -521,7 +521,7 @@ def test_an_honest_client_produces_and_consumes(scene: Scene, checked: Gateway) 
         allow(scene, "ana", "READ")
 
 
-def test_a_transaction_needs_a_right_to_its_id(scene: Scene, checked: Gateway) -> None:
+def test_transaction_needs_a_right_to_its_id(scene: Scene, checked: Gateway) -> None:
     producer = Producer({**scene.way("ana", checked), "transactional.id": "hers"})
     with pytest.raises(KafkaException) as refusal:
         producer.init_transactions(HANG_S)

@@ -1,4 +1,4 @@
-"""A pool of workers that shares out named resources over the real broker and query, with no topic of work at all."""
+"""A pool of workers that share named resources on the real broker and query, without a topic of work."""
 
 import signal
 from collections import defaultdict
@@ -26,13 +26,13 @@ Call = tuple[str, list[str]]
 
 
 class Pool(Group):
-    """Members, by name, driven by turns; all calls of their listeners, and all tokens that owners have shown."""
+    """Members by name that poll in turn, all calls of their listeners, and the fencing tokens of all owners."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.members: dict[str, GroupMember] = {}
         self.calls: dict[str, list[Call]] = defaultdict(list)
-        self.tokens: dict[str, list[tuple[str, int]]] = defaultdict(list)  # of a resource: owners in turn
+        self.tokens: dict[str, list[tuple[str, int]]] = defaultdict(list)  # by resource: owners in order
 
     def member(self, name: str, resources: list[str] | None = None, **more: Any) -> GroupMember:
         def writes_down(what: str) -> Callable[[frozenset[str]], object]:
@@ -50,7 +50,7 @@ class Pool(Group):
     def turn(self) -> None:
         for name, member in self.members.items():
             for resource in member.poll(TURN_MS / 1000):
-                assert self.owners(resource) == [name], "one owner at any time, as nobody is dead"
+                assert self.owners(resource) == [name], "one owner at any time, as no member expires"
                 shown = self.tokens[resource]
                 if not shown or shown[-1] != (name, member.fencing_token):
                     shown.append((name, member.fencing_token))
@@ -65,7 +65,7 @@ class Pool(Group):
         return {name: member.assignment for name, member in self.members.items()}
 
     def is_shared_out(self, *counts: int) -> bool:
-        """Tell whether members own this many, in one generation, and nothing is on its way."""
+        """Return whether all members are settled and own these numbers of resources."""
         are_settled = all(map(is_settled, self.members.values()))
         return are_settled and sorted(map(len, self.shares().values())) == sorted(counts)
 
@@ -79,8 +79,8 @@ def pool(coordinator: Coordinator) -> Iterator[Pool]:
 # -- sharing -----------------------------------------------------------------------------------------------------------
 
 
-def test_each_resource_has_one_owner_as_workers_come_and_go(pool: Pool) -> None:
-    """S10, S11, S133 for resources: what stays is never given up in between, and tokens grow from owner to owner."""
+def test_each_resource_has_one_owner_as_workers_join_and_leave(pool: Pool) -> None:
+    """S10, S11, S133 for resources: kept resources are never given up, and tokens grow from owner to owner."""
     pool.member("ana")
     pool.member("bo")
     pool.until(lambda: pool.is_shared_out(3, 3))
@@ -109,7 +109,7 @@ def given_up(calls: list[Call]) -> set[str]:
     return {name for what, names in calls if what != "assigned" for name in names}
 
 
-def test_an_eager_pool_gives_up_all_and_gets_new_shares(pool: Pool) -> None:
+def test_eager_pool_revokes_all_and_gets_new_assignments(pool: Pool) -> None:
     for name in ("ana", "bo"):
         pool.member(name, partition_assignment_strategy=["roundrobin"])
         pool.until(lambda: pool.is_shared_out(*{1: [6], 2: [3, 3]}[len(pool.members)]))
@@ -118,8 +118,8 @@ def test_an_eager_pool_gives_up_all_and_gets_new_shares(pool: Pool) -> None:
     assert pool.calls["bo"] == [("assigned", second)]
 
 
-def test_members_may_want_different_things_and_change_their_minds(pool: Pool) -> None:
-    """S07 for resources: each goes to one of those who name it."""
+def test_members_can_change_their_resources(pool: Pool) -> None:
+    """S07 for resources: each resource goes to a member that subscribed to it."""
     ana, bo = pool.member("ana", ["gate", "yard"]), pool.member("bo", ["yard", "roof"])
     pool.until(lambda: pool.is_shared_out(1, 2))
     assert ana.assignment | bo.assignment == {"gate", "yard", "roof"}
@@ -133,7 +133,7 @@ def test_members_may_want_different_things_and_change_their_minds(pool: Pool) ->
     assert "roof" not in given_up(pool.calls["bo"])
 
 
-def test_a_stand_by_waits_and_takes_over(pool: Pool) -> None:
+def test_stand_by_waits_and_takes_over(pool: Pool) -> None:
     ana = pool.member("ana", ["gate"])
     assert ana.wait_for_assignment(HANG_S) == {"gate"}
     bo = pool.member("bo", ["gate"])
@@ -149,11 +149,11 @@ def test_a_stand_by_waits_and_takes_over(pool: Pool) -> None:
     assert bo.fencing_token > shown
 
 
-# -- somebody is taken for dead ----------------------------------------------------------------------------------------
+# -- expired members ---------------------------------------------------------------------------------------------------
 
 
-def test_a_store_that_minds_tokens_refuses_who_was_taken_for_dead(pool: Pool) -> None:
-    """S06, S13 for resources: a worker that was paused past its session works on until it hears of it."""
+def test_store_with_tokens_refuses_an_expired_member(pool: Pool) -> None:
+    """S06, S13 for resources: a worker that was paused for longer than its session works until it learns of it."""
     store: dict[str, int] = {}
 
     def is_taken(resource: str, token: int) -> bool:
@@ -178,7 +178,7 @@ def test_a_store_that_minds_tokens_refuses_who_was_taken_for_dead(pool: Pool) ->
     assert is_taken("gate", ana.fencing_token)
 
 
-def test_what_is_lost_is_given_up_unless_there_is_a_listener_for_that(pool: Pool) -> None:
+def test_lost_resources_are_revoked_unless_on_lost_is_set(pool: Pool) -> None:
     lost: list[frozenset[str]] = []
     ana = pool.member("ana", ["gate"])
     pool.member("bo", ["yard"], on_lost=lost.append)
@@ -196,8 +196,8 @@ def test_what_is_lost_is_given_up_unless_there_is_a_listener_for_that(pool: Pool
 # -- leaving -----------------------------------------------------------------------------------------------------------
 
 
-def test_who_leaves_says_why_and_is_gone(pool: Pool) -> None:
-    """KIP-800: also who leaves by an exception."""
+def test_member_leaves_with_a_reason(pool: Pool) -> None:
+    """KIP-800: a member that leaves because of an exception gives a reason as well."""
     ana = pool.member("ana", ["gate"])
     pool.until(lambda: pool.is_shared_out(1))
     ana.leave("my turn is over")
@@ -220,7 +220,7 @@ def test_who_leaves_says_why_and_is_gone(pool: Pool) -> None:
     assert len(pool.requests("leave_group")) == 2
 
 
-def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(pool: Pool) -> None:
+def test_error_of_a_listener_is_raised_and_members_continue(pool: Pool) -> None:
     def fail(names: frozenset[str]) -> None:
         raise ZeroDivisionError
 
@@ -231,7 +231,7 @@ def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(pool: Pool) -> No
     assert ana.poll() == {"gate"}
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- refused settings --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -245,13 +245,13 @@ def test_a_listener_that_fails_is_heard_of_and_holds_nobody_up(pool: Pool) -> No
         ({"group_id": None}, "group_id is needed"),
     ],
 )
-def test_what_is_for_consumers_is_refused_by_name(pool: Pool, setting: dict[str, Any], message: str) -> None:
+def test_settings_of_consumers_are_refused_by_name(pool: Pool, setting: dict[str, Any], message: str) -> None:
     with pytest.raises(KafkaConfigurationError, match=message):
         GroupMember(["gate"], **pool.config(**setting))
 
 
 @pytest.mark.parametrize(("resources", "error"), [("gate", TypeError), ([], ValueError), (["", "gate"], ValueError)])
-def test_resources_have_names(pool: Pool, resources: Any, error: type[Exception]) -> None:
+def test_invalid_resources_are_refused(pool: Pool, resources: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="resources"):
         GroupMember(resources, **pool.config())
     ana = pool.member("ana")
@@ -259,11 +259,11 @@ def test_resources_have_names(pool: Pool, resources: Any, error: type[Exception]
         ana.subscribe(resources)
 
 
-# -- what others see ---------------------------------------------------------------------------------------------------
+# -- views -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_coordinators_views_name_the_owners(pool: Pool) -> None:
-    """S10, S39: though it is no group of consumers; and no consumer can be a member of it."""
+def test_views_name_the_owners(pool: Pool) -> None:
+    """S10, S39: the views also show a group without consumers, and no consumer can join it."""
     members = pool.member("ana", ["gate"]), pool.member("bo", ["yard"])
     pool.until(lambda: pool.is_shared_out(1, 1))
     described = pool.asker.describe()

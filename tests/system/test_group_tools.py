@@ -1,7 +1,7 @@
-"""Kafka's own command line tools print of this coordinator's groups what they print of Kafka's.
+"""Kafka's own command line tools print the same for this coordinator's groups as for Kafka's.
 
-The same commands are run one after another, in the same situation, with the broker and with the gateway: a group `busy`
-with two members, and a group `idle` that has offsets but no member.
+The same commands run one after another, in the same situation, with the broker and with the gateway: a group `busy`
+has two members, and a group `idle` has offsets but no member.
 """
 
 import re
@@ -20,7 +20,7 @@ from tests.system.waiting import HANG_S
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
 COMMANDS: list[tuple[str, str]] = [
-    # what is typed, in this order                                      what is printed, among other things
+    # arguments, in this order                                          part of the output
     ("--list", "tools-busy"),
     ("--list --state", "tools-busy Stable"),
     ("--list --type", "tools-idle Classic"),
@@ -54,7 +54,7 @@ COMMANDS: list[tuple[str, str]] = [
 
 @pytest.fixture(scope="module")
 def said(broker: Broker, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """What each command prints, by side."""
+    """Return the output of each command, by side."""
     folder = tmp_path_factory.mktemp("tools")
     go_programs.build(folder)
     addresses = {"Kafka": broker.bootstrap_servers, "the gateway": gateway.bootstrap_servers}
@@ -70,7 +70,7 @@ def said(broker: Broker, gateway: Gateway, tmp_path_factory: pytest.TempPathFact
 
 
 def set_up(play: Play, address: str) -> None:
-    """Have two members in `busy` that have read and committed all, and somebody who did so in `idle` and left."""
+    """Make group `busy` with two members that have committed all records, and `idle`, whose member has left."""
     idle = play.start(LIBRDKAFKA, bootstrap=address, group="tools-idle", client_id="cy")
     ana = play.start(FRANZ_GO, bootstrap=address, group="tools-busy", client_id="ana", instance="desk-1")
     bo = play.start(LIBRDKAFKA, bootstrap=address, group="tools-busy", client_id="bo")
@@ -88,7 +88,7 @@ def run_all(address: str) -> dict[str, str]:
 
 
 def run(address: str, typed: str) -> str:
-    """Run a command; return its exit code and what it prints, a line each."""
+    """Run a command, and return its exit code in a line and its output."""
     words = typed.split()
     tool = words.pop(0) if words[0] == GROUPS else CONSUMER_GROUPS
     done = subprocess.run(
@@ -103,22 +103,22 @@ def run(address: str, typed: str) -> str:
 
 
 def neutral(printed: str) -> list[str]:
-    """Leave out what differs between any two clusters: ids, addresses, widths, the order of lines, other groups."""
+    """Remove all that differs between clusters: ids, addresses, widths, the order of lines, other groups."""
     printed = re.sub(r"\b(ana|bo|desk-1)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", r"\1-ID", printed)
     printed = re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", printed)
     return sorted(line for line in (" ".join(line.split()) for line in printed.splitlines()) if is_told(line))
 
 
 def is_told(line: str) -> bool:
-    """Tell whether a line is about our groups, a heading or an exit code; where in a tool an error arose is not."""
+    """Return whether a line is about our groups, a heading or an exit code, and no line of a stack trace."""
     return line.isdigit() or line.startswith(("GROUP ", "Error: ")) or ("tools" in line and not line.startswith("at "))
 
 
 @pytest.mark.parametrize(("typed", "expected"), COMMANDS, ids=[typed for typed, _ in COMMANDS])
-def test_a_tool_prints_what_it_prints_of_kafka(
+def test_output_equals_the_output_for_kafka(
     broker: Broker, said: dict[str, dict[str, str]], typed: str, expected: str
 ) -> None:
-    """S16, S28: list, describe, reset, delete; and nowhere a broker's own address."""
+    """S16, S28: list, describe, reset and delete print the same, and no output has a broker's own address."""
     printed = neutral(said["Kafka"][typed])
     assert any(expected in line for line in printed), said["Kafka"][typed]
     assert neutral(said["the gateway"][typed]) == printed

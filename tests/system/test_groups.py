@@ -1,4 +1,4 @@
-"""The protocol over the real broker and the real query, with raw requests."""
+"""The protocol on the real broker and the real query, with raw requests."""
 
 import json
 
@@ -16,10 +16,10 @@ from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
 
 SESSION_MS = 8_000
-"""Long enough that a member of a group of one syncs within it on a busy machine."""
+"""Long enough that the only member of a group syncs within it on a busy machine."""
 
 SLACK_TICK_BATCH_S = 1 + 1 + 3
-"""How late an expiry may be, with room for a batch on a busy machine."""
+"""The largest delay of an expiry in seconds, with room for a batch on a busy machine."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def reader(coordinator: Coordinator, asker: Asker) -> Reader:
     return Reader(coordinator.settings, asker.group_id)
 
 
-def test_a_group_lives_its_life(asker: Asker, reader: Reader) -> None:
+def test_group_from_the_first_join_to_the_last_leave(asker: Asker, reader: Reader) -> None:
     """S02 to S04, S30, S31, S36, S46 to S49, S57, S58, S61, S100, S116, S136, S140."""
     ana, generation = asker.alone(client_id="ana")
     assert generation == 1
@@ -58,7 +58,7 @@ def test_a_group_lives_its_life(asker: Asker, reader: Reader) -> None:
     assert asker.leave(ana).error == "NONE"
     emptied = asker.describe()
     assert (emptied.state.value, emptied.generation_id, emptied.members) == ("Empty", 3, ())
-    assert asker.fetch() == {("t", 0): 7}, "offsets outlive the members"
+    assert asker.fetch() == {("t", 0): 7}, "offsets stay when members leave"
 
     published = reader.everything()
     assert [r["state"] for r in published.groups][-1] == "Empty"
@@ -68,22 +68,22 @@ def test_a_group_lives_its_life(asker: Asker, reader: Reader) -> None:
     assert published.offsets[-1] == {("t", 0): 7}
 
 
-def test_a_silent_member_is_given_up_never_early_and_not_late(asker: Asker, reader: Reader) -> None:
-    """S05, S74, S145, I10: no request comes, time alone does it."""
+def test_silent_member_is_expelled_neither_early_nor_late(asker: Asker, reader: Reader) -> None:
+    """S05, S74, S145, I10: the member expires by time alone, without any request."""
     member_id, generation = asker.alone(session_timeout_ms=SESSION_MS)
     asker.heartbeat(generation, member_id)
     last_beat_ms = reader.time_of_last_request()
     expired = reader.await_event("member_expired", within_s=HANG_S)
     assert expired["silence_ms"] == SESSION_MS
-    assert expired["at_ms"] == last_beat_ms + SESSION_MS, "it carries the deadline's own time"
+    assert expired["at_ms"] == last_beat_ms + SESSION_MS, "the event has the time of the deadline"
     late_ms = expired["_appended_ms"] - expired["at_ms"]
     assert 0 <= late_ms <= SLACK_TICK_BATCH_S * 1_000
     assert asker.heartbeat(generation, member_id).error == "UNKNOWN_MEMBER_ID"
     assert asker.describe().state.value == "Empty"
 
 
-def test_an_overdue_join_round_is_closed_by_time_alone(asker: Asker, reader: Reader) -> None:
-    """S37, S74, S78, W9: ana heartbeats and does not rejoin; bo is answered without her."""
+def test_overdue_join_phase_is_closed_by_time_alone(asker: Asker, reader: Reader) -> None:
+    """S37, S74, S78, W9: ana sends heartbeats and does not rejoin; bo gets its response without her."""
     ana, generation = asker.alone(rebalance_timeout_ms=SESSION_MS)
     bo = asker.new_id("bo", rebalance_timeout_ms=SESSION_MS)
     joined = asker.ask(asker.joining(bo, "bo", rebalance_timeout_ms=SESSION_MS), within_s=HANG_S)
@@ -93,8 +93,8 @@ def test_an_overdue_join_round_is_closed_by_time_alone(asker: Asker, reader: Rea
     assert (overdue["why"], overdue["member_id"]) == ("joins_overdue", ana)
 
 
-def test_garbage_is_answered_or_told_and_stops_nobody(coordinator: Coordinator, asker: Asker) -> None:
-    """S25: half-written, alien and hostile records between good ones."""
+def test_invalid_records_are_rejected_and_do_not_stop_others(coordinator: Coordinator, asker: Asker) -> None:
+    """S25: truncated, foreign and hostile records between valid ones are rejected, and others are answered."""
     settings = coordinator.settings
     member_id, generation = asker.alone()
     home = shard_of(asker.group_id, settings.request_partitions)
@@ -123,7 +123,7 @@ def test_garbage_is_answered_or_told_and_stops_nobody(coordinator: Coordinator, 
     producer.close()
 
 
-def test_a_request_in_the_wrong_partition_is_told_the_right_one(coordinator: Coordinator, asker: Asker) -> None:
+def test_error_for_a_request_in_the_wrong_partition_names_the_right_one(coordinator: Coordinator, asker: Asker) -> None:
     """S17, S19."""
     settings = coordinator.settings
     home = shard_of(asker.group_id, settings.request_partitions)
@@ -149,8 +149,8 @@ def test_a_request_in_the_wrong_partition_is_told_the_right_one(coordinator: Coo
     assert str(home) in str(heard[0].error_message)
 
 
-def test_a_hundred_groups_live_on_all_shards_and_leave_each_other_alone(asker: Asker, coordinator: Coordinator) -> None:
-    """S23: ids, generations and offsets are each group's own."""
+def test_a_hundred_groups_on_all_shards_are_independent(asker: Asker, coordinator: Coordinator) -> None:
+    """S23: each group has its own ids, generations and offsets."""
     askers = [Asker(asker.transport, f"{asker.group_id}-{i}") for i in range(100)]
     pending = [a.begin(a.joining(require_known_member_id=False)) for a in askers]
     joined = [p.result(HANG_S) for p in pending]
@@ -160,7 +160,7 @@ def test_a_hundred_groups_live_on_all_shards_and_leave_each_other_alone(asker: A
     stranger = askers[0].heartbeat(1, joined[1].member_id)  # type: ignore[union-attr]
     assert stranger.error == "UNKNOWN_MEMBER_ID", "a member id of another group is no member (S26)"
     commits = [a.begin(c) for a, c in zip(askers, _commits(askers), strict=True)]
-    assert {c.result(HANG_S).error for c in commits} == {"UNKNOWN_MEMBER_ID"}, "not while a group has members"
+    assert {c.result(HANG_S).error for c in commits} == {"UNKNOWN_MEMBER_ID"}, "the group has members"
     wait_until(lambda: set(coordinator.tallies.shards) == homes)
     latest = coordinator.tallies.latest
     assert latest is not None

@@ -1,4 +1,4 @@
-"""`coordinator groups` on a real broker: of groups that live, and of topics whose coordinator is away."""
+"""`coordinator groups` on a real broker: with live groups, and with topics whose coordinator is unavailable."""
 
 import json
 import re
@@ -34,7 +34,7 @@ TOPIC, PARTITIONS, RECORDS_EACH = "groups-cli", 3, 10
 
 
 class Ran(NamedTuple):
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -51,7 +51,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[Settings], Run]:
-    """Run `coordinator groups ...` as it is run from a script, against a coordinator's topics."""
+    """Return a function that runs `coordinator groups ...` as a script does, on a coordinator's topics."""
 
     def on(settings: Settings) -> Run:
         def run(*typed: str) -> Ran:
@@ -79,7 +79,7 @@ def run(coordinator: Coordinator, run_on: Callable[[Settings], Run]) -> Run:
 
 @pytest.fixture(scope="module")
 def topic(broker: Broker) -> str:
-    """A topic with ten records in each partition."""
+    """Make a topic with ten records in each partition."""
     with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
         wanted = {"num_partitions": PARTITIONS, "replication_factor": 1}
         admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
@@ -91,7 +91,7 @@ def topic(broker: Broker) -> str:
 
 
 class Consumers:
-    """Members of one group that speak Kafka's own protocol, by hand."""
+    """Members of one group that send raw requests in Kafka's own protocol."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
@@ -103,13 +103,13 @@ class Consumers:
         return self._asker.joining(member_id, client_id, protocol_type="consumer", protocols=offered, **fields)
 
     def come(self, client_id: str, **fields: Any) -> str:
-        """Ask for a member id."""
+        """Request a member id and return it."""
         answer = self._asker.ask(self.joining("", client_id, **fields))
         assert answer.error == "MEMBER_ID_REQUIRED", answer
         return str(answer.member_id)
 
     def gather(self, members: dict[str, str], plan: dict[str, list[int]], **fields: Any) -> None:
-        """Have members, by id and client id, join and share the topic; the first of them begins the rebalance."""
+        """Make members, by id and client id, join and share the topic. The first of them begins the rebalance."""
         joins = {}
         for member_id, client_id in members.items():
             joins[member_id] = self._asker.begin(self.joining(member_id, client_id, **fields))
@@ -133,7 +133,7 @@ def consumers(asker: Asker) -> Consumers:
 
 
 def until(run: Run, *typed: str, shows: Callable[[Any], object]) -> Any:
-    """Run a command until what it says as JSON shows something; a reply may come before the records do."""
+    """Run a command until its JSON output satisfies `shows`: a reply may come before the records do."""
     said: list[Any] = []
 
     def is_shown() -> object:
@@ -145,8 +145,8 @@ def until(run: Run, *typed: str, shows: Callable[[Any], object]) -> Any:
     return said[0]
 
 
-def test_a_life_as_the_commands_tell_it(run: Run, topic: str, asker: Asker, consumers: Consumers) -> None:
-    """S01, S03, S04, S10, S11, S12, S129, S148, S151: who owns what, who came and went, and how long it took."""
+def test_commands_show_the_history_of_a_group(run: Run, topic: str, asker: Asker, consumers: Consumers) -> None:
+    """S01, S03, S04, S10, S11, S12, S129, S148, S151: commands show owners, joins, leaves and durations."""
     group_id = asker.group_id
     before_ms = time.time_ns() // 1_000_000 - 60_000
     ana = consumers.come("ana")
@@ -187,8 +187,8 @@ def test_a_life_as_the_commands_tell_it(run: Run, topic: str, asker: Asker, cons
     assert run("list", group_id, "-o", "json").json[0]["rebalances_1h"] == 3
 
 
-def test_a_rebalance_is_described_with_who_is_awaited(run: Run, topic: str, asker: Asker, consumers: Consumers) -> None:
-    """S43, S47, S48: by whom, and until when; then the leader's plan is."""
+def test_rebalance_is_described_with_awaited_members(run: Run, topic: str, asker: Asker, consumers: Consumers) -> None:
+    """S43, S47, S48: the group waits for a member until a deadline, and then for the leader's assignments."""
     ana = consumers.come("ana")
     consumers.gather({ana: "ana"}, {ana: [0, 1, 2]})
     bo = consumers.come("bo")
@@ -203,8 +203,8 @@ def test_a_rebalance_is_described_with_who_is_awaited(run: Run, topic: str, aske
     assert re.search(rf"^WAITS-FOR .*{ana}", run("describe", asker.group_id).out, re.MULTILINE)
 
 
-def test_a_crash_is_explained(run: Run, topic: str, asker: Asker, consumers: Consumers) -> None:
-    """S05, S09, S14: an avoidable one, the member that fell silent, and the timeout to look at."""
+def test_why_explains_a_crash(run: Run, topic: str, asker: Asker, consumers: Consumers) -> None:
+    """S05, S09, S14: `why` shows that the rebalance is avoidable, the silent member, and the timeout to look at."""
     ana = consumers.come("ana", session_timeout_ms=6_000)
     consumers.gather({ana: "ana"}, {ana: [0, 1, 2]}, session_timeout_ms=6_000)
     said = until(run, "why", asker.group_id, shows=lambda w: w["cause"] == "session_expired")
@@ -218,8 +218,8 @@ def test_a_crash_is_explained(run: Run, topic: str, asker: Asker, consumers: Con
     assert f"Consumer group '{asker.group_id}' has no active members." in empty.err
 
 
-def test_what_an_operator_may_do(run: Run, topic: str, asker: Asker, consumers: Consumers) -> None:
-    """Members are taken out and told to join again; offsets of a group that has members stay as they are."""
+def test_operator_can_rebalance_and_expel(run: Run, topic: str, asker: Asker, consumers: Consumers) -> None:
+    """An operator can expel members and start a rebalance, but cannot change the offsets of a group with members."""
     group_id = asker.group_id
     ana = consumers.come("ana")
     consumers.gather({ana: "ana"}, {ana: [0, 1, 2]})
@@ -241,7 +241,7 @@ def test_what_an_operator_may_do(run: Run, topic: str, asker: Asker, consumers: 
     assert told["client_id"] == "coordinator-cli"
 
     until(run, "describe", group_id, shows=lambda d: d["summary"]["state"] == "Stable")
-    assert run("expel", group_id, ana).code == 2, "nobody said yes"
+    assert run("expel", group_id, ana).code == 2, "without --yes"
     assert run("expel", group_id, "nobody", "--yes").code == 3
     short = re.sub(r"-([0-9a-f]{4})[0-9a-f]{4}-.*", r"-\1", ana)
     gone = run("expel", group_id, short, "--reason", "stuck", "--yes")
@@ -249,8 +249,8 @@ def test_what_an_operator_may_do(run: Run, topic: str, asker: Asker, consumers: 
     assert asker.heartbeat(2, ana).error == "UNKNOWN_MEMBER_ID"
 
 
-def test_offsets_are_reset_restored_and_forgotten(run: Run, topic: str, asker: Asker) -> None:
-    """A dry run changes nothing; what is out of range is moved to the bounds; as-of brings back what was."""
+def test_offsets_are_reset_restored_and_deleted(run: Run, topic: str, asker: Asker) -> None:
+    """A dry run changes nothing. An offset out of range is moved to the bounds. --as-of restores old offsets."""
     group_id = asker.group_id
 
     def committed(offset_now: int) -> dict[str, Any]:
@@ -293,8 +293,8 @@ def test_offsets_are_reset_restored_and_forgotten(run: Run, topic: str, asker: A
     assert asker.fetch() == {}
 
 
-def test_a_description_says_for_whom_a_rebalance_waits(run: Run, asker: Asker) -> None:
-    """S43, S47: the coordinator is asked, which alone knows who has come."""
+def test_description_has_the_members_that_a_rebalance_waits_for(run: Run, asker: Asker) -> None:
+    """S43, S47: the command asks the coordinator, because only the coordinator knows which members have joined."""
     ana, _ = asker.alone()
     coming = asker.begin(asker.joining(asker.new_id("bo"), "bo"))
     until(run, "describe", asker.group_id, shows=lambda told: told["summary"]["state"] == "PreparingRebalance")
@@ -314,8 +314,8 @@ def hostile(coordinator: Coordinator) -> Iterator[str]:
         administration.delete(EVIL)
 
 
-def test_a_group_with_a_hostile_id(run: Run, hostile: str) -> None:
-    """It is found by its id, shown escaped, and forgotten."""
+def test_group_with_a_hostile_id_is_shown_escaped(run: Run, hostile: str) -> None:
+    """The group is found by its id, shown escaped, and deleted."""
     until(run, "offsets", hostile, shows=lambda rows: rows[0]["metadata"] == hostile)
     for command in (["list"], ["list", "-o", "wide"], ["describe", hostile], ["offsets", hostile, "-o", "wide"]):
         ran = run(*command)
@@ -328,12 +328,12 @@ def test_a_group_with_a_hostile_id(run: Run, hostile: str) -> None:
     assert (until_gone.code, "does not exist" in until_gone.err) == (3, True)
 
 
-# -- while the coordinator is away -------------------------------------------------------------------------------------
+# -- without a coordinator ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def left_behind(broker: Broker) -> Settings:
-    """The topics of a coordinator that never ran here; the story of `golden_views` is in them."""
+    """Make the topics of a coordinator that does not run, with the records of `golden_views`."""
     settings = Settings.load(
         bootstrap_servers=broker.bootstrap_servers,
         topic_prefix="left-behind",
@@ -357,11 +357,11 @@ def _key(record: Any) -> Any:
     return "offset", record.group_id, record.topic, record.partition
 
 
-def test_reading_needs_no_coordinator(run_on: Callable[[Settings], Run], left_behind: Settings) -> None:
+def test_commands_that_read_need_no_coordinator(run_on: Callable[[Settings], Run], left_behind: Settings) -> None:
     run = run_on(left_behind)
     assert {each["group_id"] for each in run("list", "-o", "json").json} == {EVIL, "idle", "moving", "orders"}
     listed = run("list")
-    assert listed.err == "", "a name that no topic can have is not asked about: that would be waited for"
+    assert listed.err == "", "no request asks for an invalid topic name: it would time out"
     lines = listed.out.splitlines()
     assert [line.split()[1] for line in lines[2:]] == ["Empty", "PreparingRebalance", "Stable"]
     assert run("describe", "orders", "-o", "json").json["why"]["cause"] == "session_expired"
@@ -370,21 +370,21 @@ def test_reading_needs_no_coordinator(run_on: Callable[[Settings], Run], left_be
     assert run("offsets", "idle|orders", "-r", "-o", "json").json.keys() == {"idle", "orders"}
     idle = run("offsets", "idle", "-o", "json").json
     assert [row["end_offset"] for row in idle if row["topic"] == "gone"] == [None], "there is no such topic"
-    assert "The lag is unknown" not in run("offsets", "idle").err, "that there are none is no failure"
+    assert "The lag is unknown" not in run("offsets", "idle").err, "a missing topic is no failure"
     assert run("members", "nobody").code == run("describe", "orders", "nobody").code == run("why", "nobody").code == 3
     assert "is rebalancing" in run("describe", "moving").err
 
 
-def test_topics_that_are_not_there(run_on: Callable[[Settings], Run], left_behind: Settings) -> None:
+def test_missing_topics_are_reported(run_on: Callable[[Settings], Run], left_behind: Settings) -> None:
     ran = run_on(left_behind.model_copy(update={"topic_prefix": "nowhere"}))("list")
     assert (ran.code, ran.out) == (1, "")
     assert "There is no topic nowhere.groups" in ran.err
 
 
-def test_what_is_uncertain_is_refused(
+def test_uncertain_offset_is_refused(
     broker: Broker, transport: Transport, run_on: Callable[[Settings], Run], left_behind: Settings, topic: str
 ) -> None:
-    """A hole in the partition's offsets, which here a transaction leaves, may have been a commit."""
+    """A gap in the partition's offsets, here from a transaction, may have been a commit."""
     settings, group_id = left_behind, "restored"
     topics = OutputTopics(settings.replies_topic, settings.groups_topic, settings.events_topic, settings.requests_topic)
     shard = shard_of(group_id, 3)

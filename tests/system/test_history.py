@@ -1,4 +1,4 @@
-"""The history as tables: the product's queries, over the topics and over exported files, agree with the views."""
+"""The history as tables: the product's queries agree with the views, both on the topics and on exported files."""
 
 import random
 from collections import Counter
@@ -34,7 +34,7 @@ CONSUMER: dict[str, Any] = {
 
 
 def without_owner_ms(spans: list[Span]) -> int:
-    """Say how long a partition was between two owners, all times together."""
+    """Return the total time in ms that a partition was without an owner between two owners."""
     return sum(
         max(0, (after.from_ms or 0) - before.to_ms) for before, after in pairwise(spans) if before.to_ms is not None
     )
@@ -42,7 +42,7 @@ def without_owner_ms(spans: list[Span]) -> int:
 
 @pytest.fixture
 def lived(asker: Asker, coordinator: Coordinator) -> GroupView:
-    """A group whose only member was sent away, and which another one joined later."""
+    """Return the view of a group whose only member was expelled and that another member joined later."""
     for client_id in ("ana", "bo"):
         fields = {**CONSUMER, "client_id": client_id}
         member_id = asker.new_id(**fields)
@@ -57,13 +57,13 @@ def lived(asker: Asker, coordinator: Coordinator) -> GroupView:
 
 
 def rows(spark: SparkSession, name: str, group_id: str) -> list[dict[str, Any]]:
-    """Ask a query of the product about one group; others' rows, which may be more than it shows, are left out."""
+    """Run a query of the product without its limit, and return the rows of one group."""
     asked = spark.sql(query(name).replace("LIMIT 20", ""))
     return [row.asDict() for row in asked.collect() if row["group_id"] == group_id]
 
 
-def test_the_queries_agree_with_the_views(lived: GroupView, coordinator: Coordinator, tmp_path: Path) -> None:
-    """S12, S14: rebalances by cause, time without an owner, who flaps; over the topics as over files."""
+def test_queries_agree_with_the_views(lived: GroupView, coordinator: Coordinator, tmp_path: Path) -> None:
+    """S12, S14: rebalances by cause, time without an owner and flapping members agree, on the topics and on files."""
     spark = SparkSession.builder.getOrCreate()
     settings = coordinator.settings
     told = CliRunner().invoke(app, ["export", "-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix,
@@ -91,7 +91,7 @@ def test_the_queries_agree_with_the_views(lived: GroupView, coordinator: Coordin
 
 
 def restarted_and_dropped(world: WrittenTopics, group_id: str) -> None:
-    """A static member comes back twice, and is dropped for its silence; later it is there once more."""
+    """Restart a static member twice, let its session expire, and start it again."""
     for wait_ms in (1_000, 1_000, 9_000, 0):
         world.join(group_id, group_instance_id="desk")
         answer = next(o.answer for o in world.batch() if hasattr(getattr(o, "answer", None), "leader"))
@@ -101,7 +101,7 @@ def restarted_and_dropped(world: WrittenTopics, group_id: str) -> None:
 
 
 def left_before_the_plan(world: WrittenTopics, group_id: str) -> None:
-    """Of three that join, one leaves before the plan is there: a second reason for the same rebalance."""
+    """Add three members, and remove one before the leader's assignments: the rebalance gets a second reason."""
     for client_id in ("ana", "bo", "cy"):
         world.join(group_id, client_id=client_id)
     answers = [o.answer for o in world.batch() if hasattr(getattr(o, "answer", None), "leader")]
@@ -109,8 +109,8 @@ def left_before_the_plan(world: WrittenTopics, group_id: str) -> None:
     world.batch()
 
 
-def test_the_queries_agree_with_the_views_on_any_history(coordinator: Coordinator, tmp_path: Path) -> None:
-    """S12, S14: static members, replaced and dropped later; rebalances with two reasons; and groups at random."""
+def test_queries_agree_with_the_views_on_any_history(coordinator: Coordinator, tmp_path: Path) -> None:
+    """S12, S14: the history has a replaced, expired static member, a rebalance with two reasons and random groups."""
     world = WrittenTopics(["a", "b"])
     restarted_and_dropped(world, "desk")
     left_before_the_plan(world, "crowd")

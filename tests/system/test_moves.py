@@ -1,4 +1,4 @@
-"""A checkpoint is copied, moved and restored; its groups do not notice."""
+"""A checkpoint is copied, moved and restored, and its groups do not change."""
 
 import shutil
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from tests.system.waiting import HANG_S
 Run = Callable[..., Service]
 
 
-def test_a_copy_goes_on_where_the_original_stopped(run_service: Run, tmp_path: Path) -> None:
-    """S146, I13, I21: backed up while nobody runs, started elsewhere: ids, generations and offsets, no rebalance."""
+def test_copied_checkpoint_continues_where_the_original_stopped(run_service: Run, tmp_path: Path) -> None:
+    """S146, I13, I21: a copy of a stopped coordinator's checkpoint keeps ids, generations and offsets; no rebalance."""
     service = run_service("moved")
     service.await_ready()
     settings = service.settings

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: our processes get tokens by a client's secret, and the brokers let them in, whichever library asks."""
+"""OAUTHBEARER: our processes get tokens with a client's secret, and brokers accept the tokens of every library."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenEndpoint
 
 @pytest.fixture
 def tokens(endpoint: TokenEndpoint) -> Iterator[Tokens]:
-    """The client's; the endpoint is whole again afterwards."""
+    """Yield the client's tokens, and restore the endpoint's state afterwards."""
     asked, before = list(endpoint.asked), (endpoint.broken, endpoint.lifetime_s, endpoint.audience)
     yield Tokens(endpoint.access())
     endpoint.asked, (endpoint.broken, endpoint.lifetime_s, endpoint.audience) = asked, before
@@ -49,7 +49,7 @@ def secured(endpoint: TokenEndpoint, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[Any]:
-    """A JVM with the jars that Spark has."""
+    """Start a JVM with Spark's jars."""
     with a_jvm_as_sparks() as jvm:
         yield jvm
 
@@ -75,7 +75,7 @@ def a_jvm_as_sparks() -> Iterator[Any]:
 
 @pytest.fixture(params=["kafka-python", "librdkafka", "java"])
 def cluster_id(request: pytest.FixtureRequest, java: Any) -> Callable[[Settings], str]:
-    """A client of each library, which asks for the cluster's id."""
+    """Return a function that gets the cluster's id with a client of one library."""
 
     def by_kafka_python(settings: Settings) -> str:
         with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
@@ -98,21 +98,21 @@ def reaching(secured: SecuredBroker, endpoint: TokenEndpoint, protocol: str = "S
     return secured.access(protocol) | endpoint.access()
 
 
-# -- through ---------------------------------------------------------------------------------------------------------
+# -- accepted --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_every_library_gets_a_token_and_through(
+def test_every_library_authenticates_with_a_token(
     secured: SecuredBroker, endpoint: TokenEndpoint, cluster_id: Callable[[Settings], str], protocol: str
 ) -> None:
-    """Each asks in the same way: by the same id, secret and scope."""
+    """Each library sends the same request: the same id, secret and scope."""
     endpoint.asked.clear()
     assert cluster_id(Settings.load(**reaching(secured, endpoint, protocol))) == secured.cluster_id
     assert endpoint.asked
     assert all(asked == {"grant_type": ["client_credentials"], "scope": [SCOPE]} for asked in endpoint.asked)
 
 
-def test_every_library_believes_the_authority_of_the_endpoint_that_is_named(
+def test_every_library_trusts_the_configured_authority_of_the_endpoint(
     secured: SecuredBroker, endpoint: TokenEndpoint, cluster_id: Callable[[Settings], str], tmp_path: Path
 ) -> None:
     own = certificates(secured.authority, tmp_path / "own", "127.0.0.1")
@@ -124,10 +124,10 @@ def test_every_library_believes_the_authority_of_the_endpoint_that_is_named(
             settings.librdkafka_arguments()
 
 
-def test_the_coordinator_serves_groups_by_tokens(
+def test_coordinator_serves_groups_with_tokens(
     secured: SecuredBroker, endpoint: TokenEndpoint, run_service: Callable[..., Service], tmp_path: Path
 ) -> None:
-    """Topics, query, alarm and members, each by its own library."""
+    """Topics, query, alarm and members get tokens, each with its own library."""
     access = reaching(secured, endpoint)
     (file := tmp_path / "secret").write_text(access.pop("sasl_oauth_client_secret") + "\n")
     service = run_service("by-token", **access, sasl_oauth_client_secret_file=str(file))
@@ -143,7 +143,7 @@ def test_the_coordinator_serves_groups_by_tokens(
 # -- refused ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_wrong_secret_is_told_before_any_library_is(endpoint: TokenEndpoint) -> None:
+def test_wrong_secret_is_reported_before_a_library_starts(endpoint: TokenEndpoint) -> None:
     guessed = {**endpoint.access(), "sasl_oauth_client_secret": "guessed"}
     settings = Settings.load(security_protocol="SASL_SSL", **guessed)
     for told in (settings.kafka_client_arguments, settings.librdkafka_arguments, settings.java_client_properties):
@@ -162,10 +162,10 @@ def test_a_wrong_secret_is_told_before_any_library_is(endpoint: TokenEndpoint) -
         ({}, -60, "returns a token that has expired already; compare the clocks"),
     ],
 )
-def test_a_command_ends_in_one_sentence(
+def test_failed_command_prints_one_sentence(
     endpoint: TokenEndpoint, tokens: Tokens, wrong: dict[str, str], lifetime_s: float, sentence: str
 ) -> None:
-    """A wrong secret, an expired token; no secret among it (I23)."""
+    """The sentence names a wrong secret or an expired token and holds no secret (I23)."""
     endpoint.lifetime_s = lifetime_s
     way = {"security_protocol": "SASL_PLAINTEXT", **endpoint.access(), **wrong}
     done = subprocess.run(
@@ -196,10 +196,10 @@ def test_a_command_ends_in_one_sentence(
         ((200, b'{"access_token": "a.e30.c"}'), TokenRefused, "returns no JSON Web Token"),
     ],
 )
-def test_an_endpoint_that_gives_no_token_is_told_of(
+def test_endpoint_without_a_token_is_reported(
     endpoint: TokenEndpoint, tokens: Tokens, broken: tuple[int, bytes], kind: type[Exception], sentence: str
 ) -> None:
-    """And asked once: nobody else is handed the secret, wherever it points."""
+    """The endpoint gets one request, and no redirect receives the secret."""
     endpoint.broken, endpoint.asked = broken, []
     with pytest.raises(kind, match=sentence) as told:
         tokens.token()
@@ -207,7 +207,7 @@ def test_an_endpoint_that_gives_no_token_is_told_of(
     assert len(endpoint.asked) == 1
 
 
-def test_nobody_at_the_endpoint_is_told_of(tmp_path: Path) -> None:
+def test_unreachable_endpoint_is_reported(tmp_path: Path) -> None:
     with TokenEndpoint(tmp_path) as gone:
         pass
     with pytest.raises(TokenUnavailable, match=r"does not answer \(.*Connection refused\): check that it runs"):
@@ -217,7 +217,7 @@ def test_nobody_at_the_endpoint_is_told_of(tmp_path: Path) -> None:
 # -- kept ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_is_asked_for_once_until_it_wears_out(
+def test_token_is_requested_once_until_it_is_old(
     endpoint: TokenEndpoint, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.asked = []
@@ -230,11 +230,11 @@ def test_a_token_is_asked_for_once_until_it_wears_out(
     assert SECRET not in f"{tokens!r} {tokens} {fresh!r}"
 
 
-def test_a_worn_token_serves_while_the_endpoint_is_away(
+def test_old_token_is_used_while_the_endpoint_is_unavailable(
     endpoint: TokenEndpoint, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oauth, "WORN_AFTER", 0.0)
     there = tokens.token()
     endpoint.broken, endpoint.asked = (503, b""), []
     assert tokens.token() == tokens.token() == there
-    assert len(endpoint.asked) == 1, "one that has failed is left alone for a while"
+    assert len(endpoint.asked) == 1, "a failed endpoint gets no request for a while"

@@ -1,4 +1,4 @@
-"""The real process as a supervisor sees it: its health, its log, what it ends with, and what it leaves behind."""
+"""The real process from the view of a supervisor: its health, its log, its exit code, and the files that it leaves."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tests.system.waiting import HANG_S, wait_until
 
 
 class Process:
-    """`coordinator ...` in a process of its own; what it says on standard error is kept."""
+    """A `coordinator ...` in its own process, with its standard error in a log file."""
 
     def __init__(self, folder: Path, settings: Settings, *words: str) -> None:
         self.log_file = folder / f"log-{len(list(folder.iterdir()))}"
@@ -75,7 +75,7 @@ def port() -> int:
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    """Ask the health port; 0 where nobody listens yet."""
+    """Get a path from the health port, and return status and body; the status is 0 if no process listens yet."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=HANG_S) as answer:
             return answer.status, answer.read().decode()
@@ -90,10 +90,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_from_a_start_to_a_damaged_state(settings: Settings, started: list[Process], tmp_path: Path, port: int) -> None:
-    """Alive from the first second, ready after the first batch, stopped with 0; and with a damaged state each start
-    ends with 78 and the same sentence, and changes nothing that is there (F8, F9).
+    """The process is alive from the first second, ready after the first batch, and SIGTERM ends it with 0. With a
+    damaged state each start ends with 78 and the same sentence, and changes no existing file (F8, F9).
 
-    What it adds is of the batch that cannot be: its plan, and the states of those tasks whose own are whole.
+    A start adds only files of the batch that fails: its plan, and the states of tasks whose own state is intact.
     """
     flags = ("--verbose", "--log-format", "json", "run", "--health-port", str(port))
     process = Process(tmp_path, settings, *flags)
@@ -155,7 +155,7 @@ def test_a_signal_to_the_whole_process_group_is_a_stop(
 
 
 def are_objects(lines: list[str]) -> None:
-    """All that Python and Spark's log say; what Java says of itself comes in its own words."""
+    """Check that each line of Python and of Spark's log is a JSON object; Java's own warnings are text."""
     told = [json.loads(line) for line in lines if not line.startswith(("WARNING: ", "OpenJDK "))]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in told)
     loggers = {line["logger"] for line in told}
@@ -164,13 +164,13 @@ def are_objects(lines: list[str]) -> None:
 
 
 def newest_state(state: Path) -> Path:
-    """Find what was last written of the one group that there is."""
+    """Return the newest state file of the only group."""
     deltas = [file for file in (state / "query" / "state" / "0").rglob("*.delta") if file.stem.isdigit()]
     return max(deltas, key=lambda file: (int(file.stem), file.stat().st_size))
 
 
-def test_a_gateways_health(gateway: Gateway, port: int) -> None:
-    """Alive, ready when the brokers have answered, and its figures where its health is."""
+def test_gateway_serves_its_health(gateway: Gateway, port: int) -> None:
+    """A gateway is alive, is ready when the brokers have answered, and serves its metrics on the health port."""
     gateway.serve_health_at("127.0.0.1", port)
     wait_until(lambda: get(port, "/readyz")[0] == 200, account=lambda: get(port, "/readyz"))
     status, told = get(port, "/healthz")

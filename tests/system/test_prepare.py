@@ -1,4 +1,4 @@
-"""The class archive: made once, and what every Spark on this machine starts from."""
+"""The class archive: it is made once, and every Spark on this machine starts from it."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ from tests.system.waiting import HANG_S
 
 @pytest.fixture
 def made() -> Path:
-    """The archive of this environment, made now if nobody has."""
+    """Return the archive of this environment, and make it first if it is missing."""
     if archive.find() is None:
         subprocess.run([sys.executable, "-m", "streaming", "prepare"], check=True, timeout=HANG_S)
     made = archive.find()
@@ -26,7 +26,7 @@ def made() -> Path:
     return made
 
 
-def test_a_coordinator_starts_from_the_archive(made: Path, run_service: Callable[..., Service]) -> None:
+def test_coordinator_starts_from_the_archive(made: Path, run_service: Callable[..., Service]) -> None:
     service = run_service("prepared")
     service.await_ready()
     (java,) = (p for p in psutil.Process(service.process.pid).children(recursive=True) if p.name() == "java")
@@ -34,7 +34,7 @@ def test_a_coordinator_starts_from_the_archive(made: Path, run_service: Callable
     assert service.stop() == 0
 
 
-def test_another_archive_than_the_whole_one_is_not_looked_at(
+def test_incomplete_archive_is_not_used_and_is_replaced(
     tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive, "folder", lambda: tmp_path)
@@ -48,8 +48,8 @@ def test_another_archive_than_the_whole_one_is_not_looked_at(
     assert not cut_short.exists()
 
 
-def test_java_passes_over_an_archive_of_other_jars(made: Path) -> None:
-    """Nothing is said, and all is well: it takes longer."""
+def test_java_ignores_an_archive_of_other_jars(made: Path) -> None:
+    """Java prints nothing and starts without the archive, only slower."""
     java = [find_java(), *shlex.split(archive.using()), "-version"]
     started = subprocess.run(java, capture_output=True, text=True, timeout=HANG_S)
     assert str(made) in archive.using()
@@ -57,7 +57,7 @@ def test_java_passes_over_an_archive_of_other_jars(made: Path) -> None:
     assert not re.search("warn|error|archive", started.stderr, re.IGNORECASE)
 
 
-def test_where_it_cannot_be_kept_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_that_cannot_be_stored_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(archive, "folder", lambda: tmp_path / "file")
     with pytest.raises(NoArchive, match=r"^The class archive cannot be stored in .*/file: .+\.$"):

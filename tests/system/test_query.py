@@ -1,4 +1,4 @@
-"""The query's plan: what is decided before any row is read."""
+"""The query's plan: the decisions before any row is read."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -8,8 +8,8 @@ from streaming.query.coordinator import Coordinator, even_keys
 
 
 @pytest.mark.parametrize(("shards", "tasks"), [(16, 2), (16, 8), (16, 16), (6, 4), (3, 1)])
-def test_shards_are_dealt_out_to_tasks_in_turn(coordinator: Coordinator, shards: int, tasks: int) -> None:
-    """No task has two shards more than another, as Spark itself deals them out."""
+def test_shards_are_assigned_to_tasks_in_turn(coordinator: Coordinator, shards: int, tasks: int) -> None:
+    """With Spark's own partitioning, the numbers of shards of two tasks differ by one at most."""
     spark = SparkSession.active()
     keys = even_keys(spark, shards, tasks)
     assert [key % shards for key in keys] == list(range(shards)), "the operator knows a shard by its key"

@@ -1,6 +1,6 @@
-"""What was damaged, lost or changed while nobody ran: a start goes on as if nothing was, or is refused with a sentence.
+"""Starts after files or topics were damaged, lost or changed while no coordinator ran.
 
-Never does it go on with less than it should have.
+A start continues as if nothing had changed, or it is refused with a sentence. It never continues with lost state.
 """
 
 import json
@@ -34,7 +34,7 @@ def starts() -> Iterator[Starter]:
 
 @pytest.fixture(scope="module")
 def good(broker: Broker, tmp_path_factory: pytest.TempPathFactory, starts: Starter) -> Settings:
-    """Settings with a checkpoint of several batches."""
+    """Return settings with a checkpoint of several batches."""
     settings = settings_of(broker, "good", tmp_path_factory.mktemp("good"))
     claim(settings)
     log = RequestLog(settings)
@@ -54,21 +54,21 @@ def settings_of(broker: Broker, topic_prefix: str, folder: Path) -> Settings:
     )
 
 
-# -- the checkpoint is damaged -----------------------------------------------------------------------------------------
+# -- damaged checkpoints -----------------------------------------------------------------------------------------------
 
 
 def newest(folder: Path) -> Path:
-    """Find the file of the last batch in a folder of Spark's."""
+    """Return the file of the last batch in one of Spark's folders."""
     return max((file for file in folder.iterdir() if file.stem.isdigit()), key=lambda file: int(file.stem))
 
 
 def longest_state(query: Path) -> Path:
-    """Find a state to damage: the newest one may be of a batch that had nothing for its task."""
+    """Return the largest state file, to damage it: the newest one may be of a batch without records for its task."""
     return max((query / STATE).glob("*.delta"), key=lambda file: file.stat().st_size)
 
 
 def flip(folder: str, after: bytes | int) -> Damage:
-    """Change one bit of the newest file: at a place, or behind some words."""
+    """Return a damage that changes one bit of the newest file, at an index or after a text."""
 
     def flipped(query: Path) -> None:
         file = newest(query / folder)
@@ -80,7 +80,7 @@ def flip(folder: str, after: bytes | int) -> Damage:
 
 
 def cut(folder: str, length: int) -> Damage:
-    """Leave the beginning of the newest file, as a loss of power may (F8)."""
+    """Return a damage that cuts the newest file to its first bytes, as a loss of power may (F8)."""
 
     def cut_short(query: Path) -> None:
         file = newest(query / folder)
@@ -90,7 +90,7 @@ def cut(folder: str, length: int) -> Damage:
 
 
 def flip_a_state(query: Path) -> None:
-    """Change one bit in the middle of a state, where a shard's text is; nearer its begin a bit may tell nothing."""
+    """Change one bit in the middle of a state, in a shard's text. A bit near the beginning may have no effect."""
     file = longest_state(query)
     found = bytearray(file.read_bytes())
     found[len(found) // 2] ^= 1
@@ -129,7 +129,7 @@ DAMAGES: Mapping[str, tuple[Damage, str]] = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_checkpoint_is_refused(name: str, good: Settings, starts: Starter, tmp_path: Path) -> None:
-    """F8: a flipped bit, a torn or empty file, a missing one: nobody goes on with what is left."""
+    """F8: no start continues with a flipped bit, or with a truncated, empty or missing file."""
     damage, told = DAMAGES[name]
     shutil.copytree(good.checkpoint, tmp_path / "state")
     damage(tmp_path / "state" / "query")
@@ -141,8 +141,8 @@ def test_a_damaged_checkpoint_is_refused(name: str, good: Settings, starts: Star
     assert "\n" not in ending.told
 
 
-def test_another_secret_is_no_secret(good: Settings, starts: Starter, tmp_path: Path) -> None:
-    """F8: one bit of it, and member ids would be others when a batch is repeated."""
+def test_changed_secret_is_refused(good: Settings, starts: Starter, tmp_path: Path) -> None:
+    """F8: with one changed bit of the secret, a repeated batch would make other member ids."""
     shutil.copytree(good.checkpoint, tmp_path / "state")
     file = tmp_path / "state" / "identity.json"
     file.write_bytes(file.read_bytes().replace(b'"secret":"5', b'"secret":"4'))
@@ -151,8 +151,8 @@ def test_another_secret_is_no_secret(good: Settings, starts: Starter, tmp_path: 
     assert ending.told == f"{file} cannot be read (it fails its checksum): restore it from a back-up."
 
 
-def test_a_plan_of_fewer_tasks_is_refused(broker: Broker, starts: Starter, tmp_path: Path) -> None:
-    """F8: Spark goes on with the number that its plan notes; one bit turned, and shards meet others' state."""
+def test_plan_with_fewer_tasks_is_refused(broker: Broker, starts: Starter, tmp_path: Path) -> None:
+    """F8: Spark uses the number of tasks in its plan. With a flipped bit, shards would get the state of others."""
     settings = settings_of(broker, "tasks", tmp_path).model_copy(update={"shuffle_partitions": 3})
     claim(settings)
     log = RequestLog(settings)
@@ -165,14 +165,14 @@ def test_a_plan_of_fewer_tasks_is_refused(broker: Broker, starts: Starter, tmp_p
     assert "is damaged (Spark's notes of its batches are for 2 tasks, not 3): restore it from a back-up" in ending.told
 
 
-def test_the_same_checkpoint_without_damage_is_taken(good: Settings, starts: Starter, tmp_path: Path) -> None:
-    """What is refused above is refused for its damage alone."""
+def test_same_checkpoint_without_damage_is_accepted(good: Settings, starts: Starter, tmp_path: Path) -> None:
+    """The starts above are refused only because of the damage."""
     shutil.copytree(good.checkpoint, tmp_path / "state")
     assert starts.start(good.model_copy(update={"checkpoint": str(tmp_path / "state")})) == STARTED
 
 
-def test_a_digit_of_a_plan_is_told_of(broker: Broker, starts: Starter, tmp_path: Path) -> None:
-    """F8: a plan has no checksum; requests that it brings again change nothing, and those it passes over are named."""
+def test_changed_digit_of_a_plan_is_reported(broker: Broker, starts: Starter, tmp_path: Path) -> None:
+    """F8: a plan has no checksum. Repeated requests change nothing, and an event names the skipped requests."""
     settings = settings_of(broker, "digits", tmp_path)
     claim(settings)
     log = RequestLog(settings)
@@ -194,10 +194,10 @@ def test_a_digit_of_a_plan_is_told_of(broker: Broker, starts: Starter, tmp_path:
     }
 
 
-def test_a_back_up_that_a_later_checkpoint_has_overtaken_is_refused(
+def test_outdated_backup_is_refused_unless_allowed_by_the_setting(
     good: Settings, starts: Starter, tmp_path: Path
 ) -> None:
-    """F8: it would judge anew what has been told already. Its newest plan is of an hour before the newest event."""
+    """F8: such a start would decide published facts again. Its newest plan is an hour older than the newest event."""
     shutil.copytree(good.checkpoint, tmp_path / "state")
     plan = newest(tmp_path / "state" / "query" / PLANS)
     version, planned, *rest = plan.read_text().splitlines()
@@ -211,16 +211,16 @@ def test_a_back_up_that_a_later_checkpoint_has_overtaken_is_refused(
     assert starts.start(overtaken.model_copy(update={"checkpoint_may_be_outdated": True})) == STARTED
 
 
-def test_requests_in_the_place_of_lost_ones_are_not_passed_over(
+def test_requests_at_the_offsets_of_lost_requests_are_not_skipped(
     broker: Broker, starts: Starter, tmp_path: Path
 ) -> None:
-    """F8: the broker has lost its power, and requests; new ones have grown to where the checkpoint goes on.
+    """F8: after a loss of power the broker has lost requests, and new ones have reached the checkpoint's offset.
 
-    No topic can be cut at its end from outside. So the batch is said to be of an hour before the requests it handled.
+    No client can cut the end of a topic. So the test dates the batch an hour before the requests that it handled.
     """
     settings = settings_of(broker, "regrown", tmp_path)
     claim(settings)
-    listing = encode_request(ListGroups(request_id="list", reply_to="inbox"))  # no event tells of it
+    listing = encode_request(ListGroups(request_id="list", reply_to="inbox"))  # no event is about it
     with closing(KafkaProducer(**settings.kafka_client_arguments())) as producer:
         producer.send(settings.requests_topic, listing, b"any", partition=2)
     assert starts.start(settings) == STARTED
@@ -235,28 +235,28 @@ def test_requests_in_the_place_of_lost_ones_are_not_passed_over(
     assert starts.start(settings.model_copy(update={"checkpoint_may_be_outdated": True})) == STARTED
 
 
-# -- the checkpoint cannot be used -------------------------------------------------------------------------------------
+# -- unusable checkpoints ----------------------------------------------------------------------------------------------
 
 
 def test_another_number_of_tasks_is_refused(good: Settings, starts: Starter) -> None:
-    """Spark would go on with the old one, and say nothing."""
+    """Spark would continue with the old number without a message."""
     ending = starts.start(good.model_copy(update={"shuffle_partitions": 3}))
     assert ending.is_refused
     assert "shuffle_partitions was 2 and is 3" in ending.told
 
 
-def test_a_folder_that_cannot_be_made_is_told(good: Settings, starts: Starter, tmp_path: Path) -> None:
+def test_folder_that_cannot_be_made_is_reported(good: Settings, starts: Starter, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in its place")
     ending = starts.start(good.model_copy(update={"checkpoint": str(tmp_path / "file" / "state")}))
     assert ending.is_refused, ending.told
     assert "cannot be written" in ending.told
 
 
-# -- the topics are not what they were ---------------------------------------------------------------------------------
+# -- changed topics ----------------------------------------------------------------------------------------------------
 
 
-def test_requests_that_are_gone_unread_are_not_skipped(broker: Broker, starts: Starter, tmp_path: Path) -> None:
-    """The request topic is truncated behind the query, by retention or by hand."""
+def test_deleted_unread_requests_are_not_skipped(broker: Broker, starts: Starter, tmp_path: Path) -> None:
+    """Retention or an operator has deleted requests that the query had not read."""
     settings = settings_of(broker, "truncated", tmp_path)
     claim(settings)
     log = RequestLog(settings)
@@ -275,8 +275,8 @@ def test_requests_that_are_gone_unread_are_not_skipped(broker: Broker, starts: S
     assert len(written(settings)) == before
 
 
-def test_output_topics_that_are_gone(broker: Broker, starts: Starter, tmp_path: Path) -> None:
-    """Replies are made anew, since nobody waits for old ones; what is told of groups cannot be told again."""
+def test_only_a_deleted_replies_topic_is_made_again(broker: Broker, starts: Starter, tmp_path: Path) -> None:
+    """The replies topic is made again, since no client waits for old replies. Groups and events cannot be restored."""
     settings = settings_of(broker, "lost", tmp_path)
     assert starts.start(settings) == STARTED
     delete(settings, settings.replies_topic)

@@ -1,4 +1,4 @@
-"""The output topics refuse what the coordinator writes: nobody hears what is not written, and nothing is lost."""
+"""The output topics refuse the coordinator's records: no client gets an unwritten response, and nothing is lost."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -33,22 +33,22 @@ LARGE = b"x" * 2 * SINK_BATCH_BYTES
 
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",  # of a topic that has some, only what they allow
+    "allow.everyone.if.no.acl.found": "true",  # topics with lists allow only what these permit
 }
 READING = (ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.DESCRIBE_CONFIGS)
 
 
 @pytest.fixture(scope="module")
 def strict_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that asks who may do what."""
+    """Start a broker with access control lists."""
     with Broker(tmp_path_factory.mktemp("strict"), properties=AUTHORIZED) as broker:
         yield broker
 
 
-def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
+def test_batch_that_cannot_be_written_has_no_effect_and_is_repeated(
     run_service: Callable[..., Service], strict_broker: Broker
 ) -> None:
-    """W18, S84, S94, S96: a plan, and then the leaving of all, in a batch that fails; each is whole after a restart."""
+    """W18, S84, S94, S96: the assignments, later both leaves, are in a batch that fails; a restart completes them."""
     run = partial(run_service, "refused", bootstrap_servers=strict_broker.bootstrap_servers)
     service = run()
     service.await_ready()
@@ -93,11 +93,11 @@ def test_a_batch_that_cannot_be_written_has_not_happened_and_is_taken_again(
         assert (described.state.value, described.generation_id, described.members) == ("Empty", 3, ())
         published = Reader(settings, "g").everything()
         versions = sorted(set(published.versions))
-        assert versions == list(range(1, len(versions) + 1)), "nothing is missing; repeats are known by it (I8)"
+        assert versions == list(range(1, len(versions) + 1)), "no version is missing; readers drop repeats (I8)"
 
 
-def test_who_may_not_write_requests_is_told_so_and_does_not_start(tmp_path: Path, strict_broker: Broker) -> None:
-    """Deadlines wake the coordinator by a record of its own; without the right to that, groups would never expire."""
+def test_missing_right_to_write_requests_refuses_the_start(tmp_path: Path, strict_broker: Broker) -> None:
+    """Deadlines wake the coordinator by its own wake records. Without the right to write them no member expires."""
     settings = Settings.load(
         bootstrap_servers=strict_broker.bootstrap_servers,
         topic_prefix="mute",
@@ -118,7 +118,7 @@ def test_who_may_not_write_requests_is_told_so_and_does_not_start(tmp_path: Path
 
 
 def let_take(settings: Settings, largest: int) -> None:
-    """Bound the records that the output topics take; returns when the bound is in force."""
+    """Limit the size of records on the output topics, and wait until the limit is in force."""
     with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
         admin.alter_configs(
             [
@@ -130,7 +130,7 @@ def let_take(settings: Settings, largest: int) -> None:
 
 
 def forbid_writing(settings: Settings) -> None:
-    """Let nobody write to the output topics; returns when that is in force."""
+    """Forbid all users to write to the output topics, and wait until that is in force."""
     with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
         for topic in _written(settings):
             assert not admin.create_acls(_only_reading(topic))["failed"]
@@ -138,7 +138,7 @@ def forbid_writing(settings: Settings) -> None:
 
 
 def allow_writing(settings: Settings) -> None:
-    """Let all write to the output topics again."""
+    """Allow all users to write to the output topics again, and wait until that is in force."""
     with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
         for topic in _written(settings):
             admin.delete_acls(_only_reading(topic))

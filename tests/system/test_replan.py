@@ -1,4 +1,4 @@
-"""`coordinator checkpoint replan`: past a batch that cannot be run, on a real query that was killed in it."""
+"""`coordinator checkpoint replan`: it replaces the plan of a batch in which a real query was killed."""
 
 import shutil
 from collections.abc import Callable
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, w
 
 
 def replan(folder: str, *flags: str) -> str:
-    """Run the command in this process, which has a Spark session, and return what it prints."""
+    """Run the command in this process, which has a Spark session, and return its output."""
     arguments = ["checkpoint", "replan", folder, *flags]
     return typer.testing.CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
 
@@ -37,18 +37,18 @@ def plan_files(folder: str) -> set[str]:
     return {file.name for file in (Path(folder) / "query" / "offsets").iterdir() if file.name.isdigit()}
 
 
-def test_a_first_batch_that_was_killed_in_its_tasks_is_cut_smaller(
+def test_first_batch_that_was_killed_in_its_tasks_is_split(
     settings: Settings, run_service: Callable[..., Service], failpoints: Failpoints
 ) -> None:
-    """F3: some of its outputs are written. Spark wants the state of the first batch to begin in an empty folder."""
+    """F3: some outputs of the batch are written. Spark requires an empty folder for the state of the first batch."""
     cut_smaller(settings, run_service, failpoints, "yielded", "0,1,2,3", len(TASKS), finished=-1)
 
 
 @pytest.mark.long
-def test_a_batch_that_was_killed_between_two_tasks_is_cut_smaller(
+def test_batch_that_was_killed_between_two_tasks_is_split(
     settings: Settings, run_service: Callable[..., Service], failpoints: Failpoints
 ) -> None:
-    """F4: one task has written all its outputs, and its state."""
+    """F4: one task has written all its outputs and its state."""
     cut_smaller(settings, run_service, failpoints, "called", "0", 1)
 
 
@@ -61,10 +61,10 @@ def cut_smaller(
     stops: int,
     finished: int | None = None,
 ) -> None:
-    """I17: outputs that the batch had written come again with equal bytes; its state is replaced.
+    """I17: outputs of the killed batch are written again with equal bytes, and its state is replaced.
 
     Args:
-        finished: The batch before the one that is killed; batches are run first where it is not given.
+        finished: The batch before the one that is killed. Without it, batches are run first.
     """
     requests = RequestLog(settings, groups=2)
     if finished is None:
@@ -104,13 +104,13 @@ def cut_smaller(
     await_taken(service)
     requests.append(silent=0)
     await_taken(service)
-    assert newest(service, "commits") > stuck + 1, "one batch has become several"
+    assert newest(service, "commits") > stuck + 1, "the batch was split into several"
     assert stuck + 1 in state_versions(service, 0)
     service.stop()
     assert_as_if_undisturbed(settings)
 
 
-def test_it_refuses_what_it_cannot_know(settings: Settings, tmp_path: Path) -> None:
+def test_replan_refuses_an_ambiguous_checkpoint(settings: Settings, tmp_path: Path) -> None:
     assert isinstance(refused(str(tmp_path / "nowhere")), NoCheckpoint)
     folder = Path(settings.checkpoint)
     for kind, numbers in {"offsets": (0, 1, 2), "commits": (0,)}.items():
@@ -122,5 +122,5 @@ def test_it_refuses_what_it_cannot_know(settings: Settings, tmp_path: Path) -> N
     shutil.copy(folder / "query" / "offsets" / "1", tmp_path / "1")
     assert "1.1" in replan(settings.checkpoint)
     shutil.copy(tmp_path / "1", folder / "query" / "offsets" / "1")
-    assert "1.2" in replan(settings.checkpoint), "an earlier one is never replaced"
+    assert "1.2" in replan(settings.checkpoint), "an earlier plan is never replaced"
     assert sorted(file.name for file in (folder / "replanned").iterdir()) == ["1.1", "1.2"]

@@ -1,7 +1,7 @@
-"""The query dies at every point of a batch, and nothing tells its outputs from those of one that nobody disturbed.
+"""The query is killed at every point of a batch, and its outputs equal those of an undisturbed run.
 
 The points are F1 to F6 of a micro-batch: before its plan, after it, in its tasks, between two tasks, before its commit,
-after it. The judge is `replaying.undisturbed`.
+after it. `replaying.undisturbed` computes the expected output.
 """
 
 import json
@@ -43,13 +43,13 @@ TASKS = (0, 1)
 
 
 class Failpoints:
-    """Where the next service is to be stopped; the folder tells which shards have come to that point."""
+    """The points at which the next services stop; a folder shows the shards that have reached a point."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder, self._patch, self._number = folder, monkeypatch, 0
 
     def plan(self, how: str, point: str, shards: str) -> Path:
-        """Have every service that starts from now on stop there, once for each shard."""
+        """Make every service that starts from now on stop at a point, once for each shard, and return the folder."""
         self._number += 1
         place = self._folder / f"failpoint-{self._number}"
         place.mkdir()
@@ -66,7 +66,7 @@ def failpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Failpoints:
 
 
 def await_stop(service: Service, place: Path, shards: int = 1) -> list[int]:
-    """Wait until so many shards have come to the failpoint; the ids of their workers."""
+    """Wait until this many shards have reached the failpoint, and return the process ids of their workers."""
 
     def stopped() -> list[int]:
         return [int(text) for file in place.iterdir() if (text := file.read_text())]
@@ -77,29 +77,29 @@ def await_stop(service: Service, place: Path, shards: int = 1) -> list[int]:
 
 
 def state_versions(service: Service, task: int) -> list[int]:
-    """Say which versions of its state a task has written; a batch's is one more than its number."""
+    """Return the versions of its state that a task has written; a batch's version is its number plus one."""
     folder = service.checkpoint / "query" / "state" / "0" / str(task)
     return sorted(int(file.stem) for file in folder.glob("*.delta") if file.stem.isdigit())
 
 
 def errors(records: Iterable[Record]) -> set[str]:
-    """Name the errors that replies carry."""
+    """Return the errors of the replies."""
     return {json.loads(r.value).get("error") for r in records if r.topic.endswith(".replies") and r.value}
 
 
 def expired(settings: Settings) -> int:
-    """Count the members that time alone has ended."""
+    """Return the number of expired members."""
     return len({r for r in written(settings) if r.value and b'"event":"member_expired"' in r.value})
 
 
 def family(service: Service) -> list[psutil.Process]:
-    """Find the processes of a driver: Python, Java, Python's workers."""
+    """Return the processes of a driver: Python, Java, Python's workers."""
     driver = psutil.Process(service.process.pid)
     return [driver, *driver.children(recursive=True)]
 
 
 def freeze(service: Service) -> None:
-    """Stop a driver where it is."""
+    """Pause a driver with SIGSTOP."""
     _signal(service, signal.SIGSTOP)
 
 
@@ -114,7 +114,7 @@ def _signal(service: Service, number: signal.Signals) -> None:
 
 
 def freeze_between_batches(service: Service) -> None:
-    """Stop a driver at a moment at which it has no batch under way."""
+    """Pause a driver at a time at which it runs no batch."""
 
     def is_frozen_there() -> bool:
         freeze(service)
@@ -128,7 +128,7 @@ def freeze_between_batches(service: Service) -> None:
 
 @pytest.fixture
 def settings(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
-    """What every service of a test is run with; its topics are there, and its checkpoint has a known secret."""
+    """Return the settings of all services of a test, with topics and with a checkpoint that has a known secret."""
     settings = Settings.load(
         bootstrap_servers=broker.bootstrap_servers,
         topic_prefix=request.node.name,
@@ -147,7 +147,7 @@ def run(settings: Settings, run_service: Callable[..., Service]) -> Callable[[],
 
 
 def killed_after_its_plan(run: Run, failpoints: Failpoints, number: int) -> None:
-    """F2: no task has read a row."""
+    """Kill the service at F2: no task has read a row."""
     failpoints.plan("SIGSTOP", "called", ALL)
     service = run()
     wait_until(lambda: newest(service, "offsets") == number, account=lambda: service.log)
@@ -159,7 +159,7 @@ def killed_after_its_plan(run: Run, failpoints: Failpoints, number: int) -> None
 
 
 def killed_in_its_tasks(run: Run, failpoints: Failpoints, number: int) -> None:
-    """F3: each task has taken a shard through the batch, and has written no state."""
+    """Kill the service at F3: each task has run one shard through the batch and has written no state."""
     place = failpoints.plan("SIGSTOP", "yielded", ALL)
     service = run()
     await_stop(service, place, shards=len(TASKS))
@@ -168,7 +168,7 @@ def killed_in_its_tasks(run: Run, failpoints: Failpoints, number: int) -> None:
 
 
 def killed_between_two_tasks(run: Run, failpoints: Failpoints, number: int) -> None:
-    """F4: one task has written all that is its own, the other one nothing."""
+    """Kill the service at F4: one task has written all its output and state, the other one nothing."""
     place = failpoints.plan("SIGSTOP", "called", "0")
     service = run()
     before = len(written(service.settings))
@@ -180,7 +180,7 @@ def killed_between_two_tasks(run: Run, failpoints: Failpoints, number: int) -> N
 
 
 def failed_with_a_worker(run: Run, failpoints: Failpoints, number: int) -> None:
-    """F3, F4: a worker dies between two shards; Spark's local mode tries no task twice, and the service ends."""
+    """Kill a worker between two shards (F3, F4): Spark's local mode does not retry a task, so the service ends."""
     place = failpoints.plan("SIGKILL", "stepped", "2")
     service = run()
     told = "A process of Spark ended unexpectedly: check that memory is free, and start again;"
@@ -191,7 +191,7 @@ def failed_with_a_worker(run: Run, failpoints: Failpoints, number: int) -> None:
 
 
 def failed_before_its_commit(run: Run, failpoints: Failpoints, number: int) -> None:
-    """F5: the tasks have written everything; the commit finds a file in its folder's place."""
+    """Make the commit fail at F5: the tasks have written everything, and the commits' folder is replaced by a file."""
     place = failpoints.plan("SIGSTOP", "called", "0")
     service = run()
     (worker,) = await_stop(service, place)
@@ -207,17 +207,17 @@ def failed_before_its_commit(run: Run, failpoints: Failpoints, number: int) -> N
 
 
 def killed_after_its_commit(run: Run, failpoints: Failpoints, number: int) -> None:
-    """F6: the batch is done, and a start goes on with the next."""
+    """Kill the service at F6: the batch is finished, and a start continues with the next one."""
     failpoints.forget()
     service = run()
     wait_until(lambda: newest(service, "commits") == number, account=lambda: service.log)
     service.kill()
 
 
-def test_a_batch_that_dies_at_every_point_is_as_if_it_had_not(
+def test_batch_that_is_killed_at_every_point_writes_the_same_output(
     run: Run, settings: Settings, failpoints: Failpoints
 ) -> None:
-    """F1 to F6, F9, I8, I16, I17, I20, I21: one batch, stopped at each point in turn, and so in each recovery."""
+    """F1 to F6, F9, I8, I16, I17, I20, I21: one batch and its recoveries are stopped at each point in turn."""
     log = RequestLog(settings)
     log.append()
     service = run()
@@ -226,7 +226,7 @@ def test_a_batch_that_dies_at_every_point_is_as_if_it_had_not(
     freeze_between_batches(service)
     log.append()
     number = newest(service, "offsets") + 1
-    service.kill()  # F1: the requests are there, and no plan
+    service.kill()  # F1: requests exist, but no plan
     for dies in (
         killed_after_its_plan,
         killed_in_its_tasks,
@@ -241,11 +241,11 @@ def test_a_batch_that_dies_at_every_point_is_as_if_it_had_not(
     service.await_ready()
     wait_until(lambda: expired(settings) == log.silent, account=lambda: service.log)
     log.append(silent=0)
-    await_taken(service)  # in the newest batch: nothing is due after it
+    await_taken(service)  # they are in the newest batch: nothing is due after it
     assert service.stop() == 0, service.log
     told = assert_as_if_undisturbed(settings)
-    assert len(told) > len(set(told)), "much was said again"
-    assert {"NONE", "ILLEGAL_GENERATION", "INVALID_REQUEST"} <= errors(told), "and not only refusals"
+    assert len(told) > len(set(told)), "many records are repeats"
+    assert {"NONE", "ILLEGAL_GENERATION", "INVALID_REQUEST"} <= errors(told), "not only refusals"
 
     (service.checkpoint / "query" / "commits" / str(newest(service, "commits"))).unlink()
     again = run()
@@ -255,12 +255,12 @@ def test_a_batch_that_dies_at_every_point_is_as_if_it_had_not(
     assert len(repeated) > len(told), "the newest batch, whose commit was lost, was repeated"
 
 
-def test_of_two_drivers_on_one_checkpoint_the_later_one_stays(
+def test_later_one_of_two_drivers_on_one_checkpoint_continues(
     run: Run, settings: Settings, failpoints: Failpoints
 ) -> None:
-    """One is stopped in mid-batch, one between batches; another one takes over. Going on, each says why it ends.
+    """One driver is paused in a batch, one between batches; another one takes over. Resumed, each logs why it ends.
 
-    What it has written by then repeats what its successor wrote, byte for byte (I8, I16).
+    The records that it writes until then repeat its successor's records byte for byte (I8, I16).
     """
     another = f"Another coordinator runs on the checkpoint {settings.checkpoint}"
     log = RequestLog(settings)
@@ -292,7 +292,7 @@ def test_of_two_drivers_on_one_checkpoint_the_later_one_stays(
 
 
 def is_put_right(settings: Settings) -> bool:
-    """Check that who reads what compaction would leave, the last record of each key, is told what all records tell."""
+    """Return whether the last record of each key, which compaction keeps, gives the same views as all records."""
     records = list(groups_topic(settings))
     return standing({raw.key: raw for raw in records}.values()) == standing(records)
 
@@ -319,19 +319,19 @@ def standing(records: Iterable[Raw]) -> object:
 
 
 def repeats(before: list[Raw], after: list[Raw]) -> list[Raw]:
-    """Return what was written between two readings and is byte for byte what was there."""
+    """Return the records written between two readings that are byte for byte equal to earlier ones."""
     places = {(raw.partition, raw.offset) for raw in before}
     seen = {(raw.key, raw.value, raw.version, raw.at_ms) for raw in before}
     written_since = [raw for raw in after if (raw.partition, raw.offset) not in places]
     return [raw for raw in written_since if (raw.key, raw.value, raw.version, raw.at_ms) in seen]
 
 
-def test_what_a_paused_driver_repeats_late_is_written_again(
+def test_late_repeats_of_a_paused_driver_are_corrected_by_new_records(
     run: Run, settings: Settings, failpoints: Failpoints
 ) -> None:
-    """A driver is stopped in a batch, another goes on, the first wakes and writes it once more, behind newer records.
+    """A driver is paused in a batch, another continues, and the first resumes and repeats records after newer ones.
 
-    It dies on that; who reads only the last record of each key is told the newest of each all the same (I8).
+    The first driver ends. A reader of only the last record of each key still gets the newest record of each (I8).
     """
     log = RequestLog(settings)
     log.append()
@@ -351,7 +351,7 @@ def test_what_a_paused_driver_repeats_late_is_written_again(
     after = list(groups_topic(settings))
     late = repeats(before, after)
     assert any(raw.order < newest_orders[raw.key] for raw in late if raw.order), "older records behind newer ones"
-    assert standing(after) == standing(raw for raw in after if raw not in late), "who reads all does not go back"
+    assert standing(after) == standing(raw for raw in after if raw not in late), "all records still give the newest"
 
     wait_until(
         lambda: b"republish_group" in b"".join(r.value for r in read(settings, settings.requests_topic) if r.value)

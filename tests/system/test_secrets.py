@@ -1,7 +1,7 @@
-"""I23: no secret leaves. A run that keeps nothing to itself, and everything that it has said, looked through.
+"""I23: no secret leaves the process. The test searches all output of a run with maximal logging.
 
-Spark and Kafka log at debug; Spark's pages, its event log and its plans in full are on; the run ends in a failure that
-is logged in full. Secrets come by the environment and by files.
+Spark and Kafka log at debug. Spark's pages, its event log and its full plans are on. The run ends in a failure that is
+logged in full. The secrets come from the environment and from files.
 """
 
 import base64
@@ -67,7 +67,7 @@ def secured(tmp_path: Path, endpoint: TokenEndpoint) -> Iterator[SecuredBroker]:
 
 @contextmanager
 def chatty_service(folder: Path, settings: Settings, variables: Mapping[str, str]) -> Iterator[tuple[Service, str]]:
-    """Run the coordinator by spark-submit, with all that can be read about it on; say where Spark's pages are, too."""
+    """Run the coordinator by spark-submit with maximal logging, and yield the service and the URL of Spark's pages."""
     (log4j := folder / "log4j2.properties").write_text(CHATTY)
     (folder / "events").mkdir()
     port = _free_port()
@@ -106,10 +106,10 @@ def chatty_service(folder: Path, settings: Settings, variables: Mapping[str, str
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
-def test_no_secret_is_anywhere_to_be_read(
+def test_no_secret_can_be_read_anywhere(
     secured: SecuredBroker, endpoint: TokenEndpoint, tmp_path: Path, mechanism: str
 ) -> None:
-    """In no log, page, plan, figure, file or argument; and what is looked through is what it is taken for."""
+    """No log, page, plan, metric, file or argument holds a secret. The searched texts are the expected ones."""
     (key_file := tmp_path / "access-key").write_text(ACCESS_KEY)
     (folder := tmp_path / "run").mkdir()
     by_token = secured.access("SASL_SSL") | endpoint.access() | {"principal": "User:ana"}
@@ -139,16 +139,16 @@ def test_no_secret_is_anywhere_to_be_read(
         assert service.process.wait(HANG_S) in (Exit.FAILED, Exit.NEEDS_A_PERSON), service.log
     identity = service.checkpoint / "identity.json"
     found |= {str(file): file.read_text(errors="replace") for file in folder.rglob("*") if file.is_file()}
-    assert not unseen(found, service), "this looks through less than it says"
+    assert not unseen(found, service), "expected texts were not searched"
     secrets = secrets_of(settings, secured, endpoint) | {"id secret": json.loads(identity.read_text())["secret"]}
     assert leaks(found, secrets) == [(str(identity), "id secret")]
 
 
-# -- what there is to be read ----------------------------------------------------------------------------------------
+# -- readable texts --------------------------------------------------------------------------------------------------
 
 
 def arguments_of(service: Service) -> str:
-    """Read what `ps` shows of all processes of a coordinator."""
+    """Return the command lines of all processes of a coordinator, as `ps` shows them."""
     submitted, arguments = psutil.Process(service.process.pid), []
     for each in (submitted, *submitted.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):  # a worker may end meanwhile
@@ -157,7 +157,7 @@ def arguments_of(service: Service) -> str:
 
 
 def pages_of_spark(address: str) -> Iterator[tuple[str, str]]:
-    """Follow every link from Spark's first page, and from where its figures are."""
+    """Yield the URL and the text of every page that is linked from Spark's first page and from its REST API."""
     application = json.loads(read(f"{address}/api/v1/applications"))[0]["id"]
     figures = f"{address}/api/v1/applications/{application}"
     waiting = [address, *(f"{figures}/{name}" for name in ("environment", "jobs", "stages", "sql?details=true"))]
@@ -171,7 +171,7 @@ def pages_of_spark(address: str) -> Iterator[tuple[str, str]]:
 
 
 def read(page: str) -> str:
-    """Read what a page says, whatever its status."""
+    """Return the text of a page with any status."""
     try:
         with urllib.request.urlopen(page, timeout=HANG_S) as answer:
             return str(answer.read().decode(errors="replace"))
@@ -181,7 +181,7 @@ def read(page: str) -> str:
 
 
 def unseen(found: Mapping[str, str], service: Service) -> list[str]:
-    """Name what should be among it and is not."""
+    """Return the names of expected texts that are missing."""
     events = "".join(text for where, text in found.items() if "/events/" in where)
     pages = {name: "".join(text for where, text in found.items() if f"/{name}/" in where) for name in PAGES}
     wanted = {
@@ -198,11 +198,11 @@ def unseen(found: Mapping[str, str], service: Service) -> list[str]:
     return [name for name, is_there in wanted.items() if not is_there]
 
 
-# -- what is to be read nowhere --------------------------------------------------------------------------------------
+# -- secrets ---------------------------------------------------------------------------------------------------------
 
 
 def secrets_of(settings: Settings, secured: SecuredBroker, endpoint: TokenEndpoint) -> dict[str, str]:
-    """Give of each secret what no way of writing it changes, and what else would tell it."""
+    """Return the part of each secret that no escaping changes, and its encoded forms."""
     password = USERS["ana"]
     topic_key = hmac.digest(ACCESS_KEY.encode(), settings.requests_topic.encode(), HASH)
     return {
@@ -221,7 +221,7 @@ def secrets_of(settings: Settings, secured: SecuredBroker, endpoint: TokenEndpoi
 
 
 def leaks(found: Mapping[str, str], secrets: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Say where which secret is to be read: as it is, or as pages and addresses write it."""
+    """Return the place and the name of each secret that a text holds: plain, or escaped as in HTML or in URLs."""
     readings = {where: (text, html.unescape(text), unquote(text)) for where, text in found.items()}
     return [
         (where, name)

@@ -1,4 +1,4 @@
-"""Brokers that want to know who is there: every client library gets through, as the user that the watch reads."""
+"""Brokers with authentication: every client library authenticates, and the watch knows its user."""
 
 import itertools
 import socket
@@ -32,7 +32,7 @@ from tests.system.secured import KEY_PASSWORD, STRANGE_USER, USERS, SecuredBroke
 from tests.system.waiting import HANG_S, wait_until
 
 LIFETIME_MS = 2_000
-"""For how long SASL_PLAINTEXT believes that somebody is who it was (KIP-368)."""
+"""The lifetime of an authentication on SASL_PLAINTEXT (KIP-368)."""
 
 WAYS = [("PLAINTEXT", None), ("SSL", None), *itertools.product(("SASL_PLAINTEXT", "SASL_SSL"), MECHANISMS)]
 WHO = [*itertools.product(MECHANISMS, USERS), ("SCRAM-SHA-256", STRANGE_USER)]
@@ -55,7 +55,7 @@ def gateway_to_java() -> Iterator[Any]:
 
 @pytest.fixture(params=["kafka-python", "librdkafka", "java"])
 def cluster_id(request: pytest.FixtureRequest, gateway_to_java: Any) -> ClusterId:
-    """A client of each library, which asks for the cluster's id."""
+    """Return a function that gets the cluster's id with a client of one library."""
 
     def by_kafka_python(settings: Settings) -> str:
         with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
@@ -78,13 +78,13 @@ def cluster_id(request: pytest.FixtureRequest, gateway_to_java: Any) -> ClusterI
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-def test_every_library_gets_through(
+def test_every_library_authenticates(
     secured: SecuredBroker, cluster_id: ClusterId, protocol: str, mechanism: str | None
 ) -> None:
     assert cluster_id(Settings.load(**secured.access(protocol, mechanism))) == secured.cluster_id
 
 
-def test_a_key_encrypted_as_the_sentence_about_it_says_opens_to_every_library(
+def test_every_library_can_use_a_key_encrypted_as_the_error_advises(
     secured: SecuredBroker, cluster_id: ClusterId, gateway_to_java: Any, tmp_path: Path
 ) -> None:
     (file := tmp_path / "key.pem").write_text(encrypted(gateway_to_java, secured.clients.key.read_text()))
@@ -93,7 +93,7 @@ def test_a_key_encrypted_as_the_sentence_about_it_says_opens_to_every_library(
 
 
 def encrypted(gateway: Any, key: str) -> str:
-    """Encrypt a key as 'openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES' does."""
+    """Return a key encrypted as by 'openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES'."""
     password = gateway.new_array(gateway.jvm.char, len(KEY_PASSWORD))
     for i, letter in enumerate(KEY_PASSWORD):
         password[i] = letter
@@ -108,10 +108,10 @@ def encrypted(gateway: Any, key: str) -> str:
     return f"-----BEGIN {name}-----\n{lines}\n-----END {name}-----\n"
 
 
-def test_the_coordinator_serves_groups_of_a_broker_that_knows_it(
+def test_coordinator_serves_groups_with_authentication(
     secured: SecuredBroker, run_service: Callable[..., Service], tmp_path: Path
 ) -> None:
-    """Topics, query, members and gateway, each by its own library; the password is nowhere to be read."""
+    """Topics, query, members and gateway authenticate, each with its own library, and no file holds the password."""
     access = secured.access("SASL_SSL", "SCRAM-SHA-512")
     password = access.pop("sasl_password")
     (file := tmp_path / "password").write_text(f"{password}\n")
@@ -127,7 +127,7 @@ def test_the_coordinator_serves_groups_of_a_broker_that_knows_it(
 
 
 def serve_clients_that_say_who_they_are(settings: Settings, secured: SecuredBroker, folder: Path) -> None:
-    """TLS and SASL towards clients and towards brokers: whom the brokers know is served, under its own name."""
+    """Check that a gateway with TLS and SASL serves the users that the brokers know, with their own principals."""
     own = certificates(secured.authority, folder / "gateway", "127.0.0.1")
     at = {"gateway_port": 0, "gateway_ssl_certfile": str(own.cert), "gateway_ssl_keyfile": str(own.key)}
     with KafkaAdminClient(**settings.kafka_client_arguments()) as admin:
@@ -142,14 +142,14 @@ def serve_clients_that_say_who_they_are(settings: Settings, secured: SecuredBrok
         assert context
         host, port = gateway.bootstrap_servers.split(":")
         with context.wrap_socket(socket.create_connection((host, int(port))), server_hostname=host) as nobody:
-            nobody.sendall(bytes.fromhex("0000000a 000c 0000 00000001 ffff"))  # a heartbeat before a name
+            nobody.sendall(bytes.fromhex("0000000a 000c 0000 00000001 ffff"))  # a heartbeat before authentication
             assert nobody.recv(1) == b""
     asked = [r for r in requests_of(settings) if isinstance(r, JoinGroup) and r.principal]
     assert {(r.group_id.split()[0], r.principal) for r in asked} == {("ana", "User:ana"), ("bo", "User:bo")}
 
 
 def joins(way: dict[str, str], group_id: str, within_s: float = 30) -> bool:
-    """Be a member of a group of one; tell whether that comes about."""
+    """Join a group as its only member, and return whether partitions are assigned in time."""
     assigned: list[Any] = []
     consumer = Consumer({**way, "group.id": group_id})
     consumer.subscribe(["t"], on_assign=lambda _, partitions: assigned.extend(partitions))
@@ -159,7 +159,7 @@ def joins(way: dict[str, str], group_id: str, within_s: float = 30) -> bool:
 
 
 def requests_of(settings: Settings) -> list[Any]:
-    """Read all that was asked of a coordinator."""
+    """Read all requests to a coordinator."""
     with closing(KafkaConsumer(**settings.kafka_client_arguments(), auto_offset_reset="earliest")) as reader:
         partitions = [
             TopicPartition(settings.requests_topic, n) for n in reader.partitions_for_topic(settings.requests_topic)
@@ -176,15 +176,15 @@ def requests_of(settings: Settings) -> list[Any]:
 
 @dataclass
 class Tap:
-    """What stands between clients and the broker, as the gateway does, and has their exchanges watched."""
+    """A proxy between clients and the broker, as the gateway is, that watches their SASL exchanges."""
 
     broker: str
     port: int = 0
     ended: list[tuple[str | None, str | None, int]] = field(default_factory=list)
-    """Of each exchange that has ended: the mechanism, who is known by it, and for how many ms."""
+    """The mechanism, the principal and the session lifetime in ms of each exchange that has ended."""
 
     times: Counter[SaslWatch] = field(default_factory=Counter)
-    """How many exchanges each connection has seen the end of."""
+    """The number of finished exchanges of each connection."""
 
     @contextmanager
     def running(self) -> Iterator[str]:
@@ -220,14 +220,14 @@ class Tap:
                 self.times[watch] += 1
                 self.ended.append((watch.mechanism, watch.principal, watch.session_lifetime_ms))
             return frame
-        real, shown = int(self.broker.split(":")[1]), self.port  # so that clients stay
+        real, shown = int(self.broker.split(":")[1]), self.port  # to keep clients here
         return frame.replace(real.to_bytes(4), shown.to_bytes(4))
 
 
 def relay(
     source: socket.socket, to: socket.socket, watch: SaslWatch, look: Callable[[SaslWatch, bytes], bytes]
 ) -> None:
-    """Pass frames on, each after a look at it."""
+    """Relay frames; `look` sees each frame first and returns the frame to send."""
     with suppress(OSError), source.makefile("rb") as frames:
         while size := frames.read(4):
             frame = frames.read(int.from_bytes(size))
@@ -242,10 +242,10 @@ def tap(secured: SecuredBroker) -> Tap:
 
 
 @pytest.mark.parametrize(("mechanism", "user"), WHO)
-def test_the_watch_knows_whom_the_broker_has_let_in(
+def test_watch_knows_the_authenticated_user(
     secured: SecuredBroker, tap: Tap, cluster_id: ClusterId, mechanism: str, user: str
 ) -> None:
-    """S16: each library's own exchange, while it goes by."""
+    """S16: the watch follows the exchange of each library."""
     with tap.running() as address:
         access = secured.access("SASL_PLAINTEXT", mechanism, user) | {"bootstrap_servers": address}
         assert cluster_id(Settings.load(**access)) == secured.cluster_id
@@ -253,7 +253,7 @@ def test_the_watch_knows_whom_the_broker_has_let_in(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_watch_knows_nobody_by_a_wrong_password(secured: SecuredBroker, tap: Tap, mechanism: str) -> None:
+def test_watch_knows_no_user_with_a_wrong_password(secured: SecuredBroker, tap: Tap, mechanism: str) -> None:
     with tap.running() as address:
         access = secured.access("SASL_PLAINTEXT", mechanism) | {"bootstrap_servers": address, "sasl_password": "guess"}
         client = AdminClient(Settings.load(**access).librdkafka_arguments())
@@ -262,8 +262,8 @@ def test_the_watch_knows_nobody_by_a_wrong_password(secured: SecuredBroker, tap:
     assert tap.ended[0] == (mechanism, None, 0)
 
 
-def test_the_watch_follows_who_has_to_say_again_who_it_is(secured: SecuredBroker, tap: Tap) -> None:
-    """KIP-368."""
+def test_watch_follows_a_second_authentication(secured: SecuredBroker, tap: Tap) -> None:
+    """KIP-368: a client authenticates again on the same connection."""
     with tap.running() as address:
         access = secured.access("SASL_PLAINTEXT", "SCRAM-SHA-512") | {"bootstrap_servers": address}
         client = AdminClient(Settings.load(**access).librdkafka_arguments())
@@ -273,8 +273,8 @@ def test_the_watch_follows_who_has_to_say_again_who_it_is(secured: SecuredBroker
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_watch_follows_tokens_without_headers(secured: SecuredBroker, tap: Tap, mechanism: str) -> None:
-    """KIP-43: clients from before KIP-152, of which brokers still take notice."""
+def test_watch_follows_tokens_without_headers(secured: SecuredBroker, tap: Tap, mechanism: str) -> None:
+    """KIP-43: brokers still support clients from before KIP-152."""
     client = get_sasl_mechanism(mechanism)(
         sasl_mechanism=mechanism, sasl_plain_username="ana", sasl_plain_password=USERS["ana"]
     )
@@ -289,7 +289,7 @@ def test_the_watch_follows_tokens_without_headers(secured: SecuredBroker, tap: T
 
 
 def say(connection: socket.socket, frame: bytes) -> bytes:
-    """Send a frame, and return the one that answers it."""
+    """Send a frame, and return the frame that answers it."""
     connection.sendall(len(frame).to_bytes(4) + frame)
     with connection.makefile("rb") as frames:
         return frames.read(int.from_bytes(frames.read(4)))

@@ -1,4 +1,4 @@
-"""What a user reads when something is wrong, and the exit code."""
+"""The error messages for users, and the exit codes."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ from tests.system.waiting import HANG_S
 
 
 def run(*words: str, **environment: str) -> tuple[int, str]:
-    """Run a command; its exit code and the last line on standard error."""
+    """Run a command, and return its exit code and the last line on standard error."""
     done = subprocess.run(
         [sys.executable, "-m", "streaming", *words],
         env={**os.environ, **environment},
@@ -36,7 +36,7 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def test_no_java(tmp_path: Path) -> None:
+def test_missing_java_is_reported(tmp_path: Path) -> None:
     code, sentence = run("run", PATH=str(tmp_path), JAVA_HOME=str(tmp_path))
     assert code == Exit.NEEDS_A_PERSON
     assert sentence.startswith("coordinator: ")
@@ -44,7 +44,7 @@ def test_no_java(tmp_path: Path) -> None:
     assert "JAVA_HOME" in sentence
 
 
-def test_a_taken_port() -> None:
+def test_taken_port_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         code, sentence = run("broker", "--port", str(port))
@@ -53,15 +53,15 @@ def test_a_taken_port() -> None:
     assert str(port) in sentence
 
 
-def test_no_broker(free_port: int) -> None:
+def test_missing_broker_is_reported(free_port: int) -> None:
     """S22."""
     code, sentence = run("topics", "--bootstrap-servers", f"127.0.0.1:{free_port}")
     assert code == 1
     assert sentence.startswith(f"coordinator: No Kafka broker answers at 127.0.0.1:{free_port}")
 
 
-def test_topics_that_would_not_do(broker: Broker) -> None:
-    """S19: another partition count than the settings say, and a clock that clients could set."""
+def test_unsuitable_topics_are_reported(broker: Broker) -> None:
+    """S19: the partition count differs from the settings, and clients can set the time of records."""
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     admin.create_topics({"unfit.requests": {"num_partitions": 3, "replication_factor": 1}})
     admin.wait_for_topics(["unfit.requests"])
@@ -83,20 +83,20 @@ def test_topics_that_would_not_do(broker: Broker) -> None:
         (("request", "dance", "-g", "g"), 1, "dance"),
     ],
 )
-def test_wrong_usage(words: tuple[str, ...], code: int, told: str) -> None:
+def test_wrong_usage_is_reported(words: tuple[str, ...], code: int, told: str) -> None:
     found, sentence = run(*words)
     assert found == code
     assert told in sentence
 
 
-def test_a_wrong_setting_in_the_environment() -> None:
+def test_wrong_setting_in_the_environment_is_reported() -> None:
     code, sentence = run("run", COORDINATOR_REQUEST_PARTITIONS="many")
     assert code == Exit.NEEDS_A_PERSON
     assert sentence.startswith("coordinator: request_partitions: ")
 
 
-def test_a_checkpoint_of_another_query(run_service: Callable[..., Service]) -> None:
-    """Changed P, and topics that are not the checkpoint's own: refused before a batch runs."""
+def test_checkpoint_of_another_query_is_refused(run_service: Callable[..., Service]) -> None:
+    """A changed number of request partitions and topics of another checkpoint are refused before a batch runs."""
     service = run_service("first")
     service.await_ready()
     assert service.stop() == 0, service.log
@@ -108,7 +108,7 @@ def test_a_checkpoint_of_another_query(run_service: Callable[..., Service]) -> N
     assert "second.requests" in sentence
 
 
-def test_a_broker_that_goes_away_ends_the_query_with_a_sentence(
+def test_broker_that_has_stopped_ends_the_query_with_a_sentence(
     run_service: Callable[..., Service], tmp_path: Path
 ) -> None:
     with Broker(tmp_path / "own-broker") as own:

@@ -1,4 +1,4 @@
-"""Static members and administration over the real broker and the real query."""
+"""Static members and administration on the real broker and the real query."""
 
 from typing import Any
 
@@ -23,8 +23,8 @@ def reader(coordinator: Coordinator, asker: Asker) -> Reader:
     return Reader(coordinator.settings, asker.group_id)
 
 
-def test_a_static_member_restarts_and_nobody_rebalances(asker: Asker, reader: Reader) -> None:
-    """S44, S101: the same partitions under a new id; the old process is fenced."""
+def test_static_member_restarts_without_a_rebalance(asker: Asker, reader: Reader) -> None:
+    """S44, S101: the restarted member gets the same partitions and a new id, and the old process is fenced."""
     joined = asker.ask(asker.joining(group_instance_id="worker-1"))
     old = joined.member_id
     assert old.startswith("worker-1-")
@@ -45,8 +45,8 @@ def test_a_static_member_restarts_and_nobody_rebalances(asker: Asker, reader: Re
     assert len(named(reader, "rebalance_started")) == 1
 
 
-def test_an_operator_rebalances_expels_and_deletes(asker: Asker, reader: Reader) -> None:
-    """S50: each with its cause in the events; a group that comes back goes on counting generations."""
+def test_operator_rebalances_expels_and_deletes(asker: Asker, reader: Reader) -> None:
+    """S50: the events have the cause of each action. A group that is made again continues to count generations."""
     ana, generation = asker.alone(client_id="ana")
     assert asker.commit(generation, ana, 7).error == "NONE"
     asked = asker.administer(RebalanceGroup, reason="new disks")

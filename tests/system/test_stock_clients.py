@@ -1,4 +1,4 @@
-"""Clients that others wrote use this coordinator as they use Kafka's: see `tests.clients`."""
+"""Stock clients use this coordinator in the way in which they use Kafka's: see `tests.clients`."""
 
 import os
 import re
@@ -13,14 +13,14 @@ from tests.clients.matrix import CELLS, Cell, Matrix, playing_at
 from tests.clients.play import Venue
 
 ALWAYS = {"joins alone", "in a mixed group", "one is killed", "commits, resumes"}
-"""What each client does in `make test`; the rest is long."""
+"""The scenarios of each client in `make test`; the others are long."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
 
 
 @pytest.fixture(scope="module")
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """The address that clients are told; the broker's own with KAFKA_ALONE set, to see what is a client's own doing."""
+    """Return the clients' address. With KAFKA_ALONE it is the broker's own, to compare with Kafka's coordinator."""
     server = request.getfixturevalue("broker" if "KAFKA_ALONE" in os.environ else "gateway")
     return str(server.bootstrap_servers)
 
@@ -29,7 +29,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 def matrix(
     broker: Broker, bootstrap: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Matrix]:
-    """All plays that this run has chosen, begun."""
+    """Begin all plays that this test run has selected."""
     folder = tmp_path_factory.mktemp("clients")
     go_programs.build(folder)
     chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
@@ -43,13 +43,13 @@ def matrix(
     [pytest.param(cell, marks=() if cell[0] in ALWAYS else pytest.mark.long) for cell in CELLS],
     ids=lambda cell: f"{cell[0]}-{cell[1]}",
 )
-def test_a_stock_client(matrix: Matrix, cell: Cell) -> None:
-    """S16, S28: each client that others wrote plays each scenario that it has the means for."""
+def test_stock_client_passes_the_scenario(matrix: Matrix, cell: Cell) -> None:
+    """S16, S28: each stock client passes each scenario that it supports."""
     matrix.outcome(cell)
 
 
 @pytest.mark.long
-def test_the_page_shows_the_outcome(matrix: Matrix) -> None:
+def test_page_shows_the_outcome(matrix: Matrix) -> None:
     found = re.search(r"<!-- clients -->\n(.*?)\n<!-- /clients -->", PAGE.read_text(), re.DOTALL)
     table = matrix.table()
     assert found, f"docs/gateway.md has no place for the clients; this is the table:\n{table}"

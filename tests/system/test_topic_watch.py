@@ -1,4 +1,4 @@
-"""Topics that somebody alters while the query runs, on a real broker (F, broker)."""
+"""Topics that are altered while the query runs, on a real broker (F, broker)."""
 
 import os
 import re
@@ -22,7 +22,7 @@ OFTEN = (
     "from streaming.query import topic_watch; topic_watch.CHECK_EVERY_S = 0.5; "
     "from streaming.cli.main import main; main()"
 )
-"""The command line, with the watch's minute made short."""
+"""The command line, with an interval of 0.5 s in place of the watch's minute."""
 
 
 @pytest.fixture
@@ -69,10 +69,10 @@ def alter(settings: Settings, topic: str, **config: str) -> None:
     ({"message_timestamp_type": "CreateTime"}, "has message.timestamp.type=CreateTime where LogAppendTime is needed"),
     ({"cleanup_policy": "compact"}, "has cleanup.policy=compact where delete is needed"),
 ], ids=["clients date their requests", "requests vanish"])  # fmt: skip
-def test_a_request_topic_that_would_not_do_stops_the_query(
+def test_unsuitable_request_topic_stops_the_query(
     settings: Settings, service: "subprocess.Popen[bytes]", tmp_path: Path, config: dict[str, str], sentence: str
 ) -> None:
-    """As at a start: one sentence, and the exit code that no supervisor answers with another start."""
+    """As at a start, the query prints one sentence and exits with the code after which no supervisor restarts it."""
     assert service.poll() is None, log_of(tmp_path)
     needed = {"message_timestamp_type": "LogAppendTime", "cleanup_policy": "delete"}
     alter(settings, settings.requests_topic, **{**needed, **config})
@@ -84,7 +84,7 @@ def test_a_request_topic_that_would_not_do_stops_the_query(
     )
 
 
-def test_another_topic_that_would_not_do_is_warned_of_once(
+def test_unsuitable_output_topic_is_logged_once(
     settings: Settings, service: "subprocess.Popen[bytes]", tmp_path: Path
 ) -> None:
     sentence = f"{settings.groups_topic} has cleanup.policy=delete where compact is needed"

@@ -1,4 +1,4 @@
-"""The four topics on a real broker: made, checked, refused."""
+"""The four topics on a real broker: they are made, checked and refused."""
 
 import itertools
 import time
@@ -20,7 +20,7 @@ PREFIXES = (f"topics-{number}" for number in itertools.count())
 
 @pytest.fixture
 def settings(broker: Broker) -> Callable[..., Settings]:
-    """Make settings for topics that no other test has."""
+    """Return a function that makes settings for topics that no other test uses."""
     prefix = next(PREFIXES)
 
     def make(**changed: Any) -> Settings:
@@ -57,7 +57,7 @@ def test_missing_topics_are_made_and_then_found(settings: Callable[..., Settings
     assert len(told) == 1
 
 
-def test_what_we_set_is_what_the_broker_has(settings: Callable[..., Settings], admin: Any) -> None:
+def test_broker_has_the_configured_settings(settings: Callable[..., Settings], admin: Any) -> None:
     for topic in ensure(settings()):
         (described,) = admin.describe_topics([topic.name])
         assert len(described["partitions"]) == topic.partitions
@@ -67,13 +67,13 @@ def test_what_we_set_is_what_the_broker_has(settings: Callable[..., Settings], a
         assert {name: found[name]["value"] for name in topic.config} == topic.config
 
 
-def test_two_services_may_make_them_at_once(settings: Callable[..., Settings]) -> None:
+def test_services_can_make_the_topics_at_the_same_time(settings: Callable[..., Settings]) -> None:
     with ThreadPoolExecutor() as pool:
         made = list(pool.map(ensure, [settings()] * 3))
     assert made == [layout(settings())] * 3
 
 
-def test_every_mismatch_of_every_topic_is_told_at_once(settings: Callable[..., Settings], admin: Any) -> None:
+def test_all_mismatches_of_all_topics_are_reported_together(settings: Callable[..., Settings], admin: Any) -> None:
     requests, replies, groups, events = layout(settings())
     create(admin, requests.name, 3, message_timestamp_type="CreateTime")
     create(admin, replies.name, 5, cleanup_policy="delete")
@@ -92,21 +92,21 @@ def test_every_mismatch_of_every_topic_is_told_at_once(settings: Callable[..., S
     )
 
 
-def test_what_the_user_chose_is_left_as_it_is(settings: Callable[..., Settings], admin: Any) -> None:
+def test_suitable_settings_of_the_user_are_kept(settings: Callable[..., Settings], admin: Any) -> None:
     requests, _, _, events = layout(settings())
     create(admin, requests.name, 4, message_timestamp_type="LogAppendTime", retention_ms="3600000")
     create(admin, events.name, 4, cleanup_policy="delete,compact", max_message_bytes="32768")
     ensure(settings())
 
 
-def test_more_copies_than_brokers(settings: Callable[..., Settings]) -> None:
+def test_more_replicas_than_brokers_are_refused(settings: Callable[..., Settings]) -> None:
     with pytest.raises(TopicRefused) as caught:
         ensure(settings(replication_factor=3))
     assert str(caught.value).startswith(f"The brokers did not create the topic {layout(settings()).requests.name} (")
     assert str(caught.value).endswith("): set replication_factor to the number of brokers or less.")
 
 
-def test_a_topic_made_again_has_another_id(settings: Callable[..., Settings], admin: Any) -> None:
+def test_topic_that_is_made_again_has_another_id(settings: Callable[..., Settings], admin: Any) -> None:
     topics = ensure(settings())
     before = topic_ids(settings())
     assert set(before) == {topic.name for topic in topics}
@@ -120,7 +120,7 @@ def test_a_topic_made_again_has_another_id(settings: Callable[..., Settings], ad
     assert {name for name in before if before[name] != after[name]} == {topics.events.name}
 
 
-def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_broker_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_WAIT_MS", 300)
     with pytest.raises(BrokerUnreachable) as caught:
         ensure(Settings(bootstrap_servers="127.0.0.1:9"))

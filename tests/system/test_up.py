@@ -1,4 +1,4 @@
-"""`coordinator up`: broker, query, gateway and page in one process, as the first command of the README starts them."""
+"""`coordinator up`: it runs broker, query, gateway and page in one process; it is the first command of the README."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def fetched(url: str) -> Any:
         return json.load(answer)
 
 
-def test_it_serves_a_stock_client_shows_it_and_leaves_nothing(tmp_path: Path) -> None:
+def test_up_serves_and_shows_a_stock_client_and_leaves_nothing(tmp_path: Path) -> None:
     """S23, S24."""
     ready_file, log, temporary = tmp_path / "ready", tmp_path / "log", tmp_path / "temporary"
     temporary.mkdir()
@@ -33,7 +33,7 @@ def test_it_serves_a_stock_client_shows_it_and_leaves_nothing(tmp_path: Path) ->
         wait_until(lambda: ready_file.exists() or process.poll() is not None, account=log.read_text)
         ready = json.loads(ready_file.read_text())
         through_gateway = {"bootstrap.servers": ready["gateway"], "client.id": "ana"}
-        admin = AdminClient(through_gateway)  # it must outlive what it is asked
+        admin = AdminClient(through_gateway)  # it must exist until its requests are answered
         admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(HANG_S)
         consumer = Consumer({**through_gateway, "group.id": "g"})
         consumer.subscribe(["orders"])

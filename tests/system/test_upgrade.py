@@ -1,4 +1,4 @@
-"""A newer version goes on where an earlier one has stopped, and its groups do not notice."""
+"""A newer version continues where an earlier one stopped, and the groups do not change."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +21,10 @@ PREFIX = "earlier"
 pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, which all share
 
 
-def test_a_checkpoint_of_an_earlier_codec_is_taken_over_with_its_members(
+def test_checkpoint_of_an_earlier_codec_is_continued_with_its_members(
     broker: Broker, run_service: Callable[..., Service], tmp_path: Path
 ) -> None:
-    """S147, I13, I21: what members ask meanwhile waits; ids, generations, offsets, versions and a parked join go on."""
+    """S147, I13, I21: requests wait meanwhile; ids, generations, offsets, versions and a parked join are kept."""
     kept = unpack(tmp_path / "state")
     settings = Settings.load(
         bootstrap_servers=broker.bootstrap_servers,
@@ -51,14 +51,14 @@ def test_a_checkpoint_of_an_earlier_codec_is_taken_over_with_its_members(
             )
             for group_id, asker in askers.items()
         }
-        service = run_service(PREFIX, checkpoint_may_be_outdated=True)  # the requests it took are put there now
+        service = run_service(PREFIX, checkpoint_may_be_outdated=True)  # its old requests are replaced by newer ones
         service.await_ready()
         for group_id, was in kept.items():
             asker = askers[group_id]
             assert beats[group_id].result(HANG_S).error == "NONE"
             assert asker.fetch() == {("t", 0): was["offset"]}
             assert asker.commit(was["generation_id"], was["member_id"], was["offset"] + 1).error == "NONE"
-            assert Reader(settings, group_id).everything().versions == [was["version"] + 1], "one commit, and no event"
+            assert Reader(settings, group_id).everything().versions == [was["version"] + 1], "one commit and no event"
         asker = Asker(transport, "waiting")
         joined = asker.ask(asker.joining(waiting["member_id"]))
         assert (joined.error, joined.generation_id) == ("NONE", waiting["generation_id"] + 1)

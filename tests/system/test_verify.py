@@ -1,4 +1,4 @@
-"""`coordinator verify` on real topics: nothing is found of the coordinator's own, and what is wrong is told."""
+"""`coordinator verify` on real topics: it finds nothing in the coordinator's records and reports every error."""
 
 import json
 import subprocess
@@ -35,8 +35,8 @@ def command(settings: Settings, *words: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_nothing_is_found_of_what_the_coordinator_wrote(coordinator: Coordinator, transport: Transport) -> None:
-    """I1, I2, I5, I6, I8, I13, on the topics of every test so far; a group that lives, commits and is deleted."""
+def test_nothing_is_found_in_the_coordinators_records(coordinator: Coordinator, transport: Transport) -> None:
+    """I1, I2, I5, I6, I8, I13 hold on the topics of all tests so far, with a group that commits and is left."""
     asker = Asker(transport, "verified")
     ana, generation = asker.alone()
     asker.commit(generation, ana, 5)
@@ -51,7 +51,7 @@ def test_nothing_is_found_of_what_the_coordinator_wrote(coordinator: Coordinator
 
 @pytest.fixture
 def written(broker: Broker) -> tuple[Settings, WrittenTopics]:
-    """Topics that a real shard has filled, but for what each test does to them first; written when asked for."""
+    """Make topics, and return the records of a real shard, which each test may change before it publishes them."""
     prefix = f"verify-{time.time_ns()}"
     settings = Settings(
         bootstrap_servers=broker.bootstrap_servers,
@@ -79,15 +79,15 @@ def publish(settings: Settings, world: WrittenTopics) -> None:
     producer.flush()
 
 
-def test_a_clean_log_is_clean_and_its_command_exits_0(written: tuple[Settings, WrittenTopics]) -> None:
+def test_verify_of_intact_topics_exits_0(written: tuple[Settings, WrittenTopics]) -> None:
     settings, world = written
     publish(settings, world)
     done = command(settings)
     assert (done.returncode, done.stdout.startswith("Nothing found: ")) == (0, True), done
 
 
-def test_what_is_wrong_is_told_in_words_fit_for_a_terminal_and_as_json(written: tuple[Settings, WrittenTopics]) -> None:
-    """I8, I23: a missing version; exit code 1."""
+def test_findings_are_printed_escaped_and_as_json(written: tuple[Settings, WrittenTopics]) -> None:
+    """I8, I23: a missing version is reported, and the exit code is 1."""
     settings, world = written
     world.lose("events", 1)
     publish(settings, world)
@@ -102,7 +102,7 @@ def test_what_is_wrong_is_told_in_words_fit_for_a_terminal_and_as_json(written: 
     assert command(settings, "another group").returncode == 0
 
 
-def test_progress_is_told_while_it_reads(
+def test_progress_is_reported_while_reading(
     written: tuple[Settings, WrittenTopics], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, world = written
@@ -114,8 +114,8 @@ def test_progress_is_told_while_it_reads(
     assert told[-1].startswith(f"Read {report.records} of about ")
 
 
-def test_it_reads_from_brokers_that_want_to_know_who_asks(tmp_path: Path) -> None:
-    """The same settings as for every other command."""
+def test_verify_reads_from_brokers_with_authentication(tmp_path: Path) -> None:
+    """`verify` uses the same security settings as every other command."""
     with secured_broker(tmp_path) as secured:
         counts = {"replication_factor": 1, "request_partitions": 1, "reply_partitions": 1, "topic_prefix": "verify"}
         settings = Settings.load(**secured.access("SASL_SSL", "SCRAM-SHA-512"), **counts)
@@ -123,7 +123,7 @@ def test_it_reads_from_brokers_that_want_to_know_who_asks(tmp_path: Path) -> Non
         assert verify(settings).findings == []
 
 
-def test_without_topics_it_says_so(broker: Broker) -> None:
+def test_missing_topics_are_reported_in_a_sentence(broker: Broker) -> None:
     settings = Settings(bootstrap_servers=broker.bootstrap_servers, topic_prefix="nowhere")
     done = command(settings)
     assert done.returncode == 1

@@ -1,9 +1,9 @@
-"""The worked scenarios of the protocol's specification, request by request, over the real broker and the real query.
+"""The worked scenarios of the protocol's specification, request by request, on the real broker and the real query.
 
-An answer is written as the tables have it: `0 g2 leader=c1 [c1 c2]` to a join, `0 part` to a sync, Kafka's number alone
-to what is refused; and a group as `C(2)`, CompletingRebalance in generation 2. A member's reply is lost where the test
-does not look at it. The first join of each group is answered before anything else is asked, so the initial delay,
-whatever it is, changes nothing.
+Responses are written as in the specification's tables: `0 g2 leader=c1 [c1 c2]` to a join, `0 part` to a sync, and only
+Kafka's number to a refused request. A group is written as `C(2)`: CompletingRebalance in generation 2. A lost reply is
+one that the test does not read. The first join of each group is answered before the next request, so the initial delay
+has no effect.
 """
 
 import re
@@ -23,12 +23,12 @@ from tests.system.reading import Reader
 from tests.system.waiting import wait_until
 
 SHORT_MS = 1_500
-"""A session that a test can wait out."""
+"""A session timeout that is short enough for a test to wait for its end."""
 
 
 @dataclass
 class Step:
-    """A request that is in the log."""
+    """A request that was sent."""
 
     talk: "Talk"
     request_id: str
@@ -39,7 +39,7 @@ class Step:
 
 
 class Talk:
-    """All members of one group, which speak in the order in which the test has them speak."""
+    """All members of one group. They send their requests in the order of the test."""
 
     def __init__(self, transport: Transport, reader: Reader, group_id: str) -> None:
         self._transport, self._group_id, self._reader = transport, group_id, reader
@@ -50,10 +50,10 @@ class Talk:
         self._described: dict[str, DescribeGroupAnswer] = {}
         self.heard: dict[str, list[str]] = {}
 
-    # -- as the transport sees it --------------------------------------------------------------------------------------
+    # -- the transport's interface -------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Have nothing to do."""
+        """Return at once: this client has no timers."""
 
     def receive(self, answer: AnyAnswer) -> None:
         if answer.request_id is None:
@@ -65,10 +65,10 @@ class Talk:
                 self._ids[_name(member_id)] = member_id
         self.heard.setdefault(answer.request_id, []).append(_said(answer))
 
-    # -- what members say ----------------------------------------------------------------------------------------------
+    # -- requests of members -------------------------------------------------------------------------------------------
 
     def join(self, name: str, **fields: Any) -> Step:
-        """Join as a newcomer, or as the member that one has become."""
+        """Send a join with the id that the member has got so far, or without one."""
         wanted = {"member_id": self._ids.get(name, ""), "client_id": name, "require_known_member_id": False}
         return self._send(self._ask.joining(**(wanted | fields)))
 
@@ -95,12 +95,12 @@ class Talk:
         self._transport.send(structs.replace(request, request_id=request_id, reply_to=self._transport.inbox))
         return Step(self, request_id)
 
-    # -- how the group is ----------------------------------------------------------------------------------------------
+    # -- the group's state ---------------------------------------------------------------------------------------------
 
     def is_(self, state: str, *, leader: str | None = None, parked: tuple[Step, ...] = ()) -> DescribeGroupAnswer:
-        """See that the group is so, once all that was said so far has been taken in; and that nobody parked has heard.
+        """Check the group's state after all requests so far, and that no parked step has a response.
 
-        An answer cannot come later than the description that was asked for after it: both are in one partition.
+        A response cannot come later than that of a later DescribeGroup: both are in one partition.
         """
         group = self._describe()
         assert f"{group.state.value[0]}({group.generation_id})" == state
@@ -116,17 +116,17 @@ class Talk:
     # -- at the end ----------------------------------------------------------------------------------------------------
 
     def went(self, path: str) -> None:
-        """See which way the group went, as it was published; to begin with it is P(0) for the initial delay, if any."""
+        """Check the published states of the group from C(1) on. Before them comes P(0) if there is an initial delay."""
         records = self._reader.everything().groups
         states = [f"{r['state'][0]}({r['generation_id']})" for r in records]
         assert states[states.index("C(1)") :] == path.split()
 
     def causes(self) -> list[str]:
-        """Tell why each rebalance began."""
+        """Return the cause of each rebalance."""
         return [e["cause"] for e in self._reader.events() if e["event"] == "rebalance_started"]
 
     def end(self) -> None:
-        """Everything that was asked has been answered, once."""
+        """Check that every request has exactly one response, and unregister from the transport."""
         self._describe()
         assert {request_id: len(self.heard.get(request_id, ())) for request_id in self._sent} == dict.fromkeys(
             self._sent, 1
@@ -159,7 +159,7 @@ def talk(transport: Transport, coordinator: Coordinator, request: pytest.Fixture
 
 
 def three(talk: Talk, **leader: Any) -> tuple[Step, Step, Step]:
-    """c1, which leads, c2 and c3 have joined generation 2; nobody has looked at the answers yet (F3)."""
+    """Join c1 (the leader), c2 and c3 into generation 2, and return their joins with unread responses (F3)."""
     talk.join("c1").hears("0 g1 leader=c1 [c1]")
     c2, c3 = talk.join("c2"), talk.join("c3")
     talk.is_("P(1)", parked=(c2, c3))
@@ -176,7 +176,7 @@ def all_leave(talk: Talk, *names: str) -> None:
 # -- 8.1 to 8.3: three members -----------------------------------------------------------------------------------------
 
 
-def test_three_join_together_and_rebalance_once(talk: Talk) -> None:
+def test_three_members_join_together_and_rebalance_once(talk: Talk) -> None:
     """W1, S149, S61, S64, S87, S90, S92, S118: three members at once, one effective rebalance."""
     talk.join("c3").hears("0 g1 leader=c3 [c3]")
     talk.is_("C(1)")
@@ -206,7 +206,7 @@ def test_three_join_together_and_rebalance_once(talk: Talk) -> None:
 
 
 def test_one_joins_then_two_more_and_the_group_rebalances_twice(talk: Talk) -> None:
-    """W2, S150, S69: the leader of one generation hears 27, commits, and joins the next."""
+    """W2, S150, S69: the leader of one generation gets error 27, commits, and joins the next generation."""
     talk.join("c1").hears("0 g1 leader=c1 [c1]")
     talk.sync("c1", 1, c1="012").hears("0 012")
     talk.is_("S(1)")
@@ -259,7 +259,7 @@ def test_three_join_one_after_another_and_the_group_rebalances_three_times(talk:
 # -- 8.4, 8.5: lost replies --------------------------------------------------------------------------------------------
 
 
-def test_a_follower_that_lost_its_reply_asks_again_and_nobody_rebalances(talk: Talk) -> None:
+def test_follower_that_lost_its_reply_joins_again_without_a_rebalance(talk: Talk) -> None:
     """W4, S69, S98, S152."""
     c1, c2, _ = three(talk)
     c1.hears("0 g2 leader=c1 [c1 c2 c3]")
@@ -273,11 +273,11 @@ def test_a_follower_that_lost_its_reply_asks_again_and_nobody_rebalances(talk: T
     talk.is_("S(2)")
     talk.sync("c3", 2).hears("0 2")
     talk.went("C(1) P(1) C(2) S(2)")
-    assert len(talk.causes()) == 2, "those before"
+    assert len(talk.causes()) == 2, "no new rebalance"
 
 
-def test_a_follower_that_never_learned_its_id_leaves_an_orphan_that_its_session_takes(talk: Talk) -> None:
-    """W4b: it comes again as somebody new. What a member id that has to be known beforehand avoids (KIP-394)."""
+def test_follower_without_its_id_leaves_an_orphan_that_expires(talk: Talk) -> None:
+    """W4b: the client joins again as a new member. With pending member ids no such orphan remains (KIP-394)."""
     talk.join("c1").hears("0 g1 leader=c1 [c1]")
     talk.join("c3", session_timeout_ms=SHORT_MS)
     c1, c1_syncs = talk.join("c1"), talk.sync("c1", 2, c1="012")
@@ -289,8 +289,8 @@ def test_a_follower_that_never_learned_its_id_leaves_an_orphan_that_its_session_
     talk.went("C(1) P(1) C(2) S(2) P(2) C(3)")
 
 
-def test_a_leader_that_lost_its_reply_asks_again_and_brings_its_plan(talk: Talk) -> None:
-    """W5, S65, S153: at the same generation, and no deadline is moved."""
+def test_leader_that_lost_its_reply_joins_again_and_sends_assignments(talk: Talk) -> None:
+    """W5, S65, S153: the generation stays the same, and no deadline is extended."""
     _, c2, c3 = three(talk)
     c2.hears("0 g2 leader=c1 []")
     c3.hears("0 g2 leader=c1 []")
@@ -305,8 +305,8 @@ def test_a_leader_that_lost_its_reply_asks_again_and_brings_its_plan(talk: Talk)
     talk.went("C(1) P(1) C(2) S(2)")
 
 
-def test_a_leader_that_stays_silent_is_dropped_and_another_one_leads(talk: Talk) -> None:
-    """W5b, S153: the parked syncs hear 27; who comes back makes the next generation without it."""
+def test_silent_leader_is_expelled_and_another_member_leads(talk: Talk) -> None:
+    """W5b, S153: the parked syncs get error 27. The members that rejoin form the next generation without the leader."""
     _, c2, c3 = three(talk, session_timeout_ms=SHORT_MS)
     c2, c3 = talk.sync("c2", 2), talk.sync("c3", 2)
     c2.hears("27")
@@ -323,8 +323,8 @@ def test_a_leader_that_stays_silent_is_dropped_and_another_one_leads(talk: Talk)
 # -- 8.6 and the order of syncs ----------------------------------------------------------------------------------------
 
 
-def test_a_sync_hears_that_the_group_has_moved_on(talk: Talk) -> None:
-    """W6, S87, S91, S92, S154: 27 while joins are collected, 22 from an earlier generation; nobody's plan is kept."""
+def test_sync_of_an_old_generation_is_refused(talk: Talk) -> None:
+    """W6, S87, S91, S92, S154: error 27 in the join phase, 22 for an earlier generation; no assignment is stored."""
     talk.join("c1").hears("0 g1 leader=c1 [c1]")
     c2 = talk.join("c2")
     talk.is_("P(1)", parked=(c2,))
@@ -352,8 +352,8 @@ def test_a_sync_hears_that_the_group_has_moved_on(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize(("parts", "late"), [({"c3": "2"}, "0 2"), ({}, "0")], ids=["planned for", "left out"])
-def test_each_hears_its_own_part_whatever_the_order_of_syncs(talk: Talk, parts: dict[str, str], late: str) -> None:
-    """W7, S55, S93, S97, S98, S155: a follower, the leader, a late follower; whom the plan leaves out has nothing."""
+def test_each_member_gets_its_assignment_in_any_order_of_syncs(talk: Talk, parts: dict[str, str], late: str) -> None:
+    """W7, S55, S93, S97, S98, S155: a follower, the leader and a late follower sync; a missing assignment is empty."""
     three(talk)
     c2 = talk.sync("c2", 2)
     talk.is_("C(2)", parked=(c2,))

@@ -1,4 +1,4 @@
-"""A token endpoint for one client, as RFC 6749 4.4 has it, on this machine; its tokens are signed as brokers want them.
+"""A local token endpoint for one client (RFC 6749 4.4), which signs its tokens as brokers require.
 
 with TokenEndpoint(folder) as endpoint, broker_by_token(folder, endpoint) as secured:
     Settings.load(**secured.access("SASL_SSL") | endpoint.access())
@@ -33,9 +33,9 @@ _ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed"
 
 
 class TokenEndpoint(ThreadingHTTPServer):
-    """Answers from `with` to its end, under TLS if it is given certificates.
+    """A token endpoint that serves for as long as its `with` block runs, with TLS if it is given certificates.
 
-    `lifetime_s` is that of the tokens to come, `audience` whom they are for; `broken` is what it answers instead.
+    `lifetime_s` and `audience` apply to the next tokens. `broken` is a response to send instead of a token.
     """
 
     daemon_threads = True
@@ -68,7 +68,7 @@ class TokenEndpoint(ThreadingHTTPServer):
         return f"{'https' if self.own else 'http'}://127.0.0.1:{self.server_port}/token"
 
     def access(self) -> dict[str, str]:
-        """Give the settings that get tokens here."""
+        """Return the settings with which a client gets its tokens from this endpoint."""
         settings = {
             "sasl_mechanism": "OAUTHBEARER",
             "sasl_oauth_token_url": self.url,
@@ -84,7 +84,7 @@ class TokenEndpoint(ThreadingHTTPServer):
         return jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": KEY_ID})
 
     def answer(self, authorization: str | None, form: dict[str, list[str]]) -> tuple[int, bytes]:
-        """Say what the client is to be told."""
+        """Return the status and the body of the response to a request."""
         self.asked.append(form)
         known_by = base64.b64encode(f"{CLIENT_ID}:{SECRET}".encode()).decode()
         if self.broken:
@@ -97,7 +97,7 @@ class TokenEndpoint(ThreadingHTTPServer):
 
 @contextmanager
 def broker_by_token(folder: Path, endpoint: TokenEndpoint) -> Iterator[SecuredBroker]:
-    """Run a broker that believes an endpoint's tokens, beside its own users' passwords."""
+    """Run a broker that accepts an endpoint's tokens as well as its own users' passwords."""
     keys = endpoint.jwks_file.as_uri()
     believing = {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
@@ -130,4 +130,4 @@ class _Exchange(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Write no log."""

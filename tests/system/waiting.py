@@ -1,14 +1,14 @@
-"""Waiting for something to become true, with a bound and an account of what was there instead."""
+"""A wait for a condition, with a time limit and a description of the state at the limit."""
 
 import time
 from collections.abc import Callable
 
 HANG_S = 600.0
-"""What has not come after so long never comes. It finds a hang, and is no promise: machines may be slow."""
+"""The time limit of every wait. It detects a hang and is no promise about speed: machines may be slow."""
 
 
 def wait_until(is_true: Callable[[], object], within_s: float = HANG_S, account: Callable[[], object] = str) -> None:
-    """Look every 20 ms; fail after `within_s` with what `account` says."""
+    """Check the condition every 20 ms, and fail after `within_s` with the text of `account`."""
     deadline = time.monotonic() + within_s
     while not is_true():
         assert time.monotonic() < deadline, f"still waiting after {within_s} s: {account()}"

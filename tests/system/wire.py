@@ -1,4 +1,4 @@
-"""A Kafka client that says just what a test wants it to say, byte by byte if need be."""
+"""A Kafka client that sends the exact messages or bytes that a test gives it."""
 
 import socket
 import ssl
@@ -10,7 +10,7 @@ from tests.system.waiting import HANG_S
 
 
 class Wire:
-    """A connection that sends requests without waiting, and reads answers in the order of the requests."""
+    """A connection that sends requests without waiting, and reads responses in the order of the requests."""
 
     def __init__(self, bootstrap_servers: str, client_id: str = "wire", context: ssl.SSLContext | None = None) -> None:
         host, port = bootstrap_servers.rsplit(":", 1)
@@ -25,7 +25,7 @@ class Wire:
         self.socket.close()
 
     def frame(self, message: Any) -> bytes:
-        """Write a message, which was made in its version, as it is sent."""
+        """Return the bytes of a message, which was made in its version, with header and length."""
         self._number += 1
         message.with_header(correlation_id=self._number, client_id=self._client_id)
         return bytes(message.encode(header=True, framed=True))
@@ -36,14 +36,14 @@ class Wire:
         self._asked += [(m.header.get_response_class(), m.header.correlation_id) for m in answered]
 
     def read(self) -> Any:
-        """Read the answer to the oldest request that has none yet."""
+        """Read the response to the oldest request that has no response yet."""
         kind, number = self._asked.pop(0)
         said = kind.decode(self._stream.read(int.from_bytes(self._stream.read(4))), header=True)
         assert said.header.correlation_id == number
         return said
 
     def call(self, message: Any) -> Any:
-        """Ask, with nothing else on the way, and read the answer."""
+        """Send a request while no other is unanswered, and read its response."""
         assert not self._asked
         self.send(message)
         return self.read()
@@ -52,7 +52,7 @@ class Wire:
         self.socket.sendall(data)
 
     def is_hung_up(self) -> bool:
-        """Wait for the other side to hang up, with nothing said before."""
+        """Return whether the other side closes the connection without sending anything."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

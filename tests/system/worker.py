@@ -1,10 +1,10 @@
-"""A member in a process of its own, to be killed or paused; tells what happens to it, a JSON line each.
+"""A member in its own process, which tests kill or pause. It writes each event of the member as a JSON line.
 
-A consumer of a topic, which commits when it reads "commit" from its input, or, with "commits", what each poll brought:
+A consumer of a topic. It commits when it reads "commit" from its input, or, with "commits", after a poll with records:
 
     python -m tests.system.worker '{"topic": "t", "bootstrap_servers": "...", "group_id": "g", ...}'
 
-A member that shares resources, and tells over and over which it works on, with its fencing token:
+A member that shares resources. It writes again and again its resources and its fencing token:
 
     python -m tests.system.worker '{"resources": ["gate", "yard"], "bootstrap_servers": "...", "group_id": "g", ...}'
 """
@@ -31,7 +31,7 @@ def tell(what: str, value: object) -> None:
 
 
 class Telling(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Tells of each call, and under which member id."""
+    """A listener that writes each call, and the member id on assignment."""
 
     consumer: GroupConsumer
 
@@ -47,7 +47,7 @@ class Telling(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def asked() -> "queue.Queue[str]":
-    """Collect what is asked of this process."""
+    """Start a thread that reads commands from stdin, and return the queue of the commands."""
     lines: queue.Queue[str] = queue.Queue()
 
     def listen() -> None:
