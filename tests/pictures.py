@@ -42,7 +42,7 @@ FETCHES_FONTS = re.compile(r"@font-face \{\{.*?\}\}\s*|<!--.*?-->\s*", re.DOTALL
 
 
 def main() -> int:
-    """Take all pictures."""
+    """Write all pictures."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="pictures-") as name:
         folder = Path(name)

@@ -327,7 +327,7 @@ def consume(s: Simulation, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], G
         )
         return consumer
 
-    monkeypatch.setattr(consumer_module, "Reading", EndlessReading)
+    monkeypatch.setattr(consumer_module, "PartitionReader", EndlessReading)
     monkeypatch.setattr(consumer_module, "give_back", lambda transport: None)
     for module in (consumer_module, committing):
         monkeypatch.setattr(module, "monotonic_ms", lambda: s.now_ms)
