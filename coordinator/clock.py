@@ -38,6 +38,8 @@ class Times(NamedTuple):
 
     Args:
         now_ms: The time at which the step runs.
+        floor_ms: No request of this step, or of a later one, has an earlier time. It never decreases. The times of a
+            log may go back by the slack at each of two places: between two steps, and within one.
         earliest_ms: A record with an earlier time was written by a clock that went back; its time becomes `earliest_ms`
             plus the slack. `earliest_ms` grows with the records of the step.
         latest_ms: The upper bound of the time of a request.
@@ -46,6 +48,7 @@ class Times(NamedTuple):
     """
 
     now_ms: int
+    floor_ms: int
     earliest_ms: int
     latest_ms: int
     horizon_ms: int
@@ -78,6 +81,7 @@ def tell(clock: Clock, log: Sequence[Received], batch_ms: int, slack_ms: int) ->
         read_ms = max(read_ms, min(latest.at_ms, base_ms + slack_ms))
     times = Times(
         now_ms=min(driver_ms, read_ms + AWAY_MS_MAX),
+        floor_ms=max(clock.read_ms - 2 * slack_ms, 0),
         earliest_ms=(base_ms if gone_back else clock.read_ms or TIME_MS_MIN) - slack_ms,
         latest_ms=base_ms + slack_ms,
         horizon_ms=read_ms - slack_ms,

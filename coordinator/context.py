@@ -14,8 +14,8 @@ class Context(Struct, frozen=True):
         partition: The partition of the request topic that holds the request's record.
         offset: The offset of that record.
         secret: The secret from which member ids are derived.
-        not_before_ms: The first millisecond after the end of a removed group with the same id; 0 if no such end is
-            known.
+        absent_ms: The time of a tombstone, if the group does not exist: after the end of a removed group with the same
+            id, and not after the time of any later request.
     """
 
     now_ms: int
@@ -23,4 +23,4 @@ class Context(Struct, frozen=True):
     partition: int
     offset: int
     secret: bytes
-    not_before_ms: int = 0
+    absent_ms: int = 0

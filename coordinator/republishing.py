@@ -25,7 +25,7 @@ def republish(group: Group | None, request: RepublishGroup, context: Context) ->
     all records of a removed group with the same id, and not later than a new group with that id.
     """
     written = 0
-    for output in _published(group, request, context.not_before_ms or context.now_ms):
+    for output in _published(group, request, context.now_ms if group else context.absent_ms):
         written += 1
         yield output
     yield Reply(request.reply_to, RepublishGroupAnswer(request_id=request.request_id, records=written))

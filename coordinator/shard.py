@@ -67,7 +67,7 @@ class Shard:
         self.deferred: list[Received] = []
         """The requests that the latest step has deferred. The log of the next step must begin with them."""
 
-        self._times = Times(0, 0, 0, 0, 0)
+        self._times = Times(0, 0, 0, 0, 0, 0)
         self._budget = Budget()
         self._waiting = set[str]()  # groups with requests that this step has deferred
 
@@ -282,8 +282,8 @@ class Shard:
     def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
         """Check a request, and call its handler or refuse it."""
         request: Any = received.request
-        not_before_ms = self._groups.not_before_ms(request.group_id)
-        context = Context(at_ms, self._config, self._partition, received.offset, self._secret, not_before_ms)
+        absent_ms = self._groups.not_before_ms(request.group_id) or self._times.floor_ms
+        context = Context(at_ms, self._config, self._partition, received.offset, self._secret, absent_ms)
         if (outputs := kind.answers_at_once(subject, request, context)) is not None:
             yield from outputs
         elif (error := kind.error_of(subject, request, self._config)) is ErrorCode.NONE:
