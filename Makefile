@@ -10,6 +10,8 @@ run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up
 
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+# Tests with a real broker and a real query wait most of the time, so two share a core.
+REAL = --numprocesses $$((2 * $(JOBS))) --dist loadfile $(QUICK:%=--ignore=%)
 QUICK := tests/coordinator tests/deploy tests/docs tests/streaming
 
 test: $(READY)  ## the checks of the code, and the tests: each promise once, on real parts
@@ -18,13 +20,13 @@ test: $(READY)  ## the checks of the code, and the tests: each promise once, on 
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist worksteal $(QUICK)
-	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile $(QUICK:%=--ignore=%) --durations 10
+	@$(BIN)/python -m pytest -m "not long" $(REAL) --durations 10
 
 test-busy: $(READY)  ## `make test` beside two busy processes for each core: nothing may fail because it is slow
 	@$(BIN)/python -m tests.busy $(MAKE) test
 
 test-all: test  ## the long tests as well: more clients, more kills, more worlds
-	@$(BIN)/python -m pytest -m long --durations 10
+	@$(BIN)/python -m pytest -m long $(REAL) --durations 10
 
 STEPS ?= 1000000
 SEED ?= 1

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from streaming.config.settings import Settings
 from streaming.embedded import Broker
@@ -16,6 +17,10 @@ from tests.tools import MISSING
 # Most Spark processes of the tests run for seconds. Java's optimizing compiler takes 7 of the 22 seconds of processor
 # time of such a process, and the process ends before this time pays off.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
+# No random tests, and none that fails because the machine is slow.
+settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("repeatable")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from streaming.embedded import CONNECTOR, fetch
 from tests.cluster.standalone import SPARK, environment
 from tests.system.waiting import HANG_S
+
+pytestmark = pytest.mark.long
 
 DRIVER = """
 import json, sys

@@ -1,13 +1,9 @@
-"""The setup of the core's tests: no chance, no clock, and `pytest tests/coordinator --rewrite-traces`.
+"""The option of `pytest tests/coordinator --rewrite-traces`.
 
-That option writes the present outputs into the traces. Check every changed line against protocol.md.
+It writes the present outputs into the traces. Check every changed line against protocol.md.
 """
 
 import pytest
-from hypothesis import settings
-
-settings.register_profile("core", max_examples=100, derandomize=True, deadline=None)
-settings.load_profile("core")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,12 +3,16 @@
 They use the same versions, the same kind of sockets and the same code; `differences` lists the intended differences.
 """
 
+import pytest
+
 from streaming.gateway.apis import APIS, Handling
 from tests.differential.asking import NEWEST
 from tests.differential.language import Conversation
 from tests.differential.talk import Transcripts, check
 from tests.differential.test_conversations import CONVERSATIONS, every_conversation
 from tests.differential.through_gateway import as_clients_find_it
+
+pytestmark = pytest.mark.long
 
 APIS_OF = {
     "join": "JoinGroup",

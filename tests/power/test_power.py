@@ -11,6 +11,8 @@ from tests.power.record import CHECKPOINT, TOPIC_PREFIX
 from tests.power.runs import CONTROL, KINDS, Recording, make_recording, run
 from tests.power.serving import Serving, serving
 
+pytestmark = pytest.mark.long
+
 RECORDED_S = 4.0
 
 

@@ -44,6 +44,8 @@ from tests.system.conftest import Service, start_service
 from tests.system.secured import STRANGE_USER, USERS, SecuredBroker, secured_broker
 from tests.system.waiting import HANG_S, wait_until
 
+pytestmark = pytest.mark.long
+
 ADMIN, ANA, BO = STRANGE_USER, "ana", "bo"
 KEY = "k3y-" * 10
 AUTHORIZER = {

@@ -29,6 +29,8 @@ from tests.system.conftest import Service
 from tests.system.secured import STRANGE_USER, SecuredBroker, secured_broker
 from tests.system.waiting import HANG_S, wait_until
 
+pytestmark = pytest.mark.long
+
 ACL_COMMAND = "org.apache.kafka.tools.AclCommand"
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -25,6 +25,8 @@ from tests.system.conftest import Service
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
 
+pytestmark = pytest.mark.long
+
 SESSION_MS = 6_000
 REQUEST_MS = 2_000
 CLOSE_MS = 1_500

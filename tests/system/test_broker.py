@@ -14,6 +14,8 @@ from streaming.embedded import Broker
 from streaming.embedded import broker as module
 from streaming.errors import BrokerFailed, JavaMissing, PortTaken
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:

@@ -3,7 +3,11 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.runs import chaos
+
+pytestmark = pytest.mark.long
 
 SECONDS = 45
 """The duration of the faults. With the start and the end of the run the test takes a minute and a half."""

@@ -18,7 +18,7 @@ from tests.system.earlier import unpack
 from tests.system.replaying import SECRET
 from tests.system.test_refused_starts import DAMAGES, flip_a_state, newest
 
-pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, which all share
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("coordinator")]  # it has a Spark session, which all share
 
 
 @pytest.fixture

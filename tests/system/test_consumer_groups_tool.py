@@ -24,6 +24,8 @@ from tests.clients.play import Play, Venue, playing
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
 
+pytestmark = pytest.mark.long
+
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 EVIL = "evil\n\x1b[31m" + "\u202e" * 20
 """The id of another group, which is longer when it is escaped."""

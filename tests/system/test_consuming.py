@@ -29,6 +29,8 @@ from streaming.wire.records import decode_group_record
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
 
+pytestmark = pytest.mark.long
+
 PARTITIONS = 6
 ALL = list(range(PARTITIONS))
 STRATEGIES = {"eager": {}, "cooperative": {"partition_assignment_strategy": ["cooperative-sticky"]}}

@@ -13,6 +13,8 @@ from tests.streaming.dashboard.stage import Stage
 from tests.system.browser import chromium, page
 from tests.system.test_dashboard import ROW, opened
 
+pytestmark = pytest.mark.long
+
 __all__ = ["chromium", "page"]
 
 RESTARTS = 30

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kafka import KafkaProducer
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -23,6 +24,8 @@ from streaming.query.coordinator import Coordinator
 from streaming.wire.records import OutputTopics, to_row
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
+
+pytestmark = pytest.mark.long
 
 
 @contextmanager

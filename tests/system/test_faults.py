@@ -23,6 +23,8 @@ from tests.system.reading import Reader
 from tests.system.replaying import last_words
 from tests.system.waiting import HANG_S
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., Service]
 
 SESSION_MS = 15_000

@@ -22,6 +22,8 @@ from tests.system.conftest import Service
 from tests.system.staging import Worker
 from tests.system.test_group_member import Pool
 
+pytestmark = pytest.mark.long
+
 DAY_US = 24 * 3_600 * 1_000_000
 
 

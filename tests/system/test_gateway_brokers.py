@@ -16,6 +16,8 @@ from streaming.kafka.topics import ensure
 from tests.system.waiting import wait_until
 from tests.system.wire import Wire, connect
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def first(tmp_path: Path) -> Iterator[Broker]:

@@ -21,6 +21,8 @@ from tests.system.test_gateway import become_member, heartbeat, join
 from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect
 
+pytestmark = pytest.mark.long
+
 HEARTBEAT, PRODUCE, JOIN = 12, 0, 11
 MIB = 2**20
 SERVED = [key for key, api in APIS.items() if api.handling in (Handling.SERVED, Handling.REFUSED)]

@@ -47,6 +47,8 @@ from tests.system.secured import Certificates, SecuredBroker, certificates, prin
 from tests.system.waiting import HANG_S, wait_until
 from tests.system.wire import Wire, connect
 
+pytestmark = pytest.mark.long
+
 PREFIX, DATA = "kept", "t"
 REFUSED, UNKNOWN_ID, NO_SESSION, CLUSTER_REFUSED = 29, 100, 70, 31
 NOBODYS = {"ssl_certfile": None, "ssl_keyfile": None}

@@ -20,6 +20,8 @@ from streaming.query.coordinator import Coordinator
 from tests.system.staging import TURN_MS, Group, Worker, is_settled
 from tests.system.waiting import HANG_S
 
+pytestmark = pytest.mark.long
+
 CAMERAS = ["cellar", "gate", "lift", "ramp", "roof", "yard"]
 
 Call = tuple[str, list[str]]

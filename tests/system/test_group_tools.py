@@ -17,6 +17,8 @@ from tests.clients.kinds import FRANZ_GO, LIBRDKAFKA
 from tests.clients.play import Play, Venue, playing
 from tests.system.waiting import HANG_S
 
+pytestmark = pytest.mark.long
+
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
 COMMANDS: list[tuple[str, str]] = [

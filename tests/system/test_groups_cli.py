@@ -30,6 +30,8 @@ from tests.streaming.views.golden_views import ANA, EVIL, HISTORY, NOON_MS, RECO
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
 
+pytestmark = pytest.mark.long
+
 TOPIC, PARTITIONS, RECORDS_EACH = "groups-cli", 3, 10
 
 

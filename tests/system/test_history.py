@@ -27,6 +27,8 @@ from tests.streaming.views.test_views import folded, raws
 from tests.streaming.views.written import WrittenTopics, converse
 from tests.system.asking import Asker
 
+pytestmark = pytest.mark.long
+
 CONSUMER: dict[str, Any] = {
     "protocol_type": "consumer",
     "protocols": (Protocol("range", write_subscription(Subscription(("work",)))),),

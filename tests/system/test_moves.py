@@ -4,12 +4,16 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from streaming.client import GroupMember
 from streaming.client.transport import Transport
 from tests.system.asking import Asker
 from tests.system.conftest import Service
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S
+
+pytestmark = pytest.mark.long
 
 Run = Callable[..., Service]
 

@@ -26,6 +26,8 @@ from tests.system.secured import SecuredBroker, certificates
 from tests.system.token_endpoint import CLIENT_ID, SCOPE, SECRET, TokenEndpoint, broker_by_token
 from tests.system.waiting import HANG_S
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenEndpoint]:

@@ -22,6 +22,8 @@ from streaming.gateway import Gateway
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
 
+pytestmark = pytest.mark.long
+
 
 class Process:
     """A `coordinator ...` in its own process, with its standard error in a log file."""

@@ -15,6 +15,8 @@ from streaming.embedded import archive, find_java
 from tests.system.conftest import Service
 from tests.system.waiting import HANG_S
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def made() -> Path:

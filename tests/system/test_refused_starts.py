@@ -21,6 +21,8 @@ from tests.system.replaying import RequestLog, claim, ends, written
 from tests.system.starting import STARTED, Starter, starter
 from tests.system.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 Damage = Callable[[Path], None]
 
 HOUR_MS = 3_600_000

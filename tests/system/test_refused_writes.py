@@ -29,6 +29,8 @@ from tests.system.conftest import Service, start_service
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
 
+pytestmark = pytest.mark.long
+
 LARGE = b"x" * 2 * SINK_BATCH_BYTES
 
 AUTHORIZED = {

@@ -18,7 +18,7 @@ from tests.system.test_replay import failpoints as failpoints
 from tests.system.test_replay import settings as settings
 from tests.system.waiting import wait_until
 
-pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, which all share
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("coordinator")]  # it has a Spark session, which all share
 
 
 def replan(folder: str, *flags: str) -> str:
@@ -44,7 +44,6 @@ def test_first_batch_that_was_killed_in_its_tasks_is_split(
     cut_smaller(settings, run_service, failpoints, "yielded", "0,1,2,3", len(TASKS), finished=-1)
 
 
-@pytest.mark.long
 def test_batch_that_was_killed_between_two_tasks_is_split(
     settings: Settings, run_service: Callable[..., Service], failpoints: Failpoints
 ) -> None:

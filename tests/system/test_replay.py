@@ -36,6 +36,8 @@ from tests.system.replaying import (
 )
 from tests.system.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., Service]
 
 ALL = "0,1,2,3"
@@ -191,10 +193,14 @@ def failed_with_a_worker(run: Run, failpoints: Failpoints, number: int) -> None:
 
 
 def failed_before_its_commit(run: Run, failpoints: Failpoints, number: int) -> None:
-    """Make the commit fail at F5: the tasks have written everything, and the commits' folder is replaced by a file."""
-    place = failpoints.plan("SIGSTOP", "called", "0")
+    """Make the commit fail at F5: the tasks have written everything, and the commits' folder is replaced by a file.
+
+    Each task syncs the commits' folder before its first output, so both have done so before the folder is replaced.
+    """
+    place = failpoints.plan("SIGSTOP", "yielded", "0")
     service = run()
     (worker,) = await_stop(service, place)
+    wait_until(lambda: number + 1 in state_versions(service, 1), account=lambda: service.log)
     commits = service.checkpoint / "query" / "commits"
     aside = commits.rename(commits.with_name("aside"))
     commits.write_text("no folder")

@@ -37,6 +37,8 @@ from tests.system.secured import USERS, SecuredBroker
 from tests.system.token_endpoint import CLIENT_ID, SECRET, TokenEndpoint, broker_by_token
 from tests.system.waiting import HANG_S
 
+pytestmark = pytest.mark.long
+
 PAGES = ("SQL", "StreamingQuery", "environment")
 PAGES_MAX = 300
 HEALTH_PAGES = ("metrics", "healthz", "readyz", "nowhere")

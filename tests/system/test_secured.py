@@ -31,6 +31,8 @@ from tests.system.conftest import Service
 from tests.system.secured import KEY_PASSWORD, STRANGE_USER, USERS, SecuredBroker, certificates, secured_broker
 from tests.system.waiting import HANG_S, wait_until
 
+pytestmark = pytest.mark.long
+
 LIFETIME_MS = 2_000
 """The lifetime of an authentication on SASL_PLAINTEXT (KIP-368)."""
 

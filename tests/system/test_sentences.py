@@ -15,6 +15,8 @@ from streaming.errors import Exit
 from tests.system.conftest import Service
 from tests.system.waiting import HANG_S
 
+pytestmark = pytest.mark.long
+
 
 def run(*words: str, **environment: str) -> tuple[int, str]:
     """Run a command, and return its exit code and the last line on standard error."""

@@ -18,6 +18,8 @@ from streaming.embedded import Broker
 from streaming.errors import Exit
 from tests.system.waiting import HANG_S, wait_until
 
+pytestmark = pytest.mark.long
+
 OFTEN = (
     "from streaming.query import topic_watch; topic_watch.CHECK_EVERY_S = 0.5; "
     "from streaming.cli.main import main; main()"

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.system.waiting import HANG_S, wait_until
+
+pytestmark = pytest.mark.long
 
 
 def fetched(url: str) -> Any:

@@ -18,7 +18,7 @@ from tests.system.reading import Reader
 from tests.system.waiting import HANG_S
 
 PREFIX = "earlier"
-pytestmark = pytest.mark.usefixtures("coordinator")  # it has a Spark session, which all share
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("coordinator")]  # it has a Spark session, which all share
 
 
 def test_checkpoint_of_an_earlier_codec_is_continued_with_its_members(

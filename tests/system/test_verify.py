@@ -21,6 +21,8 @@ from tests.system.asking import Asker
 from tests.system.secured import secured_broker
 from tests.system.waiting import HANG_S
 
+pytestmark = pytest.mark.long
+
 EVIL = "\x1b]0;pwned\x07\r\n\u202e\x9b31m[red]"
 
 

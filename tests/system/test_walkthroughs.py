@@ -22,6 +22,8 @@ from tests.system.asking import TOLD_BY_THE_TRANSPORT, Asker
 from tests.system.reading import Reader
 from tests.system.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 SHORT_MS = 1_500
 """A session timeout that is short enough for a test to wait for its end."""
 

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
@@ -172,7 +172,7 @@ def concerns_g(value: bytes | None) -> bool:
     return getattr(request, "group_id", None) == "g" or request.reply_to == "mine"
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(hostile.filter(lambda value: not concerns_g(value)), min_size=1, max_size=25), st.randoms())
 def test_hostile_rows_of_a_batch_do_not_affect_another_group(values: list[bytes | None], chance: random.Random) -> None:
     """I6, I17, I19, I22, F "Requests": hostile rows change no byte for group `g`, and outputs are bounded."""
