@@ -9,7 +9,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from streaming.demo import run_demo, story
+from streaming.demo import run_demo, scenario
 from streaming.query.coordinator import Coordinator
 from tests.system.waiting import HANG_S
 
@@ -30,14 +30,14 @@ def test_demo_shows_joins_leaves_and_expiries_from_the_topics(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """S24: one query records groups, watches members, passes on assignments and stores offsets."""
-    monkeypatch.setattr(story, "COMMITS_BETWEEN", 1)
+    monkeypatch.setattr(scenario, "COMMITS_BETWEEN", 1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     shown, until_s = io.StringIO(), time.monotonic() + HANG_S
 
     def is_told() -> bool:
         _, _, since = shown.getvalue().partition("bo and cy come back")
         _, _, settled = since.partition("Stable")
-        return all(f"{name}-" in settled for name in story.NAMES) or time.monotonic() > until_s
+        return all(f"{name}-" in settled for name in scenario.NAMES) or time.monotonic() > until_s
 
     run_demo(coordinator.settings, out=Console(file=shown, width=400), stop=is_told)
 
