@@ -136,7 +136,7 @@ def test_warning_comes_before_max_poll_interval_ends(stage: MakeStage, caplog: p
         caplog.clear()
         ana._polled_ms -= away_ms
         ana.poll(0)
-        return caplog.text.count("went by between two polls, and max_poll_interval_ms is 300000")
+        return caplog.text.count("passed between two polls, and max_poll_interval_ms is 300000")
 
     assert warnings_after(250_000) == 0
     s.until(lambda: s.is_shared_out([0]))

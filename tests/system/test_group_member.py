@@ -240,7 +240,7 @@ def test_error_of_a_listener_is_raised_and_members_continue(pool: Pool) -> None:
     ("setting", "message"),
     [
         ({"partition_assignment_strategy": ["range"]}, "range assigns each resource separately"),
-        ({"partition_assignment_strategy": ["range", "sticky"]}, "range shares out"),
+        ({"partition_assignment_strategy": ["range", "sticky"]}, "range assigns each resource"),
         ({"max_poll_records": 5}, "max_poll_records"),
         ({"auto_offset_reset": "latest"}, "auto_offset_reset"),
         ({"enable_auto_commit": False}, "enable_auto_commit"),

@@ -152,7 +152,7 @@ def test_a_signal_to_the_whole_process_group_is_a_stop(
     before = len(process.lines)
     os.killpg(process.popen.pid, number)
     assert process.popen.wait(HANG_S) == 0
-    assert process.lines[before:] == ["Stopping after the batch that runs."]
+    assert process.lines[before:] == ["Stopping after the current batch."]
     assert psutil.wait_procs(family, timeout=HANG_S)[1] == []
 
 
