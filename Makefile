@@ -10,8 +10,8 @@ run: $(READY)  ## the whole product on this machine, with a demo, until Ctrl-C
 	@$(BIN)/coordinator up
 
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
-# Tests with a real broker and a real query wait most of the time, so two share a core.
-REAL = --numprocesses $$((2 * $(JOBS))) --dist loadfile $(QUICK:%=--ignore=%)
+# Tests with a real broker and a real query wait now and then, so there is one more of them than cores.
+REAL = --numprocesses $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder $(QUICK:%=--ignore=%)
 QUICK := tests/coordinator tests/deploy tests/docs tests/streaming
 
 test: $(READY)  ## the checks of the code, and the tests: each promise once, on real parts

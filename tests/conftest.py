@@ -14,9 +14,10 @@ from streaming.query.coordinator import Coordinator
 from tests.differential.theirs import RULES
 from tests.tools import MISSING
 
-# Most Spark processes of the tests run for seconds. Java's optimizing compiler takes 7 of the 22 seconds of processor
-# time of such a process, and the process ends before this time pays off.
+# Most processes of Spark and of brokers in the tests run for seconds or a few minutes. Java's optimizing compiler takes
+# a third of their processor time, and they end before this time pays off.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", "-XX:TieredStopAtLevel=1")
 
 # No random tests, and none that fails because the machine is slow.
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -2,12 +2,15 @@
 
 The broker's folder contains all its files: `data`, kept from one start to the next; `broker.log`, the broker's output;
 `server.properties` and `log4j2.properties`, written again at each start from `broker.properties` and
-`log4j2.properties` beside this module.
+`log4j2.properties` beside this module. As for Kafka's start scripts, KAFKA_JVM_PERFORMANCE_OPTS in the environment has
+further options for Java.
 """
 
 import base64
+import os
 import random
 import re
+import shlex
 import shutil
 import socket
 import time
@@ -175,7 +178,8 @@ class Broker:
                 formatter = self._run(java, *_FORMAT_OPTIONS, *common, *_FORMAT, "--cluster-id", _cluster_id())
                 if not formatter.ended.wait(START_WAIT_S) or formatter.exit_code != 0:
                     raise self._failure(log_from)
-            child = self._run(java, *_BROKER_OPTIONS, *common, "kafka.Kafka", "server.properties")
+            options = shlex.split(os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", ""))
+            child = self._run(java, *_BROKER_OPTIONS, *options, *common, "kafka.Kafka", "server.properties")
             while _cluster_of_ready(port) != self._cluster():
                 if child.ended.wait(READY_POLL_S) or time.monotonic() > deadline_s:
                     raise self._failure(log_from)

@@ -79,6 +79,7 @@ def _pairs(items: list) -> Iterator[tuple]:
 # -- determinism -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bytes():
     """I16: the digest is equal in several processes, under several hash seeds, with one job and with two."""
     told = {_run(hash_seed, "--steps", "20000", "--seed", "twice", "--jobs", jobs) for hash_seed, jobs in _RUNS}
@@ -158,6 +159,7 @@ def test_a_bug_can_be_put_in(name: str, monkeypatch: pytest.MonkeyPatch):
 SHORT = {"KAFKA-20938, joins": 6, "librdkafka #2631": 6}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SHORT)
 def test_a_trace_of_a_bug_is_shortened(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """The short trace breaks the same promise as the simulation. Without the bug it breaks none."""

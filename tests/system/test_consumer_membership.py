@@ -18,6 +18,8 @@ from coordinator.outputs import GroupRecord, MemberFenced, MemberLeft, OffsetRec
 from coordinator.phases import Phase
 from tests.system.staging import Listener, MakeStage, at, calls, numbers
 
+pytestmark = pytest.mark.long
+
 # -- joining -----------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,8 @@ from coordinator.outputs import GroupRecord
 from tests.system.reading import Reader
 from tests.system.staging import Listener, MakeStage, calls, numbers, read
 
+pytestmark = pytest.mark.long
+
 COOPERATIVE = ["cooperative-sticky"]
 
 

@@ -13,6 +13,8 @@ from streaming.demo import run_demo, scenario
 from streaming.query.coordinator import Coordinator
 from tests.system.waiting import HANG_S
 
+pytestmark = pytest.mark.long
+
 
 def workers() -> list[psutil.Process]:
     """Return the demo's members among the child processes."""
