@@ -96,7 +96,7 @@ def test_only_a_chosen_port_is_chosen_again_and_only_twice(
 
     monkeypatch.setattr(module, "_is_free", lambda port: True)
     monkeypatch.setattr(Broker, "_launch", launch)
-    with pytest.raises(PortTaken, match=r"^Port \d+ is taken by another program"):
+    with pytest.raises(PortTaken, match=r"^Another program uses port \d+\."):
         Broker(tmp_path, port=port).start()
     assert len(tried) == launches
 
@@ -118,7 +118,7 @@ def test_unusable_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BrokerFailed) as caught:
         Broker(tmp_path / "file").start()
     assert str(caught.value) == (
-        f"The embedded Kafka broker cannot use its folder {tmp_path}/file (File exists):"
+        f"The embedded Kafka broker cannot use its folder {tmp_path}/file (File exists)."
         " Free space there, or choose another folder."
     )
 
