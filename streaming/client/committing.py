@@ -21,7 +21,7 @@ from coordinator.member import MemberState
 from coordinator.outputs import FetchedOffset
 from coordinator.requests import OffsetToCommit, TopicPartitions
 from streaming.client.driver import Driver
-from streaming.client.reading import Offsets, PartitionReader
+from streaming.client.partition_reader import Offsets, PartitionReader
 from streaming.moments import monotonic_ms
 
 log = logging.getLogger(__name__)

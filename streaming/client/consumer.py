@@ -26,7 +26,7 @@ from streaming.client.committing import Callback, Commits
 from streaming.client.config import configure_consumer
 from streaming.client.driver import Driver
 from streaming.client.participant import InGroup, Participant, Racks
-from streaming.client.reading import Offsets, PartitionReader, Records
+from streaming.client.partition_reader import Offsets, PartitionReader, Records
 from streaming.client.sharing import borrow, give_back
 from streaming.client.subscription import Subscription
 from streaming.moments import monotonic_ms

@@ -29,8 +29,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from streaming.dashboard.files import File, read_all
-from streaming.dashboard.guard import RequestFilter
 from streaming.dashboard.live import Live, NoSuchGroup, NotYet, Status
+from streaming.dashboard.request_filter import RequestFilter
 from streaming.dashboard.streams import TOLD, Stream
 from streaming.views.answers import Error, GroupDetail, Overview, Owner, Timeline, json_schema, to_json
 from streaming.views.why import Why

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from streaming.config.settings import Settings
 from streaming.dashboard.app import App
 from streaming.dashboard.following import Following
-from streaming.dashboard.guard import names_of
 from streaming.dashboard.live import Live
+from streaming.dashboard.request_filter import names_of
 from streaming.errors import PortTaken
 from streaming.views.metrics import GroupFigures
 

@@ -4,7 +4,7 @@
     connection        one client's socket, and the parts that handle it (its docstring has the map)
     apis              the table of all APIs, made from the rows of `exchanges` and `relayed`
     asking            requests to the coordinator and its answers
-    guard             whether a client may send a request that goes to a broker
+    authorizer        whether a client may send a request that goes to a broker
     cluster           the brokers, and the gateway's own address for each
 
 To serve another API, change two files.

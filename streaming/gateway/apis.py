@@ -34,7 +34,7 @@ class Handling(Enum):
     """The request is relayed, and the gateway's addresses replace the addresses in the response."""
 
     RELAYED = auto()
-    """The request is relayed unchanged if `guard` allows it, and the response is passed on unread."""
+    """The request is relayed unchanged if `authorizer` allows it, and the response is passed on unread."""
 
     LOCATED = auto()
     """FindCoordinator: the coordinator of a group is this one; that of a transaction is found as with `REWRITTEN`."""

@@ -131,7 +131,7 @@ ROWS = (
     Relayed(Produce,                             0, 9,  needs.produce,                    refusing.produce),
     Relayed(FetchRequest,                        4, 14, needs.fetch,                      refusing.fetch),
     Relayed(ListOffsetsRequest,                  1, 11, topics("topics", DESCRIBE),       refusing.list_offsets),
-    Relayed(MetadataRequest,                     0, 13, needs.nothing,  # narrowed by `guard`, as the response is
+    Relayed(MetadataRequest,                     0, 13, needs.nothing,  # narrowed by `authorizer`, as the response is
             rewrite=METADATA, has_large_response=True),
     Relayed(FindCoordinatorRequest,              0, 6,  needs.find_transactions,          refusing.find_transactions,
             rewrite=FOUND_COORDINATOR),
@@ -167,7 +167,7 @@ ROWS = (
     Relayed(AlterUserScramCredentialsRequest,    0, 0,  cluster(ALTER)),
     Relayed(DescribeQuorumRequest,               0, 1,  cluster(DESCRIBE)),
     Relayed(UpdateFeaturesRequest,               0, 2,  cluster(ALTER)),
-    Relayed(DescribeClusterRequest,              0, 2,  needs.nothing,  # narrowed by `guard`
+    Relayed(DescribeClusterRequest,              0, 2,  needs.nothing,  # narrowed by `authorizer`
             rewrite=DESCRIBED_CLUSTER, has_large_response=True),
     Relayed(DescribeProducersRequest,            0, 0,  topics("topics", READ),           refusing.describe_producers),
     Relayed(Unread(64, "UnregisterBroker"),      0, 0,  cluster(ALTER)),

@@ -1,7 +1,7 @@
 """The requests of one connection that are relayed to its broker, and the broker's responses.
 
-A request is relayed if `guard` allows it. A response is passed on piece by piece when its turn comes, or it is read
-completely, rewritten, and then sent. The first relayed request opens the connection to the broker.
+A request is relayed if `authorizer` allows it. A response is passed on piece by piece when its turn comes, or it is
+read completely, rewritten, and then sent. The first relayed request opens the connection to the broker.
 """
 
 import logging
@@ -49,7 +49,7 @@ class Relaying:
             BadFrame: The request is refused, and its API has no response for that.
             Malformed: The request cannot be read.
         """
-        judged = self._shared.guard.judge(slot.header, frame, self._identity.client, self._sessions)
+        judged = self._shared.authorizer.judge(slot.header, frame, self._identity.client, self._sessions)
         if judged.answer is not None:
             self._shared.metrics.denied.inc()
             self._flow.respond(slot, judged.answer)
@@ -89,7 +89,7 @@ class Relaying:
             self._upstream.expect(self._flow.slots.add(Slot(api, header)))
         self._flow.bound()
         self._is_copying = True
-        judge = partial(self._shared.guard.judge_piece, client=self._identity.client)
+        judge = partial(self._shared.authorizer.judge_piece, client=self._identity.client)
         return LargeProduce(header.version, size, judge, self._upstream.write)
 
     def streamed(self) -> None:

@@ -15,11 +15,11 @@ from coordinator.requests import Heartbeat
 from streaming.config.settings import Settings
 from streaming.errors import PortTaken, UserError
 from streaming.gateway.asking import Asking
+from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.broker_acls import NOTHING_IS_ALLOWED, BrokerAcls
 from streaming.gateway.cluster import Address, Cluster
 from streaming.gateway.connection import Connection
 from streaming.gateway.frames import LENGTH_BYTES
-from streaming.gateway.guard import Authorizer
 from streaming.gateway.health import GatewayHealth
 from streaming.gateway.limits import (
     FRAME_WAIT_S,
@@ -66,7 +66,7 @@ class Gateway:
         self.mechanisms = settings.client_mechanisms
         self.asking: Asking
         self.cluster: Cluster
-        self.guard: Authorizer
+        self.authorizer: Authorizer
         self._connections: set[ClientConnection] = set()
         self.ledger = Ledger(self._connections, self.metrics.overfull.inc)
         self.metrics.answer_bytes.set_function(lambda: self.ledger.held_bytes)
@@ -150,13 +150,13 @@ class Gateway:
         self.asking = await asyncio.to_thread(Asking, settings, self._loop)
         self._probing_mailbox = self.asking.open_inbox()
         self.cluster = Cluster(self.asking.list_topics, self._listen_for)
-        self.guard = await self._guarded()
+        self.authorizer = await self._make_authorizer()
         self._bootstrap = await self._listen(settings.gateway_port, None)
         await self.cluster.refresh()
         self._sweeper = self._loop.create_task(self._sweep())
         self._report(f"The gateway listens on {self.bootstrap_servers}. Use it as bootstrap.servers of Kafka clients.")
 
-    async def _guarded(self) -> Authorizer:
+    async def _make_authorizer(self) -> Authorizer:
         settings = self.settings
         if not settings.is_relayed_as_gateway or settings.gateway_relay == "lend_gateway_rights":
             return Authorizer(settings.topics)

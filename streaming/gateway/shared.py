@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 from streaming.config.settings import Settings
 from streaming.gateway.asking import Asking
+from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.cluster import Cluster
-from streaming.gateway.guard import Authorizer
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Holder, Ledger
 from streaming.gateway.upstream import Upstream
@@ -51,7 +51,7 @@ class Shared(Protocol):
     settings: Settings
     asking: Asking
     cluster: Cluster
-    guard: Authorizer
+    authorizer: Authorizer
     ledger: Ledger
     metrics: Metrics
     mechanisms: tuple[str, ...]

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter
 
 from streaming.dashboard import live as live_module
 from streaming.dashboard.app import ANSWERS, App
-from streaming.dashboard.guard import HEADERS, LOOPBACK_NAMES, names_of
 from streaming.dashboard.live import Live, Phase, Status
+from streaming.dashboard.request_filter import HEADERS, LOOPBACK_NAMES, names_of
 from streaming.views import GroupView, Raw, answers
 from tests.streaming.dashboard.stage import Stage
 

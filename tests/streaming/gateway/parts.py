@@ -10,9 +10,9 @@ from typing import Any
 from coordinator.outputs import AnyAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.gateway.apis import APIS
+from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.cluster import Address
 from streaming.gateway.flow import Flow
-from streaming.gateway.guard import Authorizer
 from streaming.gateway.messages import Header
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger, Outgoing
@@ -213,7 +213,7 @@ class FakeCluster:
 
 
 class FakeShared:
-    """A double of a gateway, for its connections, with a guard that protects `OWN_TOPIC`."""
+    """A double of a gateway, for its connections, with an authorizer that protects `OWN_TOPIC`."""
 
     def __init__(self, metrics: Metrics | None = None, mechanisms: tuple[str, ...] = ()) -> None:
         self.settings: Any = SimpleNamespace(
@@ -221,7 +221,7 @@ class FakeShared:
         )
         self.asking: Any = FakeAsking()
         self.cluster: Any = FakeCluster()
-        self.guard = Authorizer([OWN_TOPIC])
+        self.authorizer = Authorizer([OWN_TOPIC])
         self.connections: list[Any] = []
         self.ledger = Ledger(self.connections, lambda: None)
         self.metrics, self.mechanisms = metrics or Metrics(), mechanisms

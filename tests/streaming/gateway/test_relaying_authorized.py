@@ -1,4 +1,4 @@
-"""The guard reads brokers' responses, and topics that it removes are not sent to clients."""
+"""The authorizer reads brokers' responses, and topics that it removes are not sent to clients."""
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse

@@ -9,8 +9,8 @@ from kafka import TopicPartition
 from kafka.errors import IllegalStateError
 from kafka.structs import OffsetAndMetadata
 
-from streaming.client import reading as module
-from streaming.client.reading import PartitionReader
+from streaming.client import partition_reader as module
+from streaming.client.partition_reader import PartitionReader
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 RECORDS = 10

@@ -18,8 +18,8 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
 from streaming.gateway.apis import APIS, Handling
+from streaming.gateway.authorizer import Authorizer, Judged
 from streaming.gateway.frames import BadFrame, with_length
-from streaming.gateway.guard import Authorizer, Judged
 from streaming.gateway.messages import Malformed, decode, encode, read_header
 from streaming.gateway.needs import CLUSTER_NAME
 from streaming.gateway.passing import LargeProduce
@@ -58,18 +58,18 @@ def asked(key: int, version: int, name: str) -> bytes:
     return frame_of(message_of(RELAYED[key].request, version, leaf, lambda _: 2), version)
 
 
-def knowing(guard: Authorizer) -> Authorizer:
-    """Return the guard after it has read a broker's response to Metadata."""
+def knowing(authorizer: Authorizer) -> Authorizer:
+    """Return the authorizer after it has read a broker's response to Metadata."""
     made = MetadataResponse.MetadataResponseTopic
     found = MetadataResponse(version=12, topics=[made(name=name, topic_id=each) for name, each in IDS.items()])
-    judged = judge(guard, frame_of(MetadataRequest(version=12, topics=None), 12))
+    judged = judge(authorizer, frame_of(MetadataRequest(version=12, topics=None), 12))
     assert judged.alters
     judged.alters(found)
-    return guard
+    return authorizer
 
 
-def judge(guard: Authorizer, frame: bytes, client: Client = ANA, sessions: FetchSessions | None = None) -> Judged:
-    return guard.judge(read_header(frame), frame, client, sessions or FetchSessions())
+def judge(authorizer: Authorizer, frame: bytes, client: Client = ANA, sessions: FetchSessions | None = None) -> Judged:
+    return authorizer.judge(read_header(frame), frame, client, sessions or FetchSessions())
 
 
 def codes(answer: Any) -> set[int]:
@@ -101,13 +101,13 @@ def test_every_relayed_api_has_a_row():
 
 @pytest.mark.parametrize(("key", "version"), CASES)
 def test_the_coordinators_topics_are_refused_in_every_version(key: int, version: int):
-    guard = knowing(Authorizer({OWN}))
+    authorizer = knowing(Authorizer({OWN}))
     frame = asked(key, version, OWN)
     if RELAYED[key].refused is None:
         with pytest.raises(BadFrame, match=OWN):
-            judge(guard, frame)
+            judge(authorizer, frame)
         return
-    judged = judge(guard, frame)
+    judged = judge(authorizer, frame)
     assert judged.frame is None
     assert judged.answer is not None
     assert codes(judged.answer) & {REFUSED, CLUSTER_REFUSED}
@@ -123,10 +123,10 @@ def test_requests_for_other_topics_are_unchanged(key: int, version: int):
 @pytest.mark.parametrize(("key", "version"), CASES)
 def test_a_request_that_ends_early_is_not_relayed(key: int, version: int):
     frame = asked(key, version, DATA)
-    guard = knowing(Authorizer({OWN}))
+    authorizer = knowing(Authorizer({OWN}))
     for end in range(10, len(frame) - 1):
         with pytest.raises(Malformed):
-            judge(guard, frame[:end])
+            judge(authorizer, frame[:end])
 
 
 @pytest.mark.parametrize(("key", "version"), [case for case in CASES if case[0] in (1, 2, 19, 20, 21, 23, 32, 37, 61)])
@@ -289,8 +289,8 @@ def test_a_truncated_large_produce_is_not_relayed_completely(version: int):
 
 
 def _copy(frame: bytes, version: int, chance: random.Random, passed: bytearray) -> None:
-    guard = Authorizer({OWN})
-    copy = LargeProduce(version, len(frame), lambda read: guard.judge_piece(read, ANA), passed.extend)
+    authorizer = Authorizer({OWN})
+    copy = LargeProduce(version, len(frame), lambda read: authorizer.judge_piece(read, ANA), passed.extend)
     stream = with_length(frame)
     while stream:
         size = chance.randrange(4, 3_000) if len(stream) == len(frame) + 4 else chance.randrange(1, 3_000)
@@ -319,14 +319,17 @@ def answered(version: int, session_id: int) -> memoryview:
 
 @pytest.mark.parametrize("version", range(7, 15))
 def test_a_fetch_session_belongs_to_one_connection(version: int):
-    guard, sessions = knowing(Authorizer({OWN})), FetchSessions()
-    judged = judge(guard, fetch(version, DATA), sessions=sessions)
+    authorizer, sessions = knowing(Authorizer({OWN})), FetchSessions()
+    judged = judge(authorizer, fetch(version, DATA), sessions=sessions)
     assert judged.reads
     assert not judged.reads(answered(version, 55)[:8])
     assert judged.reads(answered(version, 55))
     more = fetch(version, OTHER, session_id=55, epoch=1)
-    assert judge(guard, more, sessions=sessions).frame == more
-    for elsewhere in (judge(guard, more), judge(guard, fetch(version, session_id=56, epoch=1), sessions=sessions)):
+    assert judge(authorizer, more, sessions=sessions).frame == more
+    for elsewhere in (
+        judge(authorizer, more),
+        judge(authorizer, fetch(version, session_id=56, epoch=1), sessions=sessions),
+    ):
         assert elsewhere.frame is None
         assert elsewhere.answer.to_dict()["error_code"] == 70  # type: ignore[union-attr]
 
@@ -335,32 +338,32 @@ def test_a_fetch_session_belongs_to_one_connection(version: int):
 @pytest.mark.parametrize("version", range(7, 15))
 def test_a_full_fetch_names_its_topics_and_ends_no_session_of_another_connection(version: int, epoch: int):
     """On a new connection, franz-go ends its last session and requests a new one, in the same request."""
-    guard, sessions = knowing(Authorizer({OWN})), FetchSessions()
-    judged = judge(guard, fetch(version, DATA, session_id=55, epoch=epoch), sessions=sessions)
+    authorizer, sessions = knowing(Authorizer({OWN})), FetchSessions()
+    judged = judge(authorizer, fetch(version, DATA, session_id=55, epoch=epoch), sessions=sessions)
     assert judged.frame == fetch(version, DATA, epoch=epoch)
-    assert judge(guard, fetch(version, OWN, session_id=55, epoch=epoch), sessions=sessions).frame is None
-    begun = judge(guard, fetch(version, DATA), sessions=sessions)
+    assert judge(authorizer, fetch(version, OWN, session_id=55, epoch=epoch), sessions=sessions).frame is None
+    begun = judge(authorizer, fetch(version, DATA), sessions=sessions)
     assert begun.reads
     begun.reads(answered(version, 55))
     own = fetch(version, DATA, session_id=55, epoch=epoch)
-    assert judge(guard, own, sessions=sessions).frame == own
+    assert judge(authorizer, own, sessions=sessions).frame == own
 
 
 @pytest.mark.parametrize("version", range(7, 15))
 def test_a_revoked_right_ends_the_session(version: int):
     """An incremental fetch names no topics, so the earlier topics of its session are checked again."""
     reads = [lists(("READ", ResourceType.TOPIC, DATA), ("READ", ResourceType.TOPIC, OTHER))]
-    guard, sessions = knowing(Authorizer({OWN}, lambda: reads[0])), FetchSessions()
-    judged = judge(guard, fetch(version, DATA), sessions=sessions)
+    authorizer, sessions = knowing(Authorizer({OWN}, lambda: reads[0])), FetchSessions()
+    judged = judge(authorizer, fetch(version, DATA), sessions=sessions)
     assert judged.reads
     judged.reads(answered(version, 55))
     more = fetch(version, OTHER, session_id=55, epoch=1)
-    assert judge(guard, more, sessions=sessions).frame == more
+    assert judge(authorizer, more, sessions=sessions).frame == more
     again = fetch(version, session_id=55, epoch=2)
-    assert judge(guard, again, sessions=sessions).frame == again
+    assert judge(authorizer, again, sessions=sessions).frame == again
     for left in (DATA, OTHER):
         reads[0] = lists(("READ", ResourceType.TOPIC, left))
-        judged = judge(guard, again, sessions=sessions)
+        judged = judge(authorizer, again, sessions=sessions)
         assert judged.frame is None
         assert judged.answer.to_dict()["error_code"] == 70  # type: ignore[union-attr]
 
