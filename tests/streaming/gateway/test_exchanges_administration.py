@@ -8,7 +8,6 @@ from kafka.protocol.admin.groups import DeleteGroupsRequest, DescribeGroupsReque
 from coordinator.errors import ErrorCode
 from coordinator.outputs import DeleteGroupAnswer, DescribeGroupAnswer, ErrorAnswer, ListedGroup, ListGroupsAnswer
 from coordinator.phases import Phase
-from streaming.gateway.exchanges import Question
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.wiring import FakeGateway, ask
 
@@ -90,7 +89,7 @@ def test_a_listing_that_one_shard_cannot_answer_fails():
 def test_each_group_is_deleted_once(version: int):
     """protocol.md 11: a group that is named twice is deleted once."""
     asking = ask(DeleteGroupsRequest(groups_names=["g", "h", "g"]), version)
-    assert list(asking.exchange.questions) == [Question(request) for request in asking.requests]
+    assert [request.group_id for request in asking.requests] == ["g", "h"]
     response = asking.response_to(
         DeleteGroupAnswer(request_id="1"), DeleteGroupAnswer(request_id="2", **ended(ErrorCode.NON_EMPTY_GROUP))
     )
