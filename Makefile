@@ -25,8 +25,8 @@ test: $(READY)  ## the checks of the code, and the tests: each promise once, on 
 test-busy: $(READY)  ## `make test` beside two busy processes for each core: nothing may fail because it is slow
 	@$(BIN)/python -m tests.busy $(MAKE) test
 
-test-all: test  ## the long tests as well: more clients, more kills, more worlds
-	@$(BIN)/python -m pytest -m long $(REAL) --durations 10
+test-all: test  ## the long tests as well: more clients, more kills, more simulations
+	@$(BIN)/python -m pytest -m "long and not nightly" $(REAL) --durations 10
 
 STEPS ?= 1000000
 SEED ?= 1
@@ -34,7 +34,8 @@ SEED ?= 1
 simulate: $(READY)  ## whole worlds of groups, members and faults: make simulate STEPS=100000000 SEED=1
 	@$(BIN)/python -m tests.simulation --steps $(STEPS) --seed $(SEED) --jobs $(JOBS)
 
-nightly: $(READY)  ## what takes too long for every change: long conversations, and ten times the worlds
+nightly: $(READY)  ## what takes too long for every change: whole matrices, long conversations, ten times the simulations
+	@$(BIN)/python -m pytest -m nightly $(REAL) --durations 10
 	@NIGHTLY=1 $(BIN)/python -m pytest tests/coordinator/test_group_machine.py tests/simulation
 
 bench: $(READY)  ## every figure of docs/figures.md, measured on this machine

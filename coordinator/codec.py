@@ -85,7 +85,7 @@ class Kept(Struct, array_like=True, frozen=True):
     """
 
     groups: dict[str, Stored] = {}
-    graves: dict[str, RemovedGroup] = {}
+    removed_groups: dict[str, RemovedGroup] = {}
     access: bytes = b""
     clock: Clock = Clock()
     allowance: Allowance = Allowance()
@@ -110,7 +110,7 @@ class _Pulse(Struct, array_like=True):
     syncs_ms: int
     offsets_ms: int
     earliest_ms: int
-    spared: bool
+    extended: bool
     back_ms: int
     instances: dict[str, str] | None = None
     publish_ms: int = NEVER_MS
@@ -218,7 +218,7 @@ def encode_vitals(vitals: Vitals, rest: bytes, rosters: "Rosters | None" = None)
         vitals.syncs_ms,
         vitals.offsets_ms,
         vitals.earliest_ms,
-        vitals.spared,
+        vitals.extended,
         vitals.back_ms,
         None if vitals.instances == known.instances else vitals.instances,
         vitals.publish_ms,
@@ -248,7 +248,7 @@ def decode_vitals(data: bytes, rest: bytes, rosters: "Rosters | None" = None) ->
         pulse.syncs_ms,
         pulse.offsets_ms,
         pulse.earliest_ms,
-        pulse.spared,
+        pulse.extended,
         pulse.back_ms,
         instances,
         pulse.publish_ms,

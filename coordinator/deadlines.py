@@ -68,7 +68,7 @@ def advance(group: Group, until_ms: int, noticed_ms: int, config: Config) -> Ite
             if due.at_ms != _armed_ms(group, due):
                 continue  # an earlier deadline has settled or moved this one
             vitals.now_ms = max(vitals.now_ms, due.at_ms)
-            if noticed_ms - due.at_ms > config.late_notice_ms and _may_be_spared(group, due):
+            if noticed_ms - due.at_ms > config.late_notice_ms and _may_be_extended(group, due):
                 _wait_once_more(group, due, noticed_ms)
             else:
                 yield from publishing(group, _fire(group, due, config))
@@ -114,20 +114,20 @@ def _fire(group: Group, due: Deadline, config: Config) -> Iterator[Output]:
         yield from offsets_due(group, due.at_ms, config)
 
 
-def _may_be_spared(group: Group, due: Deadline) -> bool:
+def _may_be_extended(group: Group, due: Deadline) -> bool:
     if due.kind in (Kind.OFFSETS, Kind.PUBLISH):
         return False
     session = _session(group, due)
-    return not (session or group.vitals).spared
+    return not (session or group.vitals).extended
 
 
 def _wait_once_more(group: Group, due: Deadline, now_ms: int) -> None:
     vitals = group.vitals
     if session := _session(group, due):
         vitals.renew(session, now_ms)
-        session.spared = True
+        session.extended = True
         return
-    vitals.spared = True
+    vitals.extended = True
     if due.kind is Kind.SYNCS:
         vitals.syncs_ms = vitals.wait(now_ms, group.rebalance_timeout_ms)
     else:

@@ -29,13 +29,13 @@ class Session(Struct, array_like=True):
     """The session timeout of one member id, and the time at which it expires.
 
     Args:
-        spared: The session was extended once because the coordinator had been unavailable. It is not extended again
+        extended: The session was extended once because the coordinator had been unavailable. It is not extended again
             before the next renewal.
     """
 
     deadline_ms: int
     timeout_ms: int
-    spared: bool = False
+    extended: bool = False
 
 
 class Vitals(Struct, array_like=True):
@@ -48,7 +48,7 @@ class Vitals(Struct, array_like=True):
         joins_ms, syncs_ms, offsets_ms: When the join round ends, the assignments are overdue, an offset or the group
             expires.
         publish_ms: When the group's record is written again, because members were replaced since it was last written.
-        spared: The join round or the wait for the assignments was extended once, as sessions are.
+        extended: The join round or the wait for the assignments was extended once, as sessions are.
         back_ms: When the coordinator became available again. Earlier requests are handled at that time, so waits that
             begin with them start then.
         earliest_ms: No deadline is earlier. It may be too early itself, because it stays the same when a deadline moves
@@ -65,14 +65,14 @@ class Vitals(Struct, array_like=True):
     syncs_ms: int = NEVER_MS
     offsets_ms: int = NEVER_MS
     earliest_ms: int = NEVER_MS
-    spared: bool = False
+    extended: bool = False
     back_ms: int = 0
     instances: dict[str, str] = field(default_factory=dict)
     publish_ms: int = NEVER_MS
 
     def renew(self, session: Session, now_ms: int) -> None:
         """Start the session timeout again from `now_ms`."""
-        session.deadline_ms, session.spared = self.wait(now_ms, session.timeout_ms), False
+        session.deadline_ms, session.extended = self.wait(now_ms, session.timeout_ms), False
 
     def wait(self, now_ms: int, wait_ms: int) -> int:
         """Return the end of a wait that begins now, and note it as a deadline. A wait of 0 ms ends at once."""

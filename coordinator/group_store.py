@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from coordinator import codec
 from coordinator.codec import RemovedGroup, Rosters, Stored
 from coordinator.group import NEVER_MS, Group, Vitals
-from coordinator.limits import ENDED_MS, GRAVE_MS, GRAVES_MAX, SHORT_GRAVES_MAX
+from coordinator.limits import ENDED_MS, REMOVED_GROUP_MS, REMOVED_GROUPS_MAX, SHORT_REMOVED_GROUPS_MAX
 from coordinator.phases import Phase
 
 _UNWRITTEN = Stored(NEVER_MS, 0, b"", b"")
@@ -21,12 +21,12 @@ class GroupStore:
 
     Args:
         stored: The groups as bytes, by group id.
-        graves: The remaining data of removed groups, by group id.
+        removed_groups: The remaining data of removed groups, by group id.
         rosters: A cache for the codec.
     """
 
-    def __init__(self, stored: dict[str, Stored], graves: dict[str, RemovedGroup], rosters: Rosters) -> None:
-        self.stored, self.graves, self._rosters = stored, graves, rosters
+    def __init__(self, stored: dict[str, Stored], removed_groups: dict[str, RemovedGroup], rosters: Rosters) -> None:
+        self.stored, self.removed_groups, self._rosters = stored, removed_groups, rosters
         self.vitals: dict[str, Vitals] = {}
         """The vitals of the groups that this step has touched."""
 
@@ -79,15 +79,17 @@ class GroupStore:
     def next_deadline_ms(self) -> int:
         """The earliest time at which time alone may change a group or an entry of a removed group, else `NEVER_MS`."""
         earliest_ms = min((stored.earliest_ms for stored in self.stored.values()), default=NEVER_MS)
-        return min(earliest_ms, *(grave.until_ms for grave in self.graves.values()), NEVER_MS)
+        return min(earliest_ms, *(removed.until_ms for removed in self.removed_groups.values()), NEVER_MS)
 
     # -- creation and removal ------------------------------------------------------------------------------------------
 
     def create(self, group_id: str, at_ms: int) -> Group:
         """Add a group. It begins after the end of a removed group with its id, and continues the generations."""
         at_ms = max(at_ms, self.not_before_ms(group_id))
-        grave = self.graves.pop(group_id, None)
-        generation_id, token = (grave.generation_id, grave.token) if grave and grave.until_ms > at_ms else (0, 0)
+        removed = self.removed_groups.pop(group_id, None)
+        generation_id = token = 0
+        if removed and removed.until_ms > at_ms:
+            generation_id, token = removed.generation_id, removed.token
         vitals = Vitals(now_ms=at_ms, generation_id=generation_id)
         group = Group(vitals=vitals, group_id=group_id, since_ms=at_ms, token=token)
         group.look_at_offsets(at_ms)
@@ -101,8 +103,8 @@ class GroupStore:
         The versions of a group that is created again begin at 1. The time distinguishes its records from those of the
         group before, which may be repeated late.
         """
-        grave = self.graves.get(group_id)
-        return grave.ended_ms + 1 if grave else 0
+        removed = self.removed_groups.get(group_id)
+        return removed.ended_ms + 1 if removed else 0
 
     def forget(self, group: Group) -> None:
         """Remove a group, and keep its end for a while."""
@@ -111,16 +113,16 @@ class GroupStore:
         now_ms, token = group.vitals.now_ms, group.token
         until_ms = now_ms + ENDED_MS
         if group.generation_id:
-            until_ms = max(now_ms + GRAVE_MS, token // 1_000 + 1)  # a floor may be ahead of time
-        if group.generation_id or len(self.graves) < SHORT_GRAVES_MAX:
-            self.graves[group_id] = RemovedGroup(until_ms, group.generation_id, token, now_ms)
-        if len(self.graves) > GRAVES_MAX:
-            del self.graves[next(iter(self.graves))]
+            until_ms = max(now_ms + REMOVED_GROUP_MS, token // 1_000 + 1)  # a floor may be ahead of time
+        if group.generation_id or len(self.removed_groups) < SHORT_REMOVED_GROUPS_MAX:
+            self.removed_groups[group_id] = RemovedGroup(until_ms, group.generation_id, token, now_ms)
+        if len(self.removed_groups) > REMOVED_GROUPS_MAX:
+            del self.removed_groups[next(iter(self.removed_groups))]
 
     def forget_ends(self, horizon_ms: int) -> None:
         """Remove the entries of removed groups that were kept long enough."""
-        if any(grave.until_ms <= horizon_ms for grave in self.graves.values()):
-            self.graves = {name: grave for name, grave in self.graves.items() if grave.until_ms > horizon_ms}
+        for group_id in [name for name, removed in self.removed_groups.items() if removed.until_ms <= horizon_ms]:
+            del self.removed_groups[group_id]
 
     # -- writing -------------------------------------------------------------------------------------------------------
 

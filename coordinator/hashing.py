@@ -41,16 +41,16 @@ def java_hash(text: str) -> int:
     return h
 
 
-def member_suffix(secret: bytes, group_id: str, born_of: tuple[int | str, int | str]) -> str:
+def member_suffix(secret: bytes, group_id: str, first_join: tuple[int | str, int | str]) -> str:
     """Return the part of a member id that makes it unique and impossible to guess.
 
     The suffix is derived, not drawn at random, so a repeated batch returns the same id again.
 
     Args:
-        born_of: The partition and offset of the first join in the log. If a repeat of that join has to find the member
-            that the join has made: the join's reply address and request id.
+        first_join: The partition and offset of the first join in the log. If a repeat of that join has to find the
+            member that the join has made: the join's reply address and request id.
     """
-    first, second = map(_written, born_of)
+    first, second = map(_written, first_join)
     derived_from = f"({first}, {second})/{group_id}".encode("utf-8", "surrogatepass")
     digest = blake2b(derived_from, key=secret, digest_size=16).hexdigest()
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))

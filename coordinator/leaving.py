@@ -85,7 +85,7 @@ def session_due(group: Group, member: Member, now_ms: int, config: Config) -> It
     if not member.is_new and (member.awaiting_join or member.awaiting_sync):
         session.deadline_ms = NEVER_MS
         return
-    silence_ms = None if member.is_new or session.spared else session.timeout_ms
+    silence_ms = None if member.is_new or session.extended else session.timeout_ms
     yield from drop(group, member, "session_expired", now_ms, silence_ms=silence_ms)
     if group.phase is not Phase.PREPARING:
         yield from prepare(group, blame(member, "session_expired"), now_ms, config)

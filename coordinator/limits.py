@@ -47,10 +47,10 @@ REPUBLISHED_OFFSETS_MAX = 100
 FILTERS_MAX = 64
 """States or types that one listing may name; five states and one type exist."""
 
-GRAVES_MAX = 10_000
+REMOVED_GROUPS_MAX = 10_000
 """Removed groups of one shard whose last generation is kept; beyond it the oldest entry is dropped."""
 
-GRAVE_MS = 24 * 3_600_000
+REMOVED_GROUP_MS = 24 * 3_600_000
 """The retention time of that entry: far longer than any client waits for a response that names a generation."""
 
 FENCING_TOKEN_FLOOR_MAX = 2**52
@@ -61,7 +61,7 @@ ENDED_MS = 10 * 60_000
 """The retention time of the end of a group that never had a generation. A new group with its id has to be later, and
 requests may wait in the log, or clocks differ, for as long as this. Many such ends must be dropped soon."""
 
-SHORT_GRAVES_MAX = GRAVES_MAX // 2
+SHORT_REMOVED_GROUPS_MAX = REMOVED_GROUPS_MAX // 2
 """Beyond this number of removed groups, only those that had a generation are kept: the others never displace them."""
 
 COMMIT_METADATA_CHARS_MAX = 65_536

@@ -69,7 +69,7 @@ def prepare(group: Group, behind: Blame, now_ms: int, config: Config) -> Iterato
             member.assignment = b""
             yield from answer_sync(group, member, now_ms, ErrorCode.REBALANCE_IN_PROGRESS)
             group.settle_sync(member)
-    group.vitals.syncs_ms, group.vitals.spared = NEVER_MS, False
+    group.vitals.syncs_ms, group.vitals.extended = NEVER_MS, False
     is_initial = group.phase is Phase.EMPTY
     group.move(Cause.MEMBERS_CHANGED, now_ms)
 
@@ -127,7 +127,7 @@ def complete(group: Group, now_ms: int) -> Iterator[Output]:
     generation starts, and the wait begins once more.
     """
     vitals = group.vitals
-    vitals.joins_ms, vitals.spared, group.delay = NEVER_MS, False, None
+    vitals.joins_ms, vitals.extended, group.delay = NEVER_MS, False, None
     for member in [m for m in group.members.values() if not m.awaiting_join and not m.is_static]:
         yield from drop(group, member, "joins_overdue", now_ms)
     if not group.members:

@@ -61,7 +61,7 @@ class Shard:
     ) -> None:
         self._partition, self._partitions, self._secret, self._config = partition, partitions, secret, config
         kept = codec.decode_shard(state) if state is not None else Kept()
-        self._groups = GroupStore(kept.groups, kept.graves, Rosters() if rosters is None else rosters)
+        self._groups = GroupStore(kept.groups, kept.removed_groups, Rosters() if rosters is None else rosters)
         self._rules = KeptRules(config, kept.access)
         self._clock, self._allowance = kept.clock, kept.allowance
         self.deferred: list[Received] = []
@@ -147,7 +147,7 @@ class Shard:
     @property
     def is_blank(self) -> bool:
         """True if the shard keeps no group, no removed group and no rule."""
-        return not (self._groups.stored or self._groups.graves or self._rules.written)
+        return not (self._groups.stored or self._groups.removed_groups or self._rules.written)
 
     @property
     def group_ids(self) -> tuple[str, ...]:
@@ -165,7 +165,9 @@ class Shard:
     def to_bytes(self) -> bytes:
         """Return the shard as bytes, for the argument `state` of another `Shard`."""
         groups = self._groups
-        return codec.encode_shard(Kept(groups.stored, groups.graves, self._rules.written, self._clock, self._allowance))
+        return codec.encode_shard(
+            Kept(groups.stored, groups.removed_groups, self._rules.written, self._clock, self._allowance)
+        )
 
     # -- the bounds of a step ------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-_WRAPPER = Path(__file__).with_name("leash.py")
+_WRAPPER = Path(__file__).with_name("die_with_parent.py")
 
 
 class Child:

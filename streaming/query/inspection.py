@@ -253,7 +253,7 @@ def _shard(number: int, data: bytes, alarm_ms: int) -> KeptShard:
         shard=number,
         codec_version=data[0],
         size_bytes=len(data),
-        forgotten=len(kept.graves),
+        forgotten=len(kept.removed_groups),
         alarm_ms=alarm_ms if alarm_ms > 0 else None,
         groups=[_group(group_id, stored) for group_id, stored in kept.groups.items()],
     )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from coordinator.consumer_protocol import READABLE, assigned_partitions
-from coordinator.limits import GRAVE_MS, GRAVES_MAX
+from coordinator.limits import REMOVED_GROUP_MS, REMOVED_GROUPS_MAX
 from coordinator.outputs import AnyEvent, GroupDeleted, GroupRecord, OffsetRecord
 from coordinator.phases import Phase
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
@@ -28,7 +28,7 @@ from streaming.wire.standing import Standing, order_of
 REPEATS_MAX = 2**17
 """The number of a partition's latest records that are kept to recognize repeats: many times the records of a batch."""
 
-REMEMBERED_MS = GRAVE_MS - 3_600_000
+REMEMBERED_MS = REMOVED_GROUP_MS - 3_600_000
 """The time after a group's end for which the coordinator certainly keeps the group's last generation."""
 
 WHOLE_LIVES = (Kind.MISSING, Kind.ALTERED, Kind.GENERATION_FELL)
@@ -247,7 +247,7 @@ class Published:
         place, own_ms = group.places[topic], _own_ms(read)
         if place.ended_ms is not None:
             is_remembered = (own_ms or at_ms) < place.ended_ms + REMEMBERED_MS
-            place.begin_anew(is_remembered=is_remembered and self._ended[topic] - place.ended_as < GRAVES_MAX)
+            place.begin_anew(is_remembered=is_remembered and self._ended[topic] - place.ended_as < REMOVED_GROUPS_MAX)
         if own_ms is None:
             return
         if topic == GROUPS:

@@ -17,6 +17,9 @@ Cell = tuple[str, Kind]
 
 CELLS: list[Cell] = [(name, kind) for name in SCENARIOS for kind in KINDS if (name, kind) not in LACKS]
 
+REASONS = "-: " + "; ".join(dict.fromkeys(LACKS.values())) + "."
+"""The line below the table: why plays are missing."""
+
 
 class Matrix:
     """The plays of a run and their results."""
@@ -50,7 +53,7 @@ class Matrix:
         ]
         for scenario in SCENARIOS:
             lines.append(f"| {scenario} | {' | '.join(self._mark((scenario, kind)) for kind in KINDS)} |")
-        return "\n".join([*lines, "", "-: " + "; ".join(dict.fromkeys(LACKS.values())) + "."])
+        return "\n".join([*lines, "", REASONS])
 
     def _mark(self, cell: Cell) -> str:
         if cell in LACKS:

@@ -165,7 +165,7 @@ SCENARIOS: dict[str, Scenario] = {
 LACKS: dict[tuple[str, Kind], str] = {
     ("cooperative-sticky", AIOKAFKA): "aiokafka has no cooperative assignor",
     ("pattern", SARAMA): "sarama subscribes to topics by name only",
-    ("polls too late", JAVA): "the tools with the Java client never stop polling",
+    ("polls too late", JAVA): "the tools that stand for the Java client never stop polling",
     ("polls too late", FRANZ_GO): "franz-go has no limit on the time between polls",
     ("polls too late", SARAMA): "sarama has no limit on the time between polls",
 }

@@ -8,7 +8,7 @@ import threading
 from collections import defaultdict
 from pathlib import Path
 
-from streaming.embedded import leash
+from streaming.embedded import die_with_parent
 from tests.clients.kinds import Config, Event, Kind
 from tests.system.waiting import HANG_S
 
@@ -35,7 +35,7 @@ class Worker:
         self._changed = changed
         with log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *kind.command(config, folder)],
+                [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid()), *kind.command(config, folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

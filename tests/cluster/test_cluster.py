@@ -20,6 +20,7 @@ from tests.cluster.standalone import Cluster, bare_python, submit, wheel
 from tests.system.conftest import Service
 from tests.system.replaying import assert_as_if_undisturbed, claim, read
 from tests.system.waiting import HANG_S, wait_until
+from tests.tiers import NIGHTLY
 
 GROUPS, EACH = 100, 10
 SESSION_MS, INTERVAL_S = 30_000, 3.0
@@ -63,7 +64,7 @@ def run(cluster: Cluster, settings: Settings, tmp_path: Path) -> Iterator[Callab
 
 
 @pytest.mark.parametrize(
-    "with_driver", [False, pytest.param(True, marks=pytest.mark.long)], ids=["executor", "executor, worker and driver"]
+    "with_driver", [False, pytest.param(True, marks=NIGHTLY)], ids=["executor", "executor, worker and driver"]
 )
 def test_kills_do_not_affect_groups(
     run: Callable[[], Service], cluster: Cluster, settings: Settings, with_driver: bool

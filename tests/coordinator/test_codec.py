@@ -51,8 +51,11 @@ def named(value: object) -> object:
 def all_fields(state: bytes) -> str:
     """Return all contents of a state as JSON."""
     shard = Scenario().new_shard(state)
-    graves = codec.decode_shard(state).graves
-    told = {"groups": {group_id: shard.group(group_id) for group_id in shard.group_ids}, "graves": graves}
+    removed_groups = codec.decode_shard(state).removed_groups
+    told = {
+        "groups": {group_id: shard.group(group_id) for group_id in shard.group_ids},
+        "removed_groups": removed_groups,
+    }
     return msgspec.json.format(msgspec.json.encode(named(told))).decode() + "\n"
 
 
@@ -112,7 +115,7 @@ def test_the_second_version_is_still_read(state: bytes):
     """I18: its vitals contained the members' ids, and its checksum did not include the version."""
     kept = codec.decode_shard(state)
     groups = {group_id: _as_it_was(stored) for group_id, stored in kept.groups.items()}
-    body = msgspec.msgpack.encode(codec.Kept(groups, kept.graves))
+    body = msgspec.msgpack.encode(codec.Kept(groups, kept.removed_groups))
     second = b"\x02" + zlib.crc32(body).to_bytes(4, "big") + body
     shard, now = Scenario().new_shard(second), Scenario().new_shard(state)
     assert len(second) > len(state)
@@ -255,7 +258,7 @@ vitals = st.builds(
     syncs_ms=int64s,
     offsets_ms=int64s,
     earliest_ms=int64s,
-    spared=flags,
+    extended=flags,
     back_ms=int64s,
     instances=st.dictionaries(texts, texts, max_size=2),
 )
@@ -310,10 +313,10 @@ def test_every_group_is_decoded_as_encoded(group: Group):
     assert codec.decode_rest(rest, vitals) == group
 
 
-graves = st.dictionaries(texts, st.builds(RemovedGroup, int64s, int32s, int64s), max_size=2)
+removed_groups = st.dictionaries(texts, st.builds(RemovedGroup, int64s, int32s, int64s), max_size=2)
 
 
-@given(st.builds(Kept, st.dictionaries(texts, stored, max_size=4), graves))
+@given(st.builds(Kept, st.dictionaries(texts, stored, max_size=4), removed_groups))
 def test_every_shard_is_decoded_as_encoded(shard: Kept):
     """I18: every shard is decoded as it was encoded."""
     assert codec.decode_shard(codec.encode_shard(shard)) == shard

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from coordinator.errors import ErrorCode
-from coordinator.limits import FENCING_TOKEN_FLOOR_MAX, GRAVE_MS
+from coordinator.limits import FENCING_TOKEN_FLOOR_MAX, REMOVED_GROUP_MS
 from coordinator.outputs import MemberFenced, RebalanceCompleted
 from tests.coordinator.invariants.tokens import JSON_INTEGER_MAX
 from tests.coordinator.scenario import Scenario
@@ -142,7 +142,7 @@ def test_a_floor_ahead_of_time_holds_for_a_forgotten_group():
     s = Scenario(fencing_token_floor=(NOW_MS + ahead_ms) * 1_000).at(NOW_MS)
     store = Store()
     assert store.takes(alone(s, "ana"))
-    s.leave("ana").until(NOW_MS + GRAVE_MS + HOUR_MS).is_gone()
+    s.leave("ana").until(NOW_MS + REMOVED_GROUP_MS + HOUR_MS).is_gone()
     assert store.takes(alone(s, "bo"))
     assert store.highest == (NOW_MS + ahead_ms) * 1_000 + 1
     s.leave("bo").until(NOW_MS + ahead_ms + DAY_MS).is_gone()

@@ -146,7 +146,7 @@ def test_a_refused_request_changes_nothing_and_is_an_event(kind: str):
         client_host="/10.0.0.1", request=tag, operation=operation, resource=resource, names=("g",), why=None,
     )  # fmt: skip
     was, now = codec.decode_shard(before), codec.decode_shard(shard.to_bytes())
-    assert (now.groups, now.graves, now.access) == (was.groups, was.graves, was.access)
+    assert (now.groups, now.removed_groups, now.access) == (was.groups, was.removed_groups, was.access)
 
 
 @pytest.mark.parametrize("kind", OF_A_GROUP)
@@ -345,7 +345,7 @@ def test_the_third_version_is_still_read():
     """I18: the third version of the codec had no rules."""
     state = Scenario.stable("a").shard.to_bytes()
     kept = codec.decode_shard(state)
-    body = msgspec.msgpack.encode([kept.groups, kept.graves])
+    body = msgspec.msgpack.encode([kept.groups, kept.removed_groups])
     third = b"\x03" + zlib.crc32(body, zlib.crc32(b"\x03")).to_bytes(4, "big") + body
     assert codec.decode_shard(third) == kept
     assert Scenario().new_shard(third).to_bytes() == state

@@ -222,7 +222,7 @@ def test_groups_without_members_and_offsets_are_forgotten():
 
 def test_the_number_of_stored_tombstones_is_bounded(monkeypatch: pytest.MonkeyPatch):
     """I22, I2: the generations of the last forgotten groups are stored, however many there were."""
-    monkeypatch.setattr("coordinator.group_store.GRAVES_MAX", 100)
+    monkeypatch.setattr("coordinator.group_store.REMOVED_GROUPS_MAX", 100)
     flood = Flood()
     for number in range(0, 1_000, 50):
         names = [f"group-{n}" for n in range(number, number + 50)]
@@ -235,8 +235,8 @@ def test_the_number_of_stored_tombstones_is_bounded(monkeypatch: pytest.MonkeyPa
         )
         flood.passes(CONFIG.empty_group_retention_ms + CONFIG.clock_slack_ms + CONFIG.late_notice_ms)
     assert not flood.shard.group_ids
-    assert len(codec.decode_shard(flood.shard.to_bytes()).graves) == 100
-    assert limits.GRAVES_MAX == 10_000
+    assert len(codec.decode_shard(flood.shard.to_bytes()).removed_groups) == 100
+    assert limits.REMOVED_GROUPS_MAX == 10_000
 
 
 def test_requests_to_unknown_groups_store_nothing():

@@ -370,7 +370,7 @@ def _heartbeats_in_completing() -> None:
 
 
 def _keeps_no_tombstones(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(group_store, "GRAVES_MAX", 0)
+    patch.setattr(group_store, "REMOVED_GROUPS_MAX", 0)
 
 
 @seed("a group that is created again starts with generation 1", _keeps_no_tombstones, "GenerationsGrow")

@@ -353,9 +353,9 @@ def test_a_group_has_at_most_its_largest_size(phase: str, instance: str | None):
 # -- tombstones of forgotten groups ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("at_ms", "generation"), [(limits.GRAVE_MS - 1, 3), (limits.GRAVE_MS, 1)])
+@pytest.mark.parametrize(("at_ms", "generation"), [(limits.REMOVED_GROUP_MS - 1, 3), (limits.REMOVED_GROUP_MS, 1)])
 def test_how_long_a_tombstone_is_kept(at_ms: int, generation: int):
-    """I2, I22: a tombstone is kept for GRAVE_MS."""
+    """I2, I22: a tombstone is kept for REMOVED_GROUP_MS."""
     s = Scenario.stable("c1").leave("c1").delete().is_gone()
     shard = s.new_shard(s.shard.to_bytes())
     join = s.last_request("c1", JoinGroup)

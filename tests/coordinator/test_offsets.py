@@ -6,7 +6,7 @@ import pytest
 
 from coordinator import codec, limits
 from coordinator.errors import ErrorCode
-from coordinator.limits import GRAVE_MS
+from coordinator.limits import REMOVED_GROUP_MS
 from coordinator.outputs import CommitRejected, GroupRecord, OffsetRecord, OffsetsExpired, Published
 from coordinator.requests import DeleteGroup, OffsetCommit, OffsetToCommit, Received
 from tests.coordinator.scenario import Scenario
@@ -292,10 +292,10 @@ def test_a_tombstone_is_kept_for_a_day():
     """I22: a tombstone is removed when its group is created again, or when its time is over, and not earlier."""
     s = Scenario.stable("c1").leave("c1").delete().hears(ErrorCode.NONE).is_gone()
     assert not s.shard.is_blank
-    assert s.shard.next_deadline_ms == GRAVE_MS
-    s.until(GRAVE_MS - 1)
+    assert s.shard.next_deadline_ms == REMOVED_GROUP_MS
+    s.until(REMOVED_GROUP_MS - 1)
     assert not s.shard.is_blank
-    s.until(GRAVE_MS)
+    s.until(REMOVED_GROUP_MS)
     assert s.shard.is_blank
     assert s.shard.next_deadline_ms is None
 
@@ -316,7 +316,7 @@ def test_each_tombstone_is_kept_for_its_own_time():
     s.shard.step(log, s.now_ms)
     until_ms = s.now_ms + limits.ENDED_MS
     assert s.shard.next_deadline_ms == until_ms
-    assert s.until(until_ms).shard.next_deadline_ms == GRAVE_MS
+    assert s.until(until_ms).shard.next_deadline_ms == REMOVED_GROUP_MS
     s.join("c2").is_("CompletingRebalance", generation=3)
 
 
@@ -333,14 +333,14 @@ def test_a_group_that_is_created_again_has_a_later_time():
 
 
 def test_the_oldest_of_too_many_tombstones_are_dropped(monkeypatch: pytest.MonkeyPatch):
-    """I22: GRAVES_MAX and one beyond."""
-    monkeypatch.setattr("coordinator.group_store.GRAVES_MAX", 2)
+    """I22: REMOVED_GROUPS_MAX and one beyond."""
+    monkeypatch.setattr("coordinator.group_store.REMOVED_GROUPS_MAX", 2)
     s = Scenario()
     for name in ("g1", "g2", "g3"):
         s.group_id = name
         s.join(f"of-{name}").leave(f"of-{name}").delete().hears(ErrorCode.NONE)
-    graves = codec.decode_shard(s.shard.to_bytes()).graves
-    assert {name: grave.generation_id for name, grave in graves.items()} == {"g2": 2, "g3": 2}
+    removed_groups = codec.decode_shard(s.shard.to_bytes()).removed_groups
+    assert {name: removed.generation_id for name, removed in removed_groups.items()} == {"g2": 2, "g3": 2}
 
 
 def test_one_group_may_have_a_retention_of_its_own():

@@ -10,6 +10,7 @@ from tests.power.journal import NoCompiler
 from tests.power.record import CHECKPOINT, TOPIC_PREFIX
 from tests.power.runs import CONTROL, KINDS, Recording, make_recording, run
 from tests.power.serving import Serving, serving
+from tests.tiers import sampled
 
 pytestmark = pytest.mark.long
 
@@ -69,7 +70,7 @@ def test_a_plan_is_synced_before_its_outputs_are_written(recording: Recording) -
     assert writes > 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, ["broker-cut", "checkpoint-flip"]))
 def test_a_start_after_a_loss_is_whole_refused_or_told(
     kind: str, recording: Recording, coordinators: Serving, tmp_path: Path
 ) -> None:

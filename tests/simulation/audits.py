@@ -36,7 +36,7 @@ def _has_right_clocks(script: Script) -> bool:
 def _kept(shard: Shard) -> tuple[dict[str, Group | None], dict[str, RemovedGroup]]:
     """Return a shard's data, in whatever version its unchanged groups are written."""
     groups = {group_id: shard.group(group_id) for group_id in shard.group_ids}
-    return groups, codec.decode_shard(shard.to_bytes()).graves
+    return groups, codec.decode_shard(shard.to_bytes()).removed_groups
 
 
 def cut(size: int, script: Script, judge: Judge) -> None:

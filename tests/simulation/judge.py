@@ -172,7 +172,7 @@ def written_as(version: int, kept: Kept, state: bytes | None) -> bytes | None:
 
     The clock of the fifth version stays: code before it had other times, with which the checkers would fail.
     """
-    if state is None or version not in OLDER or (version == 1 and (kept.graves or kept.clock != Clock())):
+    if state is None or version not in OLDER or (version == 1 and (kept.removed_groups or kept.clock != Clock())):
         return state
     body = _encode(OLDER[version](kept))
     return b"%c%b%b" % (version, codec._checksum(version, body), body)
@@ -184,9 +184,9 @@ def _with_vitals(kept: Kept) -> dict[str, Stored]:
 
 OLDER: dict[int, Callable[[Kept], object]] = {
     1: _with_vitals,
-    2: lambda kept: [_with_vitals(kept), kept.graves, b"", kept.clock, kept.allowance],
-    3: lambda kept: [kept.groups, kept.graves, b"", kept.clock, kept.allowance],
-    4: lambda kept: [kept.groups, kept.graves, kept.access, kept.clock, kept.allowance],
+    2: lambda kept: [_with_vitals(kept), kept.removed_groups, b"", kept.clock, kept.allowance],
+    3: lambda kept: [kept.groups, kept.removed_groups, b"", kept.clock, kept.allowance],
+    4: lambda kept: [kept.groups, kept.removed_groups, kept.access, kept.clock, kept.allowance],
 }
 """The encodings of older versions. The fourth version added access rules; no simulation sets any. The fencing tokens of
 the fifth, at the ends of members, groups and forgotten groups, stay: without them the checkers would fail."""

@@ -222,7 +222,7 @@ def test_older_and_damaged_states_are_written_as_named(simulation: Simulation):
     judge = simulation.judge
     states = [written_as(version, judge.kept, judge.state) for version in (*OLDER, VERSION)]
     assert [state[0] for state in states] == [VERSION, *range(2, VERSION + 1)], "version 1 could not store clocks"
-    first = replace(judge.kept, graves={}, clock=Clock())
+    first = replace(judge.kept, removed_groups={}, clock=Clock())
     assert written_as(1, first, judge.state)[:1] == b"\x01"
     assert damaged(states[-1], 999) != states[-1]
     assert len(damaged(states[-1], 0)) == len(states[-1])

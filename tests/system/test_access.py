@@ -4,10 +4,12 @@ The tests use one broker with Kafka's StandardAuthorizer. Its access control lis
 user sends each request twice, to the brokers' coordinator and to ours. Every field of the two responses is compared.
 """
 
+import itertools
 import json
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,7 @@ ACLS = [
     (BO,  "ALLOW", "READ",     ResourceType.TOPIC, "t", "LITERAL"),
     ("*", "ALLOW", "READ",     ResourceType.GROUP, "anybody's", "LITERAL"),
 ]  # fmt: skip
+ASKERS = (ANA, BO, ADMIN)
 GROUPS = ("g-a", "g-secret", "g-deleted", "other", "anybody's", "nowhere")
 
 
@@ -223,25 +226,47 @@ def await_coordinators(*addresses: str) -> None:
             wait_until(lambda client=client, q=question: client.ask(q, 7)["error_code"] == 0)
 
 
-@pytest.mark.parametrize("user", [ANA, BO, ADMIN])
-@pytest.mark.parametrize("group_id", GROUPS)
-def test_responses_equal_those_of_the_brokers_own_coordinator(
-    secured: SecuredBroker, gateway: Gateway, in_step: list[str], user: str, group_id: str
-) -> None:
-    """S61: each API follows its own rules. All groups exist except `nowhere`."""
+Answers = dict[tuple[str, str], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def answers(secured: SecuredBroker, gateway: Gateway, in_step: list[str]) -> Answers:
+    """Return the responses of the brokers and of the gateway, by group and user. All groups are asked at once."""
     addresses = secured.addresses["SASL_PLAINTEXT"], gateway.bootstrap_servers
     await_coordinators(*addresses)
-    heard = []
-    for address in addresses:
-        if group_id != "nowhere":
-            with connected(address, ADMIN) as admin:
-                admin.ask(message(commit(group_id, "t", "u"), 8), 8)
-        with connected(address, user) as client:
-            heard.append(said_to(client, group_id))
+
+    def of_group(group_id: str) -> Answers:
+        return {(group_id, user): [answers_at(each, group_id, user) for each in addresses] for user in ASKERS}
+
+    with ThreadPoolExecutor(len(GROUPS)) as pool:
+        return dict(itertools.chain.from_iterable(each.items() for each in pool.map(of_group, GROUPS)))
+
+
+def answers_at(address: str, group_id: str, user: str) -> dict[str, Any]:
+    """Make the group, unless it is `nowhere`, and return the responses to a user. Of a list, only this group counts."""
+    if group_id != "nowhere":
         with connected(address, ADMIN) as admin:
-            admin.ask(message(asked.DeleteGroup(**WHO, group_id=group_id), 2), 2)
-    theirs, ours = heard
+            admin.ask(message(commit(group_id, "t", "u"), 8), 8)
+    with connected(address, user) as client:
+        heard = said_to(client, group_id)
+    with connected(address, ADMIN) as admin:
+        admin.ask(message(asked.DeleteGroup(**WHO, group_id=group_id), 2), 2)
+    heard["list"]["groups"] = [each for each in heard["list"]["groups"] if each["group_id"] == group_id]
+    return heard
+
+
+@pytest.mark.parametrize("user", ASKERS)
+@pytest.mark.parametrize("group_id", GROUPS)
+def test_responses_equal_those_of_the_brokers_own_coordinator(answers: Answers, user: str, group_id: str) -> None:
+    """S61: each API follows its own rules. All groups exist except `nowhere`."""
+    theirs, ours = answers[group_id, user]
     assert ours == theirs
+
+
+def test_every_group_that_a_user_may_see_is_listed(answers: Answers) -> None:
+    """S61: the comparison above would hold too if no list had a group."""
+    listed = {user: {group for group in GROUPS if answers[group, user][1]["list"]["groups"]} for user in ASKERS}
+    assert listed == {ADMIN: {*GROUPS}, BO: {*GROUPS} - {"nowhere"}, ANA: {"g-a", "g-secret", "g-deleted", "anybody's"}}
 
 
 def test_only_one_of_two_users_may_consume(secured: SecuredBroker, gateway: Gateway, in_step: list[str]) -> None:

@@ -133,6 +133,7 @@ def test_members_survive_an_unavailable_coordinator(run_service: Run, caplog: py
             assert (events.count("rebalance_started"), events.count("member_expired")) == (1, 0), events
 
 
+@pytest.mark.nightly
 def test_leave_without_a_coordinator_is_processed_when_it_returns(
     run_service: Run, caplog: pytest.LogCaptureFixture
 ) -> None:

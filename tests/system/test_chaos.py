@@ -13,6 +13,7 @@ SECONDS = 45
 """The duration of the faults. With the start and the end of the run the test takes a minute and a half."""
 
 
+@pytest.mark.nightly
 def test_nothing_is_lost_while_all_processes_are_killed_paused_and_restarted(tmp_path: Path) -> None:
     """I1, I2, I5, I6, I8, I13: no record and no acknowledged commit is lost; one owner, one response per request."""
     seed = random.SystemRandom().randrange(2**31)

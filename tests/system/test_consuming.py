@@ -28,12 +28,15 @@ from streaming.query.coordinator import Coordinator
 from streaming.wire.records import decode_group_record
 from tests.system.reading import Reader
 from tests.system.waiting import HANG_S, wait_until
+from tests.tiers import sampled
 
 pytestmark = pytest.mark.long
 
 PARTITIONS = 6
 ALL = list(range(PARTITIONS))
 STRATEGIES = {"eager": {}, "cooperative": {"partition_assignment_strategy": ["cooperative-sticky"]}}
+AHEAD = 1_000
+"""Each partition has at least so many records that nobody has read, as long as faults go on."""
 POLL_TIMEOUT = "consumer poll timeout has expired"
 
 
@@ -157,13 +160,22 @@ class Run:
         self.hands.append(hand)
         return hand
 
-    def produce(self, count: int) -> None:
+    def feed(self) -> None:
+        """Append records if a partition has few that nobody has read: a worker without records shows no progress."""
+        read_to = dict.fromkeys(ALL, 0)
+        for stint in self.stints():
+            if stint.offsets:
+                read_to[stint.partition] = max(read_to[stint.partition], stint.offsets[-1] + 1)
+        if any(end - read_to[partition] < AHEAD for partition, end in self.ends().items()):
+            self._produce(2 * AHEAD * PARTITIONS)
+
+    def _produce(self, count: int) -> None:
         """Append records whose values hold their own partition and offset."""
-        self.count = count
         producer = KafkaProducer(
             bootstrap_servers=self._settings.bootstrap_servers, linger_ms=50, batch_size=2**16, acks="all"
         )
-        for number in range(count):
+        first, self.count = self.count, self.count + count
+        for number in range(first, self.count):
             offset, partition = divmod(number, PARTITIONS)
             producer.send(self.topic, b"%d:%d" % (partition, offset), partition=partition)
         producer.close()
@@ -175,6 +187,7 @@ class Run:
         """Wait until these workers own all partitions and each has read since its last assignment."""
 
         def is_shared() -> bool:
+            self.feed()
             shares = [hand.owned_and_read() for hand in hands]
             return all(shares) and sorted(itertools.chain(*shares)) == ALL
 
@@ -182,7 +195,6 @@ class Run:
 
     def finish(self) -> None:
         """Make the remaining workers consume the rest and leave."""
-        assert self.read() < self.count, "all records were read before the faults ended"
         here = [hand for hand in self.hands if hand.process.poll() is None]
         for hand in here:
             hand.tell("hurry")
@@ -314,7 +326,7 @@ def names(events: Iterable[dict[str, Any]]) -> set[str]:
 # -- the runs ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", sampled(STRATEGIES, ["cooperative"]))
 def test_no_record_is_lost_with_all_faults_together(run: Callable[..., Run], strategy: str) -> None:
     """S05, S06, S13, S127, S138, S139, S141, S142, W21: workers commit each batch by hand after they processed it.
 
@@ -323,7 +335,6 @@ def test_no_record_is_lost_with_all_faults_together(run: Callable[..., Run], str
     """
     r = run(enable_auto_commit=False, **STRATEGIES[strategy])
     ana, bo, cy = (r.start(name) for name in ("ana", "bo", "cy"))
-    r.produce(100_000)
     r.until_shared_by(ana, bo, cy)
     di = r.start("di")
     r.until_shared_by(ana, bo, cy, di)
@@ -361,12 +372,11 @@ def test_no_record_is_lost_with_all_faults_together(run: Callable[..., Run], str
     assert max(r.processed().values()) > 1, "records without a commit are processed again"
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", sampled(STRATEGIES, ["eager"]))
 def test_auto_commit_loses_no_record(run: Callable[..., Run], strategy: str) -> None:
     """S05, S06, S13, S138, S139: workers commit every second, before a rebalance and on close."""
     r = run(enable_auto_commit=True, auto_commit_interval_ms=1_000, **STRATEGIES[strategy])
     ana, bo = r.start("ana"), r.start("bo")
-    r.produce(30_000)
     r.until_shared_by(ana, bo)
     cy = r.start("cy")
     r.until_shared_by(ana, bo, cy)

@@ -79,6 +79,7 @@ def test_groups_are_unchanged_after_a_long_broker_failure(run_service: Run, tmp_
 # -- an output topic ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_deleted_output_topic_ends_the_query(run_service: Run) -> None:
     """No client gets a response about an unpublished change, and the next start refuses the new topic."""
     service = run_service("vanishing", broker_wait_ms=31_000)

@@ -101,6 +101,7 @@ def token_of(settings: Settings, group_id: str) -> int:
         return int(asker.ask(asker.syncing(generation_id, member_id)).fencing_token)
 
 
+@pytest.mark.nightly
 def test_new_checkpoint_begins_above_all_tokens_of_its_topic_prefix(
     run_service: Callable[..., Service], tmp_path: Path
 ) -> None:

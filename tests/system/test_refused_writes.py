@@ -47,6 +47,7 @@ def strict_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.mark.nightly
 def test_batch_that_cannot_be_written_has_no_effect_and_is_repeated(
     run_service: Callable[..., Service], strict_broker: Broker
 ) -> None:

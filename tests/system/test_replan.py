@@ -37,6 +37,7 @@ def plan_files(folder: str) -> set[str]:
     return {file.name for file in (Path(folder) / "query" / "offsets").iterdir() if file.name.isdigit()}
 
 
+@pytest.mark.nightly
 def test_first_batch_that_was_killed_in_its_tasks_is_split(
     settings: Settings, run_service: Callable[..., Service], failpoints: Failpoints
 ) -> None:

@@ -110,6 +110,7 @@ def encrypted(gateway: Any, key: str) -> str:
     return f"-----BEGIN {name}-----\n{lines}\n-----END {name}-----\n"
 
 
+@pytest.mark.nightly
 def test_coordinator_serves_groups_with_authentication(
     secured: SecuredBroker, run_service: Callable[..., Service], tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_wrong_setting_in_the_environment_is_reported() -> None:
     assert sentence.startswith("coordinator: request_partitions: ")
 
 
+@pytest.mark.nightly
 def test_checkpoint_of_another_query_is_refused(run_service: Callable[..., Service]) -> None:
     """A changed number of request partitions and topics of another checkpoint are refused before a batch runs."""
     service = run_service("first")
@@ -110,6 +111,7 @@ def test_checkpoint_of_another_query_is_refused(run_service: Callable[..., Servi
     assert "second.requests" in sentence
 
 
+@pytest.mark.nightly
 def test_broker_that_has_stopped_ends_the_query_with_a_sentence(
     run_service: Callable[..., Service], tmp_path: Path
 ) -> None:

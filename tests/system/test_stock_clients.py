@@ -9,8 +9,9 @@ import pytest
 
 from streaming.embedded import Broker
 from tests.clients import go_programs
-from tests.clients.matrix import CELLS, Cell, Matrix, playing_at
+from tests.clients.matrix import CELLS, REASONS, Cell, Matrix, playing_at
 from tests.clients.play import Venue
+from tests.tiers import NIGHTLY
 
 ALWAYS = {"joins alone", "in a mixed group", "one is killed", "commits, resumes"}
 """The scenarios of each client in `make test`; the others are long."""
@@ -40,7 +41,7 @@ def matrix(
 
 @pytest.mark.parametrize(
     "cell",
-    [pytest.param(cell, marks=() if cell[0] in ALWAYS else pytest.mark.long) for cell in CELLS],
+    [pytest.param(cell, marks=() if cell[0] in ALWAYS else NIGHTLY) for cell in CELLS],
     ids=lambda cell: f"{cell[0]}-{cell[1]}",
 )
 def test_stock_client_passes_the_scenario(matrix: Matrix, cell: Cell) -> None:
@@ -48,7 +49,12 @@ def test_stock_client_passes_the_scenario(matrix: Matrix, cell: Cell) -> None:
     matrix.outcome(cell)
 
 
+def test_page_gives_the_reasons_for_missing_plays() -> None:
+    assert REASONS in PAGE.read_text().splitlines()
+
+
 @pytest.mark.long
+@pytest.mark.nightly
 def test_page_shows_the_outcome(matrix: Matrix) -> None:
     found = re.search(r"<!-- clients -->\n(.*?)\n<!-- /clients -->", PAGE.read_text(), re.DOTALL)
     table = matrix.table()

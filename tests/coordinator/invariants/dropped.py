@@ -42,7 +42,7 @@ class SessionsEnd:
             if generation_id == group.generation_id:
                 self._compare(group, known, counted)
             sessions = group.vitals.sessions.items()
-            self.known[group_id] = group.generation_id, {m: (s.deadline_ms, s.spared) for m, s in sessions}
+            self.known[group_id] = group.generation_id, {m: (s.deadline_ms, s.extended) for m, s in sessions}
 
     def _counted(self, step: Step) -> set[MemberKey]:
         counted = set[MemberKey]()
@@ -69,9 +69,9 @@ class SessionsEnd:
         for member_id, session in group.vitals.sessions.items():
             if member_id not in known or session.deadline_ms >= NEVER_MS:
                 continue
-            deadline_ms, spared = known[member_id]
-            is_spared_now = session.spared and not spared
-            if session.deadline_ms > deadline_ms and not is_spared_now:
+            deadline_ms, extended = known[member_id]
+            is_extended_now = session.extended and not extended
+            if session.deadline_ms > deadline_ms and not is_extended_now:
                 assert (group.group_id, member_id) in counted, f"{member_id} sent no request, and its session is longer"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from coordinator.consumer_protocol import READABLE
 from coordinator.group import NEVER_MS, Group
-from coordinator.limits import GRAVE_MS
+from coordinator.limits import REMOVED_GROUP_MS
 from coordinator.outputs import (
     AssignmentChanged,
     Event,
@@ -58,7 +58,7 @@ class GenerationsGrow:
         is_new = record.group_id not in self.latest
         if (forgotten_ms := self.forgotten_ms.pop(record.group_id, None)) is not None:
             is_new = True
-            if not record.generation_id and max(self.now_ms, record.since_ms) >= forgotten_ms + GRAVE_MS:
+            if not record.generation_id and max(self.now_ms, record.since_ms) >= forgotten_ms + REMOVED_GROUP_MS:
                 self.latest[record.group_id] = 0
         completes = record.state in (Phase.COMPLETING, Phase.EMPTY) and not is_new
         expected = self._of(record.group_id) + completes

@@ -193,7 +193,7 @@ class NothingWaitsForEver:
             round_ms = max(round_ms, session_ms)
         if any(member.awaiting_join for member in members):
             session_ms = max(session_ms, self.config.group_new_member_join_timeout_ms)
-        if self.is_honest and group.delay and not vitals.spared and vitals.back_ms <= group.since_ms:
+        if self.is_honest and group.delay and not vitals.extended and vitals.back_ms <= group.since_ms:
             extended_ms = vitals.joins_ms - group.since_ms
             assert extended_ms <= round_ms, f"{group.group_id} is delayed by {extended_ms} ms"
         waits = [(vitals.joins_ms, round_ms), (vitals.syncs_ms, round_ms)]

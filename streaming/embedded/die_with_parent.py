@@ -1,6 +1,6 @@
 """A program that runs another program. The kernel kills it when the thread that started it ends, even by kill -9.
 
-    python leash.py PARENT_PID PROGRAM ARGUMENT...
+    python die_with_parent.py PARENT_PID PROGRAM ARGUMENT...
 
 This is a separate script instead of a `preexec_fn`, which may deadlock if the parent has threads.
 
