@@ -7,7 +7,7 @@ import pytest
 
 from tests.chaos.runs import kills
 
-TIMES, SECONDS = 3, 60.0
+TIMES, SECONDS = 2, 30.0
 
 
 @pytest.mark.long

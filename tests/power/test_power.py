@@ -31,6 +31,7 @@ def coordinators() -> Iterator[Serving]:
         yield other
 
 
+@pytest.mark.nightly
 def test_a_kill_alone_loses_no_data(recording: Recording, coordinators: Serving, tmp_path: Path) -> None:
     """A control without a loss: a broker and a coordinator are killed and restarted, and no data are lost."""
     done, verdict = run(recording, CONTROL, random.Random(0), tmp_path, coordinators)
@@ -70,7 +71,7 @@ def test_a_plan_is_synced_before_its_outputs_are_written(recording: Recording) -
     assert writes > 1
 
 
-@pytest.mark.parametrize("kind", sampled(KINDS, ["broker-cut", "checkpoint-flip"]))
+@pytest.mark.parametrize("kind", sampled(KINDS, ["machine-cut"]))
 def test_a_start_after_a_loss_is_whole_refused_or_told(
     kind: str, recording: Recording, coordinators: Serving, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def test_killed_broker_restarts_with_its_topics_on_its_port(tmp_path: Path) -> N
         assert len(topic["partitions"]) == 3
 
 
+@pytest.mark.nightly
 def test_two_brokers_started_at_once_are_independent(tmp_path: Path) -> None:
     told: list[str] = []
     one, two = Broker(tmp_path / "one", report=told.append), Broker(tmp_path / "two", report=told.append)

@@ -111,6 +111,7 @@ def left_before_the_plan(world: WrittenTopics, group_id: str) -> None:
     world.batch()
 
 
+@pytest.mark.nightly
 def test_queries_agree_with_the_views_on_any_history(coordinator: Coordinator, tmp_path: Path) -> None:
     """S12, S14: the history has a replaced, expired static member, a rebalance with two reasons and random groups."""
     world = WrittenTopics(["a", "b"])

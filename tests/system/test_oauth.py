@@ -126,6 +126,7 @@ def test_every_library_trusts_the_configured_authority_of_the_endpoint(
             settings.librdkafka_arguments()
 
 
+@pytest.mark.nightly
 def test_coordinator_serves_groups_with_tokens(
     secured: SecuredBroker, endpoint: TokenEndpoint, run_service: Callable[..., Service], tmp_path: Path
 ) -> None:
