@@ -33,7 +33,7 @@ def kafkas(broker: Broker) -> Iterator[Transcripts]:
         yield kafkas
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # one module uses it, and an idle query still costs a tenth of a core
 def through_gateway(
     request: pytest.FixtureRequest, broker: Broker, kafkas: Transcripts, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Transcripts]:
