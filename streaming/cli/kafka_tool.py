@@ -25,7 +25,7 @@ from streaming.errors import BrokerUnreachable, Exit, NotFound, RequestRefused
 from streaming.kafka.clients import ANSWER_WAIT_S, admin
 from streaming.moments import unix_ms
 from streaming.views import answers
-from streaming.views.answers import OffsetRow
+from streaming.views.rows import OffsetRow
 from streaming.views.words import escape
 
 _EXCEPTIONS = {

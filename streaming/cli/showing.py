@@ -18,10 +18,10 @@ from streaming.errors import BrokerUnreachable, Exit, NotFound, UserError
 from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
-from streaming.views.answers import GroupDetail, GroupSummary, MemberRow, OffsetRow
 from streaming.views.fold import TopicKind
 from streaming.views.lag import EndOffsets, Ends, places
 from streaming.views.reading import Reading
+from streaming.views.rows import GroupDetail, GroupSummary, MemberRow, OffsetRow
 from streaming.views.words import escape, spans
 
 

@@ -11,8 +11,8 @@ from streaming.errors import Exit, NotFound, UserError
 from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
-from streaming.views.answers import RebalanceRow, Timeline
 from streaming.views.owners import Span, spans_of_owners
+from streaming.views.rows import RebalanceRow, Timeline
 from streaming.views.why import why as explained
 from streaming.views.words import brief, duration, escape
 

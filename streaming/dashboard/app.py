@@ -32,7 +32,8 @@ from streaming.dashboard.files import File, read_all
 from streaming.dashboard.live import Live, NoSuchGroup, NotYet, Status
 from streaming.dashboard.request_filter import RequestFilter
 from streaming.dashboard.streams import TOLD, Stream
-from streaming.views.answers import Error, GroupDetail, Overview, Owner, Timeline, json_schema, to_json
+from streaming.views.answers import json_schema, to_json
+from streaming.views.rows import Error, GroupDetail, Overview, Owner, Timeline
 from streaming.views.why import Why
 
 log = logging.getLogger(__name__)

@@ -20,10 +20,10 @@ from streaming.dashboard.feed import Change, Feed
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.views import GroupView, Raw, Views
 from streaming.views import answers as say
-from streaming.views.answers import GroupSummary
 from streaming.views.fold import PublishedRecord
 from streaming.views.group import PartitionKey
 from streaming.views.lag import Ends, places
+from streaming.views.rows import GroupSummary
 from streaming.views.why import why
 
 OVERVIEW_KEPT_S = 0.2

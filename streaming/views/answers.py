@@ -1,13 +1,9 @@
-"""Answers from the views, as JSON. `-o json`, `GET /api/...` and the dashboard use the same objects.
-
-Times are Unix milliseconds. Lags are numbers of records. An unknown value is null.
-"""
+"""Answers from the views, as JSON. `-o json`, `GET /api/...` and the dashboard use the same objects (`rows`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from coordinator.group import NEVER_MS
 from coordinator.outputs import (
@@ -20,182 +16,29 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import MOVES, Phase
-from streaming.views.fold import Alarm, Views
+from streaming.views.fold import Views
 from streaming.views.group import GroupView, weight
 from streaming.views.lag import Ends, lag
 from streaming.views.owners import Span, owner_at, spans_of_owners, token_at
 from streaming.views.rebalances import Rebalance, latest, rebalances
-from streaming.views.why import Begun, Flapping, Why, explain, flapping, times_begun
+from streaming.views.rows import (
+    Error,
+    EventRow,
+    GroupDetail,
+    GroupSummary,
+    Lane,
+    MemberRow,
+    Move,
+    OffsetRow,
+    Overview,
+    Owner,
+    RebalanceRow,
+    Timeline,
+)
+from streaming.views.why import Begun, explain, flapping, times_begun
 from streaming.views.words import to_line
 
 HOUR_MS = 3_600_000
-
-
-class GroupSummary(Struct, kw_only=True):
-    """One line of the list of groups. `rebalances_1h` counts the rebalances that began within the last hour."""
-
-    group_id: str
-    state: Phase
-    since_ms: int | None
-    generation_id: int
-    protocol_type: str
-    protocol_name: str
-    members: int
-    topics: int
-    partitions: int
-    total_lag: int | None
-    rebalances_1h: int
-    last_rebalance_ms: int | None
-    last_cause: str | None
-
-
-class MemberRow(Struct, kw_only=True):
-    """A member of a group.
-
-    Args:
-        assigned: The assigned partitions by topic; null if the assignment is not in Kafka's own format.
-        fencing_token: The token that the member shows for its assignment; null without one.
-    """
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    is_leader: bool
-    partitions: int
-    assigned: dict[str, list[int]] | None
-    fencing_token: int | None
-
-
-class OffsetRow(Struct, kw_only=True):
-    """A partition that has an owner or a committed offset."""
-
-    topic: str
-    partition: int
-    committed_offset: int | None
-    end_offset: int | None
-    lag: int | None
-    leader_epoch: int | None
-    metadata: str | None
-    commit_timestamp_ms: int | None
-    expire_timestamp_ms: int | None
-    committed_by: str | None
-    commit_generation_id: int | None
-    member_id: str | None
-    client_id: str | None
-    client_host: str | None
-    group_instance_id: str | None
-
-
-class RebalanceRow(Struct, kw_only=True):
-    """One rebalance. `started` has every reason that came up before the assignments were computed."""
-
-    generation_id: int
-    started_ms: int
-    ended_ms: int | None
-    duration_ms: int | None
-    cause: str
-    why: Why
-    started: list[RebalanceStarted]
-    joined: list[str]
-    gone: list[str]
-    members: int | None
-    moved: int
-
-
-class EventRow(Struct, kw_only=True):
-    """An event, and its description in words."""
-
-    at_ms: int
-    version: int
-    event: str
-    text: str
-    record: AnyEvent
-
-
-class Lane(Struct, kw_only=True):
-    """A partition, and its owners over time."""
-
-    topic: str
-    partition: int
-    spans: list[Span]
-
-
-class Timeline(Struct, kw_only=True):
-    """A group's history from `known_from_ms` on. Earlier history is unknown, or is omitted because of its size."""
-
-    group_id: str
-    known_from_ms: int
-    rebalances: list[RebalanceRow]
-    lanes: list[Lane]
-    events: list[EventRow]
-
-
-class Move(Struct):
-    """A possible phase change of a group: a row of the coordinator's table `MOVES`."""
-
-    when: str
-    becomes: Phase
-
-
-class GroupDetail(Struct, kw_only=True):
-    """All data of a group.
-
-    Args:
-        joins_until_ms: The end of the running join phase; null outside a join phase.
-        awaited: The members that a rebalance may wait for: during the join phase, the members from before it; then the
-            leader, whose assignments are due. Only the coordinator knows which of these members have rejoined already.
-        moves: The phase changes that are possible from the current phase.
-    """
-
-    summary: GroupSummary
-    joins_until_ms: int | None
-    awaited: list[str]
-    moves: list[Move]
-    leader: str | None
-    subscribed_topics: list[str] | None
-    members: list[MemberRow]
-    offsets: list[OffsetRow]
-    why: Why | None
-    flapping: list[Flapping]
-
-
-class Owner(Struct, kw_only=True):
-    """The owner of a partition at a moment. `owner` is null if the partition had no owner or if the owner is unknown.
-
-    Args:
-        is_known: Whether the history reaches back to that moment and the moment is not in the future.
-        known_from_ms: The time from which the owner is known.
-        fencing_token: The owner's token at that moment; null if the owner or the token is unknown.
-        before, after: The previous and the next owner, if the partition had no owner or the owner is unknown.
-    """
-
-    group_id: str
-    topic: str
-    partition: int
-    at_ms: int
-    is_known: bool
-    known_from_ms: int
-    owner: Span | None
-    fencing_token: int | None
-    before: Span | None
-    after: Span | None
-
-
-class Overview(Struct, kw_only=True):
-    """All groups at a time, and the alarms."""
-
-    at_ms: int
-    groups: list[GroupSummary]
-    alarms: list[Alarm]
-
-
-class Error(Struct):
-    """The answer to a request that failed: a sentence."""
-
-    error: str
 
 
 def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:

@@ -4,6 +4,7 @@ from coordinator.phases import Phase
 from streaming.dashboard.live import Live
 from streaming.views import GroupView, Views, answers
 from streaming.views.rebalances import rebalances
+from streaming.views.rows import GroupDetail, GroupSummary
 from tests.streaming.dashboard.stage import Stage
 
 T = 1_790_000_000_000
@@ -17,11 +18,11 @@ def group(stage: Stage) -> GroupView:
     return stage.live.views.groups["pay"]
 
 
-def summary(stage: Stage) -> answers.GroupSummary:
+def summary(stage: Stage) -> GroupSummary:
     return answers.summary(group(stage), {}, stage.now_ms)
 
 
-def detail(stage: Stage) -> answers.GroupDetail:
+def detail(stage: Stage) -> GroupDetail:
     return answers.detail(group(stage), {}, stage.now_ms)
 
 
