@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from string import ascii_lowercase, ascii_uppercase
 
 from coordinator.context import Context
+from coordinator.events import Blame
 from coordinator.group import Group
 from coordinator.outputs import ListedGroup, ListGroupsAnswer, Output, RebalanceGroupAnswer, Reply
-from coordinator.phases import Phase
-from coordinator.rebalance import Blame, prepare
+from coordinator.phases import GroupType, Phase
+from coordinator.rebalance import prepare
 from coordinator.requests import ListGroups, RebalanceGroup
-
-GROUP_TYPE = "classic"
 
 _BLANKS = "".join(map(chr, range(0x21)))
 """The characters that Java's `String.trim` removes."""
@@ -23,18 +22,20 @@ _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 of their lower case differ between versions of Python."""
 
 
-def list_groups(groups: Iterable[tuple[str, str, Phase]], request: ListGroups, context: Context) -> Iterator[Output]:
+def list_groups(
+    groups: Iterable[tuple[str, str, Phase, GroupType]], request: ListGroups, context: Context
+) -> Iterator[Output]:
     """Reply with the groups that pass the request's filters. An unknown name in a filter matches no group.
 
     Args:
-        groups: For each group its id, its protocol type ("" if it has never had a member) and its phase.
+        groups: For each group its id, its protocol type ("" if it has never had a member), its phase and its type.
     """
     states = {_lowered(name) for name in request.states}
     types = {_lowered(name) for name in request.types}
     found = tuple(
-        ListedGroup(group_id, protocol_type, phase, GROUP_TYPE)
-        for group_id, protocol_type, phase in groups
-        if (not states or _lowered(phase.value) in states) and (not types or GROUP_TYPE in types)
+        ListedGroup(group_id, protocol_type, phase, group_type.value)
+        for group_id, protocol_type, phase, group_type in groups
+        if (not states or _lowered(phase.value) in states) and (not types or group_type.value in types)
     )
     yield Reply(request.reply_to, ListGroupsAnswer(request_id=request.request_id, groups=found))
 

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from coordinator.effects import CommitEnded
 from coordinator.errors import ErrorCode
-from coordinator.group import NEVER_MS
+from coordinator.group_parts import NEVER_MS
 from coordinator.member_config import MemberConfig
 from coordinator.member_requests import Sent
 from coordinator.requests import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch

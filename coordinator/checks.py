@@ -191,14 +191,14 @@ def of_vitals(*checks: VitalCheck) -> tuple[GroupCheck, ...]:
     return tuple(map(of_group, checks))
 
 
-def unless_from_outside(*checks: GroupCheck) -> tuple[GroupCheck, ...]:
-    """Return the checks of a commit with an exception: a commit from outside the group passes each of them."""
+def unless(is_exempt: Callable[[Group, Any], bool], *checks: GroupCheck) -> tuple[GroupCheck, ...]:
+    """Return checks with an exception: a request for which `is_exempt` returns True passes each of them."""
 
-    def unless(check: GroupCheck) -> GroupCheck:
+    def with_exception(check: GroupCheck) -> GroupCheck:
         @wraps(check)
-        def checked(group: Group, request: OffsetCommit, config: Config) -> ErrorCode:
-            return ErrorCode.NONE if is_from_outside(group, request) else check(group, request, config)
+        def checked(group: Group, request: Any, config: Config) -> ErrorCode:
+            return ErrorCode.NONE if is_exempt(group, request) else check(group, request, config)
 
         return checked
 
-    return tuple(map(unless, checks))
+    return tuple(map(with_exception, checks))

@@ -21,6 +21,13 @@ class Config(Struct, frozen=True, kw_only=True):
     offsets_retention_ms: int = 10_080 * MINUTE_MS
     offset_metadata_max_bytes: int = 4_096
 
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_assignment_interval_ms: int = 1_000
+    group_consumer_max_size: int = 10_000
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_migration_policy: Literal["bidirectional", "upgrade", "downgrade", "disabled"] = "bidirectional"
+
     super_users: tuple[str, ...] = ()
 
     access: Literal["open", "rules"] = "open"

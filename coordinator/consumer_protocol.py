@@ -124,6 +124,22 @@ def write_assignment(
     return _INT16.pack(version) + write_partitions(partitions) + _nullable(user_data)
 
 
+def read_assignment(data: bytes) -> tuple[dict[str, list[int]], bytes]:
+    """Read an assignment of any version: the partitions by topic, and the user data. No bytes are no partitions.
+
+    Raises:
+        ValueError: the bytes are no assignment, or end too early.
+    """
+    if not data:
+        return {}, b""
+    reader = Reader(data)
+    try:
+        reader.int16()
+        return reader.partitions(), reader.nullable() or b""
+    except struct.error as error:
+        raise ValueError(f"an assignment that ends too soon: {error}") from error
+
+
 # -- for assignors, whose user data has the same format ----------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ class Context(Struct, frozen=True):
         secret: The secret from which member ids are derived.
         absent_ms: The time of a tombstone, if the group does not exist: after the end of a removed group with the same
             id, and not after the time of any later request.
+        settled_before: The place in the transactions topic before which all transactions have ended.
     """
 
     now_ms: int
@@ -24,3 +25,4 @@ class Context(Struct, frozen=True):
     offset: int
     secret: bytes
     absent_ms: int = 0
+    settled_before: int = 0

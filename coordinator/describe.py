@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from coordinator.consumer_protocol import assigned_partitions
 from coordinator.context import Context
-from coordinator.group import NEVER_MS, Group, Member
+from coordinator.group import Group, Member
+from coordinator.group_parts import NEVER_MS
 from coordinator.limits import PUBLISH_BYTES_FREE, PUBLISH_BYTES_PER_S
 from coordinator.outputs import (
     DescribedMember,

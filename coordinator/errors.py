@@ -33,13 +33,20 @@ class ErrorCode(Enum):
     CLUSTER_AUTHORIZATION_FAILED = (31, False)
     UNSUPPORTED_VERSION = (35, False)
     INVALID_REQUEST = (42, False)
+    INVALID_PRODUCER_EPOCH = (47, False)  # the transaction has ended
     NON_EMPTY_GROUP = (68, False)
     GROUP_ID_NOT_FOUND = (69, False)
     MEMBER_ID_REQUIRED = (79, False)  # join again with the id in this reply
     GROUP_MAX_SIZE_REACHED = (81, False)
     FENCED_INSTANCE_ID = (82, False)  # another process has joined with this instance id
     GROUP_SUBSCRIBED_TO_TOPIC = (86, False)
-    UNSTABLE_OFFSET_COMMIT = (88, True)  # only a gateway returns it
+    UNSTABLE_OFFSET_COMMIT = (88, True)  # an offset of an open transaction is pending
+    UNKNOWN_TOPIC_ID = (100, True)  # only a gateway returns it
+    FENCED_MEMBER_EPOCH = (110, False)  # give up all partitions, and join again
+    UNRELEASED_INSTANCE_ID = (111, False)  # a member with this instance id has not gone away
+    UNSUPPORTED_ASSIGNOR = (112, False)
+    STALE_MEMBER_EPOCH = (113, False)  # commit again with the epoch of the latest heartbeat
+    INVALID_REGULAR_EXPRESSION = (128, False)
 
     def __init__(self, number: int, retriable: bool) -> None:
         self.number = number

@@ -1,15 +1,41 @@
-"""Functions that make events, with the group's next version, time and generation."""
+"""Functions that make events, with the group's next version, time and generation, and the cause that they name."""
 
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from coordinator.group import Group, Member
+from msgspec import Struct
+
+from coordinator.group_parts import AnyGroup
 from coordinator.outputs import Event, MemberEvent
 
 E = TypeVar("E", bound=Event)
 M = TypeVar("M", bound=MemberEvent)
 
 
-def event(kind: type[E], group: Group, now_ms: int, **fields: Any) -> E:
+class AnyMember(Protocol):
+    """A member of either protocol."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class Blame(Struct, frozen=True):
+    """The cause of a rebalance, as the events name it, and the member that caused it with its own reason."""
+
+    cause: str
+    member_id: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    reason: str | None = None
+
+
+def blame(member: AnyMember, cause: str, reason: str | None = None) -> Blame:
+    """Return the cause of a rebalance with the member that caused it."""
+    return Blame(cause, member.member_id, member.client_id, member.client_host, reason)
+
+
+def event(kind: type[E], group: AnyGroup, now_ms: int, **fields: Any) -> E:
     """Make an event of a group."""
     return kind(
         group_id=group.group_id,
@@ -20,7 +46,7 @@ def event(kind: type[E], group: Group, now_ms: int, **fields: Any) -> E:
     )
 
 
-def member_event(kind: type[M], group: Group, member: Member, now_ms: int, **fields: Any) -> M:
+def member_event(kind: type[M], group: AnyGroup, member: AnyMember, now_ms: int, **fields: Any) -> M:
     """Make an event of a member of the group."""
     return event(
         kind,

@@ -5,18 +5,13 @@ Deadlines are values in the vitals. `deadlines` reads them; `earliest_ms` shows 
 due.
 """
 
-from collections.abc import Iterator
-
 from msgspec import Struct, field
 
 from coordinator.budget import Allowance
 from coordinator.consumer_protocol import CONSUMERS, READABLE
-from coordinator.limits import OFFSETS_PER_GROUP_MAX
-from coordinator.phases import Cause, Phase, move
+from coordinator.group_parts import NEVER_MS, AnyGroup, GroupVitals, Offset, PendingCommit, Session
+from coordinator.phases import Cause, GroupType, Phase, move
 from coordinator.requests import Protocol
-
-NEVER_MS = 2**62
-"""A time later than any other, in milliseconds."""
 
 MEMBER_RECORD_BYTES = 400
 """The bytes that a member takes in its group's record, without its assignment."""
@@ -25,20 +20,7 @@ ASSIGNED_RECORD_FACTOR = 4
 """The bytes that one byte of an assignment takes there: it is written in base 64, and decoded."""
 
 
-class Session(Struct, array_like=True):
-    """The session timeout of one member id, and the time at which it expires.
-
-    Args:
-        extended: The session was extended once because the coordinator had been unavailable. It is not extended again
-            before the next renewal.
-    """
-
-    deadline_ms: int
-    timeout_ms: int
-    extended: bool = False
-
-
-class Vitals(Struct, array_like=True):
+class Vitals(GroupVitals, Struct, array_like=True):
     """The part of a group that a heartbeat reads and writes.
 
     Args:
@@ -69,25 +51,6 @@ class Vitals(Struct, array_like=True):
     back_ms: int = 0
     instances: dict[str, str] = field(default_factory=dict)
     publish_ms: int = NEVER_MS
-
-    def renew(self, session: Session, now_ms: int) -> None:
-        """Start the session timeout again from `now_ms`."""
-        session.deadline_ms, session.extended = self.wait(now_ms, session.timeout_ms), False
-
-    def wait(self, now_ms: int, wait_ms: int) -> int:
-        """Return the end of a wait that begins now, and note it as a deadline. A wait of 0 ms ends at once."""
-        deadline_ms = now_ms
-        if wait_ms:
-            deadline_ms = (self.back_ms if self.back_ms > now_ms else now_ms) + wait_ms
-        if deadline_ms < self.earliest_ms:
-            self.earliest_ms = deadline_ms
-        return deadline_ms
-
-    def noting(self, deadline_ms: int) -> int:
-        """Note that `deadline_ms` is one of the deadlines, and return it."""
-        if deadline_ms < self.earliest_ms:
-            self.earliest_ms = deadline_ms
-        return deadline_ms
 
 
 class Parked(Struct, array_like=True, frozen=True):
@@ -142,16 +105,6 @@ def bytes_of(protocols: tuple[Protocol, ...]) -> int:
     return sum(len(p.metadata) for p in protocols)
 
 
-class Offset(Struct, array_like=True, frozen=True):
-    """A committed offset."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int | None
-
-
 class Delay(Struct, array_like=True, frozen=True):
     """The initial delay in progress, and by how much it may still be extended."""
 
@@ -167,7 +120,7 @@ class Round(Struct, array_like=True):
     before: dict[str, bytes] = field(default_factory=dict)
 
 
-class Group(Struct, array_like=True, kw_only=True):
+class Group(AnyGroup, Struct, array_like=True, kw_only=True):
     """A group: all data that the coordinator has of it.
 
     Args:
@@ -184,6 +137,7 @@ class Group(Struct, array_like=True, kw_only=True):
         protocols_bytes: The size of all members' subscription metadata; counted again if older code did not write it.
         offsets_count: How many offsets are committed; counted again if older code did not write it.
         token: The highest fencing token that the group has given; 0 before the first one.
+        pending_commits: The commits of open transactions, by their place.
     """
 
     vitals: Vitals
@@ -208,6 +162,7 @@ class Group(Struct, array_like=True, kw_only=True):
     protocols_bytes: int = -1
     offsets_count: int = -1
     token: int = 0
+    pending_commits: dict[int, PendingCommit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.protocols_bytes < 0:
@@ -216,8 +171,8 @@ class Group(Struct, array_like=True, kw_only=True):
             self.offsets_count = sum(map(len, self.offsets.values()))
 
     @property
-    def phase(self) -> Phase:
-        return self.vitals.phase
+    def type(self) -> GroupType:
+        return GroupType.CLASSIC
 
     @property
     def generation_id(self) -> int:
@@ -227,29 +182,6 @@ class Group(Struct, array_like=True, kw_only=True):
         """Change to the phase that `cause` leads to."""
         self.vitals.phase = move(self.phase, cause)
         self.since_ms = now_ms
-
-    def next_version(self) -> int:
-        """Return the next version of the group's records and events."""
-        self.version += 1
-        return self.version
-
-    def next_token(self, now_ms: int, floor: int) -> int:
-        """Return a fencing token above all that the group has given: the group's time, in microseconds since 1970.
-
-        If a group is removed for longer than its entry among the removed groups is kept, its tokens still grow: the
-        time has passed the old tokens.
-
-        Args:
-            floor: No token is below it.
-
-        Source: M. Kleppmann, How to do distributed locking.
-        """
-        self.token = max(self.token + 1, floor, now_ms * 1_000)
-        return self.token
-
-    def look_at_offsets(self, at_ms: int) -> None:
-        """Schedule a check of expired offsets at `at_ms`, or keep an earlier one."""
-        self.vitals.offsets_ms = self.vitals.noting(min(self.vitals.offsets_ms, at_ms))
 
     # -- members -------------------------------------------------------------------------------------------------------
 
@@ -261,6 +193,12 @@ class Group(Struct, array_like=True, kw_only=True):
             self.protocol_type = protocol_type
         self.vitals.pending.pop(member.member_id, None)
         self.leader_id = self.leader_id or member.member_id
+        self._put(member, session)
+
+    def adopt(self, member: Member, session: Session) -> None:
+        """Add a member that had an assignment in a group of the consumer protocol. The first member is the leader."""
+        self.leader_id = self.leader_id or member.member_id
+        self.assigned_bytes += len(member.assignment)
         self._put(member, session)
 
     def remove(self, member: Member, now_ms: int) -> None:
@@ -362,31 +300,24 @@ class Group(Struct, array_like=True, kw_only=True):
         """True if the coordinator can read the bytes of subscriptions and assignments."""
         return self.protocol_type in READABLE
 
+    def retained_since_ms(self, topic: str, offset: Offset) -> int | None:
+        """Return the time from which the retention time of an offset counts; None if the offset is kept.
+
+        In an Empty group that never had a member, it counts from the commit. In any other Empty group, it counts from
+        the time at which the group became Empty. In a Stable group of consumers, it counts from the commit for topics
+        that no member subscribes to.
+        """
+        if self.phase is Phase.EMPTY:
+            return self.since_ms if self.protocol_type else offset.commit_timestamp_ms
+        is_unread = self.phase is Phase.STABLE and self.is_of_consumers and not self.subscribes(topic)
+        return offset.commit_timestamp_ms if is_unread else None
+
+    def end(self, now_ms: int) -> None:
+        """Change to Dead: the shard removes the group."""
+        self.move(Cause.FORGOTTEN, now_ms)
+
     def subscribes(self, topic: str) -> bool:
         """Return whether the members may be reading a topic. Unreadable subscriptions of consumers may name any."""
         if self.subscribed_topics is None:
             return self.is_of_consumers
         return topic in self.subscribed_topics
-
-    def keep_offset(self, topic: str, partition: int, offset: Offset) -> None:
-        """Store a committed offset in place of the earlier one."""
-        partitions = self.offsets.setdefault(topic, {})
-        self.offsets_count += partition not in partitions
-        partitions[partition] = offset
-
-    def forget_offset(self, topic: str, partition: int) -> None:
-        """Remove a committed offset."""
-        del self.offsets[topic][partition]
-        self.offsets_count -= 1
-        if not self.offsets[topic]:
-            del self.offsets[topic]
-
-    def has_room_for_offset(self, topic: str, partition: int) -> bool:
-        """Return whether an offset may be stored: it replaces another one, or the group has room for one more."""
-        return self.offsets_count < OFFSETS_PER_GROUP_MAX or partition in self.offsets.get(topic, {})
-
-    def all_offsets(self) -> Iterator[tuple[str, int, Offset]]:
-        """Yield the committed offsets: topic, partition, offset."""
-        for topic, partitions in self.offsets.items():
-            for partition, offset in partitions.items():
-                yield topic, partition, offset

@@ -8,10 +8,14 @@ removed group are kept for a while, and a new group with the same id continues t
 from collections.abc import Iterator
 
 from coordinator import codec
-from coordinator.codec import RemovedGroup, Rosters, Stored
-from coordinator.group import NEVER_MS, Group, Vitals
+from coordinator.codec import RemovedGroup, Stored
+from coordinator.consumer_group import INITIAL_EPOCH, ConsumerGroup, ConsumerVitals
+from coordinator.consumer_protocol import CONSUMERS
+from coordinator.group import Group, Vitals
+from coordinator.group_parts import NEVER_MS
 from coordinator.limits import ENDED_MS, REMOVED_GROUP_MS, REMOVED_GROUPS_MAX, SHORT_REMOVED_GROUPS_MAX
-from coordinator.phases import Phase
+from coordinator.phases import GroupType, Phase
+from coordinator.rosters import Rosters
 
 _UNWRITTEN = Stored(NEVER_MS, 0, b"", b"")
 
@@ -22,53 +26,61 @@ class GroupStore:
     Args:
         stored: The groups as bytes, by group id.
         removed_groups: The remaining data of removed groups, by group id.
+        pending: The lowest place of the pending commits of each group that has any.
         rosters: A cache for the codec.
     """
 
-    def __init__(self, stored: dict[str, Stored], removed_groups: dict[str, RemovedGroup], rosters: Rosters) -> None:
-        self.stored, self.removed_groups, self._rosters = stored, removed_groups, rosters
-        self.vitals: dict[str, Vitals] = {}
+    def __init__(
+        self,
+        stored: dict[str, Stored],
+        removed_groups: dict[str, RemovedGroup],
+        pending: dict[str, int],
+        rosters: Rosters,
+    ) -> None:
+        self.stored, self.removed_groups, self.pending, self._rosters = stored, removed_groups, pending, rosters
+        self.vitals: dict[str, Vitals | ConsumerVitals] = {}
         """The vitals of the groups that this step has touched."""
 
-        self._groups: dict[str, Group] = {}  # those of them that more than a heartbeat has touched
+        self._groups: dict[str, Group | ConsumerGroup] = {}  # those of them that more than a heartbeat has touched
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def vitals_of(self, group_id: str) -> Vitals | None:
+    def vitals_of(self, group_id: str) -> Vitals | ConsumerVitals | None:
         """Return a group's vitals, to be changed; None if the group does not exist."""
         vitals = self.vitals.get(group_id)
         if vitals is None and (stored := self.stored.get(group_id)):
-            vitals = self.vitals[group_id] = codec.decode_vitals(stored.vitals, stored.rest, self._rosters)
+            vitals = self.vitals[group_id] = codec.decode_vitals(stored, self._rosters)
         return vitals
 
-    def open(self, group_id: str) -> Group | None:
+    def open(self, group_id: str) -> Group | ConsumerGroup | None:
         """Return a group, to be changed; None if it does not exist."""
         group = self._groups.get(group_id)
         if group is None and (vitals := self.vitals_of(group_id)):
             group = self._groups[group_id] = codec.decode_rest(self.stored[group_id].rest, vitals)
         return group
 
-    def copy_of(self, group_id: str) -> Group | None:
+    def copy_of(self, group_id: str) -> Group | ConsumerGroup | None:
         """Return a copy of a group as it is stored."""
         stored = self.stored.get(group_id)
-        if stored is None:
-            return None
-        return codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest, self._rosters))
+        return None if stored is None else codec.decode_group(stored, self._rosters)
 
-    def listed(self) -> Iterator[tuple[str, str, Phase]]:
-        """Yield each group's id, protocol type and phase. The rest of the group is not decoded."""
+    def listed(self) -> Iterator[tuple[str, str, Phase, GroupType]]:
+        """Yield each group's id, protocol type, phase and type. The rest of the group is not decoded."""
         for group_id, stored in self.stored.items():
             if group := self._groups.get(group_id):
-                yield group_id, group.protocol_type or "", group.phase
+                yield group_id, _protocol_type(group), group.phase, group.type
                 continue
             vitals = self.vitals.get(group_id)
             phase = vitals.phase if vitals else codec.decode_phase(stored.vitals)
             protocol_type = stored.protocol_type
-            yield group_id, codec.decode_protocol_type(stored.rest) if protocol_type is None else protocol_type, phase
+            if protocol_type is None:
+                protocol_type = codec.decode_protocol_type(stored.rest)
+            group_type = GroupType.CONSUMER if stored.is_consumer else GroupType.CLASSIC
+            yield group_id, protocol_type, phase, group_type
 
     def due_by(self, horizon_ms: int) -> list[str]:
         """Return the ids of the groups that time alone may change up to `horizon_ms`."""
-        vitals: dict[str, Stored | Vitals] = {**self.vitals}
+        vitals: dict[str, Stored | Vitals | ConsumerVitals] = {**self.vitals}
         return [
             group_id
             for group_id, stored in self.stored.items()
@@ -81,21 +93,45 @@ class GroupStore:
         earliest_ms = min((stored.earliest_ms for stored in self.stored.values()), default=NEVER_MS)
         return min(earliest_ms, *(removed.until_ms for removed in self.removed_groups.values()), NEVER_MS)
 
+    def with_pending(self, before: int) -> list[str]:
+        """Return the ids of the groups with pending commits whose place is before `before`."""
+        opened = {group_id: _lowest_place(group) for group_id, group in self._groups.items()}
+        known = {**self.pending, **opened}
+        return [group_id for group_id, place in known.items() if place < before and group_id in self.stored]
+
     # -- creation and removal ------------------------------------------------------------------------------------------
 
-    def create(self, group_id: str, at_ms: int) -> Group:
-        """Add a group. It begins after the end of a removed group with its id, and continues the generations."""
+    def create(self, group_id: str, at_ms: int, group_type: GroupType | None = None) -> Group | ConsumerGroup:
+        """Add a group. It begins after the end of a removed group with its id, and continues its generations.
+
+        Args:
+            group_type: The type of the group; a classic one if it is None.
+        """
+        at_ms, generation_id, token = self._begin(group_id, at_ms)
+        group: Group | ConsumerGroup
+        if group_type is GroupType.CONSUMER:
+            epoch = max(generation_id, INITIAL_EPOCH)
+            consumer_vitals = ConsumerVitals(now_ms=at_ms, group_epoch=epoch, assignment_epoch=epoch)
+            group = ConsumerGroup(vitals=consumer_vitals, group_id=group_id, since_ms=at_ms, token=token)
+        else:
+            vitals = Vitals(now_ms=at_ms, generation_id=generation_id)
+            group = Group(vitals=vitals, group_id=group_id, since_ms=at_ms, token=token)
+        group.look_at_offsets(at_ms)
+        self.put(group)
+        return group
+
+    def put(self, group: Group | ConsumerGroup) -> None:
+        """Add a group, in place of the one with its id."""
+        group_id = group.group_id
+        self.stored.setdefault(group_id, _UNWRITTEN)
+        self.vitals[group_id], self._groups[group_id] = group.vitals, group
+
+    def _begin(self, group_id: str, at_ms: int) -> tuple[int, int, int]:
+        """Return when a new group begins, and the last generation and fencing token of a removed group with its id."""
         at_ms = max(at_ms, self.not_before_ms(group_id))
         removed = self.removed_groups.pop(group_id, None)
-        generation_id = token = 0
-        if removed and removed.until_ms > at_ms:
-            generation_id, token = removed.generation_id, removed.token
-        vitals = Vitals(now_ms=at_ms, generation_id=generation_id)
-        group = Group(vitals=vitals, group_id=group_id, since_ms=at_ms, token=token)
-        group.look_at_offsets(at_ms)
-        self.stored[group_id] = _UNWRITTEN
-        self.vitals[group_id], self._groups[group_id] = group.vitals, group
-        return group
+        is_kept = removed is not None and removed.until_ms > at_ms
+        return (at_ms, removed.generation_id, removed.token) if removed and is_kept else (at_ms, 0, 0)
 
     def not_before_ms(self, group_id: str) -> int:
         """Return the first millisecond after a removed group's end; 0 if that end is not known.
@@ -106,10 +142,11 @@ class GroupStore:
         removed = self.removed_groups.get(group_id)
         return removed.ended_ms + 1 if removed else 0
 
-    def forget(self, group: Group) -> None:
+    def forget(self, group: Group | ConsumerGroup) -> None:
         """Remove a group, and keep its end for a while."""
         group_id = group.group_id
         del self.stored[group_id], self.vitals[group_id], self._groups[group_id]
+        self.pending.pop(group_id, None)
         now_ms, token = group.vitals.now_ms, group.token
         until_ms = now_ms + ENDED_MS
         if group.generation_id:
@@ -129,9 +166,28 @@ class GroupStore:
     def put_away(self) -> None:
         """Encode all groups that the step has touched."""
         for group_id, vitals in self.vitals.items():
-            group = self._groups.get(group_id)
-            rest = codec.encode_rest(group, self._rosters) if group else self.stored[group_id].rest
-            written = codec.encode_vitals(vitals, rest, self._rosters)
-            protocol_type = (group.protocol_type or "") if group else self.stored[group_id].protocol_type
-            self.stored[group_id] = Stored(vitals.earliest_ms, len(vitals.sessions), written, rest, protocol_type)
+            group, stored = self._groups.get(group_id), self.stored[group_id]
+            rest = codec.encode_rest(group, self._rosters) if group else stored.rest
+            self.stored[group_id] = Stored(
+                vitals.earliest_ms,
+                len(vitals.sessions),
+                codec.encode_vitals(vitals, rest, self._rosters),
+                rest,
+                _protocol_type(group) if group else stored.protocol_type,
+                isinstance(vitals, ConsumerVitals),
+            )
+            if group and group.pending_commits:
+                self.pending[group_id] = _lowest_place(group)
+            elif group:
+                self.pending.pop(group_id, None)
         self.vitals, self._groups = {}, {}
+
+
+def _lowest_place(group: Group | ConsumerGroup) -> int:
+    """Return the lowest place of a group's pending commits; a place above all others if it has none."""
+    return min(group.pending_commits, default=NEVER_MS)
+
+
+def _protocol_type(group: Group | ConsumerGroup) -> str:
+    """Return the protocol type of a group; "" if it has never had a member."""
+    return CONSUMERS if isinstance(group, ConsumerGroup) else group.protocol_type or ""

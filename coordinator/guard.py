@@ -18,6 +18,7 @@ from msgspec import structs
 from coordinator.access import ANONYMOUS, CLUSTER_NAME, Access, Operation, Resource, Table
 from coordinator.codec import decode_access, encode_access
 from coordinator.config import Config
+from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.kind import Kind, Right, TopicRight
@@ -26,6 +27,7 @@ from coordinator.outputs import (
     AccessChanged,
     AccessDenied,
     CheckAccessAnswer,
+    ConsumerGroupDescribeAnswer,
     DescribeAccessAnswer,
     ListGroupsAnswer,
     OffsetFetchAnswer,
@@ -105,7 +107,14 @@ class Guard:
         """
         request: Any = received.request
         topic_right = kind.topic_right
-        if topic_right is not None and getattr(request, topic_right.field):
+        if kind.limited is not None:
+            part = kind.limited(self, request)
+            if isinstance(part, list):
+                yield _denied(received, request, Operation.DESCRIBE, Resource.TOPIC, part)
+                yield kind.refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            else:
+                yield from take(structs.replace(received, request=part))
+        elif topic_right is not None and getattr(request, topic_right.field):
             yield from self._without_topics(received, kind, topic_right, take)
         elif kind.visible is not None:
             yield from (self._visible(output, request, kind) for output in take(received))
@@ -146,6 +155,38 @@ def visible_offsets(guard: Guard, request: OffsetFetch, answer: OffsetFetchAnswe
     """Return the response to a fetch without the topics that the client may not describe."""
     seen = tuple(p for p in answer.partitions if guard.may(request, Operation.DESCRIBE, Resource.TOPIC, p.topic))
     return structs.replace(answer, partitions=seen)
+
+
+def limited_heartbeat(guard: Guard, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeat | list[str]:
+    """Return a heartbeat without the topics of its pattern that the client may not describe.
+
+    Return the names instead, if it subscribes by name to such topics: then the whole heartbeat is refused.
+    """
+    if not (request.subscribed_topic_names or request.regex_topics):
+        return request
+
+    def may_describe(topic: str) -> bool:
+        return guard.may(request, Operation.DESCRIBE, Resource.TOPIC, topic)
+
+    denied = [topic for topic in request.subscribed_topic_names or () if not may_describe(topic)]
+    if denied:
+        return denied
+    matched = None if request.regex_topics is None else tuple(filter(may_describe, request.regex_topics))
+    return structs.replace(request, regex_topics=matched)
+
+
+def visible_description(
+    guard: Guard, request: ConsumerGroupDescribe, answer: ConsumerGroupDescribeAnswer
+) -> ConsumerGroupDescribeAnswer:
+    """Return a description; an error instead, if it shows a topic that the client may not describe."""
+    assigned = (each for m in answer.members for each in (*m.assignment, *m.target_assignment))
+    topics = {each.topic for each in assigned}
+    if all(guard.may(request, Operation.DESCRIBE, Resource.TOPIC, topic) for topic in topics):
+        return answer
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ConsumerGroupDescribeAnswer(
+        request_id=answer.request_id, error=error.name, code=error.number, group_id=answer.group_id
+    )
 
 
 @lru_cache(64)

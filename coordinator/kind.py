@@ -30,6 +30,7 @@ from coordinator.config import Config
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.outputs import Answer, Output, Reply
+from coordinator.phases import GroupType
 from coordinator.requests import Request
 
 
@@ -38,6 +39,7 @@ class Subject(Enum):
 
     GROUP = auto()  # one group: a `Group`, or None if the group does not exist
     GROUPS = auto()  # all groups of a shard: for each one its id, its protocol type and its phase
+    TRANSACTIONS = auto()  # the groups with pending commits that have ended: `transactions.Settling`
     RULES = auto()  # the access rules of a shard: `guard.KeptRules`
 
 
@@ -80,6 +82,10 @@ def _not_at_once(*_: Any) -> None:
     """Return None, so that every request of the kind is checked."""
 
 
+def _no_reason(request: Any, error: ErrorCode) -> None:
+    """Return no sentence."""
+
+
 def _nothing(*_: Any) -> Iterable[Output]:
     """Return no outputs, because a refusal changes nothing."""
     return ()
@@ -95,12 +101,15 @@ class Kind(Struct, frozen=True):
         subject: The handler's first argument.
         right: The right that the request needs; None if every client may send it.
         topic_right: The right that the request needs for each topic that it names.
+        limited: Returns the part of a request that the client may send, or the topics that refuse the whole request.
+            `(guard, request)`; None if the client may send the whole request.
         visible: Returns the part of an answer that the client may see. `(guard, request, answer)`; None if the client
             may see the whole answer.
         needs_group_id: Whether the group id must not be empty.
         on_its_own: Checks that need no group.
         absent: The error if the group does not exist; None if the handler answers in this case too.
         of_the_group: Checks that depend on the group.
+        founds: The type of group whose members send the request. It replaces an Empty group of the other type.
         creates_group: Returns whether a request creates the group that it names. `(request)`
         is_costly: Returns whether the answer repeats all data of the subject, and so counts against the allowance for
             costly responses. `(subject, request)`
@@ -109,6 +118,7 @@ class Kind(Struct, frozen=True):
         on_refusal: Changes an existing group after the failure of a check, and yields the outputs before the answer.
             `(group, request, error, context)`
         refusal_fields: Returns the fields of a refusal's answer beside the error. `(request, error)`
+        reason: Returns a sentence for a person about a refusal without one; None for no sentence. `(request, error)`
     """
 
     answer: type[Any]
@@ -116,16 +126,19 @@ class Kind(Struct, frozen=True):
     subject: Subject = Subject.GROUP
     right: Right | None = None
     topic_right: TopicRight | None = None
+    limited: Callable[[Any, Any], Any] | None = None
     visible: Callable[[Any, Any, Any], Answer] | None = None
     needs_group_id: bool = False
     on_its_own: tuple[OwnCheck, ...] = ()
     absent: ErrorCode | None = None
     of_the_group: tuple[GroupCheck, ...] = ()
+    founds: GroupType | None = None
     creates_group: Callable[[Any], bool] = never
     is_costly: Callable[[Any, Any], bool] = never
     answers_at_once: Callable[[Any, Any, Context], Iterable[Output] | None] = _not_at_once
     on_refusal: Callable[[Any, Any, ErrorCode, Context], Iterable[Output]] = _nothing
     refusal_fields: Callable[[Any, ErrorCode], refusals.Fields] = refusals.no_fields
+    reason: Callable[[Any, ErrorCode], str | None] = _no_reason
 
     def error_of(self, subject: Any, request: Request, config: Config) -> ErrorCode:
         """Return the error of the first check that fails, from `on_its_own` on; NONE if all pass."""
@@ -151,4 +164,5 @@ class Kind(Struct, frozen=True):
         Args:
             why: A sentence for a person, if the error's name is not enough.
         """
+        why = self.reason(request, error) if why is None else why
         return refusals.refusal(self.answer, request, error, why, **self.refusal_fields(request, error))

@@ -26,19 +26,26 @@ from coordinator import (
     offsets,
     refusals,
     republishing,
+    transactions,
 )
 from coordinator.access import Operation, Resource
+from coordinator.consumer import checks as consumer_checks
+from coordinator.consumer import refusing
+from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
 from coordinator.errors import ErrorCode
 from coordinator.kind import Kind, Right, Subject, TopicRight, always
 from coordinator.outputs import (
     CheckAccessAnswer,
     CommittedPartition,
+    ConsumerGroupDescribeAnswer,
+    ConsumerGroupHeartbeatAnswer,
     DeletedPartition,
     DeleteGroupAnswer,
     DescribeAccessAnswer,
     DescribeGroupAnswer,
     ExpelMemberAnswer,
     FetchedOffset,
+    GroupTopicsAnswer,
     HeartbeatAnswer,
     JoinGroupAnswer,
     LeaveGroupAnswer,
@@ -49,8 +56,11 @@ from coordinator.outputs import (
     RebalanceGroupAnswer,
     RepublishGroupAnswer,
     SetAccessAnswer,
+    SettleTransactionsAnswer,
     SyncGroupAnswer,
+    TxnOffsetCommitAnswer,
 )
+from coordinator.phases import GroupType
 from coordinator.requests import (
     CheckAccess,
     DeleteGroup,
@@ -67,7 +77,9 @@ from coordinator.requests import (
     RebalanceGroup,
     RepublishGroup,
     SetAccess,
+    SettleTransactions,
     SyncGroup,
+    TxnOffsetCommit,
 )
 
 READ_GROUP = Right(Operation.READ, Resource.GROUP)
@@ -92,6 +104,7 @@ KINDS: dict[type[Struct], Kind] = {
             checks.is_not_pending_and_static,
             checks.is_known_if_it_says_so,
         ),
+        founds=GroupType.CLASSIC,
         creates_group=membership.is_of_a_newcomer,
         is_costly=membership.is_answered_with_all_members,
         answers_at_once=membership.repeated,
@@ -120,6 +133,22 @@ KINDS: dict[type[Struct], Kind] = {
         right=READ_GROUP,
         needs_group_id=True,
     ),
+    ConsumerGroupHeartbeat: Kind(
+        ConsumerGroupHeartbeatAnswer,
+        refusing.heartbeat,  # `consumer_kinds` has the rows of groups of the consumer protocol
+        right=READ_GROUP,
+        limited=guard.limited_heartbeat,
+        on_its_own=consumer_checks.OWN_CHECKS,
+        founds=GroupType.CONSUMER,
+        creates_group=consumer_checks.is_of_a_newcomer,
+        reason=refusing.reason,
+    ),
+    GroupTopics: Kind(
+        GroupTopicsAnswer,
+        refusing.group_topics,
+        right=READ_GROUP,
+        needs_group_id=True,
+    ),
     # -- offsets -------------------------------------------------------------------------------------------------------
     OffsetCommit: Kind(
         OffsetCommitAnswer,
@@ -127,11 +156,34 @@ KINDS: dict[type[Struct], Kind] = {
         right=READ_GROUP,
         topic_right=TopicRight(Operation.READ, "offsets", CommittedPartition),
         absent=ErrorCode.GROUP_ID_NOT_FOUND,
-        of_the_group=checks.unless_from_outside(*checks.of_vitals(*checks.OF_A_MEMBER), checks.commits_are_taken),
+        of_the_group=checks.unless(
+            checks.is_from_outside, *checks.of_vitals(*checks.OF_A_MEMBER), checks.commits_are_taken
+        ),
         creates_group=offsets.is_from_no_member,
         answers_at_once=offsets.commit_nothing,
         on_refusal=offsets.note_rejection,
         refusal_fields=refusals.every_commit,
+    ),
+    TxnOffsetCommit: Kind(
+        TxnOffsetCommitAnswer,
+        transactions.commit,
+        right=READ_GROUP,
+        topic_right=TopicRight(Operation.READ, "offsets", CommittedPartition),
+        needs_group_id=True,
+        absent=ErrorCode.ILLEGAL_GENERATION,
+        of_the_group=(
+            *checks.unless(transactions.is_from_outside, *checks.of_vitals(*checks.OF_A_MEMBER)),
+            transactions.has_room,
+        ),
+        creates_group=transactions.is_from_no_member,
+        answers_at_once=transactions.refuse_late,
+        refusal_fields=refusals.every_commit,
+    ),
+    SettleTransactions: Kind(
+        SettleTransactionsAnswer,
+        transactions.settle,
+        subject=Subject.TRANSACTIONS,
+        right=ALTER_CLUSTER._replace(holder=guard.COORDINATOR),
     ),
     OffsetFetch: Kind(
         OffsetFetchAnswer,
@@ -157,6 +209,14 @@ KINDS: dict[type[Struct], Kind] = {
         describe.describe,
         right=DESCRIBE_GROUP,
         is_costly=always,
+        refusal_fields=refusals.group_id,
+    ),
+    ConsumerGroupDescribe: Kind(
+        ConsumerGroupDescribeAnswer,
+        refusing.describe,
+        right=DESCRIBE_GROUP,
+        visible=guard.visible_description,
+        needs_group_id=True,
         refusal_fields=refusals.group_id,
     ),
     ListGroups: Kind(

@@ -10,8 +10,9 @@ from coordinator import checks
 from coordinator.config import Config
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
-from coordinator.events import member_event
-from coordinator.group import NEVER_MS, Group, Member
+from coordinator.events import Blame, blame, member_event
+from coordinator.group import Group, Member
+from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import (
     ExpelMemberAnswer,
     LeaveGroupAnswer,
@@ -21,7 +22,7 @@ from coordinator.outputs import (
     Reply,
 )
 from coordinator.phases import Phase
-from coordinator.rebalance import Blame, blame, complete, drop, let_go, prepare, prepare_or_try_to_complete
+from coordinator.rebalance import complete, drop, let_go, prepare, prepare_or_try_to_complete
 from coordinator.requests import ExpelMember, LeaveGroup, Leaving
 
 

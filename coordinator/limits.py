@@ -31,6 +31,27 @@ ASSIGNMENT_BYTES_MAX = 1_048_576
 ASSIGNMENTS_MAX = 10_000
 """Members that the leader's sync may name, and so the largest group that `group_max_size` can allow."""
 
+SESSION_TIMEOUT_MS_MAX = 1_800_000
+"""The longest session timeout and heartbeat interval that the consumer protocol may be set to: half an hour."""
+
+SUBSCRIBED_NAMES_MAX = 10_000
+"""Topics that one member of the consumer protocol may subscribe to by name, or by its pattern."""
+
+PATTERN_CHARS_MAX = 1_024
+"""The length of a pattern of topic names. RE2 matches in linear time, so this bounds the time too."""
+
+PATTERNS_MAX = 1_000
+"""Different patterns that the members of one group may have."""
+
+TOPIC_PARTITIONS_MAX = 100_000
+"""Partitions of one topic, of which a group may be told."""
+
+PLANNED_PARTITIONS_MAX = 200_000
+"""Partitions of all topics of one group of the consumer protocol. A plan takes some microseconds for each."""
+
+GROUP_SUBSCRIPTIONS_BYTES_MAX = 5 * 2**20
+"""Subscriptions of all members of one group of the consumer protocol. Beyond it: GROUP_MAX_SIZE_REACHED."""
+
 LEAVING_MEMBERS_MAX = 10_000
 """Members that one leave request may name."""
 
@@ -40,6 +61,13 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 PENDING_MAX = 10_000
 """Pending ids of one group: MEMBER_ID_REQUIRED handed them out and no join has used them. Beyond it the oldest one is
 removed, and a join with it is answered UNKNOWN_MEMBER_ID. Kafka bounds pending ids only by their time."""
+
+PENDING_OFFSETS_MAX = 10_000
+"""Offsets of open transactions of one group. Beyond it a commit is answered COORDINATOR_LOAD_IN_PROGRESS, which
+producers retry. An open transaction ends by itself after its timeout, 15 minutes at most by a broker's default."""
+
+SETTLED_COMMITS_MAX = 1_000
+"""Committed transactions that one report may name."""
 
 REPUBLISHED_OFFSETS_MAX = 100
 """Offsets that one request may have written again: 100 records with the longest metadata are some 500 KB of output."""
@@ -63,6 +91,9 @@ requests may wait in the log, or clocks differ, for as long as this. Many such e
 
 SHORT_REMOVED_GROUPS_MAX = REMOVED_GROUPS_MAX // 2
 """Beyond this number of removed groups, only those that had a generation are kept: the others never displace them."""
+
+COMMIT_VERSION_MAX = 10
+"""The newest version of Kafka's OffsetCommit."""
 
 COMMIT_METADATA_CHARS_MAX = 65_536
 """The bound for parsing; a commit is checked against `offset_metadata_max_bytes`."""

@@ -36,7 +36,7 @@ from coordinator.effects import (
     RejoinNeeded,
 )
 from coordinator.errors import ErrorCode
-from coordinator.group import NEVER_MS
+from coordinator.group_parts import NEVER_MS
 from coordinator.member_config import MemberConfig
 from coordinator.member_requests import Sent
 from coordinator.outputs import (

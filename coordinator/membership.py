@@ -17,14 +17,14 @@ from coordinator.consumer_protocol import subscribed_topics
 from coordinator.context import Context
 from coordinator.describe import publish_at_a_bounded_rate
 from coordinator.errors import ErrorCode
-from coordinator.events import member_event
-from coordinator.group import NEVER_MS, Group, Member, Parked, Session, Vitals
+from coordinator.events import blame, member_event
+from coordinator.group import Group, Member, Parked, Vitals
+from coordinator.group_parts import NEVER_MS, Session
 from coordinator.hashing import member_suffix
 from coordinator.limits import PENDING_MAX
 from coordinator.outputs import HeartbeatAnswer, JoinGroupAnswer, MemberFenced, MemberJoined, Output, Reply
 from coordinator.phases import Phase
 from coordinator.rebalance import (
-    blame,
     drop,
     install,
     joined,

@@ -12,15 +12,24 @@ from coordinator.errors import IllegalMove
 
 
 class Phase(Enum):
-    """The phase of a group, with Kafka's own name for it."""
+    """The phase of a group, with Kafka's own name for it. A classic group is never in one of the last two."""
 
     EMPTY = "Empty"  # no members; exists while offsets are kept
     PREPARING = "PreparingRebalance"  # joins are being collected
     COMPLETING = "CompletingRebalance"  # all joins have arrived; the leader's assignments are awaited
     STABLE = "Stable"  # the assignments of this generation are known
     DEAD = "Dead"  # removed
+    ASSIGNING = "Assigning"  # consumer protocol: the group epoch waits for a plan
+    RECONCILING = "Reconciling"  # consumer protocol: some member does not follow the plan yet
 
     __hash__ = object.__hash__  # every heartbeat looks up tables by phase; the default hash is slow
+
+
+class GroupType(Enum):
+    """The protocol of a group's members, with Kafka's own name for it."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"  # KIP-848
 
 
 class Cause(Enum):

@@ -13,13 +13,12 @@ and expirePendingSync; ClassicGroup.initNextGeneration.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct
-
 from coordinator.config import Config
 from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
 from coordinator.errors import ErrorCode
-from coordinator.events import event, member_event
-from coordinator.group import NEVER_MS, Delay, Group, Member, Parked
+from coordinator.events import Blame, blame, event, member_event
+from coordinator.group import Delay, Group, Member, Parked
+from coordinator.group_parts import NEVER_MS
 from coordinator.hashing import java_hash
 from coordinator.limits import JOINS_AGAIN_MS_MIN
 from coordinator.outputs import (
@@ -37,22 +36,6 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.phases import Cause, Phase
-
-
-class Blame(Struct, frozen=True):
-    """The cause of a rebalance, as the events name it, and the member that caused it with its own reason."""
-
-    cause: str
-    member_id: str = ""
-    client_id: str = ""
-    client_host: str = ""
-    reason: str | None = None
-
-
-def blame(member: Member, cause: str, reason: str | None = None) -> Blame:
-    """Return the cause of a rebalance with the member that caused it."""
-    return Blame(cause, member.member_id, member.client_id, member.client_host, reason)
-
 
 # -- the join round ----------------------------------------------------------------------------------------------------
 
@@ -141,7 +124,7 @@ def complete(group: Group, now_ms: int) -> Iterator[Output]:
         group.leader_id = next(m.member_id for m in group.members.values() if m.awaiting_join)
     vitals.generation_id += 1
     group.protocol_name = vote(group)
-    group.subscribed_topics = _subscribed(group)
+    group.subscribed_topics = subscribed(group)
     group.move(Cause.JOINS_COMPLETE, now_ms)
     assert group.round is not None, "joins are collected in a round"
     group.round.joined_ms = now_ms
@@ -195,7 +178,7 @@ def vote(group: Group) -> str:
     return min(votes, key=rank)
 
 
-def _subscribed(group: Group) -> tuple[str, ...] | None:
+def subscribed(group: Group) -> tuple[str, ...] | None:
     if not group.is_readable:
         return None
     topics: set[str] = set()

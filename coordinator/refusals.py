@@ -8,8 +8,17 @@ from typing import Any
 from msgspec import UNSET
 
 from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, CommittedPartition, FetchedOffset, Reply
-from coordinator.requests import DescribeGroup, JoinGroup, OffsetCommit, OffsetFetch, Request
+from coordinator.outputs import AnyAnswer, CommittedPartition, ErrorAnswer, FetchedOffset, Rejected, Reply
+from coordinator.requests import (
+    DescribeGroup,
+    JoinGroup,
+    OffsetCommit,
+    OffsetFetch,
+    Received,
+    Request,
+    TxnOffsetCommit,
+    Unreadable,
+)
 
 Fields = dict[str, Any]
 
@@ -34,6 +43,29 @@ def refusal(
     )
 
 
+def reject(received: Received, record: Unreadable, partition: int) -> Reply | Rejected:
+    """Return the reply to a record that is no valid request, or an event if nobody can be answered.
+
+    Args:
+        partition: The partition of the request topic that has the record.
+    """
+    if record.request_id is not None and record.reply_to is not None:
+        error = ErrorCode.INVALID_REQUEST
+        answer = ErrorAnswer(
+            request_id=record.request_id, error=error.name, code=error.number, error_message=record.why
+        )
+        return Reply(record.reply_to, answer)
+    return Rejected(
+        group_id=None,
+        version=None,
+        at_ms=received.at_ms,
+        generation_id=None,
+        partition=partition,
+        offset=received.offset,
+        why=record.why,
+    )
+
+
 # -- the other fields --------------------------------------------------------------------------------------------------
 
 
@@ -42,7 +74,7 @@ def no_fields(request: Request, error: ErrorCode) -> Fields:
     return {}
 
 
-def every_commit(request: OffsetCommit, error: ErrorCode) -> Fields:
+def every_commit(request: OffsetCommit | TxnOffsetCommit, error: ErrorCode) -> Fields:
     """Return the error for each partition of a commit."""
     return {
         "partitions": tuple(CommittedPartition(o.topic, o.partition, error.name, error.number) for o in request.offsets)

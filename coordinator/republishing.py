@@ -7,6 +7,8 @@ earlier records byte for byte, and compaction keeps the last record of a key. So
 
 from collections.abc import Iterator
 
+from coordinator.consumer import publishing as consumer_publishing
+from coordinator.consumer_group import ConsumerGroup
 from coordinator.context import Context
 from coordinator.describe import publish_at_a_bounded_rate
 from coordinator.group import Group
@@ -14,8 +16,10 @@ from coordinator.offsets import publish_offset
 from coordinator.outputs import Output, Published, Reply, RepublishGroupAnswer
 from coordinator.requests import RepublishGroup
 
+Either = Group | ConsumerGroup
 
-def republish(group: Group | None, request: RepublishGroup, context: Context) -> Iterator[Output]:
+
+def republish(group: Either | None, request: RepublishGroup, context: Context) -> Iterator[Output]:
     """Write the named records of a group with their present values: a tombstone if the coordinator has no value.
 
     The record of a large group that was published recently is written at a deadline, as after any other change. The
@@ -31,10 +35,16 @@ def republish(group: Group | None, request: RepublishGroup, context: Context) ->
     yield Reply(request.reply_to, RepublishGroupAnswer(request_id=request.request_id, records=written))
 
 
-def _published(group: Group | None, request: RepublishGroup, at_ms: int) -> Iterator[Output]:
+def _publish(group: Either, now_ms: int) -> Iterator[Output]:
+    if isinstance(group, ConsumerGroup):
+        return consumer_publishing.publish_at_a_bounded_rate(group, now_ms)
+    return publish_at_a_bounded_rate(group, now_ms)
+
+
+def _published(group: Either | None, request: RepublishGroup, at_ms: int) -> Iterator[Output]:
     group_id = request.group_id
     if request.group and group:
-        yield from publish_at_a_bounded_rate(group, group.vitals.now_ms)
+        yield from _publish(group, group.vitals.now_ms)
     elif request.group:
         yield Published(group_id, ("group", group_id), None, None, at_ms)
     for topic, partition in dict.fromkeys((each.topic, each.partition) for each in request.offsets):

@@ -12,32 +12,8 @@ from msgspec import Meta, Struct
 
 from coordinator import limits
 from coordinator.access import Operation, Resource, Rules, Time
-
-Id = Annotated[str, Meta(max_length=limits.ID_CHARS_MAX)]
-Name = Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)]
-Host = Annotated[str, Meta(max_length=limits.HOST_CHARS_MAX)]
-Reason = Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)]
-Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-
-
-class BaseRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
-    """The fields of every request.
-
-    Args:
-        request_id: Chosen by the client and unique to it; the response repeats it.
-        reply_to: The client's mailbox: the key of its responses, hashed to a partition of the reply topic.
-        client_host: As Kafka prints it, `/127.0.0.1`. If access rules are in use, the host of an unsigned record is
-            ignored.
-        principal: The principal of the client; trusted only if the record has a valid signature.
-    """
-
-    request_id: Id
-    reply_to: Id
-    group_id: str
-    client_id: Name = ""
-    client_host: Host = ""
-    principal: Id | None = None
+from coordinator.base_request import BaseRequest, Id, Int32, Int64, Name, Reason, TopicId
+from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics, TopicFact
 
 
 class Protocol(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,6 +34,8 @@ class JoinGroup(BaseRequest, frozen=True, kw_only=True, tag="join_group"):
         require_known_member_id: A new member is first given an id by MEMBER_ID_REQUIRED and joins with that (KIP-394).
         supports_skipping_assignment: A leader that comes back under its instance id may be told to keep the present
             assignments (KIP-814). Other leaders get a response as if they were followers.
+        topics: What the sender's metadata say of the topics to which the member subscribes. Only a group of the
+            consumer protocol reads them.
     """
 
     member_id: Id = ""
@@ -69,6 +47,7 @@ class JoinGroup(BaseRequest, frozen=True, kw_only=True, tag="join_group"):
     reason: Reason | None = None
     require_known_member_id: bool = True
     supports_skipping_assignment: bool = True
+    topics: Annotated[tuple[TopicFact, ...], Meta(max_length=limits.SUBSCRIBED_NAMES_MAX)] = ()
 
 
 class Assignment(Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,8 +94,12 @@ class LeaveGroup(BaseRequest, frozen=True, kw_only=True, tag="leave_group"):
     members: Annotated[tuple[Leaving, ...], Meta(max_length=limits.LEAVING_MEMBERS_MAX)]
 
 
-class OffsetToCommit(Struct, frozen=True, forbid_unknown_fields=True):
-    """The offset of the next record to read in one partition."""
+class OffsetToCommit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The offset of the next record to read in one partition.
+
+    Args:
+        topic_id: null if the sender does not know it.
+    """
 
     topic: Name
     partition: Int32
@@ -124,22 +107,70 @@ class OffsetToCommit(Struct, frozen=True, forbid_unknown_fields=True):
     leader_epoch: Int32 = -1
     metadata: Annotated[str, Meta(max_length=limits.COMMIT_METADATA_CHARS_MAX)] | None = None
     retention_ms: Int64 = -1
+    topic_id: TopicId | None = None
 
 
-class OffsetCommit(BaseRequest, frozen=True, kw_only=True, tag="offset_commit"):
-    """Store offsets: as a member of a generation, or with generation -1 and no ids for a group without members."""
+class TxnOffsetCommit(BaseRequest, frozen=True, kw_only=True, tag="txn_offset_commit"):
+    """Store offsets when a transaction is committed, and not if it is aborted. A gateway sends it (KIP-98, KIP-447).
 
+    Args:
+        place: The offset of the commit's record in the shard's partition of the transactions topic. The record is a
+            part of the transaction.
+        generation_id: For a member of the consumer protocol, its member epoch.
+    """
+
+    place: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    producer_id: Int64
+    producer_epoch: Int32
     generation_id: Int32 = -1
     member_id: Id = ""
     group_instance_id: Id | None = None
     offsets: Annotated[tuple[OffsetToCommit, ...], Meta(max_length=limits.PARTITIONS_PER_REQUEST_MAX)]
 
 
-class TopicPartitions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Some partitions of one topic."""
+class SettleTransactions(BaseRequest, frozen=True, kw_only=True, tag="settle_transactions"):
+    """Report how transactions of one shard have ended. The record's partition selects the shard.
+
+    The coordinator sends it itself, after it has read the transactions topic.
+
+    Args:
+        topic_id: The id of the transactions topic. If it was made anew, all pending commits are dropped, because the
+            ends of their transactions are lost.
+        settled_before: All transactions with a record before this offset of the shard's partition have ended.
+        committed: The offsets before it that belong to committed transactions. The others are aborted.
+    """
+
+    group_id: str = ""
+    topic_id: Id
+    settled_before: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    committed: Annotated[tuple[Int64, ...], Meta(max_length=limits.SETTLED_COMMITS_MAX)] = ()
+
+
+class OffsetCommit(BaseRequest, frozen=True, kw_only=True, tag="offset_commit"):
+    """Store offsets: as a member of a generation, or with generation -1 and no ids for a group without members.
+
+    Args:
+        generation_id: For a member of the consumer protocol, its member epoch.
+        version: The version of Kafka's request. Member epochs exist from version 9 on.
+    """
+
+    generation_id: Int32 = -1
+    member_id: Id = ""
+    group_instance_id: Id | None = None
+    version: Annotated[int, Meta(ge=0, le=limits.COMMIT_VERSION_MAX)] = limits.COMMIT_VERSION_MAX
+    offsets: Annotated[tuple[OffsetToCommit, ...], Meta(max_length=limits.PARTITIONS_PER_REQUEST_MAX)]
+
+
+class TopicPartitions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Some partitions of one topic.
+
+    Args:
+        topic_id: null for the topic of that name, whatever its id.
+    """
 
     topic: Name
     partitions: Annotated[tuple[Int32, ...], Meta(max_length=limits.PARTITIONS_PER_REQUEST_MAX)]
+    topic_id: TopicId | None = None
 
 
 class OffsetFetch(BaseRequest, frozen=True, kw_only=True, tag="offset_fetch"):
@@ -147,7 +178,7 @@ class OffsetFetch(BaseRequest, frozen=True, kw_only=True, tag="offset_fetch"):
 
     Args:
         topics: null for every partition with a committed offset.
-        require_stable: Kept for transactional commits, which no request here can make: every offset is stable.
+        require_stable: Whether an error replaces the offsets of partitions that an open transaction may commit.
     """
 
     topics: Annotated[tuple[TopicPartitions, ...], Meta(max_length=limits.PARTITIONS_PER_REQUEST_MAX)] | None = None
@@ -262,6 +293,8 @@ Request = (
     | Heartbeat
     | LeaveGroup
     | OffsetCommit
+    | TxnOffsetCommit
+    | SettleTransactions
     | OffsetFetch
     | DescribeGroup
     | ListGroups
@@ -273,6 +306,9 @@ Request = (
     | SetAccess
     | DescribeAccess
     | CheckAccess
+    | ConsumerGroupHeartbeat
+    | GroupTopics
+    | ConsumerGroupDescribe
 )
 
 

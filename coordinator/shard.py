@@ -9,29 +9,38 @@ within bounds. A step whose outputs use up its `budget` defers requests to the n
 them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from coordinator import checks, clock, codec, membership
+from coordinator import checks, clock, codec
 from coordinator.budget import Budget, answer_bytes
 from coordinator.clock import Times
-from coordinator.codec import Kept, Rosters
+from coordinator.codec import Kept
 from coordinator.config import Config
+from coordinator.consumer.classics import must_downgrade
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.consumer_kinds import CONSUMER_KINDS
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.context import Context
-from coordinator.deadlines import advance
-from coordinator.describe import publish, publishing
+from coordinator.converting import convert, downgrade
+from coordinator.describe import publish
 from coordinator.errors import ErrorCode
-from coordinator.group import NEVER_MS, Group, Vitals
+from coordinator.group import Group
+from coordinator.group_parts import NEVER_MS, GroupVitals
 from coordinator.group_store import GroupStore
+from coordinator.group_types import answer_of_vitals, timers_of, with_published
 from coordinator.guard import KeptRules
 from coordinator.hashing import shard_of
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
-from coordinator.outputs import ClockAhead, ErrorAnswer, Output, Rejected, Reply
+from coordinator.outputs import ClockAhead, Output
 from coordinator.phases import Phase
-from coordinator.requests import Heartbeat, Received, Unreadable, Wake
+from coordinator.refusals import reject
+from coordinator.requests import Heartbeat, JoinGroup, Received, Unreadable, Wake
+from coordinator.rosters import Rosters
+from coordinator.transactions import Settling
 
 TOO_MUCH_ASKED = "recent requests have used up the allowance for large responses; retry in some seconds"
 
@@ -61,7 +70,9 @@ class Shard:
     ) -> None:
         self._partition, self._partitions, self._secret, self._config = partition, partitions, secret, config
         kept = codec.decode_shard(state) if state is not None else Kept()
-        self._groups = GroupStore(kept.groups, kept.removed_groups, Rosters() if rosters is None else rosters)
+        rosters = Rosters() if rosters is None else rosters
+        self._groups = GroupStore(kept.groups, kept.removed_groups, kept.pending, rosters)
+        self._settled_before, self._transactions_topic_id = kept.settled_before, kept.transactions_topic_id
         self._rules = KeptRules(config, kept.access)
         self._clock, self._allowance = kept.clock, kept.allowance
         self.deferred: list[Received] = []
@@ -112,15 +123,16 @@ class Shard:
                 outputs.extend(self._charged(received, rules.guard.refuse(received, kind)))
                 continue
             # Nearly all requests are heartbeats of a group in which no deadline is due: they need only its vitals.
-            if type(request) is Heartbeat and request.group_id:
+            if (type(request) is Heartbeat or type(request) is ConsumerGroupHeartbeat) and request.group_id:
                 vitals = touched.get(request.group_id) or groups.vitals_of(request.group_id)
                 if vitals is not None:
                     at_ms = received.at_ms if received.at_ms > vitals.now_ms else vitals.now_ms
                     if vitals.earliest_ms > at_ms:
                         vitals.now_ms = at_ms
                         self._note_lateness(vitals, now_ms)
-                        outputs.append(membership.heartbeat_of_vitals(vitals, request, at_ms))
-                        continue
+                        if (reply := answer_of_vitals(vitals, request, at_ms, self._config)) is not None:
+                            outputs.append(reply)
+                            continue
             if type(request) is not Wake:
                 outputs.extend(self._charged(received, self._take(received)))
         if ahead:
@@ -146,8 +158,8 @@ class Shard:
 
     @property
     def is_blank(self) -> bool:
-        """True if the shard keeps no group, no removed group and no rule."""
-        return not (self._groups.stored or self._groups.removed_groups or self._rules.written)
+        """True if the shard keeps no group, no removed group, no rule and no place of a transaction."""
+        return not (self._groups.stored or self._groups.removed_groups or self._rules.written or self._settled_before)
 
     @property
     def group_ids(self) -> tuple[str, ...]:
@@ -159,15 +171,21 @@ class Shard:
         return sum(stored.members for stored in self._groups.stored.values())
 
     def group(self, group_id: str) -> Group | None:
-        """Return a copy of one group, for tests and tools."""
-        return self._groups.copy_of(group_id)
+        """Return a copy of one classic group, for tests and tools."""
+        group = self._groups.copy_of(group_id)
+        return group if isinstance(group, Group) else None
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """Return a copy of one group of the consumer protocol, for tests and tools."""
+        group = self._groups.copy_of(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
 
     def to_bytes(self) -> bytes:
         """Return the shard as bytes, for the argument `state` of another `Shard`."""
-        groups = self._groups
-        return codec.encode_shard(
-            Kept(groups.stored, groups.removed_groups, self._rules.written, self._clock, self._allowance)
-        )
+        groups, rules = self._groups, self._rules.written
+        places = self._settled_before, groups.pending, self._transactions_topic_id
+        kept = Kept(groups.stored, groups.removed_groups, rules, self._clock, self._allowance, *places)
+        return codec.encode_shard(kept)
 
     # -- the bounds of a step ------------------------------------------------------------------------------------------
 
@@ -191,7 +209,7 @@ class Shard:
         if self._budget.defers(received.size_bytes):
             self.deferred.append(replace(received, was_deferred=True))
         elif isinstance(request, Unreadable):
-            yield self._reject(received, request)
+            yield reject(received, request, self._partition)
         else:
             assert not isinstance(request, Wake), "a wake record is no request"
             error, why = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard has too many requests to answer"
@@ -217,7 +235,7 @@ class Shard:
         request = received.request
         assert not isinstance(request, Wake), "a wake record is no request"
         if isinstance(request, Unreadable):
-            return [self._reject(received, request)]
+            return [reject(received, request, self._partition)]
         kind, guard = KINDS[type(request)], self._rules.guard
         if guard is None:
             return self._take_all(kind, received)
@@ -237,30 +255,55 @@ class Shard:
         group_id, now_ms = request.group_id, self._times.now_ms
         if group_id in self._groups.stored:
             yield from self._advance(group_id, received.at_ms, now_ms)
+        group = yield from self._group_for(kind, received)
+        if group is None:
+            return
+        if isinstance(group, ConsumerGroup):
+            kind = CONSUMER_KINDS[type(request)]
+        at_ms = group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
+        self._note_lateness(group.vitals, now_ms)
+        if kind.is_costly(group, request) and group.allowance.left_at(at_ms) <= 0:
+            yield kind.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TOO_MUCH_ASKED)
+            return
+        brought = list(with_published(group, self._handle(kind, group, received, at_ms), request, at_ms, self._config))
+        yield from brought
+        if kind.is_costly(group, request):
+            group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
+        if group.phase is Phase.DEAD:
+            self._groups.forget(group)
+        elif isinstance(group, ConsumerGroup) and must_downgrade(group, self._config):
+            is_after_removal = not isinstance(request, JoinGroup)
+            self._groups.put((yield from downgrade(group, at_ms, self._config, is_after_removal=is_after_removal)))
+        yield from self._advance(group_id, at_ms, noticed_ms=at_ms)  # deadlines that the request itself has set
+
+    def _group_for(self, kind: Kind, received: Received) -> Generator[Output, None, Group | ConsumerGroup | None]:
+        """Return the group of a request, created or converted if the request does so; None after a final answer."""
+        request: Any = received.request
+        group_id = request.group_id
         group = self._groups.open(group_id)
         if group is None:
             home = shard_of(group_id, self._partitions)
             if home != self._partition:
                 why = f"this group's requests belong in partition {home}"
                 yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, why)
-                return
-            if not kind.creates_group(request) or kind.error_on_its_own(request, self._config) is not ErrorCode.NONE:
+                return None
+            if not self._founds(kind, request):
                 yield from self._handle(kind, None, received, received.at_ms)
-                return
-            group = self._groups.create(group_id, received.at_ms)
-            yield publish(group)
-        at_ms = group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
-        self._note_lateness(group.vitals, now_ms)
-        if kind.is_costly(group, request) and group.allowance.left_at(at_ms) <= 0:
-            yield kind.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TOO_MUCH_ASKED)
-            return
-        brought = list(publishing(group, self._handle(kind, group, received, at_ms)))
-        yield from brought
-        if kind.is_costly(group, request):
-            group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
-        if group.phase is Phase.DEAD:
-            self._groups.forget(group)
-        yield from self._advance(group_id, at_ms, noticed_ms=at_ms)  # deadlines that the request itself has set
+                return None
+            group = self._groups.create(group_id, received.at_ms, kind.founds)
+            if isinstance(group, Group):
+                yield publish(group)
+        elif kind.founds not in (None, group.type) and self._founds(kind, request):
+            at_ms = group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
+            self._note_lateness(group.vitals, self._times.now_ms)
+            group = yield from convert(group, request, at_ms, self._config)
+            if group is not None:
+                self._groups.put(group)
+        return group
+
+    def _founds(self, kind: Kind, request: Any) -> bool:
+        """Return whether a request creates its group, or replaces an Empty group of the other protocol."""
+        return kind.creates_group(request) and kind.error_on_its_own(request, self._config) is ErrorCode.NONE
 
     def _take_for_groups(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to all groups, after their deadlines up to the time of the request."""
@@ -277,6 +320,22 @@ class Shard:
             self._allowance = self._allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
         yield from brought
 
+    def _take_for_transactions(self, kind: Kind, received: Received) -> Iterator[Output]:
+        """Handle a report of ended transactions, after the deadlines of the groups with their commits."""
+        request: Any = received.request
+        settling = Settling(self._transactions_topic_id, self._settled_before)
+        before = NEVER_MS if settling.is_of_earlier_topic(request) else request.settled_before
+        for group_id in self._groups.with_pending(before):
+            yield from self._advance(group_id, received.at_ms, self._times.now_ms)
+            if (group := self._groups.open(group_id)) is not None:
+                group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
+                settling.groups.append(group)
+        yield from self._handle(kind, settling, received, received.at_ms)
+        self._settled_before, self._transactions_topic_id = settling.settled_before, settling.topic_id
+        for settled in settling.groups:
+            at_ms = settled.vitals.now_ms
+            yield from self._advance(settled.group_id, at_ms, noticed_ms=at_ms)
+
     def _take_for_rules(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to the access rules."""
         yield from self._handle(kind, self._rules, received, received.at_ms)
@@ -285,7 +344,8 @@ class Shard:
         """Check a request, and call its handler or refuse it."""
         request: Any = received.request
         absent_ms = self._groups.not_before_ms(request.group_id) or self._times.floor_ms
-        context = Context(at_ms, self._config, self._partition, received.offset, self._secret, absent_ms)
+        place = self._partition, received.offset
+        context = Context(at_ms, self._config, *place, self._secret, absent_ms, self._settled_before)
         if (outputs := kind.answers_at_once(subject, request, context)) is not None:
             yield from outputs
         elif (error := kind.error_of(subject, request, self._config)) is ErrorCode.NONE:
@@ -295,26 +355,9 @@ class Shard:
                 yield from kind.on_refusal(subject, request, error, context)
             yield kind.refuse(request, error)
 
-    def _reject(self, received: Received, record: Unreadable) -> Output:
-        if record.request_id is not None and record.reply_to is not None:
-            error = ErrorCode.INVALID_REQUEST
-            answer = ErrorAnswer(
-                request_id=record.request_id, error=error.name, code=error.number, error_message=record.why
-            )
-            return Reply(record.reply_to, answer)
-        return Rejected(
-            group_id=None,
-            version=None,
-            at_ms=received.at_ms,
-            generation_id=None,
-            partition=self._partition,
-            offset=received.offset,
-            why=record.why,
-        )
-
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    def _note_lateness(self, vitals: Vitals, now_ms: int) -> None:
+    def _note_lateness(self, vitals: GroupVitals, now_ms: int) -> None:
         if now_ms - vitals.now_ms > self._config.late_notice_ms or vitals.back_ms > now_ms:
             vitals.back_ms = now_ms  # the coordinator was unavailable, or a clock was wrong
 
@@ -335,14 +378,20 @@ class Shard:
             return
         group = self._groups.open(group_id)
         assert group is not None, "a group with vitals exists"
-        yield from advance(group, max(until_ms, vitals.now_ms), noticed_ms, self._config)
+        until_ms = max(until_ms, vitals.now_ms)
+        yield from timers_of(group).advance(group, until_ms, noticed_ms, self._config)
         if group.phase is Phase.DEAD:
             self._groups.forget(group)
+        elif isinstance(group, ConsumerGroup) and must_downgrade(group, self._config):
+            now_ms = group.vitals.now_ms
+            self._groups.put((yield from downgrade(group, now_ms, self._config, is_after_removal=True)))
+            yield from self._advance(group_id, until_ms, noticed_ms)
 
 
 _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] = {
     Subject.GROUP: Shard._take_for_group,
     Subject.GROUPS: Shard._take_for_groups,
+    Subject.TRANSACTIONS: Shard._take_for_transactions,
     Subject.RULES: Shard._take_for_rules,
 }
 

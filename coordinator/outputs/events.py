@@ -138,6 +138,48 @@ class GroupDeleted(Event, frozen=True, kw_only=True, tag="group_deleted"):
     why: str
 
 
+class PlanMade(Event, frozen=True, kw_only=True, tag="plan_made"):
+    """A server assignor has made a plan for `generation_id`, the group epoch.
+
+    `moved` counts the partitions that the plan gives to another member than the plan before. `waited_ms` is the time
+    since the group epoch first grew.
+    """
+
+    assignor: str
+    members: int
+    partitions: int
+    moved: int
+    waited_ms: int
+
+
+class GroupConverted(Event, frozen=True, kw_only=True, tag="group_converted"):
+    """The group has another protocol, `group_type`, and `members` members. Its offsets are as before."""
+
+    group_type: str
+    members: int
+    generation_before: int
+
+
+class MemberAway(MemberEvent, frozen=True, kw_only=True, tag="member_away"):
+    """A static member of the consumer protocol went away for a while. Its partitions stay until `until_ms`."""
+
+    until_ms: int
+
+
+class MemberBack(MemberEvent, frozen=True, kw_only=True, tag="member_back"):
+    """A static member of the consumer protocol is back, as the process `member_id`, and has its partitions again."""
+
+    replaces: str
+
+
+class EpochFenced(MemberEvent, frozen=True, kw_only=True, tag="epoch_fenced"):
+    """A heartbeat was refused: its epoch is not the member's, or its instance id is another member's."""
+
+    error: str
+    claimed_epoch: int
+    member_epoch: int
+
+
 class Rejected(Event, frozen=True, kw_only=True, tag="rejected"):
     """A record that is not a valid request and names no mailbox for a response."""
 
@@ -224,6 +266,11 @@ AnyEvent = (
     | OffsetsDeleted
     | GroupEmptied
     | GroupDeleted
+    | PlanMade
+    | GroupConverted
+    | MemberAway
+    | MemberBack
+    | EpochFenced
     | Rejected
     | LogBroken
     | ClockAhead

@@ -1,6 +1,6 @@
 """Records of the groups topic: the present state of each group and of each committed offset."""
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.phases import Phase
 
@@ -8,7 +8,9 @@ from coordinator.phases import Phase
 class GroupMember(Struct, frozen=True, kw_only=True):
     """A member in the group record. `assigned` is the decoded assignment, for the types `consumer` and `resources`.
 
-    `fencing_token` is the one that came with the assignment; 0 before the first one, and from older coordinators.
+    `fencing_token` is the one that came with the assignment; 0 before the first one, and from older coordinators. Only
+    members of the consumer protocol have the fields after it: `assigned` may be used, `revoking` has to be given up,
+    and `target` is the member's part of the latest plan. Its `state` is stable, unrevoked or unreleased.
     """
 
     member_id: str
@@ -20,10 +22,22 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     assignment: bytes
     assigned: dict[str, list[int]] | None
     fencing_token: int = 0
+    rack_id: str | UnsetType | None = UNSET
+    protocol: str | UnsetType = UNSET
+    member_epoch: int | UnsetType = UNSET
+    state: str | UnsetType = UNSET
+    subscribed_topics: tuple[str, ...] | UnsetType = UNSET
+    regex: str | UnsetType = UNSET
+    revoking: dict[str, list[int]] | UnsetType = UNSET
+    target: dict[str, list[int]] | UnsetType = UNSET
 
 
 class GroupRecord(Struct, frozen=True, kw_only=True):
-    """A group as of its latest change of phase or generation. Key: `["group", group_id]`."""
+    """A group as of its latest change of phase or generation. Key: `["group", group_id]`.
+
+    Only groups of the consumer protocol have a `type`, "consumer", and an `assignment_epoch`. Their `generation_id` is
+    the group epoch, their `protocol_name` is the assignor of the latest plan, and they have no leader.
+    """
 
     group_id: str
     state: Phase
@@ -35,6 +49,8 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     subscribed_topics: tuple[str, ...] | None
     members: tuple[GroupMember, ...]
     version: int
+    type: str | UnsetType = UNSET
+    assignment_epoch: int | UnsetType = UNSET
 
 
 class OffsetRecord(Struct, frozen=True, kw_only=True):
@@ -51,6 +67,7 @@ class OffsetRecord(Struct, frozen=True, kw_only=True):
     generation_id: int
     member_id: str
     version: int
+    topic_id: str | UnsetType = UNSET
 
 
 GroupKey = tuple[str, str]

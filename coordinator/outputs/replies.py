@@ -1,5 +1,7 @@
 """The coordinator's responses, one type for each kind of request."""
 
+from typing import Literal
+
 from msgspec import UNSET, Struct, UnsetType
 
 from coordinator.access import Rule
@@ -82,8 +84,25 @@ class OffsetCommitAnswer(Answer, frozen=True, kw_only=True, tag="offset_commit")
     partitions: tuple[CommittedPartition, ...] = ()
 
 
+class TxnOffsetCommitAnswer(Answer, frozen=True, kw_only=True, tag="txn_offset_commit"):
+    """The result of each partition, in the order of the request. An error of the whole request is repeated for each."""
+
+    partitions: tuple[CommittedPartition, ...] = ()
+
+
+class SettleTransactionsAnswer(Answer, frozen=True, kw_only=True, tag="settle_transactions"):
+    """The number of pending commits that were stored, and of those that were dropped."""
+
+    committed: int = 0
+    aborted: int = 0
+
+
 class FetchedOffset(Struct, frozen=True):
-    """The committed offset of one partition: offset -1 and epoch -1 if none is committed."""
+    """The committed offset of one partition: offset -1 and epoch -1 if none is committed.
+
+    Args:
+        topic_id: The id that the topic had at the commit, if the commit named it.
+    """
 
     topic: str
     partition: int
@@ -92,6 +111,7 @@ class FetchedOffset(Struct, frozen=True):
     metadata: str = ""
     error: str = ErrorCode.NONE.name
     code: int = ErrorCode.NONE.number
+    topic_id: str | UnsetType = UNSET
 
 
 class OffsetFetchAnswer(Answer, frozen=True, kw_only=True, tag="offset_fetch"):
@@ -202,6 +222,81 @@ class CheckAccessAnswer(Answer, frozen=True, kw_only=True, tag="check_access"):
     allowed: tuple[bool, ...] = ()
 
 
+class AssignedTopic(Struct, frozen=True):
+    """Partitions of one topic. `topic` is "" if its name is not known any more."""
+
+    topic_id: str
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class Ask(Struct, frozen=True, omit_defaults=True):
+    """What the coordinator was never told: answer with `group_topics`, then send the heartbeat again."""
+
+    topics: tuple[str, ...] = ()
+    regexes: tuple[str, ...] = ()
+
+
+class ConsumerGroupHeartbeatAnswer(Answer, frozen=True, kw_only=True, tag="consumer_group_heartbeat"):
+    """The member's epoch, and its whole assignment if that has changed.
+
+    Args:
+        assignment: null for as before.
+        pending: `revoking`: the member has to confirm that it gave up partitions. `waiting`: more partitions may come.
+        fencing_token: The member's token; 0 before it was given a partition.
+    """
+
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: tuple[AssignedTopic, ...] | None = None
+    pending: Literal["none", "revoking", "waiting"] = "none"
+    fencing_token: int = 0
+    ask: Ask | UnsetType = UNSET
+
+
+class GroupTopicsAnswer(Answer, frozen=True, kw_only=True, tag="group_topics"):
+    """Whether the facts have changed the group, and its epoch after that."""
+
+    changed: bool = False
+    group_epoch: int = 0
+
+
+class DescribedConsumer(Struct, frozen=True, kw_only=True):
+    """A member in the description of a group of the consumer protocol. `is_classic`: it uses the classic protocol."""
+
+    member_id: str
+    group_instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str
+    assignment: tuple[AssignedTopic, ...]
+    target_assignment: tuple[AssignedTopic, ...]
+    is_classic: bool = False
+
+
+class ConsumerGroupDescribeAnswer(Answer, frozen=True, kw_only=True, tag="consumer_group_describe"):
+    """A group of the consumer protocol as it is now."""
+
+    group_id: str
+    state: Phase = Phase.DEAD
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedConsumer, ...] = ()
+
+
+class AssignmentNotice(Answer, frozen=True, kw_only=True, tag="assignment_notice"):
+    """Sent without a request: the member's next heartbeat brings something new. A hint, as `rebalance_notice` is."""
+
+    group_id: str
+    member_id: str
+    group_epoch: int
+
+
 class ErrorAnswer(Answer, frozen=True, kw_only=True, tag="error"):
     """An error without other data: for an invalid record that names a mailbox, or if a response is too large."""
 
@@ -220,6 +315,8 @@ AnyAnswer = (
     | HeartbeatAnswer
     | LeaveGroupAnswer
     | OffsetCommitAnswer
+    | TxnOffsetCommitAnswer
+    | SettleTransactionsAnswer
     | OffsetFetchAnswer
     | DescribeGroupAnswer
     | ListGroupsAnswer
@@ -233,6 +330,10 @@ AnyAnswer = (
     | CheckAccessAnswer
     | ErrorAnswer
     | RebalanceNotice
+    | ConsumerGroupHeartbeatAnswer
+    | GroupTopicsAnswer
+    | ConsumerGroupDescribeAnswer
+    | AssignmentNotice
 )
 
 

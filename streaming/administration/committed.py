@@ -21,7 +21,7 @@ import msgspec
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from coordinator.group import NEVER_MS
+from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import OffsetRecord
 from streaming.config.settings import Settings
 from streaming.kafka.clients import ANSWER_WAIT_S, admin

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from coordinator.phases import Phase
 from streaming.administration.resetting import (
     named,
     read_topics,
@@ -134,13 +135,14 @@ def _refuse(statuses: Collection[Status], name: Callable[[Any], str]) -> None:
 
 
 def rebalance(settings: Settings, group_id: str, reason: str | None, output: Output) -> None:
-    """Make all members of a group join again."""
+    """Make all members of a group join again, or in a group of the consumer protocol make a new plan."""
     with Administration(settings) as administration:
         answer = administration.rebalance(group_id, reason)
     if output.form is OutputFormat.json:
         output.answer({"group_id": group_id, "state": answer.state, "generation_id": answer.generation_id})
     else:
-        output.line(f"{escape(group_id)} is {answer.state.value}, generation {answer.generation_id}.")
+        number = "group epoch" if answer.state in (Phase.ASSIGNING, Phase.RECONCILING) else "generation"
+        output.line(f"{escape(group_id)} is {answer.state.value}, {number} {answer.generation_id}.")
 
 
 def expel(

@@ -3,7 +3,7 @@
 It serves scripts and users of that tool. Reading needs no coordinator, and writing needs no gateway. The exit codes
 differ: Kafka's tool exits with 0 after most errors, this one with a code of `streaming.errors.Exit`.
 
-Source: Kafka 4.3.1, ConsumerGroupCommand and ConsumerGroupCommandOptions.
+Source: Kafka 4.3.1 and 4.4.0, ConsumerGroupCommand and ConsumerGroupCommandOptions.
 """
 
 import argparse

@@ -106,7 +106,7 @@ def list_(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """List groups: state, generation, members, lag. All formats but `table` add rebalances, which takes longer."""
+    """List groups: type, state, generation, members, lag. All formats but `table` add rebalances, and take longer."""
     from streaming.cli.showing import list_groups
 
     settings = _settings(bootstrap_servers, topic_prefix)
@@ -203,7 +203,7 @@ def why(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Explain a group's last rebalance in three sentences: the cause, the member that caused it, and advice."""
+    """Explain a group's last rebalance: the cause, the member that caused it, waits for partitions, and advice."""
     from streaming.cli import telling
 
     telling.why(_settings(bootstrap_servers, topic_prefix), group, _at(at), _sentences(output))
@@ -270,7 +270,7 @@ def rebalance(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
 ) -> None:
-    """Make all members of a group join again now."""
+    """Make all members of a group join again now; in a consumer group, make a new plan."""
     from streaming.cli import changing
 
     changing.rebalance(_settings(bootstrap_servers, topic_prefix), group, reason, _sentences(output))

@@ -346,7 +346,7 @@ class Schema(StrEnum):
 
 @app.command()
 def schema(
-    topic: Annotated[Schema | None, typer.Argument(help="The topic; by default all four.")] = None,
+    topic: Annotated[Schema | None, typer.Argument(help="The topic; by default all of them.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
 ) -> None:
     """Print the JSON Schema of the values on a topic."""
@@ -371,7 +371,7 @@ class Table(StrEnum):
 
 @app.command()
 def tables(
-    table: Annotated[Table | None, typer.Argument(help="The table; by default all four.")] = None,
+    table: Annotated[Table | None, typer.Argument(help="The table; by default all of them.")] = None,
 ) -> None:
     """Print the tables that the coordinator executes, and the state diagram, as Markdown."""
     from streaming.cli.tables import tables as written

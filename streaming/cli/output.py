@@ -30,6 +30,8 @@ STYLES = {
     "Stable": "green",
     "PreparingRebalance": "yellow",
     "CompletingRebalance": "yellow",
+    "Assigning": "yellow",
+    "Reconciling": "yellow",
     "Empty": "dim",
     "Dead": "red",
 }

@@ -9,7 +9,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from coordinator.outputs import DescribeGroupAnswer
-from coordinator.phases import Phase
+from coordinator.phases import GroupType, Phase
+from streaming.cli.lines import MEMBERS, OFFSETS, PARTITIONS, PartitionLine, assignment, member_lines, partition_lines
 from streaming.cli.options import GroupOrder
 from streaming.cli.output import Column, Output, OutputFormat
 from streaming.cli.times import moment
@@ -21,8 +22,8 @@ from streaming.views import GroupView, Views, answers
 from streaming.views.fold import TopicKind
 from streaming.views.lag import EndOffsets, Ends, places
 from streaming.views.reading import Reading
-from streaming.views.rows import GroupDetail, GroupSummary, MemberRow, OffsetRow
-from streaming.views.words import escape, spans
+from streaming.views.rows import GroupDetail, GroupSummary
+from streaming.views.words import escape
 
 
 class BadPattern(UserError):
@@ -140,14 +141,16 @@ def _protocol(summary: GroupSummary) -> str | None:
 
 GROUPS = (
     Column("GROUP", lambda s: s.group_id, is_chosen=True),
+    Column("TYPE", lambda s: s.type),
     Column("STATE", lambda s: s.state),
     Column("GENERATION", lambda s: s.generation_id, is_number=True),
+    Column("ASSIGNMENT-EPOCH", lambda s: s.assignment_epoch, is_number=True, is_optional=True),
     Column("PROTOCOL", _protocol, is_chosen=True),
     Column("MEMBERS", lambda s: s.members, is_number=True),
     Column("TOPICS", lambda s: s.topics, is_number=True),
     Column("PARTITIONS", lambda s: s.partitions, is_number=True),
     Column("TOTAL-LAG", lambda s: s.total_lag, is_number=True),
-    Column("TYPE", lambda s: s.protocol_type or None, is_chosen=True, is_wide=True),
+    Column("PROTOCOL-TYPE", lambda s: s.protocol_type or None, is_chosen=True, is_wide=True),
     Column("SINCE", lambda s: s.since_ms, is_wide=True, is_time=True),
     Column("REBALANCES-1H", lambda s: s.rebalances_1h, is_number=True, is_wide=True),
     Column("LAST-REBALANCE", lambda s: s.last_rebalance_ms, is_wide=True, is_time=True),
@@ -185,102 +188,21 @@ def show_groups(summaries: list[GroupSummary], output: Output) -> None:
         output.rows(GROUPS, summaries)
 
 
-# -- partitions and members --------------------------------------------------------------------------------------------
-
-
-class PartitionLine(NamedTuple):
-    """A partition of a group, or a member without partitions, which has no row."""
-
-    group_id: str
-    row: OffsetRow | None
-    idle: MemberRow | None = None
-
-
-def _of_partition(name: str) -> Any:
-    return lambda line: getattr(line.row, name, None)
-
-
-def _of_member(name: str) -> Any:
-    return lambda line: getattr(line.idle or line.row, name, None)
-
-
-PARTITIONS = (
-    Column("GROUP", lambda line: line.group_id, is_chosen=True),
-    Column("TOPIC", _of_partition("topic"), is_chosen=True),
-    Column("PARTITION", _of_partition("partition"), is_number=True),
-    Column("CURRENT-OFFSET", _of_partition("committed_offset"), is_number=True),
-    Column("LOG-END-OFFSET", _of_partition("end_offset"), is_number=True),
-    Column("LAG", _of_partition("lag"), is_number=True),
-    Column("CONSUMER-ID", _of_member("member_id"), is_chosen=True),
-    Column("HOST", _of_member("client_host"), is_chosen=True),
-    Column("CLIENT-ID", _of_member("client_id"), is_chosen=True),
-    Column("INSTANCE-ID", _of_member("group_instance_id"), is_chosen=True, is_optional=True),
-    Column("LEADER-EPOCH", _of_partition("leader_epoch"), is_number=True, is_wide=True),
-    Column("COMMITTED-AT", _of_partition("commit_timestamp_ms"), is_wide=True, is_time=True),
-    Column("COMMITTED-BY", _of_partition("committed_by"), is_chosen=True, is_wide=True),
-    Column("COMMIT-GENERATION", _of_partition("commit_generation_id"), is_number=True, is_wide=True),
-    Column("EXPIRES-AT", _of_partition("expire_timestamp_ms"), is_wide=True, is_time=True),
-    Column("METADATA", _of_partition("metadata"), is_chosen=True, is_wide=True),
-)
-
-
-OFFSETS = tuple(
-    column._replace(is_wide=False, is_optional=True) if column.header in ("COMMITTED-AT", "METADATA") else column
-    for column in PARTITIONS
-)
-"""The columns of `offsets`. They show the times of commits, to find a partition whose offset does not advance."""
-
-
-def partition_lines(group: GroupView, ends: Ends) -> list[PartitionLine]:
-    """Return a line for each owned or committed partition, then a line for each member without partitions."""
-    lines = [PartitionLine(group.group_id, row) for row in answers.offsets(group, ends)]
-    return lines + [PartitionLine(group.group_id, None, m) for m in answers.members(group) if not m.partitions]
-
-
-def assignment(assigned: dict[str, list[int]] | None) -> str | None:
-    """Return a member's assignment as text: `orders 0-2 5, payments 1`."""
-    owned = sorted((topic, each) for topic, each in (assigned or {}).items() if each)
-    return ", ".join(f"{topic} {spans(each)}" for topic, each in owned) or None
-
-
-class MemberLine(NamedTuple):
-    """A member of a group."""
-
-    group_id: str
-    row: MemberRow
-
-
-MEMBERS = (
-    Column("GROUP", lambda line: line.group_id, is_chosen=True),
-    Column("CONSUMER-ID", lambda line: line.row.member_id, is_chosen=True),
-    Column("GROUP-INSTANCE-ID", lambda line: line.row.group_instance_id, is_chosen=True, is_optional=True),
-    Column("HOST", lambda line: line.row.client_host, is_chosen=True),
-    Column("CLIENT-ID", lambda line: line.row.client_id, is_chosen=True),
-    Column("#PARTITIONS", lambda line: line.row.partitions, is_number=True),
-    Column("ASSIGNMENT", lambda line: assignment(line.row.assigned), is_chosen=True),
-    Column("LEADER", lambda line: "yes" if line.row.is_leader else "no", is_wide=True),
-    Column("SESSION-TIMEOUT-MS", lambda line: line.row.session_timeout_ms, is_number=True, is_wide=True),
-    Column("REBALANCE-TIMEOUT-MS", lambda line: line.row.rebalance_timeout_ms, is_number=True, is_wide=True),
-)
-
-
-def member_lines(groups: Iterable[GroupView]) -> list[MemberLine]:
-    """Return a line for each member."""
-    return [MemberLine(group.group_id, row) for group in groups for row in answers.members(group)]
-
+# -- one group ---------------------------------------------------------------------------------------------------------
 
 Fact = tuple[str, object]
 
 AWAITED_WAIT_S = 3.0
 
-_REBALANCING = {Phase.PREPARING, Phase.COMPLETING}
+REBALANCING = frozenset({Phase.PREPARING, Phase.COMPLETING, Phase.ASSIGNING, Phase.RECONCILING})
+"""The states in which a description is incomplete."""
 
 
 def say_state(group: GroupView) -> None:
     """Print to standard error why a description is incomplete, as Kafka's tool does."""
     if group.state is Phase.EMPTY:
         tell(f"Consumer group '{escape(group.group_id)}' has no active members.")
-    elif group.state in _REBALANCING:
+    elif group.state in REBALANCING:
         tell(f"Warning: Consumer group '{escape(group.group_id)}' is rebalancing.")
 
 
@@ -321,9 +243,9 @@ def _detail(settings: Settings, group: GroupView, ends: Ends, now: int) -> Group
 def _asked(settings: Settings, group: GroupView) -> DescribeGroupAnswer | None:
     """Request from the coordinator the members that a rebalance waits for; None if it is unavailable.
 
-    No topic contains them.
+    No topic contains them. In a group of the consumer protocol, the group's record does.
     """
-    if group.state not in _REBALANCING:
+    if group.state not in (Phase.PREPARING, Phase.COMPLETING):
         return None
     from streaming.cli.asking import Administration  # only this function needs this slow import
 
@@ -345,11 +267,10 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
     detail = answers.detail(group, ends, now)
     summary = detail.summary
     yield "GROUP", summary.group_id
+    yield "TYPE", summary.type
     yield "STATE", summary.state
     yield "SINCE", moment(summary.since_ms)
-    yield "GENERATION", summary.generation_id
-    yield "PROTOCOL", " ".join(filter(None, (summary.protocol_type, summary.protocol_name))) or None
-    yield "LEADER", detail.leader
+    yield from (_epochs if summary.type is GroupType.CONSUMER else _generation)(detail)
     yield "MEMBERS", summary.members
     yield "SUBSCRIBED", ", ".join(detail.subscribed_topics) if detail.subscribed_topics else None
     yield "PARTITIONS", summary.partitions
@@ -363,6 +284,23 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
                 "FLAPPING",
                 f"{who.client_id} at {who.client_host} caused {who.rebalances} rebalances of the last hour",
             )
+
+
+def _generation(detail: GroupDetail) -> Iterator[Fact]:
+    summary = detail.summary
+    yield "GENERATION", summary.generation_id
+    yield "PROTOCOL", " ".join(filter(None, (summary.protocol_type, summary.protocol_name))) or None
+    yield "LEADER", detail.leader
+
+
+def _epochs(detail: GroupDetail) -> Iterator[Fact]:
+    summary = detail.summary
+    yield "GROUP-EPOCH", summary.generation_id
+    yield "ASSIGNMENT-EPOCH", summary.assignment_epoch
+    yield "ASSIGNOR", summary.protocol_name or None
+    for member in detail.members:
+        if member.revoking:
+            yield "WAITS-FOR", f"{member.member_id} to give up {assignment(member.revoking)}"
 
 
 FLAPPING_SHOWN = 3

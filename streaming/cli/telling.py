@@ -14,7 +14,7 @@ from streaming.views import GroupView, Views, answers
 from streaming.views.owners import Span, spans_of_owners
 from streaming.views.rows import RebalanceRow, Timeline
 from streaming.views.why import why as explained
-from streaming.views.words import brief, duration, escape
+from streaming.views.words import brief, duration, escape, phases
 
 
 class BadPlace(UserError):
@@ -77,7 +77,7 @@ def _rebalance(row: RebalanceRow, completed: RebalanceCompleted | None) -> str:
         parts.append(f"then {', '.join(more)}")
     took = "still running" if row.duration_ms is None else f"took {duration(row.duration_ms)}"
     if completed is not None:
-        took += f" (joins {duration(completed.joins_ms)}, plan {duration(completed.syncs_ms)})"
+        took += f" ({phases(completed)})"
     parts.append(took)
     if row.members is not None:
         led = f", led by {brief(completed.leader)}" if completed is not None and completed.leader else ""
@@ -119,7 +119,7 @@ def why(settings: Settings, group_id: str, at_ms: int | None, output: Output) ->
 
 
 def show_why(views: Views, group: GroupView, at_ms: int | None, output: Output) -> None:
-    """Write three sentences, or one sentence if the group has not rebalanced."""
+    """Write the sentences of the explanation, or one sentence if the group has not rebalanced."""
     answer = explained(group, at_ms)
     if output.form is OutputFormat.json:
         output.answer(answer)
@@ -129,7 +129,7 @@ def show_why(views: Views, group: GroupView, at_ms: int | None, output: Output) 
         since = f" since {moment(known_from_ms)}, when its history begins" if known_from_ms else ""
         output.line(f"{escape(group.group_id)} has not rebalanced{by}{since}.")
     else:
-        for sentence in (answer.what, answer.who, answer.advice):
+        for sentence in (answer.what, answer.who, *answer.details, answer.advice):
             output.line(sentence)
 
 

@@ -17,10 +17,9 @@ from msgspec import Struct
 from coordinator.assignors import by_topic
 from coordinator.effects import CommitEnded, Effect, FetchEnded
 from coordinator.errors import ErrorCode
-from coordinator.member import MemberState
 from coordinator.outputs import FetchedOffset
 from coordinator.requests import OffsetToCommit, TopicPartitions
-from streaming.client.driver import Driver
+from streaming.client.driver import MemberDriver
 from streaming.client.partition_reader import Offsets, PartitionReader
 from streaming.moments import monotonic_ms
 
@@ -32,8 +31,9 @@ COMMIT_FAILED = {
     ErrorCode.ILLEGAL_GENERATION.number,
     ErrorCode.UNKNOWN_MEMBER_ID.number,
     ErrorCode.FENCED_INSTANCE_ID.number,
+    ErrorCode.STALE_MEMBER_EPOCH.number,
 }
-"""The codes for which kafka-python raises a CommitFailedError."""
+"""The codes for which a CommitFailedError is raised, as by Kafka's clients."""
 
 
 class _Commit(Struct):
@@ -52,7 +52,7 @@ class Commits:
         group: The consumer's settings (`auto_commit_interval_ms`).
     """
 
-    def __init__(self, driver: Driver, reading: PartitionReader, group: Mapping[str, Any]) -> None:
+    def __init__(self, driver: MemberDriver[Any], reading: PartitionReader, group: Mapping[str, Any]) -> None:
         self._driver, self._reading, self._group = driver, reading, group
         self.is_automatic: bool = group["enable_auto_commit"]
         self._automatic_ms = monotonic_ms()  # when the next automatic commit is due
@@ -122,7 +122,7 @@ class Commits:
         separately.
         """
         is_due = self.is_automatic and monotonic_ms() >= self._automatic_ms
-        if is_due and self._driver.member.state is MemberState.STABLE:
+        if is_due and self._driver.may_commit:
             self.commit_automatically()
 
     def commit_automatically(self) -> None:
@@ -138,7 +138,7 @@ class Commits:
         if offsets is None:
             return self._reading.positions()
         for partition in offsets:
-            if self._driver.member.state is MemberState.STABLE and partition not in self._reading.owned:
+            if self._driver.may_commit and partition not in self._reading.owned:
                 raise CommitFailedError(f"This member does not own {partition.topic} {partition.partition}")
         return offsets
 

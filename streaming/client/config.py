@@ -6,15 +6,19 @@ way names      settings of the connection to the brokers; all clients use them
 """
 
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaConfigurationError
 from msgspec import Struct
 
+from coordinator.assignors.server import SERVER_ASSIGNORS
 from coordinator.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
 from coordinator.member_config import MemberConfig
+from streaming.client.consumer_protocol.data import ConsumerProtocolConfig
 from streaming.client.plans import SETTING, resolve
 from streaming.client.strategies import Strategy
 from streaming.client.transport import Transport
@@ -28,6 +32,9 @@ MEMBER_DEFAULTS: dict[str, Any] = {
     "group_id": None,
     "client_id": _KAFKAS["client_id"],
     "group_instance_id": None,
+    "group_protocol": "classic",
+    "group_remote_assignor": None,
+    "metadata_refresh_ms": 5_000,
     "principal": None,
     "access_key_file": None,
     "session_timeout_ms": 45_000,
@@ -68,6 +75,7 @@ _COUNTS = {
     "retry_backoff_ms":                 (1,      2**31 - 1),
     "retry_backoff_max_ms":             (1,      2**31 - 1),
     "auto_commit_interval_ms":          (0,      2**31 - 1),
+    "metadata_refresh_ms":              (100,    3_600_000),
     "max_poll_records":                 (1,      2**31 - 1),
 }  # fmt: skip
 
@@ -76,6 +84,14 @@ _CHOICES = {
     "auto_offset_reset": ("earliest", "latest", "none"),
     "isolation_level":   ("read_uncommitted", "read_committed"),
     "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    "group_protocol":    ("classic", "consumer"),
+    "group_remote_assignor": (None, *SERVER_ASSIGNORS),
+}  # fmt: skip
+
+_FOR_THE_OTHER_PROTOCOL = {
+    # group_protocol  settings that have no effect with it, and are refused
+    "classic":       ("group_remote_assignor", "metadata_refresh_ms"),
+    "consumer":      ("session_timeout_ms", "heartbeat_interval_ms", SETTING),
 }  # fmt: skip
 
 _INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # a topic's name, by Kafka's rules
@@ -96,15 +112,28 @@ class ClientConfig(Struct, frozen=True):
     strategies: tuple[Strategy, ...]
     reading: dict[str, Any] = {}
 
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """True for `group_protocol="consumer"` (KIP-848)."""
+        return bool(self.group["group_protocol"] == "consumer")
+
     def member(self, transport: Transport, protocol_type: str) -> MemberConfig:
-        """Return the configuration of a member that reads its responses from a transport."""
-        names = set(MemberConfig.__struct_fields__) & set(self.group)
-        return MemberConfig(
-            **{name: self.group[name] for name in names},
-            protocol_type=protocol_type,
-            reply_to=transport.inbox,
-            client_host=transport.client_host(),
+        """Return the configuration of a member of the classic protocol that reads its responses from a transport."""
+        return MemberConfig(**self._common(transport), protocol_type=protocol_type)
+
+    def consumer_protocol_member(self, transport: Transport) -> ConsumerProtocolConfig:
+        """Return the configuration of a member of the consumer protocol. Each call makes another member id."""
+        return ConsumerProtocolConfig(
+            **self._common(transport),
+            member_id=new_member_id(),
+            rack_id=self.group.get("client_rack") or None,
+            server_assignor=self.group["group_remote_assignor"],
         )
+
+    def _common(self, transport: Transport) -> dict[str, Any]:
+        names = set(MemberConfig.__struct_fields__) & set(self.group)
+        values = {name: self.group[name] for name in names}
+        return {**values, "reply_to": transport.inbox, "client_host": transport.client_host()}
 
     def signer(self) -> Signer | None:
         """Return the signer of the member's requests; None without an `access_key_file`.
@@ -119,6 +148,13 @@ class ClientConfig(Struct, frozen=True):
         except ValueError as error:
             raise KafkaConfigurationError(f"access_key_file: {error}") from None
         return Signer(Signing(keys, f"{self.group['topic_prefix']}.requests"), self.group["principal"])
+
+
+def new_member_id() -> str:
+    """Return a random UUID as Kafka writes it: URL-safe base64 without padding, and without a "-" in front."""
+    while (text := urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        continue
+    return text
 
 
 def configure_consumer(given: Mapping[str, Any]) -> ClientConfig:
@@ -140,7 +176,8 @@ def configure_member(given: Mapping[str, Any]) -> ClientConfig:
     Raises:
         KafkaConfigurationError: names the setting that is unknown, missing or out of its range.
     """
-    return _configure(given, MEMBER_DEFAULTS, also_known=WAY_NAMES)
+    evenly = {"group_remote_assignor": "uniform"} if given.get("group_protocol") == "consumer" else {}
+    return _configure({**evenly, **given}, MEMBER_DEFAULTS, also_known=WAY_NAMES)
 
 
 def _configure(given: Mapping[str, Any], defaults: Mapping[str, Any], also_known: set[str]) -> ClientConfig:
@@ -148,7 +185,10 @@ def _configure(given: Mapping[str, Any], defaults: Mapping[str, Any], also_known
         raise KafkaConfigurationError(f"Unrecognized configs: {', '.join(unknown)}")
     for name, choices in _CHOICES.items():
         if given.get(name, choices[0]) not in choices:
-            raise KafkaConfigurationError(f"{name} ({given[name]!r}) must be one of {', '.join(choices)}")
+            raise KafkaConfigurationError(f"{name} ({given[name]!r}) must be one of {', '.join(map(str, choices))}")
+    protocol = given.get("group_protocol", "classic")
+    if useless := [name for name in _FOR_THE_OTHER_PROTOCOL[protocol] if name in given]:
+        raise KafkaConfigurationError(f"{', '.join(useless)} cannot be set when group_protocol={protocol}")
     group = {name: given.get(name, default) for name, default in defaults.items()}
     _check(group)
     way = {"bootstrap_servers": "localhost", **{name: given[name] for name in WAY_NAMES & set(given)}}

@@ -10,6 +10,7 @@ Source: kafka-python's KafkaConsumer and ConsumerCoordinator; protocol.md 6.4 to
 """
 
 import logging
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
@@ -21,14 +22,17 @@ from kafka.errors import IllegalStateError
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.effects import Effect
 from coordinator.holding import Change, ListenerCall
-from coordinator.member import MemberState
 from streaming.client.committing import Callback, Commits
 from streaming.client.config import configure_consumer
-from streaming.client.driver import Driver
-from streaming.client.participant import InGroup, Participant, Racks
+from streaming.client.consumer_protocol.data import Wanted
+from streaming.client.consumer_protocol.facts import SubscribedTopics
+from streaming.client.membership import membership
+from streaming.client.participant import InGroup, Racks
 from streaming.client.partition_reader import Offsets, PartitionReader, Records
+from streaming.client.reads import ReadsPartitions
 from streaming.client.sharing import borrow, give_back
 from streaming.client.subscription import Subscription
+from streaming.kafka.patterns import WholeName
 from streaming.moments import monotonic_ms
 
 log = logging.getLogger(__name__)
@@ -41,7 +45,7 @@ NEARLY_OVERDUE = 0.8
 """The part of `max_poll_interval_ms` between two polls that causes a warning."""
 
 
-class GroupConsumer(InGroup):
+class GroupConsumer(ReadsPartitions, InGroup):
     """Consumes topics together with the other members of a group. Not thread-safe.
 
     Args:
@@ -65,12 +69,15 @@ class GroupConsumer(InGroup):
         except BaseException:
             give_back(self._transport)
             raise
-        self._driver = Driver(self._transport, config.member(self._transport, CONSUMERS))
-        excludes_internal = self._group["exclude_internal_topics"]
-        self._subscription = Subscription(self._transport.topics, excludes_internal=excludes_internal)
+        watch = self._transport.topics
+        self._subscription = Subscription(
+            watch,
+            excludes_internal=self._group["exclude_internal_topics"],
+            compiled=WholeName if config.uses_consumer_protocol else re.compile,
+        )
+        self._topics = SubscribedTopics(self._subscription, watch, self._group["metadata_refresh_ms"])
+        self._driver, self._participant = membership(config, self._transport, CONSUMERS, self)
         self._commits = Commits(self._driver, self._reading, config.group)
-        rack_id = self._group["client_rack"] or None
-        self._participant = Participant(self._driver, config.strategies, self, rack_id)
         if topics:
             try:
                 self.subscribe(topics)
@@ -91,11 +98,12 @@ class GroupConsumer(InGroup):
         Args:
             topics: Their names; or
             pattern: A regular expression that the beginning of their names matches. New topics are included once they
-                are seen: within `metadata_max_age_ms`.
+                are seen: within `metadata_max_age_ms`. With the consumer protocol, a regular expression of RE2 that
+                their whole names match; new topics are seen within `metadata_refresh_ms`.
             listener: Called on this thread, inside `poll`, with the partitions that were revoked, assigned or lost.
 
         Raises:
-            ValueError: neither topics nor a pattern, or an illegal topic name.
+            ValueError: neither topics nor a pattern, an illegal topic name, or a pattern that RE2 does not compile.
             TypeError: topics are not a list of text, or the listener is not a ConsumerRebalanceListener.
             re.error: the pattern is not a regular expression.
             IllegalStateError: both topics and a pattern; or one, while the other is subscribed to: call `unsubscribe`
@@ -103,7 +111,7 @@ class GroupConsumer(InGroup):
         """
         self._check_open()
         self._subscription.replace(topics, pattern, listener)
-        if self._subscription.pattern:
+        if self._subscription.pattern and self._group["group_protocol"] == "classic":
             self._transport.topics.ask(self, None)
         if not self._driver.member.is_subscribed:
             self._driver.subscribe(str(self._subscription))
@@ -126,7 +134,7 @@ class GroupConsumer(InGroup):
             reason: The reason in the group's events.
         """
         self._check_open()
-        self._driver.request_rejoin(reason or "rebalance enforced by user")
+        self._participant.request_rebalance(reason or "rebalance enforced by user")
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that this member owns now."""
@@ -191,7 +199,7 @@ class GroupConsumer(InGroup):
     @property
     def _may_read(self) -> bool:
         """Whether fetched records may be returned: the partitions may be lost while the caller does not know it yet."""
-        return self.state is not MemberState.UNJOINED or not self._reading.owned
+        return self._driver.is_in_group or not self._reading.owned
 
     def _wait(self, wait_ms: float) -> float:
         """Return how long to wait for records. If none can be fetched, wait for the group instead, and return 0."""
@@ -219,61 +227,6 @@ class GroupConsumer(InGroup):
         if partition in self._reading.unplaced:
             self._commits.place(wait_ms)
         return self._reading.position(partition, wait_ms)
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set the offset of the next `poll` in a partition. The committed offset does not change."""
-        self._reading.seek(partition, offset)
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Set the position to the oldest record, in all owned partitions if none are given."""
-        self._reading.seek_to_beginning(partitions)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Set the position behind the newest record, in all owned partitions if none are given."""
-        self._reading.seek_to_end(partitions)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Exclude partitions from `poll` until they are resumed or given up. This member still owns them."""
-        self._reading.pause(partitions)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Include paused partitions in `poll` again."""
-        self._reading.resume(partitions)
-
-    def paused(self) -> set[TopicPartition]:
-        """Return the paused partitions."""
-        return self._reading.paused()
-
-    # -- topics and partitions -----------------------------------------------------------------------------------------
-
-    def topics(self) -> set[str]:
-        """Return all topics that the brokers show to this client."""
-        return set(self._reading.kafka.topics())
-
-    def partitions_for_topic(self, topic: str) -> set[int]:
-        """Return the partitions of a topic."""
-        return set(self._reading.kafka.partitions_for_topic(topic))
-
-    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the oldest offset of each partition, from the brokers."""
-        return dict(self._reading.kafka.beginning_offsets(partitions))
-
-    def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset of the next record of each partition, from the brokers."""
-        return dict(self._reading.kafka.end_offsets(partitions))
-
-    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
-        """Return the first offset at or after a time, Unix milliseconds, of each partition, from the brokers."""
-        return dict(self._reading.kafka.offsets_for_times(timestamps))
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the end offset of a partition in the last fetch; None before that."""
-        offset: int | None = self._reading.kafka.highwater(partition)
-        return offset
-
-    def metrics(self, raw: bool = False) -> Any:
-        """Return KafkaConsumer's metrics of fetching."""
-        return self._reading.kafka.metrics(raw)
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
@@ -339,6 +292,10 @@ class GroupConsumer(InGroup):
             snapshot = watch.wait(topics, self._group["request_timeout_ms"] / 1000)
         return {topic: snapshot.topics[topic].racks for topic in topics if topic in snapshot.topics}
 
+    def wanted(self, asked: frozenset[str]) -> Wanted | None:
+        """Return the subscription with what is known of its topics; None until they have been read."""
+        return self._topics.wanted(asked)
+
     def tell(self, change: Change[TopicPartition]) -> None:
         """Commit revoked partitions, and call the listener."""
         if change.told is ListenerCall.REVOKED and self._commits.is_automatic:
@@ -373,6 +330,7 @@ class GroupConsumer(InGroup):
         finally:
             self._is_closed = True
             self._transport.topics.forget(self)
+            self._topics.forget()
             self._driver.close()
             self._commits.close()
             self._reading.close()

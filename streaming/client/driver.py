@@ -1,41 +1,99 @@
 """One member between two threads: the transport's thread brings responses and time, its owner's thread polls.
 
-The pure `Member` decides. The driver holds the lock around it, sends its requests, and keeps the effects that only the
+The pure member decides. The driver holds the lock around it, sends its requests, and keeps the effects that only the
 owner can handle, in order, until the owner takes them.
 """
 
 import logging
 import threading
+import typing
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
 from kafka.errors import KafkaError, RetriableError
 
-from coordinator.effects import CommitEnded, Effect, Failed, FetchEnded, Left
-from coordinator.member import Member, Todo
+from coordinator.base_request import BaseRequest
+from coordinator.effects import CommitEnded, Failed, FetchEnded, Left
+from coordinator.member import Member, MemberState
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer
-from coordinator.requests import Assignment, BaseRequest, OffsetToCommit, Protocol, TopicPartitions
+from coordinator.requests import Assignment, OffsetToCommit, Protocol, TopicPartitions
 from streaming.client.transport import Transport
 from streaming.moments import monotonic_ms
 
 log = logging.getLogger(__name__)
 
 
-class Driver:
+class AnyMember(typing.Protocol):
+    """A member's state machine, of either protocol."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """True while `Left` is still to come."""
+
+    @property
+    def deadline_ms(self) -> int:
+        """The time at which `advance` next has an action."""
+
+    def subscribe(self, why: str) -> Sequence[Any]:
+        """Join at the next `poll`."""
+
+    def poll(self, now_ms: int) -> Sequence[Any]:
+        """Record that the owner is alive."""
+
+    def commit(self, offsets: tuple[OffsetToCommit, ...], now_ms: int) -> tuple[str, Sequence[Any]]:
+        """Commit offsets. Return the ticket of `CommitEnded`."""
+
+    def fetch(self, topics: tuple[TopicPartitions, ...] | None, now_ms: int) -> tuple[str, Sequence[Any]]:
+        """Request committed offsets. Return the ticket of `FetchEnded`."""
+
+    def give_up(self, ticket: str) -> None:
+        """Stop waiting for a commit or a fetch."""
+
+    def leave(self, reason: str, now_ms: int) -> Sequence[Any]:
+        """End the membership."""
+
+    def advance(self, now_ms: int) -> Sequence[Any]:
+        """Return the actions that are due."""
+
+    def receive(self, answer: AnyAnswer, now_ms: int) -> Sequence[Any]:
+        """Handle a response or a notice."""
+
+
+M = TypeVar("M", bound=AnyMember)
+
+
+class MemberDriver(ABC, Generic[M]):
     """A member of a group that its owner's thread polls.
 
     Args:
-        config: The member's identity; its `reply_to` and `client_host` are those of the transport.
+        make: Makes the member from the beginning of its request ids and the present time.
     """
 
-    def __init__(self, transport: Transport, config: MemberConfig) -> None:
+    def __init__(self, transport: Transport, make: Callable[[str, int], M]) -> None:
         self._transport = transport
         self._changed = threading.Condition()
-        self._effects: deque[Effect] = deque()
+        self._effects: deque[Any] = deque()
         with self._changed:
             self._prefix = transport.register(self)
-            self.member = Member(config, self._prefix, monotonic_ms())
+            self.member = make(self._prefix, monotonic_ms())
+
+    @property
+    @abstractmethod
+    def is_in_group(self) -> bool:
+        """True from the first request to join until the membership ends."""
+
+    @property
+    @abstractmethod
+    def is_settled(self) -> bool:
+        """True while the member follows its assignment and no rebalance is in progress for it."""
+
+    @property
+    @abstractmethod
+    def may_commit(self) -> bool:
+        """True while the coordinator accepts commits of this member."""
 
     # -- the owner's thread --------------------------------------------------------------------------------------------
 
@@ -43,27 +101,11 @@ class Driver:
         """Request to join, or to join again with another subscription, at the next poll."""
         self._do(lambda now_ms: self.member.subscribe(why))
 
-    def request_rejoin(self, why: str) -> None:
-        """Request to join again at the next poll."""
-        self._do(lambda now_ms: self.member.request_rejoin(why))
-
-    def poll(self) -> Effect | None:
-        """Note that the owner is alive, and return the next effect for it."""
+    def poll(self) -> Any:
+        """Note that the owner is alive, and return the next effect for it; None without one."""
         self._do(self.member.poll)
         with self._changed:
             return self._effects.popleft() if self._effects else None
-
-    def join(self, protocols: Iterable[Protocol]) -> None:
-        """Send a JoinGroup request, after `PrepareToJoin`."""
-        self._do(lambda now_ms: self.member.join(tuple(protocols), now_ms))
-
-    def plan(self, generation_id: int, assignments: Iterable[Assignment]) -> None:
-        """Send the assignments, after `MakePlan`."""
-        self._do(lambda now_ms: self.member.plan(generation_id, assignments, now_ms))
-
-    def fail_to_plan(self, generation_id: int) -> None:
-        """Report that no assignments could be computed, after `MakePlan`."""
-        self._do(lambda now_ms: self.member.fail_to_plan(generation_id, now_ms))
 
     def commit(self, offsets: tuple[OffsetToCommit, ...]) -> str:
         """Send a commit. Return the ticket of its `CommitEnded`."""
@@ -92,7 +134,8 @@ class Driver:
         if effect is None:
             with self._changed:
                 self.member.give_up(ticket)
-        return effect  # type: ignore[return-value]
+        ended: CommitEnded | FetchEnded | None = effect
+        return ended
 
     def take_ended(self) -> list[CommitEnded | FetchEnded]:
         """Remove and return the ends of commits and fetches. The other effects stay."""
@@ -110,7 +153,7 @@ class Driver:
         """Stop receiving responses."""
         self._transport.unregister(self._prefix)
 
-    def _await(self, is_it: Callable[[Effect], bool], wait_s: float) -> Effect | None:
+    def _await(self, is_it: Callable[[Any], bool], wait_s: float) -> Any:
         """Remove one effect from the queue as soon as it is there, and return it; None after the time."""
         with self._changed:
             found = self._changed.wait_for(lambda: next(filter(is_it, self._effects), None), wait_s)
@@ -133,23 +176,68 @@ class Driver:
 
     # -- either --------------------------------------------------------------------------------------------------------
 
-    def _do(self, step: Callable[[int], list[Todo]]) -> None:
+    def _do(self, step: Callable[[int], Sequence[Any]]) -> None:
         with self._changed:
             self._take(step(monotonic_ms()))
 
-    def _take(self, todos: list[Todo]) -> None:
+    def _take(self, todos: Iterable[Any]) -> None:
         """Send the requests in the member's order, and keep the other effects for the owner."""
         for todo in todos:
-            if not isinstance(todo, BaseRequest):
+            if isinstance(todo, BaseRequest):
+                self._send(todo)
+            else:
                 self._tell(todo)
-                continue
-            try:
-                self._transport.send(todo)
-            except RetriableError as error:
-                log.warning("a request was not sent and is retried: %s", error)
-            except KafkaError as error:  # too large, or not allowed: a retry would fail too
-                self._tell(Failed(getattr(error, "errno", None) or -1, type(error).__name__, str(error)))
 
-    def _tell(self, effect: Effect) -> None:
+    def _send(self, request: Any) -> None:
+        try:
+            self._transport.send(request)
+        except RetriableError as error:
+            log.warning("a request was not sent and is retried: %s", error)
+        except KafkaError as error:  # too large, or not allowed: a retry would fail too
+            self._tell(Failed(getattr(error, "errno", None) or -1, type(error).__name__, str(error)))
+
+    def _tell(self, effect: object) -> None:
         self._effects.append(effect)
         self._changed.notify_all()
+
+
+class Driver(MemberDriver[Member]):
+    """A member that uses the classic protocol.
+
+    Args:
+        config: The member's identity; its `reply_to` and `client_host` are those of the transport.
+    """
+
+    def __init__(self, transport: Transport, config: MemberConfig) -> None:
+        super().__init__(transport, lambda prefix, now_ms: Member(config, prefix, now_ms))
+
+    @property
+    def is_in_group(self) -> bool:
+        """True from the first request to join until the membership ends."""
+        return self.member.state is not MemberState.UNJOINED
+
+    @property
+    def is_settled(self) -> bool:
+        """True while the member is STABLE."""
+        return self.member.state is MemberState.STABLE
+
+    @property
+    def may_commit(self) -> bool:
+        """True while the member is STABLE."""
+        return self.is_settled
+
+    def request_rejoin(self, why: str) -> None:
+        """Request to join again at the next poll."""
+        self._do(lambda now_ms: self.member.request_rejoin(why))
+
+    def join(self, protocols: Iterable[Protocol]) -> None:
+        """Send a JoinGroup request, after `PrepareToJoin`."""
+        self._do(lambda now_ms: self.member.join(tuple(protocols), now_ms))
+
+    def plan(self, generation_id: int, assignments: Iterable[Assignment]) -> None:
+        """Send the assignments, after `MakePlan`."""
+        self._do(lambda now_ms: self.member.plan(generation_id, assignments, now_ms))
+
+    def fail_to_plan(self, generation_id: int) -> None:
+        """Report that no assignments could be computed, after `MakePlan`."""
+        self._do(lambda now_ms: self.member.fail_to_plan(generation_id, now_ms))

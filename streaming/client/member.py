@@ -6,9 +6,11 @@ partition, so the same assignors that assign partitions assign resources.
 Source: Kafka's AbstractCoordinator, which consumers use, and which Connect's workers use in another way.
 """
 
+import hashlib
 import logging
 import math
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -17,13 +19,15 @@ from kafka import TopicPartition
 from kafka.errors import IllegalStateError, KafkaConfigurationError
 
 from coordinator.consumer_protocol import RESOURCES
+from coordinator.consumer_requests import TopicFact
 from coordinator.effects import Effect
 from coordinator.holding import Change, ListenerCall
 from coordinator.limits import NAME_CHARS_MAX
-from coordinator.member import MemberState
-from streaming.client.config import configure_member
-from streaming.client.driver import Driver
-from streaming.client.participant import InGroup, Participant, Racks
+from streaming.client.config import ClientConfig, configure_member
+from streaming.client.consumer_protocol.data import Wanted
+from streaming.client.membership import membership
+from streaming.client.participant import InGroup, Racks
+from streaming.client.plans import SETTING
 from streaming.client.sharing import borrow, give_back
 
 log = logging.getLogger(__name__)
@@ -69,20 +73,17 @@ class GroupMember(InGroup):
         **configs: Any,
     ) -> None:
         config = configure_member(configs)
-        if any(strategy.name == "range" for strategy in config.strategies):
-            raise KafkaConfigurationError(
-                "partition_assignment_strategy: range assigns each resource separately, so one member would get all"
-            )
+        _refuse_range(config)
         self._resources = _checked(resources)
         self._listeners = {
             ListenerCall.ASSIGNED: on_assigned,
             ListenerCall.REVOKED: on_revoked,
             ListenerCall.LOST: on_lost or on_revoked,
         }
+        self._wanted: Wanted | None = None
         self._is_closed = False
         self._transport = borrow(config.way, config.group["topic_prefix"], config.signer())
-        self._driver = Driver(self._transport, config.member(self._transport, RESOURCES))
-        self._participant = Participant(self._driver, config.strategies, self)
+        self._driver, self._participant = membership(config, self._transport, RESOURCES, self)
         self._driver.subscribe(_wants(self._resources))
 
     # -- assignment ----------------------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ class GroupMember(InGroup):
             KafkaError: as `poll` does.
         """
         until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        while not (self.poll() and self.state is MemberState.STABLE):
+        while not (self.poll() and self._driver.is_settled):
             wait_s = min(until_s - time.monotonic(), WAIT_SLICE_S)
             if wait_s <= 0:
                 raise TimeoutError(
@@ -138,6 +139,7 @@ class GroupMember(InGroup):
         """Replace the resources that this member can own. The group rebalances with the next `poll`."""
         self._check_open()
         self._resources = _checked(resources)
+        self._wanted = None
 
     def leave(self, reason: str | None = None, timeout_s: float = CLOSE_WAIT_S) -> None:
         """Release all resources and leave the group. The end of the `with` block does it too.
@@ -184,6 +186,13 @@ class GroupMember(InGroup):
         """Return one partition for each resource."""
         return dict.fromkeys(topics, ONE_PARTITION)
 
+    def wanted(self, asked: frozenset[str]) -> Wanted | None:
+        """Return the resources as topics with one partition. Their ids follow from their names."""
+        if self._wanted is None or not asked <= self._wanted.facts.keys():
+            facts = {name: TopicFact(name, resource_id(name), 1) for name in sorted(self._resources | asked)}
+            self._wanted = Wanted(tuple(sorted(self._resources)), facts=facts)
+        return self._wanted
+
     def tell(self, change: Change[TopicPartition]) -> None:
         """Call the listener."""
         if (listener := self._listeners[change.told]) is not None:
@@ -206,6 +215,19 @@ def _checked(resources: Iterable[str]) -> frozenset[str]:
         if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX:
             raise ValueError(f"resources: {name!r} is not a name of 1 to {NAME_CHARS_MAX} characters")
     return names
+
+
+def _refuse_range(config: ClientConfig) -> None:
+    offered = {strategy.name for strategy in config.strategies} | {config.group["group_remote_assignor"]}
+    if "range" in offered:
+        setting = "group_remote_assignor" if config.uses_consumer_protocol else SETTING
+        raise KafkaConfigurationError(f"{setting}: range assigns each resource separately, so one member would get all")
+
+
+def resource_id(name: str) -> str:
+    """Return the topic id of a resource, the same for all members: 16 bytes in URL-safe base64 without padding."""
+    digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
+    return urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def _names(partitions: Iterable[TopicPartition]) -> frozenset[str]:

@@ -7,9 +7,8 @@ Source: Kafka's ConsumerCoordinator, onJoinPrepare, onLeaderElected, onJoinCompl
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError, RetriableError, for_code
@@ -26,9 +25,11 @@ from coordinator.effects import (
     PrepareToJoin,
     RejoinNeeded,
 )
-from coordinator.holding import Change, Holding, ListenerCall
+from coordinator.holding import Holding
 from coordinator.member import MemberState
-from streaming.client.driver import Driver
+from streaming.client.callbacks import Listening, told_all
+from streaming.client.consumer_protocol.states import State
+from streaming.client.driver import Driver, MemberDriver
 from streaming.client.plans import effective_protocol, make_plan, offer, read_assignment
 from streaming.client.strategies import LastAssignment, Strategy
 
@@ -38,7 +39,7 @@ Racks = Sequence[frozenset[str]]
 """The racks with a replica of each of a topic's partitions, in order."""
 
 
-class Owner(Protocol):
+class Owner(Listening, Protocol):
     """The owner of a participant."""
 
     def subscribed(self) -> frozenset[str]:
@@ -54,33 +55,50 @@ class Owner(Protocol):
             newest: Wait for topics that are not known yet. Raises a retriable KafkaError if that takes too long.
         """
 
-    def tell(self, change: Change[TopicPartition]) -> None:
-        """Call the listener."""
-
-    def keep(self, owned: frozenset[TopicPartition]) -> None:
-        """Store the partitions that are owned from now on."""
-
     def hear(self, effect: Effect) -> None:
         """Handle an effect that is not about membership: the end of a commit or of a fetch."""
+
+
+class TakesPart(Protocol):
+    """The participation in a group, with either protocol."""
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that this member owns now."""
+
+    @property
+    def fencing_token(self) -> int:
+        """The token of the current assignment; -1 while nothing is owned."""
+
+    def attend(self) -> None:
+        """Handle the effects of the group until none is left."""
+
+    def request_rebalance(self, reason: str) -> None:
+        """Request a rebalance of the group, with the next `attend`."""
+
+    def leave(self, reason: str, wait_s: float) -> bool:
+        """Release all partitions and leave the group. Return whether the coordinator has confirmed it in time."""
 
 
 class InGroup:
     """The properties of a member of a group."""
 
-    _driver: Driver
-    _participant: "Participant"
+    _driver: MemberDriver[Any]
+    _participant: TakesPart
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.member_id or 'of no id'} in {self._group_id}, {self.state.name}>"
 
     @property
     def _group_id(self) -> str:
-        return self._driver.member.config.group_id
+        group_id: str = self._driver.member.config.group_id
+        return group_id
 
     @property
     def generation(self) -> int:
-        """The generation of this member; -1 without one."""
-        return self._driver.member.generation_id
+        """The generation of this member, its member epoch with the consumer protocol; -1 without one."""
+        generation: int = self._driver.member.generation_id
+        return generation
 
     @property
     def fencing_token(self) -> int:
@@ -97,13 +115,15 @@ class InGroup:
 
     @property
     def member_id(self) -> str:
-        """The id from the coordinator; "" without one."""
-        return self._driver.member.member_id
+        """The id from the coordinator, "" without one; with the consumer protocol, the id that the client has made."""
+        member_id: str = self._driver.member.member_id
+        return member_id
 
     @property
-    def state(self) -> MemberState:
-        """The state of this member in joining the group."""
-        return self._driver.member.state
+    def state(self) -> MemberState | State:
+        """The state of this member in the group, a `State` with the consumer protocol."""
+        state: MemberState | State = self._driver.member.state
+        return state
 
 
 class _Round(Struct):
@@ -170,6 +190,10 @@ class Participant:
         if self._has_to_join:
             self._join()
 
+    def request_rebalance(self, reason: str) -> None:
+        """Join again with the next `attend`: all members do."""
+        self._driver.request_rejoin(reason)
+
     def _look_for_changes(self) -> None:
         """Request to join again if the subscription, or a topic's number of partitions, differs from that of the
         assignments.
@@ -196,7 +220,7 @@ class Participant:
             case Lost(why):
                 if self.owned:
                     log.warning("group %s: partitions lost, because %s", self._group_id, why)
-                with self._told_all(self._holding.lose()):
+                with told_all(self._owner, self._holding.lose()):
                     self.assigned_generation = -1
             case CoordinatorSilent(session_timeout_ms):
                 log.warning(
@@ -214,7 +238,7 @@ class Participant:
         """Release partitions as needed, and join even if the listener fails, because the round must not wait for it."""
         self._round = _Round(self._owner.subscribed(), self._driver.member.generation_id)
         self._has_to_join = True
-        with self._told_all(self._holding.prepare(lambda p: self._owner.is_wanted(p.topic))):
+        with told_all(self._owner, self._holding.prepare(lambda p: self._owner.is_wanted(p.topic))):
             self._join()
 
     def _join(self) -> None:
@@ -254,7 +278,7 @@ class Participant:
         self._told[assigned.protocol_name] = LastAssignment(partitions, assigned.generation_id)
         self.assigned_generation, self._token = assigned.generation_id, assigned.fencing_token
         is_last_round = self.owned.issubset(partitions)
-        with self._told_all(self._holding.take(partitions)):
+        with told_all(self._owner, self._holding.take(partitions)):
             if not is_last_round:
                 self._driver.request_rejoin("partitions given up are free for others")
 
@@ -265,37 +289,11 @@ class Participant:
         is_ours = self._driver.member.state is MemberState.STABLE
         self._has_to_join = False
         try:
-            with self._told_all(self._holding.leave() if is_ours else self._holding.lose()):
+            with told_all(self._owner, self._holding.leave() if is_ours else self._holding.lose()):
                 self.assigned_generation = -1
         finally:
             is_answered = self._driver.leave(reason, wait_s)
         return is_answered
-
-    # -- listeners -----------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _told_all(self, changes: Iterable[Change[TopicPartition]]) -> Iterator[None]:
-        """Report all changes, run the block, and only then raise the first error of a listener."""
-        errors = [error for change in changes if (error := self._tell(change)) is not None]
-        errors.sort(key=lambda error: isinstance(error, Exception))  # ctrl-C must not be lost among other errors
-        yield
-        for error in errors:
-            raise error
-
-    def _tell(self, change: Change[TopicPartition]) -> BaseException | None:
-        failed: BaseException | None = None
-        if change.told is ListenerCall.ASSIGNED:
-            self._owner.keep(change.owned)
-        try:
-            self._owner.tell(change)
-        except Exception as error:
-            failed = KafkaError(f"User rebalance callback {change.told.value} throws an error")
-            failed.__cause__ = error
-        except BaseException as interrupt:  # neither the round nor revoking may wait for that
-            failed = interrupt
-        if change.told is not ListenerCall.ASSIGNED:
-            self._owner.keep(change.owned)
-        return failed
 
 
 def subscribed_to(topics: Collection[str]) -> str:

@@ -1,7 +1,8 @@
 """The topics that a consumer subscribes to: names, or a pattern that names have to match."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from kafka import ConsumerRebalanceListener
 from kafka.errors import IllegalStateError
@@ -11,18 +12,32 @@ from streaming.client.participant import subscribed_to
 from streaming.client.topics import TopicWatch
 
 
+class Pattern(Protocol):
+    """A compiled pattern."""
+
+    @property
+    def pattern(self) -> str:
+        """The text of the pattern."""
+
+    def match(self, string: str, /) -> object | None:
+        """Return a match if the pattern matches a topic's name; None if it does not."""
+
+
 class Subscription:
     """A consumer's subscription, empty at first, and its listener.
 
     Args:
         watch: The source of the topics that a pattern is compared with.
         excludes_internal: Whether Kafka's internal topics never match a pattern.
+        compiled: Compiles a pattern, or raises an error for one that is not valid.
     """
 
-    def __init__(self, watch: TopicWatch, *, excludes_internal: bool) -> None:
-        self._watch, self._excludes_internal = watch, excludes_internal
+    def __init__(
+        self, watch: TopicWatch, *, excludes_internal: bool, compiled: Callable[[str], Pattern] = re.compile
+    ) -> None:
+        self._watch, self._excludes_internal, self._compiled = watch, excludes_internal, compiled
         self.names: frozenset[str] = frozenset()
-        self.pattern: re.Pattern[str] | None = None
+        self.pattern: Pattern | None = None
         self.listener: ConsumerRebalanceListener | None = None
 
     def __bool__(self) -> bool:
@@ -50,7 +65,7 @@ class Subscription:
             raise ValueError("Must provide topics or pattern")
         if (wanted and (pattern or self.pattern)) or (pattern and self.names):
             raise IllegalStateError("Subscribe to topics by name or by a pattern, not to both")
-        self.pattern, self.names, self.listener = re.compile(pattern) if pattern else None, wanted, listener
+        self.pattern, self.names, self.listener = self._compiled(pattern) if pattern else None, wanted, listener
 
     def clear(self) -> None:
         """Subscribe to no topic."""

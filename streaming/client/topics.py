@@ -2,18 +2,29 @@
 
 Members that subscribe to a pattern, and leaders, have to notice new topics and new partitions. Polling and heartbeats
 must not wait for that, so a thread reads the topics: once every `metadata_max_age_ms`, sooner if a member asks about a
-topic that has not been read, and every second while a topic that a member asks about does not exist.
+topic that has not been read, and every second while a topic that a member asks about does not exist. Members of the
+consumer protocol name a shorter time: what their group knows of topics is what its members' clients tell it.
 
-Source: Kafka's ConsumerMetadata and ConsumerCoordinator.MetadataSnapshot; KIP-881 for racks.
+Source: Kafka's ConsumerMetadata and ConsumerCoordinator.MetadataSnapshot; KIP-848, KIP-881 for racks.
 """
 
 import logging
 import threading
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafka import KafkaAdminClient
-from kafka.errors import ClusterAuthorizationFailedError, KafkaError, KafkaTimeoutError
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from msgspec import Struct
 
 log = logging.getLogger(__name__)
@@ -21,16 +32,21 @@ log = logging.getLogger(__name__)
 AGAIN_S = 1.0
 CLOSE_WAIT_S = 5.0
 
+_CLEAR = {0, UnknownTopicOrPartitionError.errno, InvalidTopicError.errno, TopicAuthorizationFailedError.errno}
+"""The codes that say whether a topic exists. One that this client may not describe counts as one that does not."""
+
 
 class Topic(Struct, frozen=True):
     """A topic as it was last read.
 
     Args:
         racks: Partition by partition, the racks that hold a replica.
+        topic_id: As Kafka prints it.
     """
 
     racks: tuple[frozenset[str], ...]
     is_internal: bool = False
+    topic_id: str = ""
 
 
 class Snapshot(Struct, frozen=True):
@@ -38,14 +54,23 @@ class Snapshot(Struct, frozen=True):
 
     Args:
         known: The names that were looked up; None if all topics were.
+        unclear: The topics for which the brokers returned an error that does not mean that they do not exist.
     """
 
     topics: Mapping[str, Topic] = {}
     known: frozenset[str] | None = frozenset()
+    unclear: frozenset[str] = frozenset()
 
     def knows(self, names: Collection[str]) -> bool:
         """Return whether all these topics were looked up, including those that do not exist."""
         return self.known is None or self.known.issuperset(names)
+
+
+class _Question(NamedTuple):
+    """The topics that a member asks about, all of them if None, and how old the answer may become, in seconds."""
+
+    names: frozenset[str] | None
+    age_s: float
 
 
 class TopicWatch:
@@ -59,15 +84,20 @@ class TopicWatch:
         self._kafka = {name: value for name, value in kafka.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
         self._max_age_s = {**KafkaAdminClient.DEFAULT_CONFIG, **kafka}["metadata_max_age_ms"] / 1000
         self._changed = threading.Condition()
-        self._asked: dict[object, frozenset[str] | None] = {}
+        self._asked: dict[object, _Question] = {}
         self._is_closing = False
         self._thread: threading.Thread | None = None
         self.snapshot = Snapshot()
 
-    def ask(self, who: object, names: Collection[str] | None) -> None:
-        """Watch these topics from now on, or all topics if None, in place of the earlier question of `who`."""
+    def ask(self, who: object, names: Collection[str] | None, age_ms: int | None = None) -> None:
+        """Watch these topics from now on, or all topics if None, in place of the earlier question of `who`.
+
+        Args:
+            age_ms: How often to read them, in milliseconds; None for `metadata_max_age_ms`.
+        """
+        age_s = self._max_age_s if age_ms is None else min(age_ms / 1000, self._max_age_s)
         with self._changed:
-            self._asked[who] = None if names is None else frozenset(names)
+            self._asked[who] = _Question(None if names is None else frozenset(names), age_s)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="coordinator topics", daemon=True)
                 self._thread.start()
@@ -112,8 +142,9 @@ class TopicWatch:
                 log.exception("the lookup of topics and partitions failed and is retried")
                 self._wait(lambda: self._is_closing, AGAIN_S)
             else:
-                wait_s = min(AGAIN_S, self._max_age_s) if self._misses_some() else self._max_age_s
-                self._wait(lambda: self._is_closing or self._has_gap(), wait_s)
+                age_s = self._age_s()
+                wait_s = min(AGAIN_S, age_s) if self._misses_some() else age_s
+                self._wait(partial(self._must_look_before, age_s), wait_s)
         if admin is not None:
             admin.close()
 
@@ -123,13 +154,21 @@ class TopicWatch:
 
     def _wanted(self) -> frozenset[str] | None:
         with self._changed:
-            if None in self._asked.values():
-                return None
-            return frozenset().union(*(names for names in self._asked.values() if names is not None))
+            asked = [question.names for question in self._asked.values()]
+        if None in asked:
+            return None
+        return frozenset().union(*(names for names in asked if names is not None))
+
+    def _age_s(self) -> float:
+        with self._changed:
+            return min((question.age_s for question in self._asked.values()), default=self._max_age_s)
 
     def _has_gap(self) -> bool:
         wanted = self._wanted()
         return self.snapshot.known is not None and (wanted is None or not self.snapshot.knows(wanted))
+
+    def _must_look_before(self, age_s: float) -> bool:
+        return self._is_closing or self._has_gap() or self._age_s() < age_s
 
     def _misses_some(self) -> bool:
         """Return whether a member has asked about a topic by name that does not exist yet."""
@@ -139,8 +178,9 @@ class TopicWatch:
         described = [] if wanted == frozenset() else admin.describe_topics(None if wanted is None else sorted(wanted))
         racks = _racks(admin) if described else {}
         topics = {each["name"]: _topic(each, racks) for each in described if not each["error_code"]}
+        unclear = frozenset(each["name"] for each in described if each["error_code"] not in _CLEAR)
         with self._changed:
-            self.snapshot = Snapshot(topics, wanted)
+            self.snapshot = Snapshot(topics, wanted, unclear)
             self._changed.notify_all()
 
 
@@ -157,4 +197,10 @@ def _topic(described: Mapping[str, Any], racks: Mapping[int, str | None]) -> Top
     return Topic(
         racks=tuple(frozenset(rack for node in p["replica_nodes"] if (rack := racks.get(node))) for p in partitions),
         is_internal=described.get("is_internal", False),
+        topic_id=_id_text(described["topic_id"]) if described.get("topic_id") else "",
     )
+
+
+def _id_text(topic_id: str) -> str:
+    """Return a UUID, which kafka-python prints in hexadecimal, as Kafka prints it: URL-safe base64 without padding."""
+    return urlsafe_b64encode(UUID(topic_id).bytes).decode().rstrip("=")

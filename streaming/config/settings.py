@@ -113,6 +113,10 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     gateway_heartbeat_hold_ms: Milliseconds = Field(
         2_250, description="The longest wait of a heartbeat's response for a rebalance; 0 for no wait."
     )
+    gateway_consumer_heartbeat_hold_ms: Milliseconds = Field(
+        4_000,
+        description="The longest wait of the response to a heartbeat of the consumer protocol for news; 0 for no wait.",
+    )
     gateway_hold_ms: Milliseconds = Field(
         5_000, description="The wait for an unavailable coordinator before a client gets the error."
     )
@@ -126,6 +130,15 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     group_min_session_timeout_ms: Milliseconds = 6_000
     group_max_session_timeout_ms: Milliseconds = 1_800_000
     group_max_size: int = Field(10_000, ge=1, le=limits.ASSIGNMENTS_MAX)
+    metadata_refresh_ms: int = Field(
+        5_000, ge=100, le=3_600_000, description="The time between two looks at the topics of consumer groups."
+    )
+    group_consumer_session_timeout_ms: int = Field(45_000, ge=1_000, le=limits.SESSION_TIMEOUT_MS_MAX)
+    group_consumer_heartbeat_interval_ms: int = Field(5_000, ge=500, le=limits.SESSION_TIMEOUT_MS_MAX)
+    group_consumer_assignment_interval_ms: int = Field(1_000, ge=0, le=15_000)
+    group_consumer_max_size: int = Field(10_000, ge=1, le=limits.ASSIGNMENTS_MAX)
+    group_consumer_assignors: tuple[Literal["uniform", "range"], ...] = Field(("uniform", "range"), min_length=1)
+    group_consumer_migration_policy: Literal["bidirectional", "upgrade", "downgrade", "disabled"] = "bidirectional"
     offsets_retention_minutes: Minutes = 10_080
     offsets_retention_minutes_by_group: dict[str, Minutes] = Field(
         {}, description="Exceptions, by group id; in the environment a JSON object."
@@ -146,6 +159,8 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
     def _session_bounds_in_order(self) -> Self:
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ValueError("group_min_session_timeout_ms is above group_max_session_timeout_ms")
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise ValueError("group_consumer_heartbeat_interval_ms is not below group_consumer_session_timeout_ms")
         return self
 
     @classmethod
@@ -201,9 +216,14 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
         return f"{self.topic_prefix}.events"
 
     @property
+    def transactions_topic(self) -> str:
+        return f"{self.topic_prefix}.transactions"
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """The names of all topics of the coordinator."""
-        return self.requests_topic, self.replies_topic, self.groups_topic, self.events_topic
+        own = self.requests_topic, self.replies_topic, self.groups_topic, self.events_topic
+        return *own, self.transactions_topic
 
     @property
     def is_relayed_as_gateway(self) -> bool:
@@ -231,6 +251,12 @@ class Settings(GatewayAccess, AccessControl, BrokerAccess):
             group_min_session_timeout_ms=self.group_min_session_timeout_ms,
             group_max_session_timeout_ms=self.group_max_session_timeout_ms,
             group_max_size=self.group_max_size,
+            group_consumer_session_timeout_ms=self.group_consumer_session_timeout_ms,
+            group_consumer_heartbeat_interval_ms=self.group_consumer_heartbeat_interval_ms,
+            group_consumer_assignment_interval_ms=self.group_consumer_assignment_interval_ms,
+            group_consumer_max_size=self.group_consumer_max_size,
+            group_consumer_assignors=self.group_consumer_assignors,
+            group_consumer_migration_policy=self.group_consumer_migration_policy,
             super_users=self.super_users,
             access=self.access,
             offsets_retention_ms=self.offsets_retention_minutes * MINUTE_MS,

@@ -4,7 +4,7 @@ The rows are in two tables: `exchanges` for the APIs that this coordinator serve
 brokers serve. Each table begins with the steps for another row. This module has the three APIs that belong to neither.
 
 An API that is not in `APIS` is not offered, and a request for it ends the connection, as with Kafka. These APIs are not
-offered: the APIs of the brokers' own group coordinator (the protocols of KIP-848, KIP-932 and KIP-1071), telemetry, the
+offered: the APIs of the brokers' own group coordinator (the protocols of KIP-932 and KIP-1071), telemetry, the
 APIs between brokers, and each API of a newer Kafka, until a developer has checked its responses for addresses.
 """
 
@@ -45,9 +45,6 @@ class Handling(Enum):
     AUTHENTICATED = auto()
     """The request is relayed, and the gateway reads the client's name from it."""
 
-    REFUSED = auto()
-    """The API is not offered, and a client that sends a request gets an error."""
-
 
 class Api(NamedTuple):
     """One of Kafka's APIs: its name, its offered versions, and its handling."""
@@ -84,7 +81,7 @@ APIS: Mapping[int, Api] = dict(
         {
             **_OWN,
             **{key: _relayed(row) for key, row in RELAYED.items()},
-            **{key: _api(row, Handling.REFUSED if row.is_refused else Handling.SERVED) for key, row in SERVED.items()},
+            **{key: _api(row, Handling.SERVED) for key, row in SERVED.items()},
         }.items()
     )
 )
@@ -103,8 +100,8 @@ BEFORE_AUTHENTICATION = frozenset({Handling.NEGOTIATED, Handling.AUTHENTICATED})
 
 _NOT_FROM_BROKERS = frozenset({Handling.SERVED, Handling.LOCATED, Handling.NEGOTIATED})
 
-_FEATURES_LEFT_OUT = frozenset({"group.version", "share.version", "streams.version"})
-_FEATURE_MAX = {"transaction.version": 1}
+_FEATURES_LEFT_OUT = frozenset({"share.version", "streams.version"})
+_FEATURE_MAX = {"group.version": 1, "transaction.version": 1}
 """Version 2 of transactions requires Produce 12."""
 
 _FEATURES_FROM_ZERO = 4
@@ -139,7 +136,7 @@ def _ranges(theirs: Mapping[int, Any]) -> Iterable[Any]:
     for key, api in APIS.items():
         if api.handling in _NOT_FROM_BROKERS:
             yield _range(key, api.first, api.last)
-        elif api.handling is not Handling.REFUSED and (broker := theirs.get(key)):
+        elif broker := theirs.get(key):
             first, last = max(api.first, broker.min_version), min(api.last, broker.max_version)
             if first <= last:
                 yield _range(key, first, last)

@@ -24,7 +24,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.gateway.frames import BadFrame
 from streaming.gateway.messages import Header, decode
-from streaming.gateway.needs import CLUSTER, CREATE, DESCRIBE, NO_ID, READ, TOPIC, Need, id_in
+from streaming.gateway.needs import CLUSTER, CREATE, DESCRIBE, NO_ID, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Need, id_in
 from streaming.gateway.produce import Produce
 from streaming.gateway.refusing import TOPIC_REFUSED, Refusal, no_such_session
 from streaming.gateway.relayed import RELAYED, Unread
@@ -122,6 +122,14 @@ class Authorizer:
             raise BadFrame(f"API {api_key} is refused to {client.principal}: {refusal}")
         return Judged(None, refused_response(message, refusal))
 
+    def may_see(self, client: Client, topic: str) -> bool:
+        """Return whether a client may know that a topic exists."""
+        return not self._refused([Need(DESCRIBE, TOPIC, topic)], client)
+
+    def may_use_transaction(self, client: Client, transactional_id: str) -> bool:
+        """Return whether a client may write in transactions of an id, as far as the gateway has to decide it."""
+        return not self._refused([Need(WRITE, TRANSACTIONAL_ID, transactional_id)], client)
+
     # -- access --------------------------------------------------------------------------------------------------------
 
     def _refused(self, needs: Iterable[Need], client: Client) -> list[Need]:
@@ -141,9 +149,6 @@ class Authorizer:
         if resource is TOPIC and name == ANY:
             return not lists.allow_some(client, operation, resource)
         return not lists.allow(client, operation, resource, name or "")
-
-    def _may_see(self, client: Client, topic: str) -> bool:
-        return not self._refused([Need(DESCRIBE, TOPIC, topic)], client)
 
     # -- produce and fetch ---------------------------------------------------------------------------------------------
 
@@ -196,8 +201,8 @@ class Authorizer:
         message = decode(MetadataRequest, frame, header)
         is_of_all = message.topics is None or (header.version == 0 and not message.topics)
         entries = message.topics or []
-        left = [entry for entry in entries if id_in(entry) or self._may_see(client, entry.name)]
-        hidden = [entry.name for entry in entries if not id_in(entry) and not self._may_see(client, entry.name)]
+        left = [entry for entry in entries if id_in(entry) or self.may_see(client, entry.name)]
+        hidden = [entry.name for entry in entries if not id_in(entry) and not self.may_see(client, entry.name)]
         changes = self._less(message, header.version, client, [each.name for each in left if not id_in(each)])
         if header.version < MAY_NOT_CREATE and changes:
             hidden, left = [entry.name for entry in entries], []
@@ -237,7 +242,7 @@ class Authorizer:
         message.topics = [
             topic
             for topic in message.topics
-            if not topic.name or (self._may_see(client, topic.name) and (wanted is None or topic.name in wanted))
+            if not topic.name or (self.may_see(client, topic.name) and (wanted is None or topic.name in wanted))
         ]
         made = MetadataResponse.MetadataResponseTopic
         message.topics += [made(error_code=TOPIC_REFUSED, name=name, topic_id=uuid.UUID(int=0)) for name in hidden]

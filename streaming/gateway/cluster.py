@@ -8,7 +8,7 @@ groups there, and the broker may return.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
@@ -96,6 +96,16 @@ class Cluster:
     def partitions_of(self, topic: str) -> int | None:
         """Return the number of a topic's partitions in the last metadata; None if the topic was not in it."""
         return self._partitions.get(topic)
+
+    @property
+    def topics(self) -> Set[str]:
+        """The names of all topics in the last metadata."""
+        return self._partitions.keys()
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the metadata is so new that a topic that is not in it does not exist."""
+        return time.monotonic() - self._asked_s < METADATA_AGE_MIN_S
 
     def is_sure_of(self, wanted: Mapping[str, int]) -> bool:
         """Return whether the metadata is sufficient: it has each topic, with at least as many partitions.

@@ -1,7 +1,7 @@
 """A client's connection: the events of its socket, and the parts that handle them.
 
     dispatching       checks each request by its first bytes, and passes it to the handler of its API:
-      serving           the group APIs, by questions to the coordinator (`questions`, `heartbeats`)
+      serving           the group APIs, by questions to the coordinator (`questions`, `heartbeats`, `members`)
       relaying          the requests to one broker, over a separate connection for this client (`upstream`)
       authenticating    SASL, with the broker's decision
       finding           ApiVersions and FindCoordinator
@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from coordinator.outputs import AssignmentNotice, RebalanceNotice
 from streaming.gateway.apis import Api, Handling
 from streaming.gateway.authenticating import Authenticating, Identity
 from streaming.gateway.certified import principal_of
@@ -26,6 +27,7 @@ from streaming.gateway.flow import Flow
 from streaming.gateway.frames import BadFrame, Frames
 from streaming.gateway.heartbeats import Heartbeats
 from streaming.gateway.limits import PIECE_BYTES, keep_alive
+from streaming.gateway.members import Members
 from streaming.gateway.messages import Malformed
 from streaming.gateway.outgoing import Outgoing
 from streaming.gateway.questions import Questions
@@ -33,6 +35,7 @@ from streaming.gateway.relaying import Relaying
 from streaming.gateway.sasl import BadSasl
 from streaming.gateway.serving import PortView, Serving
 from streaming.gateway.shared import Shared
+from streaming.gateway.transactions import ClientTransactions
 from streaming.gateway.work import Work
 
 log = logging.getLogger(__name__)
@@ -98,6 +101,7 @@ class Connection(asyncio.Protocol):
         self.close()
         self._questions.close()
         self._heartbeats.forget()
+        self._members.close()
         self._work.cancel()
         self._relaying.close()
 
@@ -108,20 +112,22 @@ class Connection(asyncio.Protocol):
         soon = asyncio.get_running_loop().call_soon
         flow = self._flow = Flow(self._transport, self, self.outgoing, shared.metrics, soon, self._clock)
         flow.active_s = self._accepted_s
+        self._view = PortView(shared, node_id, identity)
         work = self._work = Work(flow)
         self._heartbeats = Heartbeats(shared.settings.gateway_heartbeat_hold_ms, flow.give)
-        self._questions = Questions(shared.asking, identity, flow.questions, self._heartbeats.tell)
+        self._questions = Questions(shared.asking, identity, flow.questions, self._tell)
+        self._members = Members(shared, flow, work, self._questions, self._heartbeats, self._view.may_see)
         self._relaying = Relaying(shared, node_id, flow, work, identity)
         self._frames = Frames(Dispatcher(flow, identity, self._handlers(), self._relaying, self, self._clock))
 
     def _handlers(self) -> Mapping[Handling, Handler]:
         shared, node_id, flow, work = self._shared, self._node_id, self._flow, self._work
-        view = PortView(shared, node_id)
+        view = self._view
         authenticating = Authenticating(flow, self._identity, self._relaying.forward, self._clock)
-        serve = Serving(shared, flow, work, self._questions, view, self._heartbeats).serve
+        transactions = ClientTransactions(shared, flow, self._questions, self._identity)
+        serve = Serving(shared, flow, work, self._questions, view, self._heartbeats, self._members, transactions).serve
         return {
             Handling.SERVED: serve,
-            Handling.REFUSED: serve,
             Handling.REWRITTEN: self._relaying.relay,
             Handling.RELAYED: self._relaying.relay,
             Handling.LOCATED: Finding(shared, flow, work, self._questions, view, self._relaying).find,
@@ -193,6 +199,7 @@ class Connection(asyncio.Protocol):
 
     def request_begins(self) -> None:
         self._heartbeats.release()
+        self._members.release()
 
     def request_came(self, api: Api) -> None:
         self._shared.metrics.asked(api.name)
@@ -202,6 +209,12 @@ class Connection(asyncio.Protocol):
             self._shared.said_something(self)
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _tell(self, notice: AssignmentNotice | RebalanceNotice) -> None:
+        if isinstance(notice, AssignmentNotice):
+            self._members.tell(notice)
+        else:
+            self._heartbeats.tell(notice)
 
     def _end_by(self, error: Exception) -> None:
         if isinstance(error, BadFrame | Malformed | BadSasl):

@@ -46,6 +46,11 @@ class Heartbeats:
         self._held: tuple[Slot, str, bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def may_hold(self) -> bool:
+        """Whether the client uses this connection only for its groups."""
+        return self._is_of_groups
+
     def asked(self, handling: Handling) -> None:
         """Record the handling of a request. After a request that is not a group's, no response is held any more."""
         self._is_of_groups &= handling in OF_GROUPS

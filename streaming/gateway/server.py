@@ -17,8 +17,9 @@ from streaming.errors import PortTaken, UserError
 from streaming.gateway.asking import Asking
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.broker_acls import NOTHING_IS_ALLOWED, BrokerAcls
-from streaming.gateway.cluster import Address, Cluster
+from streaming.gateway.cluster import METADATA_WAIT_S, Address, Cluster
 from streaming.gateway.connection import Connection
+from streaming.gateway.following import Following
 from streaming.gateway.frames import LENGTH_BYTES
 from streaming.gateway.health import GatewayHealth
 from streaming.gateway.limits import (
@@ -31,9 +32,13 @@ from streaming.gateway.limits import (
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger
 from streaming.gateway.shared import ClientConnection
+from streaming.gateway.topics import Topics
 from streaming.gateway.upstream import Upstream
+from streaming.gateway.writing import Transactions
 from streaming.health import Listener
+from streaming.kafka.clients import admin
 from streaming.kafka.pulse import Pulse
+from streaming.kafka.topic_facts import topic_facts
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +71,8 @@ class Gateway:
         self.mechanisms = settings.client_mechanisms
         self.asking: Asking
         self.cluster: Cluster
+        self.topics: Topics
+        self.following: Following
         self.authorizer: Authorizer
         self._connections: set[ClientConnection] = set()
         self.ledger = Ledger(self._connections, self.metrics.overfull.inc)
@@ -150,10 +157,15 @@ class Gateway:
         self.asking = await asyncio.to_thread(Asking, settings, self._loop)
         self._probing_mailbox = self.asking.open_inbox()
         self.cluster = Cluster(self.asking.list_topics, self._listen_for)
+        describing = admin(settings, "coordinator-gateway")
+        self.topics = Topics(self.cluster, lambda names: topic_facts(describing, names, METADATA_WAIT_S))
+        self.following = Following(self.topics)
+        self.transactions = Transactions(settings)
         self.authorizer = await self._make_authorizer()
         self._bootstrap = await self._listen(settings.gateway_port, None)
         await self.cluster.refresh()
         self._sweeper = self._loop.create_task(self._sweep())
+        self._follower = self._loop.create_task(self.following.keep(settings.metadata_refresh_ms / 1_000))
         self._report(f"The gateway listens on {self.bootstrap_servers}. Use it as bootstrap.servers of Kafka clients.")
 
     async def _make_authorizer(self) -> Authorizer:
@@ -176,6 +188,8 @@ class Gateway:
             task.cancel()
         if hasattr(self, "asking"):
             await asyncio.to_thread(self.asking.close)
+        if hasattr(self, "transactions"):
+            await asyncio.to_thread(self.transactions.close)
 
     async def _listen_for(self, node_id: int) -> Address | None:
         """Open the port for a broker; return None if this is impossible."""

@@ -6,9 +6,12 @@ from streaming.config.settings import Settings
 from streaming.gateway.asking import Asking
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.cluster import Cluster
+from streaming.gateway.following import Following
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Holder, Ledger
+from streaming.gateway.topics import Topics
 from streaming.gateway.upstream import Upstream
+from streaming.gateway.writing import Transactions
 
 
 class ClientConnection(Holder, Protocol):
@@ -51,6 +54,9 @@ class Shared(Protocol):
     settings: Settings
     asking: Asking
     cluster: Cluster
+    topics: Topics
+    following: Following
+    transactions: Transactions
     authorizer: Authorizer
     ledger: Ledger
     metrics: Metrics

@@ -41,6 +41,9 @@ EVENTS = pa.schema([
     ("records", _INT), ("ahead_ms", _LONG),
     # rebalance_completed, member_fenced
     ("fencing_token", _LONG),
+    # of the consumer protocol: plan_made, group_converted, member_away, member_back, epoch_fenced
+    ("assignor", _TEXT), ("moved", _INT), ("waited_ms", _LONG), ("group_type", _TEXT), ("generation_before", _INT),
+    ("until_ms", _LONG), ("replaces", _TEXT), ("claimed_epoch", _INT), ("member_epoch", _INT),
 ])  # fmt: skip
 
 GROUPS = pa.schema([
@@ -49,13 +52,17 @@ GROUPS = pa.schema([
     ("members", pa.list_(pa.struct([
         ("member_id", _TEXT), ("group_instance_id", _TEXT), ("client_id", _TEXT), ("client_host", _TEXT),
         ("session_timeout_ms", _INT), ("rebalance_timeout_ms", _INT), ("assigned", _ASSIGNED),
-        ("fencing_token", _LONG)]))),
+        ("fencing_token", _LONG), ("rack_id", _TEXT), ("member_epoch", _INT), ("state", _TEXT),
+        ("subscribed_topics", _TEXTS), ("regex", _TEXT), ("revoking", _ASSIGNED), ("target", _ASSIGNED),
+        ("protocol", _TEXT)]))),
+    # only groups of the consumer protocol have these
+    ("type", _TEXT), ("assignment_epoch", _INT),
 ])  # fmt: skip
 
 OFFSETS = pa.schema([
     ("group_id", _TEXT), ("topic", _TEXT), ("partition", _INT), ("offset", _LONG), ("leader_epoch", _INT),
     ("metadata", _TEXT), ("commit_timestamp_ms", _LONG), _AT, ("expire_timestamp_ms", _LONG), ("generation_id", _INT),
-    ("member_id", _TEXT), ("version", _LONG),
+    ("member_id", _TEXT), ("version", _LONG), ("topic_id", _TEXT),
 ])  # fmt: skip
 
 TABLES = {"events": EVENTS, "groups": GROUPS, "offsets": OFFSETS}
@@ -76,6 +83,7 @@ def to_row(record: AnyEvent | GroupRecord | OffsetRecord) -> dict[str, Any]:
     if "partitions" in row:
         row["partitions"] = json.dumps(row["partitions"])
     for member in row["members"] if isinstance(record, GroupRecord) else ():
-        if member["assigned"] is not None:
-            member["assigned"] = list(member["assigned"].items())
+        for field in "assigned", "revoking", "target":
+            if member.get(field) is not None:
+                member[field] = list(member[field].items())
     return row

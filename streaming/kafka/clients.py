@@ -4,6 +4,7 @@
                        its settings and its errors, so a program that moves to it keeps its library
                        the administration of topics: the coordinator's topics (`topics`), the demo's topic and records
                        (`demo.orders`), and the readiness of the embedded broker (`embedded.broker`)
+                       the records that a gateway writes into the transactions of its clients (`transactional`)
     confluent-kafka    all other clients: librdkafka works in its own threads, reads large topics in a fraction of the
                        time, and reports the end of a partition
 

@@ -35,21 +35,27 @@ ANY_TOPIC = "*"
 Operations = tuple[AclOperation, ...]
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
-CREATE, DESCRIBE_CONFIGS = AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS
+CREATE, DELETE, DESCRIBE_CONFIGS = AclOperation.CREATE, AclOperation.DELETE, AclOperation.DESCRIBE_CONFIGS
 
 RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
     # The query reads requests and appends wake records. At each start it reads the configuration of its topics and the
     # latest events. With a new checkpoint it reads the fencing tokens that groups were given. It also looks for records
-    # of groups that were repeated late.
+    # of groups that were repeated late, and how transactions have ended.
     Role.COORDINATOR: {
         "requests": (READ, WRITE, DESCRIBE_CONFIGS),
         "replies": (WRITE, DESCRIBE_CONFIGS),
         "groups": (READ, WRITE, DESCRIBE_CONFIGS),
         "events": (READ, WRITE, DESCRIBE_CONFIGS),
+        "transactions": (READ, DELETE, DESCRIBE_CONFIGS),
     },
     # The gateway's clients need rights of their own. To accept an offset commit the gateway must see that the partition
-    # exists.
-    Role.GATEWAY: {"requests": (WRITE,), "replies": (READ,), ANY_TOPIC: (DESCRIBE,)},
+    # exists. It writes into the transactions of its clients.
+    Role.GATEWAY: {
+        "requests": (WRITE,),
+        "replies": (READ,),
+        "transactions": (READ, WRITE),
+        ANY_TOPIC: (DESCRIBE,),
+    },
     # A client of this package, and `coordinator request`. The rights to the topics that it consumes are not listed
     # here.
     Role.MEMBER: {"requests": (WRITE,), "replies": (READ,)},
@@ -60,6 +66,11 @@ RIGHTS: Mapping[Role, Mapping[str, Operations]] = {
 
 TO_SEE_ACLS = (DESCRIBE,)
 """The further rights on the cluster of a gateway that compares requests with the brokers' own access control lists."""
+
+IN_TRANSACTIONS = (WRITE,)
+"""The further rights of a gateway on transactional ids: it writes offsets into the transactions of its clients."""
+
+ANY_ID = "*"
 
 TO_CREATE = (CREATE,)
 """The further rights of the coordinator on a topic that it has to create."""
@@ -77,6 +88,8 @@ def commands(role: Role, principal: str, settings: Settings, *, to_create: bool 
             operations = (*operations, *TO_CREATE)
         name = topic if topic == ANY_TOPIC else f"{settings.topic_prefix}.{topic}"
         yield _command(principal, operations, ["--topic", name], settings)
+    if role is Role.GATEWAY:
+        yield _command(principal, IN_TRANSACTIONS, ["--transactional-id", ANY_ID], settings)
     if role is Role.GATEWAY and settings.is_relayed_as_gateway and settings.gateway_relay == "acls":
         yield _command(principal, TO_SEE_ACLS, ["--cluster"], settings)
 

@@ -1,4 +1,4 @@
-"""The coordinator's four topics: their layout, their creation, and the check of existing ones.
+"""The coordinator's five topics: their layout, their creation, and the check of existing ones.
 
 | topic | holds | partitions | kept |
 | --- | --- | --- | --- |
@@ -6,6 +6,7 @@
 | `replies` | responses of the coordinator, by the client's mailbox | a setting | 10 minutes |
 | `groups` | each group's assignment and offsets | as requests | the last of each key |
 | `events` | the cause of each change of a group | as requests | 7 days |
+| `transactions` | a record for each commit inside a transaction | as requests | until it is reported |
 
 `_NEEDED` has the settings of a topic that the coordinator depends on. Every start checks these settings, and checks
 that each topic takes at least `SINK_BATCH_BYTES`. `topic_watch` checks both while the query runs. `_CHOSEN` has the
@@ -50,6 +51,7 @@ _PARTITIONS: Mapping[str, str] = {
     "replies": "reply_partitions",
     "groups": "request_partitions",
     "events": "request_partitions",
+    "transactions": "request_partitions",
 }
 
 # Setting by setting, the valid values. The first one is used for a new topic.
@@ -58,6 +60,7 @@ _NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "replies": {"cleanup.policy": ("delete",)},
     "groups": {"cleanup.policy": ("compact",)},
     "events": {"cleanup.policy": ("delete", "compact,delete")},
+    "transactions": {"cleanup.policy": ("delete",), "retention.ms": ("-1",), "retention.bytes": ("-1",)},
 }
 
 MESSAGE_BYTES_MAX = RECORD_BYTES_MAX + 2**16
@@ -70,6 +73,7 @@ _CHOSEN: Mapping[str, Mapping[str, str]] = {
     "replies": {"retention.ms": str(10 * _MINUTE_MS), "segment.ms": str(10 * _MINUTE_MS), **_ROOM},
     "groups": {"segment.bytes": str(100 * 2**20), "segment.ms": str(_DAY_MS), **_ROOM},
     "events": {"retention.ms": str(7 * _DAY_MS), "segment.ms": str(_DAY_MS), **_ROOM},
+    "transactions": {"segment.bytes": str(2**20), **_ROOM},
 }
 
 _ADVICE: Mapping[type[KafkaError], str] = {
@@ -102,12 +106,13 @@ class Mismatch(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """The four topics of one coordinator."""
+    """The five topics of one coordinator."""
 
     requests: Topic
     replies: Topic
     groups: Topic
     events: Topic
+    transactions: Topic
 
 
 def layout(settings: Settings) -> Topics:

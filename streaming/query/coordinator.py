@@ -38,6 +38,7 @@ from streaming.query.outdated import refuse_outdated
 from streaming.query.progress import ProgressLog, Tallies, observed
 from streaming.query.repeats import RepeatWatch
 from streaming.query.running import Mark, local_folder
+from streaming.query.settling import TransactionWatch
 from streaming.query.topic_watch import TopicWatch
 from streaming.wire.records import AT_MS, VERSION, OutputTopics
 
@@ -275,6 +276,7 @@ class Coordinator:
         self._topic_watch = TopicWatch(settings)
         self._mark = Mark()
         self._repeats = RepeatWatch(settings)
+        self._transactions = TransactionWatch(settings)
         self._stopping = threading.Event()
 
     def start(self) -> None:
@@ -307,6 +309,7 @@ class Coordinator:
         self._topic_watch.start()
         self._await_first_batch(self._query)
         self._repeats.start()
+        self._transactions.start()
 
     def _await_first_batch(self, query: StreamingQuery) -> None:
         while query.lastProgress is None and not self._stopping.is_set():
@@ -343,6 +346,7 @@ class Coordinator:
         self._alarm.close()
         self._topic_watch.close()
         self._repeats.close()
+        self._transactions.close()
         query = self._query
         if query is None or not query.isActive:
             self._mark.remove()

@@ -17,9 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from coordinator import codec
-from coordinator.deadlines import deadlines
 from coordinator.errors import CorruptState
-from coordinator.group import NEVER_MS
+from coordinator.group_parts import NEVER_MS
+from coordinator.group_types import timers_of
 from coordinator.hashing import shard_of
 from streaming.config.settings import Settings
 from streaming.errors import CheckpointMismatch, NoCheckpoint
@@ -260,10 +260,10 @@ def _shard(number: int, data: bytes, alarm_ms: int) -> KeptShard:
 
 
 def _group(group_id: str, stored: codec.Stored) -> KeptGroup:
-    group = codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest))
+    group = codec.decode_group(stored)
     if (group.group_id, len(group.members), group.vitals.earliest_ms) != (group_id, stored.members, stored.earliest_ms):
         raise CorruptState(f"the data of the group {group_id} do not match its entry")
-    due = min(deadlines(group))
+    due = min(timers_of(group).deadlines(group))
     return KeptGroup(
         group_id=group_id,
         state=group.phase.value,

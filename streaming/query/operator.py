@@ -19,11 +19,11 @@ import pybase64
 from msgspec import structs
 from pyspark.sql.streaming.state import GroupState
 
-from coordinator.codec import Rosters
 from coordinator.config import Config
 from coordinator.errors import CorruptState
 from coordinator.outputs import Output, Reply
 from coordinator.requests import Heartbeat, Received, Wake
+from coordinator.rosters import Rosters
 from coordinator.shard import Shard
 from streaming.query import failpoints
 from streaming.query.continuity import Row, follow

@@ -24,6 +24,7 @@ from coordinator.requests import (
     OffsetFetch,
     Request,
     SyncGroup,
+    TxnOffsetCommit,
     Unreadable,
     Wake,
 )
@@ -201,6 +202,9 @@ class Exchanges:
                 committed.pop((request.group_id, commit.topic, commit.partition), None)
             if isinstance(answer, OffsetCommitAnswer):
                 yield from self._acknowledged(asked, request, answer, group, committed)
+        elif isinstance(request, TxnOffsetCommit):  # it takes effect when its transaction ends, if at all
+            for commit in request.offsets:
+                committed.pop((request.group_id, commit.topic, commit.partition), None)
         elif isinstance(request, OffsetDelete | DeleteGroup):
             for place in [place for place in committed if place[0] == request.group_id]:
                 del committed[place]

@@ -21,6 +21,10 @@ class Kind(StrEnum):
     TWO_OWNERS = "two owners"
     PLANNED_TWICE = "planned twice"
     GENERATION_FELL = "generation fell"
+    EPOCH_AHEAD = "epoch ahead"
+    NOT_FREE = "not free"
+    NOT_COVERED = "not covered"
+    TARGET_MISSED = "target missed"
     TOKEN_FELL = "token fell"  # noqa: S105  (a fencing token is no secret)
     ANSWERS_NOBODY = "answers nobody"
     ANSWERED_TWICE = "answered twice"
@@ -34,9 +38,13 @@ EXPLAINED = {
     # a finding of kind ...  breaks ...
     Kind.MISSING:         "the versions of a group's records and events have no gap",
     Kind.ALTERED:         "a record that is published again is the same, byte for byte",
-    Kind.TWO_OWNERS:      "in one generation a partition has one owner",
+    Kind.TWO_OWNERS:      "in one generation, or at one moment of a consumer group, a partition has one owner",
     Kind.PLANNED_TWICE:   "in one generation a partition has one owner, in the leader's assignments too",
-    Kind.GENERATION_FELL: "generations only grow",
+    Kind.GENERATION_FELL: "generations only grow, and so do the epochs of groups and of members",
+    Kind.EPOCH_AHEAD:     "a member's epoch is not above the assignment epoch, nor that above the group epoch",
+    Kind.NOT_FREE:        "a partition is assigned to a member only after its last owner gave it up",
+    Kind.NOT_COVERED:     "a plan gives each partition of the subscribed topics to exactly one subscriber",
+    Kind.TARGET_MISSED:   "a member that has reached the latest plan has exactly its target",
     Kind.TOKEN_FELL:      "a later owner has a higher fencing token, also after the group was removed",
     Kind.ANSWERS_NOBODY:  "a reply answers a request, and has its kind",
     Kind.ANSWERED_TWICE:  "a request has one response; a reply that is written again is the same",

@@ -14,8 +14,9 @@ from msgspec import Struct, field
 
 from coordinator.consumer_protocol import READABLE, assigned_partitions
 from coordinator.limits import REMOVED_GROUP_MS, REMOVED_GROUPS_MAX
-from coordinator.outputs import AnyEvent, GroupDeleted, GroupRecord, OffsetRecord
+from coordinator.outputs import AnyEvent, GroupConverted, GroupDeleted, GroupRecord, OffsetRecord
 from coordinator.phases import Phase
+from streaming.verify.consumers import ConsumerAudit, is_of_consumers
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.tokens import Tokens
 from streaming.verify.version_audit import Holes, VersionAudit
@@ -31,8 +32,11 @@ REPEATS_MAX = 2**17
 REMEMBERED_MS = REMOVED_GROUP_MS - 3_600_000
 """The time after a group's end for which the coordinator certainly keeps the group's last generation."""
 
-WHOLE_LIVES = (Kind.MISSING, Kind.ALTERED, Kind.GENERATION_FELL)
+WHOLE_LIVES = (Kind.MISSING, Kind.ALTERED, Kind.GENERATION_FELL, Kind.NOT_FREE, Kind.NOT_COVERED)
 """Kinds of findings that are reported at the end, because the lives of a group are certain only then."""
+
+WHOLE_HISTORIES = (Kind.NOT_FREE, Kind.NOT_COVERED)
+"""Kinds of findings that a missing event may cause. They are not reported of a group with missing versions."""
 
 Record = AnyEvent | GroupRecord | OffsetRecord | Tombstone
 Wrong = tuple[Kind, str]
@@ -92,6 +96,7 @@ class Watched(Struct):
     is_blurred: bool = False
     committed: dict[tuple[str, int], Committed] = field(default_factory=dict)
     tokens: Tokens = field(default_factory=Tokens)
+    consumers: ConsumerAudit = field(default_factory=ConsumerAudit)
     standing: Standing = field(default_factory=Standing)
     late: dict[bytes, tuple[str, int]] = field(default_factory=dict)
 
@@ -148,9 +153,18 @@ class Published:
         """Judge the rest, as far as it was written by `at_ms`. Later records may be incomplete."""
         for group in self.groups.values():
             yield from self._resolve(group, GROUPS)
-        yield from (held for held in self._held if not self.groups[held.group_id or ""].is_blurred)
+        missing = list(self._missing_at_the_end(at_ms))
+        lacking = {finding.group_id for finding in (*self._held, *missing) if finding.kind is Kind.MISSING}
+        for held in self._held:
+            is_certain = held.kind not in WHOLE_HISTORIES or held.group_id not in lacking
+            if is_certain and not self.groups[held.group_id or ""].is_blurred:
+                yield held
         for group_id, group in self.groups.items():
             yield from self._stands_old(group_id, group, at_ms)
+        yield from missing
+
+    def _missing_at_the_end(self, at_ms: float) -> Iterator[Finding]:
+        for group_id, group in self.groups.items():
             for life in group.lives.values() if not group.is_blurred else ():
                 for gone in life.end(self._holes, at_ms):
                     yield Finding(Kind.MISSING, group_id, "at the end", _missing(gone))
@@ -228,9 +242,10 @@ class Published:
         if not group.is_blurred:
             yield from self._number(group, topic, version, at_ms)
             if not _is_written_again(group.latest, read):
-                yield from _judge_generation(place, read)
+                yield from _judge_generation(place, read, group.latest)
         if isinstance(read, GroupRecord):
             yield from _judge_owners(group, read)
+        yield from group.consumers.take(read)
         yield from ((Kind.TOKEN_FELL, text) for text in group.tokens.take(read))
         self._note(group, topic, read, at_ms)
 
@@ -338,16 +353,30 @@ def _is_written_again(latest: GroupRecord | None, read: Record) -> bool:
     return next(phases) == next(phases)
 
 
-def _judge_generation(place: ReadPosition, read: Record) -> Iterator[Wrong]:
+def _judge_generation(place: ReadPosition, read: Record, latest: GroupRecord | None) -> Iterator[Wrong]:
+    """Judge a generation, or the group epoch. A commit to a group of the consumer protocol has the member's epoch."""
     generation_id = getattr(read, "generation_id", None)
     if generation_id is None or generation_id < 0:
         return  # a tombstone, or a commit from outside the group
-    begins = isinstance(read, GroupRecord) and read.state in (Phase.COMPLETING, Phase.EMPTY) and read.version > 1
+    if isinstance(read, OffsetRecord) and (latest is None or is_of_consumers(latest)):
+        return
+    if _is_converted(read, latest):
+        place.generation_id = generation_id  # an Empty group counts anew in its other protocol
+        return
+    is_settled = isinstance(read, GroupRecord) and read.state in (Phase.COMPLETING, Phase.EMPTY)
+    begins = isinstance(read, GroupRecord) and is_settled and read.version > 1 and not is_of_consumers(read)
     if generation_id < place.generation_id:
         yield Kind.GENERATION_FELL, f"generation {generation_id} came after {place.generation_id}"
     elif begins and generation_id == place.generation_id:
         yield Kind.GENERATION_FELL, f"generation {generation_id} began twice"
     place.generation_id = generation_id
+
+
+def _is_converted(read: Record, latest: GroupRecord | None) -> bool:
+    """Return whether a record shows that the group has changed its protocol."""
+    if isinstance(read, GroupRecord):
+        return latest is not None and is_of_consumers(latest) != is_of_consumers(read)
+    return isinstance(read, GroupConverted)
 
 
 def _judge_owners(group: Watched, record: GroupRecord) -> Iterator[Wrong]:

@@ -4,13 +4,13 @@ A group that was removed and created again counts versions from 1 again and, aft
 decrease. Records of older coordinators have no tokens and are not judged.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
 from coordinator.consumer_protocol import READABLE, assigned_partitions
 from coordinator.outputs import GroupRecord, MemberFenced, RebalanceCompleted
-from coordinator.phases import Phase
+from coordinator.phases import GroupType, Phase
 from streaming.views.words import brief, escape
 
 
@@ -29,19 +29,25 @@ class Tokens(Struct):
     def take(self, read: object) -> Iterator[str]:
         """Judge the next record of either topic. Yield each fault in words."""
         match read:
+            case RebalanceCompleted(leader=None) if read.fencing_token:  # it may have given no partition to anybody
+                if read.fencing_token < self.given:
+                    yield f"token {read.fencing_token} was the highest after {self.given}"
+                self.given = max(self.given, read.fencing_token)
             case RebalanceCompleted() | MemberFenced() if read.fencing_token:
                 if read.fencing_token <= self.given:
                     yield f"token {read.fencing_token} was given after {self.given}"
                 self.given = max(self.given, read.fencing_token)
+            case GroupRecord() if read.type == GroupType.CONSUMER.value:
+                yield from self._owners(read, {member.member_id: member.assigned for member in read.members})
             case GroupRecord(state=Phase.STABLE) if read.protocol_type in READABLE:
-                yield from self._owners(read)
+                yield from self._owners(read, {m.member_id: assigned_partitions(m.assignment) for m in read.members})
 
-    def _owners(self, record: GroupRecord) -> Iterator[str]:
+    def _owners(self, record: GroupRecord, assigned: Mapping[str, dict[str, list[int]] | None]) -> Iterator[str]:
         owners = {
             (topic, partition): (member.member_id, member.fencing_token)
             for member in record.members
             if member.fencing_token
-            for topic, partitions in (assigned_partitions(member.assignment) or {}).items()
+            for topic, partitions in (assigned[member.member_id] or {}).items()
             for partition in partitions
         }
         for (topic, partition), (member_id, token) in owners.items():

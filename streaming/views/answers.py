@@ -5,19 +5,20 @@ from typing import Any
 
 import msgspec
 
-from coordinator.group import NEVER_MS
+from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import (
     AnyEvent,
     GroupEmptied,
+    GroupMember,
     MemberExpired,
     MemberFenced,
     MemberLeft,
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.phases import MOVES, Phase
+from coordinator.phases import MOVES, GroupType, Phase
 from streaming.views.fold import Views
-from streaming.views.group import GroupView, weight
+from streaming.views.group import GroupView, held, known, protocol_of, weight
 from streaming.views.lag import Ends, lag
 from streaming.views.owners import Span, owner_at, spans_of_owners, token_at
 from streaming.views.rebalances import Rebalance, latest, rebalances
@@ -46,20 +47,22 @@ def summary(group: GroupView, ends: Ends, now_ms: int) -> GroupSummary:
     record, committed = group.record, group.committed()
     places = group.owned().keys() | committed.keys()
     lags = [lag(ends.get(place), offset.offset) for place, offset in committed.items()]
-    known = [each for each in lags if each is not None]
+    told = [each for each in lags if each is not None]
     started = _begun(group, now_ms - HOUR_MS)
     last = latest(group.events)
     return GroupSummary(
         group_id=group.group_id,
+        type=group.type,
         state=group.state,
         since_ms=record.since_ms if record else None,
         generation_id=record.generation_id if record else 0,
+        assignment_epoch=known(record.assignment_epoch) if record else None,
         protocol_type=(record.protocol_type if record else None) or "",
         protocol_name=(record.protocol_name if record else None) or "",
         members=len(group.members),
         topics=len({topic for topic, _ in places}),
         partitions=len(places),
-        total_lag=sum(known) if known else None,
+        total_lag=sum(told) if told else None,
         rebalances_1h=started,
         last_rebalance_ms=last.started_ms if last else None,
         last_cause=last.cause if last else None,
@@ -74,29 +77,40 @@ def overview(views: Views, ends: Ends, now_ms: int) -> Overview:
 def members(group: GroupView) -> list[MemberRow]:
     """Return the members of a group, in the order in which they joined."""
     leader = group.record.leader if group.record else None
-    return [
-        MemberRow(
-            member_id=m.member_id,
-            group_instance_id=m.group_instance_id,
-            client_id=m.client_id,
-            client_host=m.client_host,
-            session_timeout_ms=m.session_timeout_ms,
-            rebalance_timeout_ms=m.rebalance_timeout_ms,
-            is_leader=m.member_id == leader,
-            partitions=sum(map(len, (m.assigned or {}).values())),
-            assigned=m.assigned,
-            fencing_token=m.fencing_token or None,
-        )
-        for m in group.members
-    ]
+    return [_member(m, group.type, is_leader=m.member_id == leader) for m in group.members]
+
+
+def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool) -> MemberRow:
+    subscribed = known(m.subscribed_topics)
+    return MemberRow(
+        member_id=m.member_id,
+        group_instance_id=m.group_instance_id,
+        client_id=m.client_id,
+        client_host=m.client_host,
+        session_timeout_ms=m.session_timeout_ms,
+        rebalance_timeout_ms=m.rebalance_timeout_ms,
+        is_leader=is_leader,
+        partitions=sum(len(numbers) for _, numbers in held(m)),
+        assigned=m.assigned,
+        fencing_token=m.fencing_token or None,
+        protocol=protocol_of(m, of_group),
+        member_epoch=known(m.member_epoch),
+        state=known(m.state),
+        rack_id=known(m.rack_id),
+        subscribed_topics=None if subscribed is None else list(subscribed),
+        regex=known(m.regex),
+        revoking=known(m.revoking),
+        target=known(m.target),
+    )
 
 
 def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
     """Return a group's position in each partition with an owner or a committed offset, by topic and partition."""
-    owned, of_all = group.owned(), group.committed()
+    owned, of_all, planned = group.owned(), group.committed(), group.planned()
     rows = []
-    for topic, partition in sorted(owned.keys() | of_all.keys()):
+    for topic, partition in sorted(owned.keys() | of_all.keys() | planned.keys()):
         committed, owner = of_all.get((topic, partition)), owned.get((topic, partition))
+        next_owner = planned.get((topic, partition))
         end = ends.get((topic, partition))
         rows.append(
             OffsetRow(
@@ -115,6 +129,7 @@ def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
                 client_id=owner.client_id if owner else None,
                 client_host=owner.client_host if owner else None,
                 group_instance_id=owner.group_instance_id if owner else None,
+                next_member_id=next_owner.member_id if next_owner and next_owner is not owner else None,
             )
         )
     return rows
@@ -128,7 +143,7 @@ def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
         summary=summary(group, ends, now_ms),
         joins_until_ms=_joins_until_ms(group),
         awaited=_awaited(group),
-        moves=[Move(cause.value, after) for (before, cause), after in MOVES.items() if before is group.state],
+        moves=_moves(group),
         leader=record.leader if record else None,
         subscribed_topics=list(topics) if topics is not None else None,
         members=members(group),
@@ -243,6 +258,13 @@ def json_schema(paths: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, 
 _encode = msgspec.json.Encoder().encode
 
 
+def _moves(group: GroupView) -> list[Move]:
+    """Return the moves of a classic group. The state of a consumer group follows from its epochs and members."""
+    if group.type is GroupType.CONSUMER:
+        return []
+    return [Move(cause.value, after) for (before, cause), after in MOVES.items() if before is group.state]
+
+
 def _joins_until_ms(group: GroupView) -> int | None:
     if group.state is not Phase.PREPARING:
         return None
@@ -261,6 +283,8 @@ _CAME_ALREADY = frozenset({"member_joined", "metadata_changed", "leader_rejoined
 
 def _awaited(group: GroupView) -> list[str]:
     record = group.record
+    if record is not None and record.type == GroupType.CONSUMER.value:
+        return [member.member_id for member in record.members if known(member.revoking)]
     if record is None or record.state not in (Phase.PREPARING, Phase.COMPLETING):
         return []
     if record.state is Phase.COMPLETING:

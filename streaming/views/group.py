@@ -1,15 +1,17 @@
 """One group, as its records describe it: its current state, its committed offsets, and its latest events in order."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from coordinator.outputs import (
     AnyEvent,
     AssignmentChanged,
     CommitRejected,
+    EpochFenced,
+    GroupConverted,
     GroupEmptied,
     GroupMember,
     GroupRecord,
@@ -18,16 +20,41 @@ from coordinator.outputs import (
     MemberJoined,
     MemberLeft,
     OffsetRecord,
+    PlanMade,
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.phases import Phase
+from coordinator.phases import GroupType, Phase
 from streaming.views.version_follower import VersionFollower
 from streaming.wire.records import Tombstone
 from streaming.wire.standing import Order, order_of
 
 PartitionKey = tuple[str, int]
 """A topic and a partition."""
+
+T = TypeVar("T")
+
+
+def known(value: T | UnsetType) -> T | None:
+    """Return a field of a record; None if the record does not have the field."""
+    return None if value is UNSET else value
+
+
+def protocol_of(member: GroupMember, of_group: GroupType) -> str | None:
+    """Return the protocol that a member uses, which in a mixed group may be the classic one; None if it is unknown.
+
+    Coordinators that publish no `protocol` of a member leave it unknown in groups of the consumer protocol.
+    """
+    if of_group is GroupType.CLASSIC:
+        return str(of_group.value)
+    protocol = getattr(member, "protocol", None)
+    return protocol if isinstance(protocol, str) else None
+
+
+def held(member: GroupMember) -> Iterator[tuple[str, list[int]]]:
+    """Yield the partitions that a member owns: those that it may use, and those that it has not given up yet."""
+    for partitions in (member.assigned, known(member.revoking)):
+        yield from (partitions or {}).items()
 
 
 def weight(event: AnyEvent) -> int:
@@ -53,6 +80,8 @@ class Tallied(Struct):
             `joins_ms` and `syncs_ms` are sums over all of them.
         dropped: Members that were expelled, by reason.
         refused: Refused commits, by error.
+        epochs_fenced: Refused heartbeats of the consumer protocol, by error.
+        plans: Plans of server assignors; `moved` are the partitions that they gave to another member.
         commits: Committed partitions.
         missing: Version numbers that never came.
     """
@@ -68,6 +97,9 @@ class Tallied(Struct):
     dropped: dict[str, int] = field(default_factory=dict)
     fenced: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+    epochs_fenced: dict[str, int] = field(default_factory=dict)
+    plans: int = 0
+    moved: int = 0
     commits: int = 0
     missing: int = 0
     is_rebalancing: bool = False
@@ -98,6 +130,11 @@ class Tallied(Struct):
                 self.fenced += 1
             case CommitRejected():
                 _add(self.refused, event.error)
+            case EpochFenced():
+                _add(self.epochs_fenced, event.error)
+            case PlanMade():
+                self.plans += 1
+                self.moved += event.moved
 
 
 def _add(counts: dict[str, int], name: str) -> None:
@@ -112,6 +149,8 @@ class GroupView(Struct):
         offsets: Committed offsets by topic and partition.
         events: The latest events, in order.
         known_from_ms: Events before this time were dropped; 0 if none was.
+        conversions: The changes of the protocol among the events.
+        has_plans: Whether a server assignor has ever made a plan.
         ended: Until the views are live, by key the order of its last tombstone.
     """
 
@@ -122,6 +161,8 @@ class GroupView(Struct):
     events: list[AnyEvent] = field(default_factory=list)
     weight: int = 0
     known_from_ms: int = 0
+    conversions: list[GroupConverted] = field(default_factory=list)
+    has_plans: bool = False
     tallied: Tallied = field(default_factory=Tallied)
     versions: VersionFollower = field(default_factory=VersionFollower)
     ended: dict[str, Order] = field(default_factory=dict)
@@ -133,6 +174,20 @@ class GroupView(Struct):
         return Phase.EMPTY if self.offsets else Phase.DEAD
 
     @property
+    def type(self) -> GroupType:
+        """The protocol of the group's members; classic for a group that only has offsets, as in Kafka."""
+        return GroupType(known(self.record.type) or GroupType.CLASSIC) if self.record else GroupType.CLASSIC
+
+    def type_at(self, at_ms: int) -> GroupType:
+        """Return the protocol of the group's members at a time, as far as the history shows it."""
+        if before := bisect_right(self.conversions, at_ms, key=lambda event: event.at_ms):
+            return GroupType(self.conversions[before - 1].group_type)
+        if self.conversions:
+            is_to_consumer = self.conversions[0].group_type == GroupType.CONSUMER.value
+            return GroupType.CLASSIC if is_to_consumer else GroupType.CONSUMER
+        return GroupType.CONSUMER if self.record is None and self.has_plans else self.type
+
+    @property
     def is_there(self) -> bool:
         """Whether the group exists. The history of a forgotten group stays for a while."""
         return self.state is not Phase.DEAD
@@ -142,12 +197,21 @@ class GroupView(Struct):
         return self.record.members if self.record else ()
 
     def owned(self) -> dict[PartitionKey, GroupMember]:
-        """Return the current owner of each partition."""
+        """Return the current owner of each partition. A member owns a partition until it has given the partition up."""
         return {
             (topic, partition): member
             for member in self.members
-            for topic, partitions in (member.assigned or {}).items()
-            for partition in partitions
+            for topic, numbers in held(member)
+            for partition in numbers
+        }
+
+    def planned(self) -> dict[PartitionKey, GroupMember]:
+        """Return the member whose target has each partition; only groups of the consumer protocol have targets."""
+        return {
+            (topic, partition): member
+            for member in self.members
+            for topic, numbers in (known(member.target) or {}).items()
+            for partition in numbers
         }
 
     def committed(self) -> dict[PartitionKey, OffsetRecord]:
@@ -176,6 +240,9 @@ class GroupView(Struct):
         """Add an event. Drop the oldest events if all together weigh more than `weight_max`."""
         self.events.append(event)
         self.weight += weight(event)
+        if isinstance(event, GroupConverted):
+            self.conversions.append(event)
+        self.has_plans = self.has_plans or isinstance(event, PlanMade)
         if self.weight > weight_max:
             self.forget(weight_max * 3 // 4)
 
@@ -188,3 +255,4 @@ class GroupView(Struct):
         if dropped:
             self.known_from_ms = self.events[dropped - 1].at_ms + 1
             del self.events[:dropped]
+            self.conversions = [event for event in self.conversions if event.at_ms >= self.known_from_ms]

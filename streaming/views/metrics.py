@@ -11,6 +11,7 @@ Source: the list in redpanda's issue 7392; KMinion's docs/metrics.md for its nam
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -18,9 +19,9 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator.phases import Phase
+from coordinator.phases import GroupType, Phase
 from streaming.views.fold import Views
-from streaming.views.group import DURATIONS_MS, GroupView
+from streaming.views.group import DURATIONS_MS, GroupView, Tallied, held, known
 from streaming.views.lag import Ends, lag
 
 TOPICS_OF_A_GROUP_MAX = 200
@@ -29,17 +30,35 @@ TOPICS_OF_A_GROUP_MAX = 200
 TOPICS_MAX = 10_000
 """The limit for all groups together: about 40,000 lines."""
 
-CAUSES = (
-    "member_joined", "member_left", "session_expired", "sync_overdue", "static_member_replaced", "metadata_changed",
-    "leader_rejoined", "operator",
-)  # fmt: skip
+CAUSES: Mapping[GroupType, tuple[str, ...]] = {
+    GroupType.CLASSIC: (
+        "member_joined", "member_left", "session_expired", "sync_overdue", "static_member_replaced",
+        "metadata_changed", "leader_rejoined", "operator", "group_converted",
+    ),
+    GroupType.CONSUMER: (
+        "member_joined", "member_left", "session_expired", "revocation_overdue", "joins_overdue", "syncs_overdue",
+        "subscription_changed", "topics_changed", "regex_resolved", "assignor_changed", "operator",
+    ),
+}  # fmt: skip
 """The causes for which the coordinator begins a rebalance."""
 
-WHYS = ("session_expired", "joins_overdue", "syncs_overdue", "group_full", "expelled")
+WHYS: Mapping[GroupType, tuple[str, ...]] = {
+    GroupType.CLASSIC: ("session_expired", "joins_overdue", "syncs_overdue", "group_full", "expelled"),
+    GroupType.CONSUMER: ("session_expired", "revocation_overdue", "joins_overdue", "syncs_overdue", "expelled"),
+}
 """The reasons for which the coordinator expels members."""
 
-ERRORS = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID")
+ERRORS: Mapping[GroupType, tuple[str, ...]] = {
+    GroupType.CLASSIC: ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID"),
+    GroupType.CONSUMER: ("STALE_MEMBER_EPOCH", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "UNSUPPORTED_VERSION"),
+}
 """The errors with which the coordinator refuses commits."""
+
+FENCES = {GroupType.CLASSIC: (), GroupType.CONSUMER: ("FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID")}
+"""The errors with which the coordinator refuses heartbeats of the consumer protocol."""
+
+STATES = ("stable", "unrevoked", "unreleased")
+"""The states of a member of a group of the consumer protocol."""
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float]
@@ -72,6 +91,26 @@ def _each(figure: Callable[[GroupView], Mapping[str, float]]) -> Figure:
         return (((name,), value) for name, value in figure(group).items())
 
     return of
+
+
+def _from_zero(labels: Mapping[GroupType, tuple[str, ...]], counts: Callable[[Tallied], Mapping[str, float]]) -> Figure:
+    """Return a figure that has every label of the group's protocol from the beginning, with 0."""
+    return _each(lambda g: {**dict.fromkeys(labels[g.type], 0), **counts(g.tallied)})
+
+
+def _of_consumers(figure: Callable[[GroupView], float | None]) -> Figure:
+    return _one(lambda g: figure(g) if g.type is GroupType.CONSUMER else None)
+
+
+def _states(group: GroupView) -> Mapping[str, float]:
+    if group.type is not GroupType.CONSUMER:
+        return {}
+    counts = Counter(known(member.state) for member in group.members)
+    return {state: counts[state] for state in STATES}
+
+
+def _revoking(group: GroupView) -> float:
+    return sum(len(numbers) for member in group.members for numbers in (known(member.revoking) or {}).values())
 
 
 def _last_commit_s(group: GroupView) -> float | None:
@@ -108,8 +147,11 @@ def _by_topic(group: GroupView) -> dict[str, list[int]]:
     """Return, for each topic with partition owners, how many partitions each owner has."""
     owned: dict[str, list[int]] = {}
     for member in group.members:
-        for topic, partitions in (member.assigned or {}).items():
-            owned.setdefault(topic, []).append(len(partitions))
+        counts = Counter[str]()
+        for topic, partitions in held(member):
+            counts[topic] += len(partitions)
+        for topic, number in counts.items():
+            owned.setdefault(topic, []).append(number)
     return owned
 
 
@@ -126,7 +168,7 @@ def _assigned(group: GroupView) -> float:
 
 
 def _idle_members(group: GroupView) -> float:
-    return sum(not any((member.assigned or {}).values()) for member in group.members)
+    return sum(not any(numbers for _, numbers in held(member)) for member in group.members)
 
 
 def _info(group: GroupView, ends: Ends) -> Iterable[Sample]:
@@ -140,9 +182,17 @@ GAUGES: tuple[Family, ...] = (
            _each(lambda g: {g.state.value: 1})),
     Family("groupcoord_group_state_since_timestamp_seconds", "The time of the last change of the state.", (),
            _one(lambda g: g.record.since_ms / 1_000 if g.record else None)),
-    Family("groupcoord_group_generation", "The group's generation.", (),
+    Family("groupcoord_group_type", "1 for the protocol of the group's members.", ("type",),
+           _each(lambda g: {g.type.value: 1})),
+    Family("groupcoord_group_generation", "The group's generation, or its group epoch.", (),
            _one(lambda g: g.record.generation_id if g.record else None)),
+    Family("groupcoord_group_assignment_epoch", "The group epoch of the latest plan, of consumer groups.", (),
+           _of_consumers(lambda g: known(g.record.assignment_epoch) if g.record else None)),
     Family("groupcoord_group_members", "Members.", (), _one(lambda g: len(g.members))),
+    Family("groupcoord_group_members_in_state", "Members of consumer groups, by their state.", ("state",),
+           _each(_states)),
+    Family("groupcoord_group_revoking_partitions", "Partitions that members of consumer groups have to give up.", (),
+           _of_consumers(_revoking)),
     Family("groupcoord_group_idle_members", "Members that own no partition.", (), _one(_idle_members)),
     Family("groupcoord_group_assigned_partitions", "Partitions that members own.", (), _one(_assigned)),
     Family("groupcoord_group_lag", "Records that are not committed, of partitions with a commit and a known end.", (),
@@ -154,22 +204,28 @@ GAUGES: tuple[Family, ...] = (
 
 COUNTERS: tuple[Family, ...] = (
     Family("groupcoord_rebalances", "Rebalances that began, by cause.", ("cause",),
-           _each(lambda g: dict.fromkeys(CAUSES, 0) | g.tallied.rebalances)),
+           _from_zero(CAUSES, lambda t: t.rebalances)),
     Family("groupcoord_rebalances_begun_anew", "Further causes before the assignments.", (),
            _one(lambda g: g.tallied.begun_anew)),
-    Family("groupcoord_rebalance_join_seconds", "Time of rebalances until all had joined.", (),
+    Family("groupcoord_rebalance_join_seconds", "Time of rebalances until all had joined, or until the plan.", (),
            _one(lambda g: g.tallied.joins_ms / 1_000)),
-    Family("groupcoord_rebalance_sync_seconds", "Time from the joins to the assignments.", (),
+    Family("groupcoord_rebalance_sync_seconds", "Time from the joins, or from the plan, to the assignments.", (),
            _one(lambda g: g.tallied.syncs_ms / 1_000)),
+    Family("groupcoord_plans", "Plans of server assignors, of consumer groups.", (),
+           _of_consumers(lambda g: g.tallied.plans)),
+    Family("groupcoord_plan_moved_partitions", "Partitions that plans gave to another member.", (),
+           _of_consumers(lambda g: g.tallied.moved)),
+    Family("groupcoord_heartbeats_fenced", "Heartbeats of the consumer protocol refused, by error.", ("error",),
+           _from_zero(FENCES, lambda t: t.epochs_fenced)),
     Family("groupcoord_members_joined", "Members that joined.", (), _one(lambda g: g.tallied.joined)),
     Family("groupcoord_members_left", "Members that left by themselves.", (), _one(lambda g: g.tallied.left)),
     Family("groupcoord_members_dropped", "Members that were expelled, by reason.", ("why",),
-           _each(lambda g: dict.fromkeys(WHYS, 0) | g.tallied.dropped)),
+           _from_zero(WHYS, lambda t: t.dropped)),
     Family("groupcoord_members_fenced", "Members that another process has replaced.", (),
            _one(lambda g: g.tallied.fenced)),
     Family("groupcoord_commits", "Partitions committed.", (), _one(lambda g: g.tallied.commits)),
     Family("groupcoord_commits_refused", "Commits refused, by error.", ("error",),
-           _each(lambda g: dict.fromkeys(ERRORS, 0) | g.tallied.refused)),
+           _from_zero(ERRORS, lambda t: t.refused)),
     Family("groupcoord_records_missing", "Published records that are in no topic.", (),
            _one(lambda g: g.tallied.missing)),
 )  # fmt: skip

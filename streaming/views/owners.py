@@ -1,7 +1,8 @@
 """The owners of partitions over time, from a group's events.
 
 `assignment_changed` has the previous and the next owner. A member that leaves, expires or is fenced owns nothing from
-that moment on, although the next assignment comes later.
+that moment on, although the next assignment comes later. A member of the consumer protocol that has to give up a
+partition owns it until it has confirmed that.
 """
 
 from typing import TypeGuard
@@ -12,13 +13,16 @@ from coordinator.outputs import (
     AnyEvent,
     AssignmentChanged,
     GroupDeleted,
+    MemberBack,
     MemberExpired,
     MemberFenced,
     MemberJoined,
     MemberLeft,
     RebalanceCompleted,
 )
+from coordinator.phases import GroupType
 from streaming.views.group import GroupView, PartitionKey
+from streaming.views.rebalances import named
 
 
 class Span(Struct):
@@ -27,7 +31,8 @@ class Span(Struct):
     Args:
         from_ms: The beginning; None if that was before the history begins.
         to_ms: The end; None while the period lasts.
-        because: The cause of the end: `assigned elsewhere`, `left`, `expired`, `fenced`, `group deleted`.
+        because: The cause of the end: `assigned elsewhere`, `given up`, `left`, `expired`, `fenced`, `came back as
+            another process`, `group deleted`.
     """
 
     member_id: str
@@ -55,18 +60,45 @@ def owner_at(spans: list[Span], at_ms: int) -> Span | None:
 def token_at(group: GroupView, member_id: str, at_ms: int) -> int | None:
     """Return the fencing token that a member had at a moment; None if the history does not show it.
 
-    A token without an event is older than the history. Then the member still has it.
+    A token without an event is older than the history. Then the member still has it. A member of the consumer protocol
+    gets a token with each partition; only its record shows that token, so only the latest one is known.
     """
+    if group.type_at(at_ms) is GroupType.CONSUMER:
+        return _latest_token(group, member_id, at_ms)
     given = [(e.at_ms, e.fencing_token) for e in group.events if _gives_token(e, member_id)]
     if not given:
         given = [(0, member.fencing_token) for member in group.members if member.member_id == member_id]
     return next((token for given_ms, token in reversed(given) if given_ms <= at_ms), 0) or None
 
 
+def _latest_token(group: GroupView, member_id: str, at_ms: int) -> int | None:
+    """Return a member's present token if it had that token already at a moment."""
+    taken = (e.at_ms for e in reversed(group.events) if isinstance(e, AssignmentChanged) and _takes(e, member_id))
+    if next(taken, 0) > at_ms:
+        return None
+    return next((member.fencing_token for member in group.members if member.member_id == member_id), 0) or None
+
+
+def _takes(event: AssignmentChanged, member_id: str) -> bool:
+    return any(each.after == member_id for each in event.handovers)
+
+
 def _gives_token(event: AnyEvent, member_id: str) -> TypeGuard[RebalanceCompleted | MemberFenced]:
     if isinstance(event, MemberFenced):
         return event.replaced_by == member_id
     return isinstance(event, RebalanceCompleted) and member_id in event.members_after
+
+
+_CAME_BACK = "came back as another process"
+
+
+def _net(event: AssignmentChanged) -> dict[PartitionKey, tuple[str | None, str | None]]:
+    """Return the owners of each partition before and after an event, in which a partition may change hands twice."""
+    net: dict[PartitionKey, tuple[str | None, str | None]] = {}
+    for each in named(event):
+        place = each.topic, each.partition
+        net[place] = net.get(place, (each.before, None))[0], each.after
+    return {place: moved for place, moved in net.items() if moved[0] != moved[1]}
 
 
 class _Walk:
@@ -97,6 +129,8 @@ class _Walk:
                 case MemberFenced():
                     self._let_go(event, "fenced")
                     self._replace(event)
+                case MemberBack():
+                    self._come_back(event)
                 case GroupDeleted():
                     for place in list(self._open):
                         self._close(place, event.at_ms, "group deleted")
@@ -104,13 +138,14 @@ class _Walk:
         return self._spans
 
     def _hand_over(self, event: AssignmentChanged) -> None:
-        for handover in event.handovers:
-            place = handover.topic, handover.partition
-            if handover.before is not None and place not in self._spans:
-                self._add_the_first(place, handover.before, event.at_ms)
-            self._close(place, event.at_ms, "assigned elsewhere")
-            if handover.after is not None:
-                self._begin(place, handover.after, event.at_ms, event.generation_id)
+        for place, (before, after) in _net(event).items():
+            if before is not None and place not in self._spans:
+                self._add_the_first(place, before, event.at_ms)
+            if after is not None and place in self._open and self._open[place].member_id == after:
+                continue  # it has the partition already, as the successor of another process
+            self._close(place, event.at_ms, "given up" if after is None else "assigned elsewhere")
+            if after is not None:
+                self._begin(place, after, event.at_ms, event.generation_id)
 
     def _add_the_first(self, place: PartitionKey, member_id: str, until_ms: int) -> None:
         """Add an owner of which only the end is known."""
@@ -144,6 +179,16 @@ class _Walk:
         for place, spans in self._spans.items():
             if (spans[-1].member_id, spans[-1].to_ms) == (event.member_id, event.at_ms) and place not in self._open:
                 self._begin(place, event.replaced_by, event.at_ms, event.generation_id)
+
+    def _come_back(self, event: MemberBack) -> None:
+        """Transfer the partitions of a static member that was away to its new process."""
+        self._who[event.member_id] = event.client_id, event.client_host
+        if event.replaces == event.member_id:
+            return
+        self._gone[event.replaces] = event.at_ms, _CAME_BACK
+        for place in sorted(self._owned.get(event.replaces, ())):
+            self._close(place, event.at_ms, _CAME_BACK)
+            self._begin(place, event.member_id, event.at_ms, event.generation_id)
 
     def _add_what_never_moved(self) -> None:
         for place, member in self._group.owned().items():

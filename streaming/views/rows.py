@@ -6,19 +6,29 @@ Times are Unix milliseconds. Lags are numbers of records. An unknown value is nu
 from msgspec import Struct
 
 from coordinator.outputs import AnyEvent, RebalanceStarted
-from coordinator.phases import Phase
+from coordinator.phases import GroupType, Phase
 from streaming.views.fold import Alarm
 from streaming.views.owners import Span
 from streaming.views.why import Flapping, Why
 
 
 class GroupSummary(Struct, kw_only=True):
-    """One line of the list of groups. `rebalances_1h` counts the rebalances that began within the last hour."""
+    """One line of the list of groups.
+
+    Args:
+        type: The protocol of its members, `classic` or `consumer`. `protocol_type` is that of the classic protocol.
+        generation_id: The generation, or the group epoch of a group of the consumer protocol.
+        assignment_epoch: The group epoch for which the targets were made; null for a classic group.
+        protocol_name: The assignor: the one that the members chose, or the server assignor of the latest plan.
+        rebalances_1h: The rebalances that began within the last hour.
+    """
 
     group_id: str
+    type: GroupType
     state: Phase
     since_ms: int | None
     generation_id: int
+    assignment_epoch: int | None
     protocol_type: str
     protocol_name: str
     members: int
@@ -31,11 +41,18 @@ class GroupSummary(Struct, kw_only=True):
 
 
 class MemberRow(Struct, kw_only=True):
-    """A member of a group.
+    """A member of a group. All fields from `protocol` on are null in a classic group, except `protocol`.
 
     Args:
+        partitions: How many partitions it owns, the ones that it has to give up included.
         assigned: The assigned partitions by topic; null if the assignment is not in Kafka's own format.
         fencing_token: The token that the member shows for its assignment; null without one.
+        protocol: `classic` or `consumer`; null if the coordinator does not publish it.
+        member_epoch: The epoch that the member has reached; -2 for a static member that is away.
+        state: `stable`; `unrevoked`: it has to give up `revoking`; `unreleased`: it waits for the rest of `target`.
+        regex: The pattern that the member subscribes to; "" for none.
+        revoking: The partitions that it has to give up, by topic.
+        target: Its part of the latest plan, by topic.
     """
 
     member_id: str
@@ -48,10 +65,23 @@ class MemberRow(Struct, kw_only=True):
     partitions: int
     assigned: dict[str, list[int]] | None
     fencing_token: int | None
+    protocol: str | None
+    member_epoch: int | None
+    state: str | None
+    rack_id: str | None
+    subscribed_topics: list[str] | None
+    regex: str | None
+    revoking: dict[str, list[int]] | None
+    target: dict[str, list[int]] | None
 
 
 class OffsetRow(Struct, kw_only=True):
-    """A partition that has an owner or a committed offset."""
+    """A partition that has an owner or a committed offset, or that a plan has given to a member.
+
+    Args:
+        next_member_id: The member to which the latest plan gives the partition, if it is not the owner; null without
+            one, and in a classic group.
+    """
 
     topic: str
     partition: int
@@ -68,6 +98,7 @@ class OffsetRow(Struct, kw_only=True):
     client_id: str | None
     client_host: str | None
     group_instance_id: str | None
+    next_member_id: str | None
 
 
 class RebalanceRow(Struct, kw_only=True):
@@ -128,7 +159,8 @@ class GroupDetail(Struct, kw_only=True):
         joins_until_ms: The end of the running join phase; null outside a join phase.
         awaited: The members that a rebalance may wait for: during the join phase, the members from before it; then the
             leader, whose assignments are due. Only the coordinator knows which of these members have rejoined already.
-        moves: The phase changes that are possible from the current phase.
+            In a group of the consumer protocol, the members that have to give up partitions.
+        moves: The phase changes that are possible from the current phase; none for a group of the consumer protocol.
     """
 
     summary: GroupSummary

@@ -2,19 +2,23 @@
 
 A member for which all others waited counts as the cause before the member that began the rebalance. Both are named.
 
-`ADVICE` is the table: for each cause whether the rebalance was avoidable, and if so, which setting to check.
+In a group of the consumer protocol, further sentences tell the cause of each group epoch, and which members had to give
+up partitions before others could get them. `streaming.views.advice` has the tables of causes.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from coordinator.outputs import AnyEvent, MemberExpired, MemberFenced, MemberJoined, RebalanceStarted
+from coordinator.phases import GroupType
+from streaming.views.advice import ADVICE, DID, DID_OF_CONSUMERS, OF_CONSUMERS, UNKNOWN
+from streaming.views.epochs import EpochCause, WaitedFor, epochs, in_words, waits
 from streaming.views.group import GroupView
 from streaming.views.rebalances import Rebalance, latest, rebalances
 from streaming.views.words import brief, clock, duration, escape
@@ -31,60 +35,18 @@ FLAPPING_MS = 3_600_000
 Begun = dict[tuple[str, str], list[int]]
 
 
-class Advice(NamedTuple):
-    """The assessment of a cause.
-
-    Args:
-        setting: The setting to check; None if nothing is wrong.
-        text: A sentence; `{took}` is the duration that belongs to the cause.
-    """
-
-    is_avoidable: bool
-    setting: str | None
-    text: str
-
-
-ADVICE = {
-    # cause                         avoidable  setting              advice
-    "session_expired": Advice(True, "session.timeout.ms",
-        "Avoidable, unless the process died: check session.timeout.ms ({took}), which must be longer than the longest"
-        " pause of the process, and heartbeat.interval.ms, which must be a third of it at most."),
-    "poll_overdue": Advice(True, "max.poll.interval.ms",
-        "Avoidable: check max.poll.interval.ms, which must be longer than the processing of the slowest batch, or make"
-        " batches smaller by max.poll.records."),
-    "join_overdue": Advice(True, "max.poll.interval.ms",
-        "Avoidable: check max.poll.interval.ms, the time that all wait for a member that does not poll. It must be"
-        " longer than the processing of the slowest batch, or make batches smaller by max.poll.records."),
-    "sync_overdue": Advice(True, "max.poll.interval.ms",
-        "Avoidable: a member joined and did not request its assignment. Check how long the leader computes the"
-        " assignments, and max.poll.interval.ms."),
-    "restarted": Advice(True, "group.instance.id",
-        "Avoidable: the client joined again within {took}. With a group.instance.id, and a session.timeout.ms that is"
-        " longer than a restart, the group does not rebalance."),
-    "static_member_replaced": Advice(True, "group.instance.id",
-        "Avoidable: a static member joined again with another protocol or while the group was rebalancing. Two"
-        " processes with one group.instance.id fence each other."),
-    "member_joined": Advice(False, None,
-        "Unavoidable: a new member gets its assignment. If many members start together, the coordinator's"
-        " group_initial_rebalance_delay_ms makes them join in one rebalance."),
-    "member_left": Advice(False, None,
-        "Unavoidable: the partitions of a member that left go to other members."),
-    "metadata_changed": Advice(False, None,
-        "Unavoidable: a member subscribes to other topics, or offers other assignors, than before."),
-    "leader_rejoined": Advice(False, None,
-        "Unavoidable: the leader computes new assignments, probably because a topic has more partitions now."),
-    "operator": Advice(False, None,
-        "Unavoidable: an operator requested it."),
-}  # fmt: skip
-
-UNKNOWN = Advice(False, None, "Its cause is no longer in the events topic.")
-
 _POLLED_TOO_LATE = re.compile(r"poll(ed|ing)?\b.*(timeout|interval|late|exceeded|expired)", re.IGNORECASE)
 """Reasons that clients give for a member that did not poll in time: Java, librdkafka and this client."""
 
 
 class Why(Struct, kw_only=True):
-    """The explanation. `cause` is a key of `ADVICE`, or `unknown`; `setting` is the setting to check."""
+    """The explanation.
+
+    Args:
+        cause: A key of the tables of `streaming.views.advice`, or `unknown`.
+        setting: The setting to check.
+        details: Further sentences. Only groups of the consumer protocol have them, `epochs` and `waits`.
+    """
 
     group_id: str
     at_ms: int
@@ -100,6 +62,9 @@ class Why(Struct, kw_only=True):
     who: str
     advice: str
     flapping: bool = False
+    details: list[str] = field(default_factory=list)
+    epochs: list[EpochCause] = field(default_factory=list)
+    waits: list[WaitedFor] = field(default_factory=list)
 
 
 def why(group: GroupView, at_ms: int | None = None) -> Why | None:
@@ -119,7 +84,8 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None) 
     """
     began = _began(group, rebalance.started[0]) if rebalance.started else None
     behind = _late(rebalance) or began
-    advice = ADVICE.get(behind.cause, UNKNOWN) if behind else UNKNOWN
+    is_consumer = group.type_at(rebalance.started_ms) is GroupType.CONSUMER
+    advice = (OF_CONSUMERS if is_consumer else ADVICE).get(behind.cause, UNKNOWN) if behind else UNKNOWN
     times = _times(times_begun(group) if begun is None else begun, rebalance, behind)
     return Why(
         group_id=group.group_id,
@@ -132,15 +98,18 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None) 
         client_id=behind.who.client_id or None if behind else None,
         client_host=behind.who.client_host or None if behind else None,
         reason=behind.who.reason if behind else None,
-        what=_what(group, rebalance),
-        who=_who(rebalance, behind, began, times),
+        what=_what(group, rebalance, is_consumer=is_consumer),
+        who=_who(rebalance, behind, began, times, is_consumer=is_consumer),
         advice=advice.text.format(took=_took(behind, "as it is set")),
         flapping=times >= FLAPPING,
+        details=in_words(group, rebalance) if is_consumer else [],
+        epochs=epochs(rebalance) if is_consumer else [],
+        waits=waits(group, rebalance) if is_consumer else [],
     )
 
 
 class _Behind(NamedTuple):
-    """The cause of a rebalance: a row of `ADVICE`, the event that names the member, and the duration that the row
+    """The cause of a rebalance: a row of the tables, the event that names the member, and the duration that the row
     mentions.
     """
 
@@ -160,17 +129,29 @@ def _began(group: GroupView, first: RebalanceStarted) -> _Behind:
             return _Behind("poll_overdue", first)
         if (back_ms := _back_after(group, first)) is not None:
             return _Behind("restarted", first, back_ms)
-    return _Behind(first.cause, first)
+    return _Behind(_LATE.get(first.cause, first.cause), first)
 
 
-_LATE = {"joins_overdue": "join_overdue", "syncs_overdue": "sync_overdue"}
+_LATE = {
+    "joins_overdue": "join_overdue",
+    "syncs_overdue": "sync_overdue",
+    "revocation_overdue": "revocation_overdue",
+}
+"""The causes, by the reason for which a member was dropped."""
 
 
 def _late(rebalance: Rebalance) -> _Behind | None:
-    """Return the member for which all others waited without success, and the wait since the join phase began."""
+    """Return the member for which others waited without success, and the wait.
+
+    In a classic group all others wait, from the beginning of the join phase. In a group of the consumer protocol only
+    the next owners of its partitions wait, from the plan that moved them.
+    """
     if not rebalance.late:
         return None
     late = rebalance.late[0]
+    waited = [wait.wait_ms for wait in rebalance.waits.values() if wait.member_id == late.member_id]
+    if waited:
+        return _Behind(_LATE[late.why], late, max(waited))
     asked_ms = max((e.at_ms for e in rebalance.started if e.at_ms < late.at_ms), default=rebalance.started_ms)
     return _Behind(_LATE[late.why], late, late.at_ms - asked_ms)
 
@@ -191,11 +172,12 @@ def _until(group: GroupView, from_ms: int, to_ms: int) -> Iterator[AnyEvent]:
     return takewhile(lambda event: event.at_ms <= to_ms, group.since(from_ms))
 
 
-def _what(group: GroupView, rebalance: Rebalance) -> str:
+def _what(group: GroupView, rebalance: Rebalance, *, is_consumer: bool) -> str:
     began = f"{escape(group.group_id)} rebalanced at {clock(rebalance.started_ms)}"
     if rebalance.ended_ms is None:
         return f"{began} and still rebalances."
-    took = f"{began} for {duration(rebalance.ended_ms - rebalance.started_ms)}, to generation {rebalance.generation_id}"
+    number = f"{'group epoch' if is_consumer else 'generation'} {rebalance.generation_id}"
+    took = f"{began} for {duration(rebalance.ended_ms - rebalance.started_ms)}, to {number}"
     if rebalance.completed is None:
         return f"{took}, which has no members."
     moved = len(rebalance.handovers)
@@ -207,39 +189,28 @@ def _members(number: int) -> str:
     return f"{number} member{'s' * (number != 1)}"
 
 
-_DID = {
-    "session_expired": "was silent for {took} and was dropped",
-    "poll_overdue": "left because its application did not poll in time",
-    "join_overdue": "did not join again, and all members waited {took} for it",
-    "sync_overdue": "did not request its assignment, and all members waited {took} for it",
-    "restarted": "left and joined again after {took}",
-    "static_member_replaced": "replaced another process with its instance id",
-    "member_joined": "joined",
-    "member_left": "left",
-    "metadata_changed": "rejoined with another subscription",
-    "leader_rejoined": "is the leader, and rejoined",
-}
-
-
-def _who(rebalance: Rebalance, behind: _Behind | None, began: _Behind | None, times: int) -> str:
+def _who(rebalance: Rebalance, behind: _Behind | None, began: _Behind | None, times: int, *, is_consumer: bool) -> str:
     if behind is None or began is None:
         return "The member that caused it is not known any more."
     others = f" and {_members(len(rebalance.late) - 1)} more" if len(rebalance.late) > 1 else ""
     often = f"; it caused {times} rebalances of the last hour" if times >= FLAPPING else ""
     is_other = (behind.cause, behind.who.member_id) != (began.cause, began.who.member_id)
-    first = f"; the first cause: {_did(began)}" if is_other else ""
-    return f"{_did(behind)}{others}{often}{first}."
+    texts = DID_OF_CONSUMERS if is_consumer else DID
+    first = f"; the first cause: {_did(began, texts)}" if is_other else ""
+    return f"{_did(behind, texts)}{others}{often}{first}."
 
 
-def _did(behind: _Behind) -> str:
+def _did(behind: _Behind, texts: Mapping[str, str]) -> str:
     who, cause = behind.who, behind.cause
     host = f" at {escape(who.client_host)}" if who.client_host else ""
     said = f', with the reason "{escape(who.reason)}"' if who.reason else ""
     if cause == "operator":
         whom = f", about {brief(who.member_id)}" if who.member_id else ""
         return f"An operator ({escape(who.client_id)}{host}) requested it{whom}{said}"
-    did = _DID.get(cause, cause.replace("_", " ")).format(took=_took(behind, "too long"))
-    return f"{brief(who.member_id)}{host} {did}{said}"
+    if cause == "group_converted":
+        return "The last member of the consumer protocol is gone, and the group has the classic protocol now"
+    did = texts.get(cause, cause.replace("_", " ")).format(took=_took(behind, "too long"))
+    return f"{brief(who.member_id) or escape(who.client_id) or 'A client'}{host} {did}{said}"
 
 
 def _took(behind: _Behind | None, otherwise: str) -> str:

@@ -18,11 +18,15 @@ from coordinator.outputs import (
     AssignmentChanged,
     ClockAhead,
     CommitRejected,
+    EpochFenced,
+    GroupConverted,
     GroupDeleted,
     GroupEmptied,
     GroupMember,
     GroupRecord,
     LogBroken,
+    MemberAway,
+    MemberBack,
     MemberExpired,
     MemberFenced,
     MemberJoined,
@@ -31,11 +35,12 @@ from coordinator.outputs import (
     OffsetsDeleted,
     OffsetsExpired,
     Oversized,
+    PlanMade,
     RebalanceCompleted,
     RebalanceStarted,
     Rejected,
 )
-from coordinator.phases import Phase
+from coordinator.phases import GroupType, Phase
 from streaming.moments import calendar_time
 from streaming.wire.records import Tombstone
 
@@ -128,7 +133,8 @@ def spans(numbers: Collection[int]) -> str:
     return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def _partitions(assigned: Mapping[str, Collection[int]]) -> str:
+def in_partitions(assigned: Mapping[str, Collection[int]]) -> str:
+    """Return partitions by topic as text: `orders 0-2 5, payments 1`."""
     return ", ".join(f"{escape(topic)} {spans(each)}" for topic, each in sorted(assigned.items()) if each) or "nothing"
 
 
@@ -147,14 +153,31 @@ def _names(member_ids: Collection[str]) -> str:
 def _share(member: GroupMember) -> str:
     if member.assigned is None:
         return f"{brief(member.member_id)}: {len(member.assignment)} bytes"
-    return f"{brief(member.member_id)}: {_partitions(member.assigned)}"
+    return f"{brief(member.member_id)}: {in_partitions(member.assigned)}"
 
 
 def _group(record: GroupRecord) -> str:
+    if record.type == GroupType.CONSUMER.value:
+        return _consumer_group(record)
     text = f"{record.state.value}, generation {record.generation_id}"
     if record.state is not Phase.STABLE:
         return f"{text}, {_count(len(record.members), 'member')}"
     return f"{text}, led by {brief(record.leader)} | " + " | ".join(map(_share, record.members))
+
+
+def _consumer_group(record: GroupRecord) -> str:
+    text = f"{record.state.value}, group epoch {record.generation_id}, assignment epoch {record.assignment_epoch}"
+    if record.state is Phase.EMPTY:
+        return text
+    by = f" by {escape(record.protocol_name)}" if record.protocol_name else ""
+    return f"{text}{by} | " + " | ".join(map(_consumer, record.members))
+
+
+def _consumer(member: GroupMember) -> str:
+    gives_up = f", gives up {in_partitions(member.revoking)}" if member.revoking else ""
+    waits = ", waits for more" if member.state == "unreleased" else ""
+    has = in_partitions(member.assigned or {})
+    return f"{brief(member.member_id)} at {member.member_epoch}: {has}{gives_up}{waits}"
 
 
 def _offset(record: OffsetRecord) -> str:
@@ -166,12 +189,20 @@ def _offset(record: OffsetRecord) -> str:
 def _started(event: RebalanceStarted) -> str:
     who = f", {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
     cause = escape(event.cause).replace("_", " ")
-    waits_ms = max(0, event.joins_until_ms - event.at_ms)
-    return f"rebalance: {cause}{who}{_reason(event.reason)}; waits for joins, {duration(waits_ms)} at most"
+    told = f"rebalance: {cause}{who}{_reason(event.reason)}"
+    waits_ms = event.joins_until_ms - event.at_ms
+    return f"{told}; waits for joins, {duration(waits_ms)} at most" if waits_ms > 0 else told
+
+
+def phases(event: RebalanceCompleted) -> str:
+    """Return the durations of the two phases of a rebalance. A group of the consumer protocol has no leader."""
+    if event.leader is None:
+        return f"plan {duration(event.joins_ms)}, handover {duration(event.syncs_ms)}"
+    return f"joins {duration(event.joins_ms)}, plan {duration(event.syncs_ms)}"
 
 
 def _completed(event: RebalanceCompleted) -> str:
-    took = f"in {duration(event.duration_ms)} (joins {event.joins_ms} ms, plan {event.syncs_ms} ms)"
+    took = f"in {duration(event.duration_ms)} ({phases(event)})"
     changes = [f"{verb} {_names(ids)}" for verb, ids in (("joined", event.joined), ("gone", event.gone)) if ids]
     return "; ".join([f"rebalanced {took}, {_count(len(event.members_after), 'member')}", *changes])
 
@@ -198,6 +229,21 @@ def _fenced(event: MemberFenced) -> str:
     instance = escape(event.group_instance_id or "")
     old, new = brief(event.member_id), brief(event.replaced_by)
     return f"{old} at {before} is fenced: {new} from {after} goes on as {instance}"
+
+
+def _planned(event: PlanMade) -> str:
+    work = f"{_count(event.partitions, 'partition')} for {_count(event.members, 'member')}, {event.moved} moved"
+    return f"plan {event.generation_id} by {escape(event.assignor)}: {work}, {event.waited_ms} ms after its cause"
+
+
+def _back(event: MemberBack) -> str:
+    is_same = event.replaces == event.member_id
+    return f"{brief(event.member_id)} is back" + ("" if is_same else f" in place of {brief(event.replaces)}")
+
+
+def _epoch_fenced(event: EpochFenced) -> str:
+    claimed = f"epoch {event.claimed_epoch}, the member's is {event.member_epoch}"
+    return f"heartbeat of {brief(event.member_id)} refused: {escape(event.error)} ({claimed})"
 
 
 def _commit_rejected(event: CommitRejected) -> str:
@@ -251,6 +297,13 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     MemberLeft: lambda e: f"{brief(e.member_id)} left{_reason(e.reason)}",
     MemberExpired: _expired,
     MemberFenced: _fenced,
+    PlanMade: _planned,
+    MemberAway: lambda e: f"{brief(e.member_id)} is away for a while",
+    MemberBack: _back,
+    EpochFenced: _epoch_fenced,
+    GroupConverted: lambda e: (
+        f"the group has the {escape(e.group_type)} protocol now, with {_count(e.members, 'member')}"
+    ),
     CommitRejected: _commit_rejected,
     OffsetsExpired: lambda e: f"{_count(len(e.partitions), 'offset')} expired",
     OffsetsDeleted: lambda e: f"{_count(len(e.partitions), 'offset')} deleted on request",

@@ -6,8 +6,8 @@ with callbacks. It uses no Kafka client and no thread: a transport reads the rep
     a message                         calls
     a response that is expected       the callback of `expect`, once; the request is then no longer expected
     any other response                the callback of `open_mailbox` for the beginning of its request id, up to a "."
-    a notice (without a request)      the callback of `open_mailbox` that got the member's join response; without one,
-                                      the callback of `open_mailbox` for the mailbox
+    a notice (without a request)      the callback of `open_mailbox` that got the response to the member's join or to
+                                      its heartbeat of the consumer protocol; without one, that for the mailbox
     anything else                     no callback: a repeat, a late response, or one that was never requested
 
 The transport handles timeouts: it calls `forget`, and a later response calls no callback. If the brokers refuse a
@@ -20,7 +20,13 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from coordinator.outputs import AnyAnswer, JoinGroupAnswer, RebalanceNotice
+from coordinator.outputs import (
+    AnyAnswer,
+    AssignmentNotice,
+    ConsumerGroupHeartbeatAnswer,
+    JoinGroupAnswer,
+    RebalanceNotice,
+)
 from streaming.wire.records import decode_answer
 
 log = logging.getLogger(__name__)
@@ -30,6 +36,8 @@ OnAnswer = Callable[[AnyAnswer, int], object]
 
 OnMessage = Callable[[Any], object]
 """Called with a notice, or with a response that no request expects."""
+
+NOTICES = (AssignmentNotice, RebalanceNotice)
 
 
 class Inbox:
@@ -72,7 +80,7 @@ class Inbox:
         self._mailboxes[name] = on_message
 
     def close_mailbox(self, name: str) -> None:
-        """Remove the callback of this name, and the members whose join responses it got."""
+        """Remove the callback of this name, and the members whose responses it got."""
         self._mailboxes.pop(name, None)
         for member_id in [each for each, through in list(self._joined_through.items()) if through == name]:
             self._joined_through.pop(member_id, None)
@@ -87,14 +95,14 @@ class Inbox:
         """
         if self._is_closed:
             return
-        is_notice = isinstance(message, RebalanceNotice)
+        is_notice = isinstance(message, NOTICES)
         if not is_notice and (on_answer := self.withdraw(mailbox, message.request_id or "")) is not None:
             on_answer(message, size)
             return
         name = self._name_for(mailbox, message)
         if (on_message := self._mailboxes.get(name)) is None:
             return
-        if isinstance(message, JoinGroupAnswer):
+        if isinstance(message, JoinGroupAnswer | ConsumerGroupHeartbeatAnswer) and message.member_id:
             self._joined_through[message.member_id] = name
         on_message(message)
 
@@ -106,7 +114,7 @@ class Inbox:
         self._joined_through.clear()
 
     def _name_for(self, mailbox: str, message: AnyAnswer) -> str:
-        if isinstance(message, RebalanceNotice):
+        if isinstance(message, NOTICES):
             return self._joined_through.get(message.member_id, mailbox)
         return (message.request_id or "").partition(".")[0]
 

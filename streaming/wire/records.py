@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 
+from coordinator.base_request import Id
 from coordinator.errors import ErrorCode
 from coordinator.limits import RECORD_BYTES_MAX
 from coordinator.outputs import (
@@ -21,7 +22,7 @@ from coordinator.outputs import (
     Published,
     Reply,
 )
-from coordinator.requests import Id, Request, Unreadable, Wake
+from coordinator.requests import Request, Unreadable, Wake
 
 T = TypeVar("T")
 

@@ -2,19 +2,21 @@
 
     python -m tests.benchmarks               all of them
     python -m tests.benchmarks.heartbeats    one of them
+    make bench BENCH="heartbeats rest"       some of them
 
 The settings COORDINATOR_* of the environment apply to the coordinators that are measured. So settings can be compared:
 COORDINATOR_STATE_STORE=rocksdb python -m tests.benchmarks.heartbeats
 """
 
 import argparse
+import json
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,6 +62,7 @@ def say(sentence: str) -> None:
 def main(*benchmarks: Measure) -> None:
     """Run benchmarks one after the other, print their figures and write them to `latest.json`."""
     options = _options()
+    benchmarks = _chosen(benchmarks, options.names)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the started processes are stopped
     found: dict[str, float] = {"cores": os.cpu_count() or 1}
     reasons: list[str] = []
@@ -80,8 +83,17 @@ def main(*benchmarks: Measure) -> None:
         say(reason)
 
 
+def _chosen(benchmarks: Sequence[Measure], names: Sequence[str]) -> Sequence[Measure]:
+    """Return the benchmarks of these modules; all of them without names."""
+    by_name = {measure.__module__.rpartition(".")[2]: measure for measure in benchmarks}
+    if unknown := [name for name in names if name not in by_name]:
+        sys.exit(f"bench: no benchmark {unknown[0]}; choose from {', '.join(by_name)}")
+    return [by_name[name] for name in names] or benchmarks
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure the coordinator on this machine.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; all without a name")
     parser.add_argument("--groups", type=int, default=10_000, help="groups under load (%(default)s)")
     parser.add_argument("--members", type=int, default=10, help="members of each group (%(default)s)")
     parser.add_argument("--seconds", type=int, default=60, help="length of the load (%(default)s)")
@@ -92,6 +104,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=20, help="joins and leaves of each group (%(default)s)")
     parser.add_argument("--kills", type=int, default=10, help="members killed in each group (%(default)s)")
     parser.add_argument("--storm-members", type=int, default=200, help="members that join together (%(default)s)")
+    parser.add_argument("--next-members", type=int, default=1_000, help="... with KIP-848 and ten partitions each")
     parser.add_argument("--ours-cooperative", action="store_true", help="also measure our cooperative groups")
     parser.add_argument("--keep-log", type=Path, metavar="FILE", help="copy the coordinator's log here")
     return parser.parse_args()
@@ -114,6 +127,15 @@ def coordinator(settings: Settings, folder: Path) -> Iterator[Child]:
     arguments += ("--replication-factor", "1", "--topic-prefix", settings.topic_prefix)
     with child("streaming", *arguments, folder=folder) as running:
         yield running
+
+
+@contextmanager
+def gateway(kafka: str, folder: Path, **environment: str) -> Iterator[tuple[Child, str]]:
+    """Run a gateway with settings of the environment; yield its process and the address for clients."""
+    folder.mkdir()
+    os.environ |= environment
+    with child("streaming", "gateway", "-b", kafka, "--port", "0", folder=folder) as running:
+        yield running, str(json.loads((folder / "ready").read_text())["gateway"])
 
 
 @contextmanager

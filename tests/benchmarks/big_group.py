@@ -13,11 +13,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from coordinator.codec import Rosters
 from coordinator.config import Config
 from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinGroupAnswer, Reply
 from coordinator.phases import Phase
 from coordinator.requests import DescribeGroup, LeaveGroup, Leaving, Received, Request
+from coordinator.rosters import Rosters
 from coordinator.shard import Shard
 from streaming.config.settings import Settings
 from tests.benchmarks import bench, crowd

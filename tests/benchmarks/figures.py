@@ -32,6 +32,9 @@ MEANINGS: Mapping[str, Meaning] = {
     "operator_step_us": Meaning("... the step itself"),
     "operator_state_us": Meaning("... writing the shard's state"),
     "operator_rows_us": Meaning("... writing the response"),
+    "operator_next_us_per_heartbeat": Meaning("the same work for a heartbeat of the consumer protocol, microseconds"),
+    "operator_next_per_s": Meaning("... heartbeats a second"),
+    "operator_next_ratio": Meaning("... to heartbeats a second of the classic protocol", goal_min=1.0),
     "operator_groups": Meaning("groups in the shard"),
     "state_bytes_per_member": Meaning("state of a Stable group, bytes for each member"),
     "state_mb": Meaning("state of 16 such shards, MB"),
@@ -67,6 +70,16 @@ MEANINGS: Mapping[str, Meaning] = {
         f"assignors_ratio_{kind}_{case}": Meaning(
             f"sticky, our time to kafka-python's, {kind} subscriptions, {case}: 100 members x 1,500 partitions", 1.0
         )
+        for kind in ("alike", "differing")
+        for case in ("fresh", "left", "joined")
+    },
+    # the plans of the consumer protocol
+    **{
+        f"plan_{name}_{kind}_{case}_s": Meaning(
+            f"{name}, {kind} subscriptions, {case}: a plan of 1,000 members x 50,000 partitions, seconds",
+            0.2 if kind == "alike" else None,
+        )
+        for name in ("uniform", "range")
         for kind in ("alike", "differing")
         for case in ("fresh", "left", "joined")
     },
@@ -222,6 +235,26 @@ MEANINGS: Mapping[str, Meaning] = {
     "storm_s": Meaning("the first of many simultaneous joins to Stable with all; 6 s are the initial delay, s"),
     "storm_generations": Meaning("generations until then", 1),
     "storm_members": Meaning("members that joined together"),
+    # the consumer protocol: a group of one, and librdkafka's second member
+    **{
+        f"next_{what}{kind}_{figure}": Meaning(f"{says}, {how}: {rest}", goal)
+        for what, says in (
+            ("join", "the start of a second member until both have their partitions"),
+            ("leave", "a second member's call of close until the other has all partitions"),
+        )
+        for kind, how, goal_s, goal_ratio in (("", "idle", 0.8, 0.2), ("_committing", "commits each second", 1.5, None))
+        for figure, rest, goal in (
+            ("ours_p50_s", "through the gateway, median, s", goal_s if what == "join" else None),
+            ("ours_max_s", "... the longest, s", None),
+            ("kafka_p50_s", "Kafka's own coordinator, median, s", None),
+            ("kafka_max_s", "... the longest, s", None),
+            ("ratio", "ours to Kafka's, medians", goal_ratio if what == "join" else None),
+        )
+    },
+    "next_storm_ours_s": Meaning("simultaneous joins until each partition has an owner, through the gateway, s"),
+    "next_storm_kafka_s": Meaning("the same with Kafka's own coordinator, s"),
+    "next_storm_members": Meaning("... the members, each with ten partitions"),
+    "next_samples": Meaning("joins of each, and the same number of leaves"),
     # the gateway: relayed requests, rebalances of stock clients, heartbeats over plain sockets
     "gateway_produce_direct_mb_s": Meaning("librdkafka's records of 1 KB to a broker, MB/s"),
     "gateway_produce_gateway_mb_s": Meaning("the same through the gateway, MB/s"),

@@ -7,19 +7,16 @@ librdkafka's members alternate between groups of our coordinator and groups of K
 
 import argparse
 import asyncio
-import json
-import os
 import random
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from kafka import KafkaAdminClient
 
 from streaming.config.settings import Settings
-from streaming.embedded.child import Child
 from tests.benchmarks import bench, gateway_load, gateway_relay
 from tests.benchmarks.bench import say
 from tests.benchmarks.figures import Figures, percentile
@@ -30,6 +27,7 @@ from tests.benchmarks.usage import Usage
 
 CONNECTIONS = 1_000
 IN_FLIGHT = 20
+PROMPT = {"COORDINATOR_GATEWAY_HEARTBEAT_HOLD_MS": "0"}
 
 RANGE, COOPERATIVE = "range", "cooperative-sticky"
 
@@ -47,21 +45,15 @@ def measure(options: argparse.Namespace) -> Figures:
         say("Starting the coordinator and a gateway.")
         kafka = settings.bootstrap_servers
         with bench.coordinator(settings, folder):
-            with _gateway(kafka, folder / "gateway") as (_, servers):
+            with bench.gateway(kafka, folder / "gateway") as (_, servers):
                 relayed = gateway_relay.measure(kafka, servers)
                 rebalanced = _rebalances({"gateway": servers, "kafka": kafka}, options)
-            with _gateway(kafka, folder / "prompt", COORDINATOR_GATEWAY_HEARTBEAT_HOLD_MS="0") as (gateway, servers):
+            with bench.gateway(kafka, folder / "prompt", **PROMPT) as (
+                gateway,
+                servers,
+            ):
                 beaten = _heartbeats(servers, kafka, gateway.pid, options)
     return {**relayed, **rebalanced, **beaten}
-
-
-@contextmanager
-def _gateway(kafka: str, folder: Path, **environment: str) -> Iterator[tuple[Child, str]]:
-    """Run a gateway; yield its process and the address for clients."""
-    folder.mkdir()
-    os.environ |= environment
-    with bench.child("streaming", "gateway", "-b", kafka, "--port", "0", folder=folder) as running:
-        yield running, str(json.loads((folder / "ready").read_text())["gateway"])
 
 
 # -- heartbeats --------------------------------------------------------------------------------------------------------

@@ -102,18 +102,18 @@ def _member_processes(
         yield processes
 
 
-def join(processes: MemberProcesses, pause_s: float) -> float:
-    """Make the fourth member join; return how long the group took."""
+def join(processes: MemberProcesses, pause_s: float, who: int = FOURTH, all_then: Sequence[int] = FOUR) -> float:
+    """Make a member join, by default the fourth one; return how long the group took."""
     time.sleep(pause_s)
-    began_s = processes.start(FOURTH)
-    return processes.settle(FOUR) - began_s
+    began_s = processes.start(who)
+    return processes.settle(all_then) - began_s
 
 
-def leave(processes: MemberProcesses, pause_s: float) -> float:
-    """Make the fourth member leave; return how long the group took."""
+def leave(processes: MemberProcesses, pause_s: float, who: int = FOURTH, all_then: Sequence[int] = THREE) -> float:
+    """Make a member leave, by default the fourth one; return how long the group took."""
     time.sleep(pause_s)
-    began_s = processes.close(FOURTH)
-    return processes.settle(THREE) - began_s
+    began_s = processes.close(who)
+    return processes.settle(all_then) - began_s
 
 
 def _deaths(settings: Settings, kills: int) -> Times:

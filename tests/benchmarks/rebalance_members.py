@@ -14,7 +14,7 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 from kafka import ConsumerRebalanceListener
 
 from streaming.client import GroupConsumer
@@ -89,19 +89,12 @@ class Ours(ConsumerRebalanceListener):
         self._consumer.close()
 
 
-class Kafkas:
-    """A member of a group of the broker's own coordinator, with the classic protocol."""
+class Stock:
+    """A member with librdkafka's consumer, of a group of the coordinator at an address. Subclasses configure it."""
 
     def __init__(self, group: Group, report: Report) -> None:
         self._consumer = Consumer(
-            {
-                "bootstrap.servers": group.bootstrap_servers,
-                "group.id": group.group_id,
-                "group.protocol": "classic",
-                "partition.assignment.strategy": group.variant.strategy,
-                "session.timeout.ms": group.session_timeout_ms,
-                "heartbeat.interval.ms": group.heartbeat_interval_ms,
-            }
+            {"bootstrap.servers": group.bootstrap_servers, "group.id": group.group_id, **self.config(group)}
         )
         self._consumer.subscribe(
             [group.topic],
@@ -109,6 +102,10 @@ class Kafkas:
             on_revoke=lambda _, partitions: report(REVOKED, partitions),
             on_lost=lambda _, partitions: report(LOST, partitions),
         )
+
+    def config(self, group: Group) -> dict[str, Any]:
+        """Return the consumer's configuration beside its group and its servers."""
+        raise NotImplementedError
 
     def poll(self) -> None:
         message = self._consumer.poll(POLL_MS / 1000)
@@ -118,11 +115,51 @@ class Kafkas:
         self._consumer.close()
 
 
+class Kafkas(Stock):
+    """A member with the classic protocol."""
+
+    def config(self, group: Group) -> dict[str, Any]:
+        return {
+            "group.protocol": "classic",
+            "partition.assignment.strategy": group.variant.strategy,
+            "session.timeout.ms": group.session_timeout_ms,
+            "heartbeat.interval.ms": group.heartbeat_interval_ms,
+        }
+
+
+class NextGeneration(Stock):
+    """A member with the consumer protocol (KIP-848). The coordinator has its timeouts, and assigns the partitions."""
+
+    def config(self, group: Group) -> dict[str, Any]:
+        return {"group.protocol": "consumer", "group.remote.assignor": group.variant.strategy}
+
+
+class Committing(NextGeneration):
+    """The same member, which commits an offset of each partition that it owns every second."""
+
+    COMMIT_S = 1.0
+
+    def __init__(self, group: Group, report: Report) -> None:
+        super().__init__(group, report)
+        self._commit_at_s = 0.0
+
+    def config(self, group: Group) -> dict[str, Any]:
+        return {**super().config(group), "enable.auto.commit": False}
+
+    def poll(self) -> None:
+        super().poll()
+        if (now_s := time.monotonic()) >= self._commit_at_s:
+            self._commit_at_s = now_s + self.COMMIT_S
+            if owned := self._consumer.assignment():
+                offsets = [TopicPartition(each.topic, each.partition, 0) for each in owned]
+                self._consumer.commit(offsets=offsets, asynchronous=True)
+
+
 class Variant(NamedTuple):
     """The coordinator and the client of a group, and the assignment strategy of its members."""
 
     name: str
-    side: type[Ours] | type[Kafkas]
+    side: type[Ours] | type[Stock]
     strategy: str
 
 

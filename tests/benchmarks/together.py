@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from coordinator.codec import Rosters
 from coordinator.config import Config
 from coordinator.outputs import JoinGroupAnswer, Output, Reply
 from coordinator.phases import Phase
@@ -27,6 +26,7 @@ from coordinator.requests import (
     Request,
     SyncGroup,
 )
+from coordinator.rosters import Rosters
 from coordinator.shard import Shard
 from streaming.wire.records import OutputTopics, pack
 from tests.benchmarks import bench

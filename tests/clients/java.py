@@ -31,20 +31,25 @@ def run(main_class: str, *arguments: str) -> list[str]:
 
 
 def version() -> str:
-    (tools,) = fetch(TOOLS)
+    (tools,) = (jar for jar in fetch(TOOLS) if jar.name.startswith("kafka-tools-"))
     return tools.stem.rpartition("-")[2]
 
 
 def command(config: dict[str, Any], folder: Path) -> list[str]:
     """Return the consumer's command for a configuration. Write the consumer's properties into `folder`."""
+    is_classic = config["protocol"] == "classic"
     properties = {
         "client.id": config["client_id"],
-        "heartbeat.interval.ms": config["heartbeat_ms"],
-        "session.timeout.ms": config["session_ms"],
         "max.poll.interval.ms": config["max_poll_ms"],
         "metadata.max.age.ms": config["metadata_ms"],
-        "partition.assignment.strategy": ASSIGNORS[config["assignor"]],
+        "group.protocol": config["protocol"],
     }
+    if is_classic:
+        properties |= {
+            "heartbeat.interval.ms": config["heartbeat_ms"],
+            "session.timeout.ms": config["session_ms"],
+            "partition.assignment.strategy": ASSIGNORS[config["assignor"]],
+        }
     file = folder / f"{config['client_id']}.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     common = ("--bootstrap-server", config["bootstrap"], "--command-config", str(file))
@@ -55,8 +60,9 @@ def command(config: dict[str, Any], folder: Path) -> list[str]:
     (topic,) = config["topics"]
     return run(
         *(VERIFIABLE, *common, "--topic", topic, "--group-id", config["group"], *instance),
-        *("--session-timeout", str(config["session_ms"])),
-        *("--assignment-strategy", ASSIGNORS[config["assignor"]]),
+        *("--group-protocol", config["protocol"]),
+        *(("--session-timeout", str(config["session_ms"])) if is_classic else ()),
+        *(("--assignment-strategy", ASSIGNORS[config["assignor"]]) if is_classic else ()),
     )
 
 

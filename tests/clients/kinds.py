@@ -37,22 +37,49 @@ class Kind:
         return self.name
 
 
-def _python(module: str) -> Callable[[Config, Path], list[str]]:
-    return lambda config, _: [sys.executable, "-m", f"tests.clients.{module}", json.dumps(config)]
+def _python(module: str, **options: str) -> Callable[[Config, Path], list[str]]:
+    return lambda config, _: [sys.executable, "-m", f"tests.clients.{module}", json.dumps(config | options)]
 
 
-def _go(program: str) -> Callable[[Config, Path], list[str]]:
-    return lambda config, folder: [str(folder / program), json.dumps(config)]
+def _go(program: str, **options: str) -> Callable[[Config, Path], list[str]]:
+    return lambda config, folder: [str(folder / program), json.dumps(config | options)]
+
+
+def _java(**options: str) -> Callable[[Config, Path], list[str]]:
+    return lambda config, folder: java.command(config | options, folder)
 
 
 KAFKA_PYTHON = Kind("kafka-python", lambda: version("kafka-python"), _python("with_kafka_python"))
 LIBRDKAFKA = Kind("librdkafka", lambda: version("confluent-kafka"), _python("with_confluent"))
 AIOKAFKA = Kind("aiokafka", lambda: version("aiokafka"), _python("with_aiokafka"))
-JAVA = Kind("Java", java.version, java.command, java.translate, obeys=False)
+JAVA = Kind("Java", java.version, _java(), java.translate, obeys=False)
 FRANZ_GO = Kind("franz-go", lambda: go_programs.version("github.com/twmb/franz-go"), _go("franz"))
 SARAMA = Kind("sarama", lambda: go_programs.version("github.com/IBM/sarama"), _go("sarama"))
 
-KINDS = (KAFKA_PYTHON, LIBRDKAFKA, AIOKAFKA, JAVA, FRANZ_GO, SARAMA)
+LIBRDKAFKA_848 = Kind(
+    "librdkafka, consumer protocol", lambda: version("confluent-kafka"), _python("with_confluent", protocol="consumer")
+)
+JAVA_848 = Kind("Java, consumer protocol", java.version, _java(protocol="consumer"), java.translate, obeys=False)
+FRANZ_GO_848 = Kind(
+    "franz-go, consumer protocol",
+    lambda: go_programs.version("github.com/twmb/franz-go"),
+    _go("franz", protocol="consumer"),
+)
+
+KINDS = (
+    KAFKA_PYTHON,
+    LIBRDKAFKA,
+    AIOKAFKA,
+    JAVA,
+    FRANZ_GO,
+    SARAMA,
+    LIBRDKAFKA_848,
+    JAVA_848,
+    FRANZ_GO_848,
+)
+
+NEXT = (LIBRDKAFKA_848, JAVA_848, FRANZ_GO_848)
+"""The clients that use the protocol of KIP-848. Their session timeout is the coordinator's setting."""
 
 
 def another(kind: Kind) -> Kind:

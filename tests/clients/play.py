@@ -17,6 +17,7 @@ SESSION_MS = 6_000
 DEFAULTS = {
     "topics": None,
     "pattern": None,
+    "protocol": "classic",
     "assignor": "range",
     "instance": None,
     "session_ms": 90_000,

@@ -6,7 +6,7 @@ only the scenario itself ends a membership.
 
 from collections.abc import Callable
 
-from tests.clients.kinds import AIOKAFKA, FRANZ_GO, JAVA, SARAMA, Kind, another
+from tests.clients.kinds import AIOKAFKA, FRANZ_GO, FRANZ_GO_848, JAVA, JAVA_848, SARAMA, Kind, another
 from tests.clients.play import DEFAULTS, SESSION_MS, Play
 from tests.clients.worker import Worker
 
@@ -166,7 +166,9 @@ LACKS: dict[tuple[str, Kind], str] = {
     ("cooperative-sticky", AIOKAFKA): "aiokafka has no cooperative assignor",
     ("pattern", SARAMA): "sarama subscribes to topics by name only",
     ("polls too late", JAVA): "the tools that stand for the Java client never stop polling",
+    ("polls too late", JAVA_848): "the tools that stand for the Java client never stop polling",
     ("polls too late", FRANZ_GO): "franz-go has no limit on the time between polls",
+    ("polls too late", FRANZ_GO_848): "franz-go has no limit on the time between polls",
     ("polls too late", SARAMA): "sarama has no limit on the time between polls",
 }
 """The scenarios that a client cannot play, with the reasons. A client must play all others."""

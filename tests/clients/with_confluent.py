@@ -7,6 +7,9 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from tests.clients.talk import Orders, pairs, read_config, write_event
 
+OF_CLASSIC = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+"""The settings that a member of the consumer protocol may not have."""
+
 POLL_S = 0.1
 RECORDS_MAX = 500
 
@@ -56,6 +59,9 @@ def main() -> None:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }
+    if config["protocol"] == "consumer":
+        options |= dict.fromkeys(OF_CLASSIC)
+        options["group.protocol"] = "consumer"
     consumer = Consumer({name: value for name, value in options.items() if value is not None})
     topics = config["topics"] or [config["pattern"]]
     consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)

@@ -15,7 +15,6 @@ from unittest.mock import patch
 
 from msgspec.structs import asdict
 
-from coordinator.codec import Rosters
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
@@ -55,6 +54,7 @@ from coordinator.requests import (
     TopicPartitions,
     Unreadable,
 )
+from coordinator.rosters import Rosters
 from coordinator.shard import Shard
 from tests.coordinator.invariants import Step, all_checkers
 from tests.coordinator.waking import wake
@@ -203,14 +203,14 @@ class Scenario:
         members = tuple(Leaving("", instance, reason) for instance in instances)
         return self.ask("admin", LeaveGroup, members=members, **fields)
 
-    def commit(self, name: str, offsets: Mapping[tuple[str, int], int], *, metadata: str | None = None,
-               leader_epoch: int = -1, retention_ms: int = -1, **fields: Any) -> Self:  # fmt: skip
+    def commit(self, name: str, offsets: Mapping[tuple[str, int], int], *, metadata: str | None = None, topic_id:
+               str | None = None, leader_epoch: int = -1, retention_ms: int = -1, **fields: Any) -> Self:  # fmt: skip
         """Commit with the last generation that the member received."""
         return self.ask(
             name,
             OffsetCommit,
             offsets=tuple(
-                OffsetToCommit(topic, partition, offset, leader_epoch, metadata, retention_ms)
+                OffsetToCommit(topic, partition, offset, leader_epoch, metadata, retention_ms, topic_id)
                 for (topic, partition), offset in offsets.items()
             ),
             **fields,
@@ -220,9 +220,9 @@ class Scenario:
         """Commit without being a member, as tools do."""
         return self.commit(name, offsets, member_id="", generation_id=-1, **fields)
 
-    def fetch(self, name: str, topics: Partitions | None = None, **fields: Any) -> Self:
+    def fetch(self, name: str, topics: Partitions | None = None, topic_id: str | None = None, **fields: Any) -> Self:
         """Fetch the committed offsets of `topics`, or all of them."""
-        asked = None if topics is None else tuple(TopicPartitions(t, tuple(p)) for t, p in topics.items())
+        asked = None if topics is None else tuple(TopicPartitions(t, tuple(p), topic_id) for t, p in topics.items())
         return self.ask(name, OffsetFetch, topics=asked, **fields)
 
     def describe(self, name: str = "admin", **fields: Any) -> Self:

@@ -14,7 +14,8 @@ from coordinator import outputs as out
 from coordinator.consumer_protocol import assigned_partitions, subscribed_topics
 from coordinator.deadlines import Kind, deadlines
 from coordinator.errors import ErrorCode
-from coordinator.group import NEVER_MS, Group
+from coordinator.group import Group
+from coordinator.group_parts import NEVER_MS
 from coordinator.phases import Phase
 from tests.coordinator.scenario import Scenario
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator import budget as limits_of_the_step
-from coordinator import codec, limits
-from coordinator import group as group_module
+from coordinator import codec, group_parts, limits
 from coordinator.budget import Allowance, Budget, size_of
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
@@ -341,7 +340,7 @@ def test_metadata_of_a_group_is_bounded():
 
 def test_offsets_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatch):
     """I22: stored offsets may be overwritten; new ones are refused, partition by partition."""
-    monkeypatch.setattr(group_module, "OFFSETS_PER_GROUP_MAX", 3)
+    monkeypatch.setattr(group_parts, "OFFSETS_PER_GROUP_MAX", 3)
     s = Scenario().commit_from_outside("tool", {("t", 0): 1, ("t", 1): 1, ("u", 0): 1})
     s.commit_from_outside("tool", {("u", 0): 2, ("v", 0): 2}).hears(ErrorCode.NONE)
     (answer,) = (o.answer for o in s.latest if isinstance(o, Reply))

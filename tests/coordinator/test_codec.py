@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator import codec
-from coordinator.codec import Kept, RemovedGroup, Roster, Rosters, Stored
+from coordinator import rosters as rosters_module
+from coordinator.codec import Kept, RemovedGroup, Stored
 from coordinator.errors import CorruptState
-from coordinator.group import Delay, Group, Member, Offset, Parked, Round, Session, Vitals
+from coordinator.group import Delay, Group, Member, Parked, Round, Vitals
+from coordinator.group_parts import Offset, Session
 from coordinator.phases import Phase
 from coordinator.requests import Protocol
+from coordinator.rosters import Roster, Rosters
 from tests.coordinator.scenario import Scenario
 
 STATES = Path(__file__).with_name("states")
@@ -53,7 +56,7 @@ def all_fields(state: bytes) -> str:
     shard = Scenario().new_shard(state)
     removed_groups = codec.decode_shard(state).removed_groups
     told = {
-        "groups": {group_id: shard.group(group_id) for group_id in shard.group_ids},
+        "groups": {g: shard.group(g) or shard.consumer_group(g) for g in shard.group_ids},
         "removed_groups": removed_groups,
     }
     return msgspec.json.format(msgspec.json.encode(named(told))).decode() + "\n"
@@ -123,7 +126,7 @@ def test_the_second_version_is_still_read(state: bytes):
 
 
 def _as_it_was(stored: Stored) -> Stored:
-    vitals = codec.decode_vitals(stored.vitals, stored.rest)
+    vitals = codec.decode_vitals(stored)
     return msgspec.structs.replace(stored, vitals=msgspec.msgpack.encode(vitals))
 
 
@@ -131,7 +134,7 @@ def test_vitals_of_another_group_are_refused(state: bytes):
     """Sessions are stored in the order of the members, so their number must be equal."""
     groups = codec.decode_shard(state).groups
     with pytest.raises(CorruptState, match="members has"):
-        codec.decode_vitals(groups["g"].vitals, groups["h"].rest)
+        codec.decode_vitals(msgspec.structs.replace(groups["g"], rest=groups["h"].rest))
 
 
 def test_a_cache_of_rosters_changes_nothing(state: bytes):
@@ -159,19 +162,21 @@ def test_a_cache_of_rosters_is_bounded_by_its_bytes():
 
 def rest_of(number: int, size_bytes: int = 2**20) -> bytes:
     """Return a key whose size with its roster, which has no member, is `size_bytes`."""
-    return b"%d" % number + bytes(size_bytes - codec.ROSTER_BYTES - len(str(number)))
+    return b"%d" % number + bytes(size_bytes - rosters_module.ROSTER_BYTES - len(str(number)))
 
 
 def test_a_cache_of_rosters_is_filled_to_its_bound_and_no_further():
     """I22: up to the bound every roster stays; beyond it the least recently used rosters are dropped."""
-    rosters, kept = Rosters(), [Roster([], {}) for _ in range(codec.ROSTERS_BYTES_MAX // 2**20)]
+    rosters, kept = Rosters(), [Roster([], {}) for _ in range(rosters_module.ROSTERS_BYTES_MAX // 2**20)]
     for number, roster in enumerate(kept):
         rosters.note(rest_of(number), roster)
-    assert rosters.bytes == codec.ROSTERS_BYTES_MAX
+    assert rosters.bytes == rosters_module.ROSTERS_BYTES_MAX
     assert all(rosters.of(rest_of(number)) is roster for number, roster in enumerate(kept))
-    smallest = rest_of(-1, codec.ROSTER_BYTES + 2)
+    smallest = rest_of(-1, rosters_module.ROSTER_BYTES + 2)
     rosters.note(smallest, Roster([], {}))
-    assert rosters.bytes == codec.ROSTERS_BYTES_MAX - 2**20 + codec.ROSTER_BYTES + 2, "one roster is dropped"
+    assert rosters.bytes == rosters_module.ROSTERS_BYTES_MAX - 2**20 + rosters_module.ROSTER_BYTES + 2, (
+        "one roster is dropped"
+    )
     assert rosters.of(rest_of(1)) is kept[1]
     with pytest.raises(CorruptState):
         rosters.of(rest_of(0))  # it was dropped, so the bytes are decoded, and they are not a group
@@ -190,7 +195,7 @@ def test_a_shard_reads_a_roster_once(monkeypatch: pytest.MonkeyPatch):
     """Heartbeats of later batches find the roster in the cache of the shard."""
     s = Scenario.stable("a", "b")
     state, cache, read = s.shard.to_bytes(), Rosters(), []
-    monkeypatch.setattr(codec, "_read_roster", lambda rest, read_roster=codec._read_roster: (
+    monkeypatch.setattr(rosters_module, "_read_roster", lambda rest, read_roster=rosters_module._read_roster: (
         read.append(rest), read_roster(rest))[1])  # fmt: skip
     for _ in range(3):
         s.rosters = cache
@@ -308,9 +313,9 @@ stored = st.builds(Stored, int64s, int32s, blobs, blobs)
 def test_every_group_is_decoded_as_encoded(group: Group):
     """I18: every group is decoded as it was encoded."""
     rest = codec.encode_rest(group)
-    vitals = codec.decode_vitals(codec.encode_vitals(group.vitals, rest), rest)
-    assert vitals == group.vitals
-    assert codec.decode_rest(rest, vitals) == group
+    written = Stored(0, 0, codec.encode_vitals(group.vitals, rest), rest)
+    assert codec.decode_vitals(written) == group.vitals
+    assert codec.decode_group(written) == group
 
 
 removed_groups = st.dictionaries(texts, st.builds(RemovedGroup, int64s, int32s, int64s), max_size=2)

@@ -48,7 +48,7 @@ def test_written_assignments_are_read(partitions: dict[str, list[int]], version:
 
 @pytest.mark.parametrize("length", range(len(SUBSCRIPTION_V0) - 4))
 def test_a_subscription_that_ends_too_soon_is_none(length: int):
-    """This includes a subscription that announces more topics than it has (protocol.md 2.3: Kafka never answers it)."""
+    """This includes a subscription that announces more topics than it has (protocol.md 2.3)."""
     assert subscribed_topics(SUBSCRIPTION_V0[:length]) is None
 
 

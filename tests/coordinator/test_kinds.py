@@ -9,19 +9,23 @@ import pytest
 from msgspec.structs import asdict
 
 from coordinator import membership
+from coordinator.base_request import BaseRequest
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.consumer_kinds import CONSUMER_KINDS
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
+from coordinator.group_parts import AnyGroup
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
-from coordinator.outputs import Answer, AnyAnswer, ErrorAnswer, Output, RebalanceNotice, Reply
+from coordinator.outputs import Answer, AnyAnswer, AssignmentNotice, ErrorAnswer, Output, RebalanceNotice, Reply
 from coordinator.phases import Phase
-from coordinator.requests import BaseRequest, Heartbeat, Received, Request
+from coordinator.requests import Heartbeat, Received, Request
 from coordinator.shard import Shard
 from tests.coordinator.scenario import PlainHeartbeat, Scenario
 
-OF_NO_REQUEST = {ErrorAnswer, RebalanceNotice}
-"""The response to an unreadable record, and the notice, which answers no request."""
+OF_NO_REQUEST = {AssignmentNotice, ErrorAnswer, RebalanceNotice}
+"""The response to an unreadable record, and the notices, which answer no request."""
 
 
 # -- the rows ----------------------------------------------------------------------------------------------------------
@@ -49,7 +53,26 @@ def test_a_handler_accepts_the_arguments_of_its_row(request_type: type[BaseReque
     subject, request, context, _ = get_type_hints(kind.handler).values()
     assert (request, context) == (request_type, Context)
     if kind.subject is Subject.GROUP:
-        assert subject == (Group | None if kind.absent is None else Group)
+        may_be_none = (Group | None, AnyGroup | None, Group | ConsumerGroup | None)
+        assert subject in (may_be_none if kind.absent is None else (Group, AnyGroup))
+
+
+@pytest.mark.parametrize("request_type", CONSUMER_KINDS)
+def test_a_handler_of_the_consumer_protocol_accepts_the_arguments_of_its_row(request_type: type[BaseRequest]) -> None:
+    subject, request, context, _ = get_type_hints(CONSUMER_KINDS[request_type].handler).values()
+    assert (request, context) == (request_type, Context)
+    assert subject in (ConsumerGroup, AnyGroup, AnyGroup | None, Group | ConsumerGroup | None)
+
+
+def test_every_request_to_one_group_has_a_row_for_the_consumer_protocol() -> None:
+    assert CONSUMER_KINDS.keys() == {r for r, kind in KINDS.items() if kind.subject is Subject.GROUP}
+
+
+@pytest.mark.parametrize("request_type", CONSUMER_KINDS)
+def test_both_rows_of_a_request_have_the_same_answer_and_rights(request_type: type[BaseRequest]) -> None:
+    classic, consumer = KINDS[request_type], CONSUMER_KINDS[request_type]
+    for column in "answer", "right", "topic_right", "visible", "on_its_own", "refusal_fields":
+        assert getattr(classic, column) == getattr(consumer, column), column
 
 
 @pytest.mark.parametrize("request_type", KINDS)

@@ -28,7 +28,8 @@ from coordinator import (
 from coordinator.context import Context
 from coordinator.effects import CommitEnded
 from coordinator.errors import ErrorCode
-from coordinator.group import NEVER_MS, Group, Offset, Session, Vitals
+from coordinator.group import Group, Vitals
+from coordinator.group_parts import NEVER_MS, Offset, Session
 from coordinator.kinds import KINDS
 from coordinator.outputs import HeartbeatAnswer, JoinedMember, MemberFenced, Output, Published, Reply
 from coordinator.phases import Phase
@@ -205,7 +206,7 @@ def _commits_after_it_was_expelled() -> None:
 
 
 def _judges_commits_by_the_member_alone(patch: pytest.MonkeyPatch) -> None:
-    lenient = checks.unless_from_outside(*checks.of_vitals(checks.is_a_member), checks.commits_are_taken)
+    lenient = checks.unless(checks.is_from_outside, *checks.of_vitals(checks.is_a_member), checks.commits_are_taken)
     change_row(patch, OffsetCommit, of_the_group=lenient)
 
 
@@ -268,7 +269,7 @@ def _on_reading(patch: pytest.MonkeyPatch, change: Callable[[Group], None]) -> N
     def otherwise(data: bytes) -> codec.Kept:
         kept = read(data)
         for group_id, stored in kept.groups.items():
-            group = codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest))
+            group = codec.decode_group(stored)
             change(group)
             rest = codec.encode_rest(group)
             vitals = codec.encode_vitals(group.vitals, rest)

@@ -6,15 +6,13 @@ from coordinator.effects import (
     Left,
 )
 from coordinator.errors import ErrorCode
-from coordinator.group import NEVER_MS
+from coordinator.group_parts import NEVER_MS
 from coordinator.member import MemberState
 from coordinator.outputs import (
     JoinGroupAnswer,
     LeaveGroupAnswer,
 )
-from coordinator.requests import (
-    LeaveGroup,
-)
+from coordinator.requests import LeaveGroup
 from tests.coordinator.test_member import NONE, Alone, only
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from coordinator.base_request import BaseRequest
 from coordinator.config import Config
 from coordinator.effects import (
     Assigned,
@@ -28,15 +29,7 @@ from coordinator.outputs import (
     SyncGroupAnswer,
 )
 from coordinator.phases import Phase
-from coordinator.requests import (
-    Assignment,
-    BaseRequest,
-    LeaveGroup,
-    OffsetToCommit,
-    Protocol,
-    Received,
-    Request,
-)
+from coordinator.requests import Assignment, LeaveGroup, OffsetToCommit, Protocol, Received, Request
 from coordinator.shard import Shard
 from tests.coordinator.waking import wake
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from coordinator import codec, limits
 from coordinator.errors import ErrorCode
@@ -18,6 +19,37 @@ def fetched(s: Scenario) -> dict[tuple[str, int], int]:
     """Return all committed offsets of a fetch's response."""
     s.fetch("reader")
     return {(f.topic, f.partition): f.offset for f in s.said.partitions}
+
+
+# -- topic ids ---------------------------------------------------------------------------------------------------------
+
+FIRST, SECOND = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+@pytest.mark.parametrize(
+    ("committed", "asked", "found"),
+    [
+        (FIRST, FIRST, 5),
+        (FIRST, SECOND, -1),
+        (FIRST, None, 5),
+        (None, SECOND, 5),
+        (None, None, 5),
+    ],
+)
+def test_an_offset_belongs_to_the_topic_with_its_id(committed: str | None, asked: str | None, found: int):
+    """next-generation.md 6.3: a topic that was made anew has no offset, unless it is fetched or committed by name."""
+    s = Scenario().commit_from_outside("tool", {("t", 0): 5}, topic_id=committed)
+    s.fetch("reader", {"t": [0, 1]}, topic_id=asked)
+    assert [f.offset for f in s.said.partitions] == [found, -1]
+
+
+def test_an_offset_is_published_with_the_id_of_its_topic():
+    for topic_id in (FIRST, None):
+        s = Scenario().commit_from_outside("tool", {("t", 0): 5}, topic_id=topic_id)
+        record = next(output.record for output in s.latest if getattr(output, "key", ("",))[0] == "offset")
+        assert record.topic_id == (topic_id or UNSET)
+        s.fetch("reader")
+        assert s.said.partitions[0].topic_id == (topic_id or UNSET)
 
 
 # -- stored offsets ----------------------------------------------------------------------------------------------------

@@ -121,11 +121,12 @@ MAY_FORMAT = {
     "consumer_protocol.write_partitions",  # a number
     "consumer_protocol.Reader._int32s",   # a number
     "guard.set_access",                    # numbers
+    "converting._read",                    # text
     "hashing",                             # numbers
     "hashing._written",                    # text
     "hashing.member_suffix",               # text
     "membership._new_id",                  # text
-    "shard.Shard._take_for_group",         # a number
+    "shard.Shard._group_for",              # a number
 }  # fmt: skip
 """Where text is put together that may reach an output: of `str` and `int` alone, for whatever holds text writes that by
 `repr`. Sentences of errors and assertions are no outputs."""

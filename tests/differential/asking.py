@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from struct import pack
 from typing import Any
 
+from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
 from coordinator.requests import (
     Assignment,
     DeleteGroup,
@@ -22,6 +24,7 @@ from coordinator.requests import (
     SyncGroup,
     TopicPartitions,
 )
+from streaming.kafka.patterns import matching
 from tests.coordinator.telling import TOPIC
 from tests.coordinator.trace import by_topic
 from tests.coordinator.wire import assignment, subscription
@@ -39,11 +42,22 @@ NEWEST = {
     "leave": 5,
     "commit": 9,  # 10 names topics by their ids
     "fetch": 9,
+    "beat": 1,
+    "describe-consumer": 1,
     "describe": 6,
     "list": 5,
     "delete": 2,
     "forget": 0,
 }
+
+BY_ID = 10
+"""The first version of OffsetCommit and OffsetFetch that names topics by their ids."""
+
+WITH_MEMBERS = 9
+"""The first version of OffsetFetch with a member id and an epoch."""
+
+ALL_FIELDS = {"names": TOPIC, "own": "none", "rebalance": "60000"}
+"""The fields of a full heartbeat."""
 
 Fields = dict[str, Any]
 
@@ -72,7 +86,7 @@ def ask(line: Line, names: Names, number: int, group_id: Callable[[str], str]) -
 def _join(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> Request:
     o = line.options
     topics = o.get("topics", TOPIC)
-    data = UNREADABLE[topics] if topics in UNREADABLE else subscription(topics.split(","))
+    data = UNREADABLE[topics] if topics in UNREADABLE else _metadata(topics.split(","), o.get("own"), names)
     session_timeout_ms = int(o.get("session", 60_000))
     return JoinGroup(
         **every,
@@ -86,6 +100,18 @@ def _join(line: Line, names: Names, known: Member | None, version: int, every: F
         require_known_member_id=version >= 4,
         supports_skipping_assignment=version >= 9,
     )
+
+
+def _metadata(topics: list[str], owned: str | None, names: Names) -> bytes:
+    """Return the metadata of a member, with its owned partitions (version 1) if it names them."""
+    subscribed = list(map(names.topics.full, topics))
+    if owned is None:
+        return subscription(subscribed)
+    has = by_topic([] if owned == "none" else owned.split(","))
+    rest = (
+        pack(">i", -1) + assignment({names.topics.full(each): numbers for each, numbers in has.items()}, rest=b"")[2:]
+    )
+    return subscription(subscribed, version=1, rest=rest)
 
 
 def _sync(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> Request:
@@ -152,8 +178,16 @@ def _commit(line: Line, names: Names, known: Member | None, version: int, every:
         generation_id=int(line.options.get("generation", known.generation_id)),
         member_id=_id(line, names, known.member_id),
         group_instance_id=_instance(line, names),
+        version=version,
         offsets=tuple(
-            OffsetToCommit(m[1], int(m[2]), int(m[3]), epoch, metadata if metadata is None else unfolded(metadata))
+            OffsetToCommit(
+                topic=names.topics.full(m[1]),
+                partition=int(m[2]),
+                offset=int(m[3]),
+                leader_epoch=epoch,
+                metadata=metadata if metadata is None else unfolded(metadata),
+                topic_id=names.topics.id_of(m[1]),
+            )
             for m in offsets
             if m
         ),
@@ -161,20 +195,70 @@ def _commit(line: Line, names: Names, known: Member | None, version: int, every:
 
 
 def _fetch(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> Request:
+    names_members = version >= WITH_MEMBERS
     return OffsetFetch(
         **every,
-        topics=None if line.words == ("all",) else _topics(line.words),
-        member_id=line.options.get("id"),
-        generation_id=int(line.options.get("generation", -1)),
+        topics=None if line.words == ("all",) else _topics(line.words, names, with_ids=version >= BY_ID),
+        member_id=_id(line, names, line.options["id"]) if "id" in line.options and names_members else None,
+        generation_id=int(line.options.get("generation", -1)) if names_members else -1,
     )
 
 
 def _forget(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> Request:
-    return OffsetDelete(**every, topics=_topics(line.words))
+    return OffsetDelete(**every, topics=_topics(line.words, names))
 
 
-def _topics(words: Iterable[str]) -> tuple[TopicPartitions, ...]:
-    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic(words).items())
+def _topics(words: Iterable[str], names: Names, *, with_ids: bool = False) -> tuple[TopicPartitions, ...]:
+    topics = names.topics
+    return tuple(
+        TopicPartitions(topics.full(label), tuple(numbers), topics.id_of(label) if with_ids else None)
+        for label, numbers in by_topic(words).items()
+    )
+
+
+# -- the consumer protocol ---------------------------------------------------------------------------------------------
+
+
+def _beat(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> Request:
+    if "instance" in line.options:
+        names.instances[line.who] = line.options["instance"]
+    epoch = int(line.words[1])
+    usual = ALL_FIELDS if epoch == 0 or "full" in line.words else {}
+    o = {**usual, **({"names": "null"} if "regex" in line.options else {}), **line.options}
+    said = {option: value for option, value in o.items() if value != "null"}
+    pattern = names.topics.pattern(said["regex"]) if "regex" in said else None
+    found = matching(pattern, names.topics.existing) if pattern else None
+    subscribed = None if "names" not in said else _listed(said["names"], names)
+    told = (*(subscribed or ()), *(found.topics if found else ()))
+    newcomer = "" if version == 0 and epoch == 0 else line.who
+    return ConsumerGroupHeartbeat(
+        **every,
+        member_id=_id(line, names, known.member_id if known else newcomer),
+        member_epoch=epoch,
+        group_instance_id=_instance(line, names),
+        rack_id=said.get("rack"),
+        rebalance_timeout_ms=int(said.get("rebalance", -1)),
+        subscribed_topic_names=subscribed,
+        subscribed_topic_regex=pattern,
+        server_assignor=said.get("assignor"),
+        topic_partitions=None if "own" not in said else _owned(said["own"], names),
+        version=version,
+        topics=names.topics.facts(told),
+        regex_topics=found.topics if found and found.error is None else None,
+        regex_error=found.error if found else None,
+    )
+
+
+def _listed(topics: str, names: Names) -> tuple[str, ...]:
+    return () if topics == "none" else tuple(map(names.topics.full, topics.split(",")))
+
+
+def _owned(partitions: str, names: Names) -> tuple[OwnedPartitions, ...]:
+    return () if partitions == "none" else tuple(names.topics.partitions(partitions))
+
+
+def _describe_consumer(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> Request:
+    return ConsumerGroupDescribe(**every)
 
 
 # -- administrators ----------------------------------------------------------------------------------------------------
@@ -204,6 +288,8 @@ REQUESTS: dict[str, Callable[[Line, Names, Member | None, int, Fields], Request]
     "commit": _commit,
     "fetch": _fetch,
     "forget": _forget,
+    "beat": _beat,
+    "describe-consumer": _describe_consumer,
     "describe": _describe,
     "list": _list,
     "delete": _delete,

@@ -17,17 +17,16 @@ from streaming.gateway import Gateway
 from tests.differential.talk import Transcripts
 from tests.differential.theirs import RULES, Address, Connection, Theirs
 from tests.differential.through_gateway import AT_ONCE, ThroughGateway, as_clients_find_it, settings_of
+from tests.differential.topics import SHARED
 from tests.system.conftest import start_service
 from tests.system.waiting import wait_until
-
-TOPICS = {name: {"num_partitions": 3} for name in ("t", "u")}
 
 
 @pytest.fixture(scope="session")
 def kafkas(broker: Broker) -> Iterator[Transcripts]:
     """Return the transcripts of Kafka's own coordinator."""
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.create_topics(TOPICS, wait_for_metadata=True)
+        admin.create_topics({name: {"num_partitions": n} for name, n in SHARED.items()}, wait_for_metadata=True)
     address = coordinator_behind(broker.bootstrap_servers)
     with Transcripts(lambda: closing(Theirs(address)), theirs=True, at_once=1) as kafkas:
         yield kafkas

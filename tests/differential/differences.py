@@ -70,9 +70,24 @@ DIFFERENCES = {
         "counts it once",
         "every request has exactly one answer, and one client's error must not end the group of the others",
     ),
-    "a subscription that cannot be read": Difference(
-        "never answers a join whose metadata announces more topics than it has bytes for",
-        "treats the member as one that may read any topic",
-        "every request has exactly one answer (protocol.md 2.3)",
+    "a plan without a heartbeat": Difference(
+        "makes the plan that a leaving member or a removal makes due at the next heartbeat of any member",
+        "makes it at once",
+        "no group waits for a heartbeat of one of its members (KIP-848 says nothing of when)",
+    ),
+    "topics change at once": Difference(
+        "notices at the next heartbeat of any member that a topic has changed",
+        "raises the group epoch and plans when a gateway tells of the change",
+        "new partitions are read sooner",
+    ),
+    "a pattern's first answer": Difference(
+        "resolves a pattern after the heartbeat that brings it, so the first answer is empty",
+        "resolves it with that heartbeat",
+        "a member need not wait for one more heartbeat",
+    ),
+    "a fetch with an epoch alone": Difference(
+        "answers UNKNOWN_SERVER_ERROR to a fetch with an epoch and no member id",
+        "answers UNKNOWN_MEMBER_ID",
+        "the request is wrong, and not the server",
     ),
 }

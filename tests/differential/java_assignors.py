@@ -26,8 +26,8 @@ CLASSES = {
 
 
 @contextmanager
-def java() -> Iterator["Java"]:
-    """Start the JVM, and stop it at the end."""
+def kafkas_classes() -> Iterator[JavaGateway]:
+    """Start a JVM with Kafka's classes, and stop it at the end."""
     (bridge,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
     port, secret = launch_gateway(
         jarpath=str(bridge),
@@ -39,9 +39,16 @@ def java() -> Iterator["Java"]:
     )[:2]
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=secret, auto_convert=True))
     try:
-        yield Java(gateway)
+        yield gateway
     finally:
         gateway.shutdown()
+
+
+@contextmanager
+def java() -> Iterator["Java"]:
+    """Start the JVM for the classic assignors, and stop it at the end."""
+    with kafkas_classes() as gateway:
+        yield Java(gateway)
 
 
 class Java:

@@ -29,6 +29,13 @@ Commands, with options as `option=value`; `v=3` uses an older version of the req
     wait MS             time passes until an event happens, MS after the last time
     pass MS             time passes without an event
 
+and those of the consumer protocol (KIP-848):
+
+    beat NAME EPOCH     full; own=0,u-1 names=t,u regex= instance= assignor= rack= rebalance= id=
+    describe-consumer
+    topic x=4           topic x has 4 partitions from now on; `x=gone` deletes it, `x=4 anew` deletes and creates it
+    set session=800 beats=100 interval=0      this group's session timeout, interval of heartbeats, and of plans, in ms
+
 A name is a client and its member: `c1#2` is the second id that client c1 was given. An unknown name is used as a member
 id itself, and `id=` sets another one. A member sends its instance id with each request; `instance=` sets another one,
 and `instance=none` leaves it out. A new member joins twice, first to get an id and then with that id, unless `once`. A
@@ -47,6 +54,8 @@ CODES = re.compile(r"-?\d+(/-?\d+)*")
 REPEATED = re.compile(r"(.)\*(\d+)")
 NOTHING = {"parked", "silence"}
 TIME = {"wait", "pass"}
+SURROUNDINGS = {"topic", "set"}
+NAMELESS = {"fetch", "forget", "topic"}
 FIRST_VERSION_WITH_TWO_STEPS = 4
 
 Options = dict[str, str]
@@ -76,12 +85,16 @@ class Line:
     @property
     def who(self) -> str:
         """The name of the client that sends the request: the first name of the line, or else `admin`."""
-        named = self.words[0].split("@")[0] if self.words and self.verb not in ("fetch", "forget") else ""
+        named = self.words[0].split("@")[0] if self.words and self.verb not in NAMELESS else ""
         return named or "admin"
 
     @property
     def is_time(self) -> bool:
         return self.verb in TIME
+
+    @property
+    def is_request(self) -> bool:
+        return self.verb not in TIME | SURROUNDINGS
 
 
 @dataclass(frozen=True)
@@ -101,6 +114,17 @@ class Conversation:
     def lasts_ms(self) -> int:
         """The sum of its waits, in milliseconds."""
         return sum(int(line.words[0]) for line in self.lines if line.is_time)
+
+    @property
+    def own_topics(self) -> set[str]:
+        """The topics that its lines create or delete."""
+        made = (word for line in self.lines if line.verb == "topic" for word in line.words)
+        return {word.split("=")[0] for word in made if "=" in word}
+
+    @property
+    def changes_surroundings(self) -> bool:
+        """True if it changes topics or settings."""
+        return any(line.verb in SURROUNDINGS for line in self.lines)
 
     @property
     def is_about_all(self) -> bool:
@@ -169,6 +193,7 @@ MEMBERSHIP = {
     "reason",
 }
 OPTIONS = MEMBERSHIP | {"metadata", "epoch", "group", "states", "types", "v"}
+OPTIONS |= {"own", "names", "regex", "assignor", "rack", "beats", "interval"}
 
 
 def _is_option(word: str) -> bool:
@@ -176,7 +201,7 @@ def _is_option(word: str) -> bool:
 
 
 def _heard(column: str, who: str) -> tuple[Heard, ...]:
-    return tuple(_one_heard(item.split(), who) for item in column.split(",") if item.strip())
+    return tuple(_one_heard(item.split(), who) for item in column.split(", ") if item.strip())
 
 
 def _one_heard(words: list[str], who: str) -> Heard:

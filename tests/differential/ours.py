@@ -1,15 +1,21 @@
 """This side of a conversation: a shard, and a clock that only `wait` moves."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from typing import Any
 
 from msgspec.structs import replace as replaced
 
 from coordinator.config import Config
+from coordinator.consumer_requests import ConsumerGroupDescribe, GroupTopics, TopicFact
 from coordinator.errors import ErrorCode
 from coordinator.outputs import (
     AnyAnswer,
+    AssignmentNotice,
+    ConsumerGroupDescribeAnswer,
+    ConsumerGroupHeartbeatAnswer,
     DescribeGroupAnswer,
+    GroupTopicsAnswer,
     JoinGroupAnswer,
     LeaveGroupAnswer,
     ListGroupsAnswer,
@@ -23,11 +29,21 @@ from coordinator.outputs import (
 from coordinator.phases import Phase
 from coordinator.requests import DescribeGroup, Received, Request
 from coordinator.shard import Shard
+from streaming.gateway.ids import id_text
 from tests.coordinator.waking import wake
 from tests.differential.language import Heard
-from tests.differential.transcript import ClientRequest
+from tests.differential.topics import SHARED
+from tests.differential.transcript import ClientRequest, Description
+from tests.differential.wire import MANY_GROUPS
 
 SECRET = b"sixteen secret bytes"
+
+SETTINGS = {
+    "session": "group_consumer_session_timeout_ms",
+    "beats": "group_consumer_heartbeat_interval_ms",
+    "interval": "group_consumer_assignment_interval_ms",
+}
+"""The settings of groups, by their names in conversations."""
 
 
 def config_of(rules: Mapping[str, str]) -> Config:
@@ -40,15 +56,47 @@ class Ours:
     """This coordinator, with those of Kafka's `rules` that it has as well."""
 
     def __init__(self, rules: Mapping[str, str]) -> None:
-        self._shard = Shard(0, 1, SECRET, replaced(config_of(rules), clock_slack_ms=0))
+        self._config = replaced(config_of(rules), clock_slack_ms=0)
+        self._shard = Shard(0, 1, SECRET, self._config)
+        self._facts = {name: TopicFact(name, _made_id(name), count) for name, count in SHARED.items()}
         self._now_ms = 1_000_000
-        self._offset = 0
+        self._offset = self._made = 0
         self._asked: dict[str | None, ClientRequest] = {}
         self._fresh: list[Output] = []
 
     def ask(self, asked: ClientRequest) -> None:
-        self._asked[asked.request.request_id] = asked
-        self._fresh += self._step(asked.request)
+        """Send a request with the facts about topics that a gateway has, and once more if it lacks some."""
+        request = asked.request
+        self._asked[request.request_id] = asked
+        outputs = self._step(request)
+        if names := _asked_for(outputs):
+            self._tell_facts(request.group_id, names)
+            if any(answer.code for answer in _answers(outputs)):
+                outputs = self._step(request)
+        self._fresh += outputs
+
+    def set(self, group_id: str, settings: Mapping[str, int]) -> None:
+        """Change settings of the group."""
+        self._config = replaced(self._config, **{SETTINGS[name]: ms for name, ms in settings.items()})
+        self._shard = Shard(0, 1, SECRET, self._config, self._shard.to_bytes())
+
+    def facts(self, names: Iterable[str]) -> list[TopicFact]:
+        """Return the facts about topics."""
+        return [self._facts.get(name, TopicFact(name)) for name in names]
+
+    def change_topic(self, name: str, partitions: int, group_id: str, *, anew: bool) -> None:
+        """Create, extend or delete a topic, and tell the group so, as a gateway does."""
+        before = self._facts.get(name, TopicFact(name))
+        self._made += 1
+        topic_id = _made_id(f"{name}{self._made}") if anew or before.topic_id is None else before.topic_id
+        self._facts[name] = TopicFact(name, topic_id if partitions else None, partitions)
+        self._tell_facts(group_id, [name])
+
+    def _tell_facts(self, group_id: str, names: Iterable[str]) -> None:
+        outputs = self._step(
+            GroupTopics(request_id="topics", reply_to="", group_id=group_id, topics=tuple(self.facts(names)))
+        )
+        self._fresh += [o for o in outputs if not (isinstance(o, Reply) and isinstance(o.answer, GroupTopicsAnswer))]
 
     def wait(self, ms: int, *, quietly: bool = False) -> None:
         """Move the clock. Events happen in the last millisecond, and not before."""
@@ -64,10 +112,15 @@ class Ours:
         self._fresh = []
         return [(asked, as_of(asked, answer)) for asked, answer in heard]
 
-    def look(self, group_id: str) -> DescribeGroupAnswer:
+    def look(self, group_id: str) -> Description:
         (answer,) = _answers(self._step(DescribeGroup(request_id="look", reply_to="look", group_id=group_id)))
         assert isinstance(answer, DescribeGroupAnswer)
-        return answer
+        if answer.state is not Phase.DEAD:
+            return answer
+        consumers = ConsumerGroupDescribe(request_id="look", reply_to="look", group_id=group_id)
+        (described,) = _answers(self._step(consumers))
+        assert isinstance(described, ConsumerGroupDescribeAnswer)
+        return answer if described.code else described
 
     def _step(self, request: Request) -> list[Output]:
         self._offset += 1
@@ -76,7 +129,18 @@ class Ours:
 
 def _answers(outputs: list[Output]) -> list[AnyAnswer]:
     replies = [output.answer for output in outputs if isinstance(output, Reply)]
-    return [answer for answer in replies if not isinstance(answer, RebalanceNotice)]
+    return [answer for answer in replies if not isinstance(answer, RebalanceNotice | AssignmentNotice)]
+
+
+def _asked_for(outputs: list[Output]) -> tuple[str, ...]:
+    """Return the topics that the coordinator asks for, because it was never told of them."""
+    answers = _answers(outputs)
+    asks = [a.ask for a in answers if isinstance(a, ConsumerGroupHeartbeatAnswer) and a.ask]
+    return tuple(name for ask in asks for name in ask.topics)
+
+
+def _made_id(text: str) -> str:
+    return id_text(blake2b(text.encode(), digest_size=16).digest())
 
 
 def as_of(asked: ClientRequest, answer: AnyAnswer) -> AnyAnswer:
@@ -96,8 +160,14 @@ def as_of(asked: ClientRequest, answer: AnyAnswer) -> AnyAnswer:
         case OffsetCommitAnswer():
             partitions = [replaced(p, code=_older_code(p.code)) if version < 9 else p for p in answer.partitions]
             return replaced(answer, code=0, partitions=tuple(partitions))
+        case OffsetFetchAnswer() if version >= MANY_GROUPS and answer.code:
+            return replaced(answer, partitions=())
         case OffsetFetchAnswer() if version < 5:
             return replaced(answer, partitions=tuple(replaced(p, leader_epoch=-1) for p in answer.partitions))
+        case ConsumerGroupDescribeAnswer() if version < 1:
+            return replaced(answer, members=tuple(replaced(m, is_classic=False) for m in answer.members))
+        case ConsumerGroupHeartbeatAnswer() if answer.code:
+            return replaced(answer, member_id=None, member_epoch=0, heartbeat_interval_ms=0, assignment=None)
         case DescribeGroupAnswer() if version < 4:
             return replaced(answer, members=tuple(replaced(m, group_instance_id=None) for m in answer.members))
         case DescribeGroupAnswer(state=Phase.DEAD) if version >= 6:

@@ -1,6 +1,6 @@
 """Conversations with one side, and the comparison of two transcripts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from difflib import unified_diff
@@ -9,10 +9,12 @@ from typing import Protocol, Self
 
 from msgspec import structs
 
-from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, ListGroupsAnswer
+from coordinator.consumer_requests import TopicFact
+from coordinator.outputs import AnyAnswer, ListGroupsAnswer
 from tests.differential.asking import ask
-from tests.differential.language import Conversation, Heard
-from tests.differential.transcript import ClientRequest, Names, Step, codes
+from tests.differential.language import Conversation, Heard, Line
+from tests.differential.topics import SHARED, Topics
+from tests.differential.transcript import ClientRequest, Description, Names, Step, codes
 
 
 class Side(Protocol):
@@ -27,16 +29,27 @@ class Side(Protocol):
     def hear(self, expected: tuple[Heard, ...]) -> list[tuple[ClientRequest, AnyAnswer]]:
         """Return the responses that come now; wait for the `expected` ones."""
 
-    def look(self, group_id: str) -> DescribeGroupAnswer:
+    def look(self, group_id: str) -> Description:
         """Describe a group as it is now."""
+
+    def facts(self, names: Iterable[str]) -> list[TopicFact]:
+        """Return the ids and numbers of partitions of topics."""
+
+    def change_topic(self, name: str, partitions: int, group_id: str, *, anew: bool) -> None:
+        """Create, extend or delete a topic; `anew`, delete and create it. The group has that name."""
+
+    def set(self, group_id: str, settings: Mapping[str, int]) -> None:
+        """Change settings of a group, in milliseconds."""
 
 
 def hold(conversation: Conversation, side: Side, *, theirs: bool) -> list[Step]:
     """Send all lines to one side, each after the responses to the line before, and record the responses."""
-    names, steps = Names(), []
+    names, steps = Names(Topics(conversation.slug, conversation.own_topics)), []
+    for fact in side.facts(SHARED):
+        names.topics.learn(fact)
 
     def group_id(name: str) -> str:
-        own = f"{conversation.slug}.{name}" if 0 < len(name) < 100 else name
+        own = f"{conversation.slug}.{name}" if name.strip() and len(name) < 100 else name
         names.groups[own] = name
         return own
 
@@ -44,6 +57,10 @@ def hold(conversation: Conversation, side: Side, *, theirs: bool) -> list[Step]:
     for number, line in enumerate(conversation.lines, start=1):
         if line.is_time:
             side.wait(int(line.words[0]), quietly=line.verb == "pass")
+        elif line.verb == "set":
+            side.set(group_id("g"), {name: int(ms) for name, ms in line.options.items()})
+        elif line.verb == "topic":
+            _change_topic(line, side, names, group_id("g"))
         else:
             side.ask(ask(line, names, number, group_id))
         heard = side.hear(line.kafka if theirs else line.ours)
@@ -52,6 +69,15 @@ def hold(conversation: Conversation, side: Side, *, theirs: bool) -> list[Step]:
         told = sorted((asked.label, codes(a), names.tell(_own(a, names))) for asked, a in heard)
         steps.append(Step(line.text, tuple(told), names.tell_group(side.look(group_id("g")))))
     return steps
+
+
+def _change_topic(line: Line, side: Side, names: Names, group_id: str) -> None:
+    name, _, count = line.words[0].partition("=")
+    side.change_topic(
+        names.topics.full(name), 0 if count == "gone" else int(count), group_id, anew="anew" in line.words
+    )
+    (fact,) = side.facts([names.topics.full(name)])
+    names.topics.learn(fact)
 
 
 class Transcripts:

@@ -27,23 +27,25 @@ def test_kafka_gives_the_same_responses(conversation: Conversation, kafkas: Tran
 
 CODES = {
     # All error codes that Kafka can return to each command. A single broker that is ready never returns these in the
-    # classic protocol: 14, 15 and 16, and 28, 35 and 42, which belong to other requests or other protocols.
+    # classic protocol: 14, 15 and 16, and 28, which belongs to other requests.
     "join": {-1, 0, 23, 24, 25, 26, 79, 81, 82},
     "sync": {0, 22, 23, 24, 25, 27, 82},
     "heartbeat": {0, 22, 24, 25, 27, 82},
     "leave": {0, 24, 25, 82},
-    "commit": {0, 3, 12, 22, 25, 27, 69, 82},
-    "fetch": {0},
+    "commit": {0, 3, 12, 22, 25, 27, 35, 69, 82, 100, 113},
+    "fetch": {-1, 0, 22, 25, 113},
     "describe": {0, 69},
     "list": {0},
     "delete": {0, 68, 69},
     "forget": {0, 3, 24, 68, 69, 86},
+    "beat": {0, 25, 42, 69, 81, 82, 110, 111, 112, 128},
+    "describe-consumer": {0, 24, 69},
 }
 
 
 def test_every_error_code_occurs():
     heard: dict[str, set[int]] = {verb: set() for verb in CODES}
-    for line in (line for conversation in CONVERSATIONS for line in conversation.lines if not line.is_time):
+    for line in (line for conversation in CONVERSATIONS for line in conversation.lines if line.is_request):
         own = {int(code) for answer in line.kafka if answer.name == line.who for code in answer.codes.split("/")}
         heard[line.verb] |= own
     assert heard == CODES
@@ -66,4 +68,6 @@ def test_every_conversation_has_a_group_of_its_own():
 
 @every_conversation
 def test_a_conversation_names_its_source(conversation: Conversation):
-    assert re.search(r"\b([SW]\d+|protocol\.md \d)", conversation.proves), "name a walkthrough, a row or a section"
+    assert re.search(r"\b([SW]\d+|(protocol|next-generation)\.md \d)", conversation.proves), (
+        "name a walkthrough, a row or a section"
+    )

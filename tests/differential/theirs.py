@@ -11,23 +11,31 @@ import selectors
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from kafka.protocol.metadata import ApiVersionsRequest
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
-from coordinator.outputs import AnyAnswer, DescribeGroupAnswer
+from coordinator.consumer_requests import ConsumerGroupDescribe, TopicFact
+from coordinator.outputs import AnyAnswer, ConsumerGroupDescribeAnswer, DescribeGroupAnswer
 from coordinator.phases import Phase
 from coordinator.requests import DescribeGroup
+from streaming.gateway.ids import id_text
 from tests.differential import wire
 from tests.differential.language import Heard
-from tests.differential.transcript import ClientRequest
-from tests.system.waiting import HANG_S
+from tests.differential.transcript import ClientRequest, Description
+from tests.system.waiting import HANG_S, wait_until
 
 RULES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
     "group.max.size": "3",
     "group.coordinator.append.linger.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.session.timeout.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "50",
+    "group.consumer.max.size": "3",
     "offsets.topic.num.partitions": "1",
     "num.network.threads": "1",
     "num.io.threads": "1",
@@ -40,6 +48,16 @@ LATE_S = 10.0
 POLL_S = 0.005
 AHEAD_S = 0.02
 """The time by which the wait for an event begins before the earliest time of the event, in seconds."""
+
+PUBLISHED_S = 0.3
+"""The time in which the coordinator learns of changes that the broker's metadata already have, in seconds."""
+
+SETTINGS = {
+    "session": "consumer.session.timeout.ms",
+    "beats": "consumer.heartbeat.interval.ms",
+    "interval": "consumer.assignment.interval.ms",
+}
+"""The settings of a group, by their names in conversations."""
 
 EARLY_MS = 5
 """The most by which an event may seem early with a clock of whole milliseconds."""
@@ -112,7 +130,7 @@ class Theirs:
         self._connections: list[Connection] = []
         self._onlooker = self._connect("onlooker")
         self._group_id = ""
-        self._seen: DescribeGroupAnswer | None = None
+        self._seen: Description | None = None
         self._began_s, self._passed_ms = time.monotonic(), 0
         self._waits_ms = 0
 
@@ -153,8 +171,8 @@ class Theirs:
         while self.look(self._group_id) == before and time.monotonic() < until_s:
             time.sleep(POLL_S)
 
-    def look(self, group_id: str) -> DescribeGroupAnswer:
-        """Describe the group, in a version that returns no error for an unknown group.
+    def look(self, group_id: str) -> Description:
+        """Describe the group, in a version that returns no error for an unknown group or one of the consumer protocol.
 
         A group in PreparingRebalance without members has a join deadline of now (protocol.md 3.5). Wait for its end.
         """
@@ -164,8 +182,51 @@ class Theirs:
             _, answer = self._onlooker.answer()
             assert isinstance(answer, DescribeGroupAnswer)
             if answer.state is not Phase.PREPARING or answer.members or time.monotonic() > until_s:
-                self._group_id, self._seen = group_id, answer
-                return answer
+                self._group_id = group_id
+                self._seen = answer if answer.state is not Phase.DEAD else self._look_for_consumers(group_id) or answer
+                return self._seen
+
+    def _look_for_consumers(self, group_id: str) -> ConsumerGroupDescribeAnswer | None:
+        """Describe a group of the consumer protocol; None if it is not one."""
+        request = ConsumerGroupDescribe(request_id="look", reply_to="", group_id=group_id)
+        self._onlooker.ask(ClientRequest("look", "onlooker", request, 1))
+        _, answer = self._onlooker.answer()
+        assert isinstance(answer, ConsumerGroupDescribeAnswer)
+        return None if answer.code else answer
+
+    # -- topics and settings -------------------------------------------------------------------------------------------
+
+    def facts(self, names: Iterable[str]) -> list[TopicFact]:
+        """Return the ids and partitions of topics, from the broker's metadata."""
+        topics = [MetadataRequest.MetadataRequestTopic(topic_id=None, name=name) for name in names]
+        said = self._onlooker.call(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
+        return [TopicFact(t.name, *_id_and_count(t)) for t in said.topics]
+
+    def change_topic(self, name: str, partitions: int, group_id: str, *, anew: bool) -> None:
+        """Create, extend or delete a topic, and wait until the broker's metadata have it so."""
+        (before,) = self.facts([name])
+        with KafkaAdminClient(bootstrap_servers="{}:{}".format(*self._address)) as admin:
+            if before.partitions and (anew or not partitions):
+                admin.delete_topics([name])
+                self._await_partitions(name, 0)
+            if before.partitions and partitions and not anew:
+                admin.create_partitions({name: partitions})
+            elif partitions:
+                admin.create_topics({name: {"num_partitions": partitions}})
+        self._await_partitions(name, partitions)
+        time.sleep(PUBLISHED_S)
+
+    def _await_partitions(self, name: str, count: int) -> None:
+        wait_until(lambda: self.facts([name])[0].partitions == count)
+
+    def set(self, group_id: str, settings: Mapping[str, int]) -> None:
+        """Change settings of the group."""
+        changed = {SETTINGS[name]: str(ms) for name, ms in settings.items()}
+        with KafkaAdminClient(bootstrap_servers="{}:{}".format(*self._address)) as admin:
+            admin.alter_configs([ConfigResource(ConfigResourceType.GROUP, group_id, configs=changed)])
+        time.sleep(PUBLISHED_S)
+
+    # -- connections ---------------------------------------------------------------------------------------------------
 
     def _answers(self, within_s: float) -> Iterator[tuple[ClientRequest, AnyAnswer]]:
         with selectors.DefaultSelector() as selector:
@@ -179,3 +240,9 @@ class Theirs:
     def _connect(self, client_id: str) -> Connection:
         self._connections.append(Connection(self._address, client_id))
         return self._connections[-1]
+
+
+def _id_and_count(topic: wire.Message) -> tuple[str | None, int]:
+    """Return the id and the number of partitions of a topic in the metadata; none if it does not exist."""
+    is_there = not topic.error_code and topic.partitions
+    return (id_text(topic.topic_id.bytes), len(topic.partitions)) if is_there else (None, 0)

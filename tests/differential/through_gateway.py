@@ -10,13 +10,14 @@ from dataclasses import replace
 from kafka.protocol.metadata import ApiVersionsRequest
 from msgspec.structs import replace as replaced
 
-from coordinator.outputs import AnyAnswer, DescribeGroupAnswer
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.outputs import AnyAnswer
 from coordinator.requests import JoinGroup, OffsetCommit, OffsetDelete, Request
 from tests.differential.differences import DIFFERENCES
 from tests.differential.language import Conversation, Heard, Line
 from tests.differential.ours import config_of
 from tests.differential.theirs import Theirs
-from tests.differential.transcript import ClientRequest
+from tests.differential.transcript import ClientRequest, Description
 
 SLOWNESS = 40
 """The factor of all times. The longest conversation takes 44 s. A line may take seconds before 300 ms count as over."""
@@ -32,6 +33,9 @@ def settings_of(rules: Mapping[str, str]) -> dict[str, int]:
     config = config_of(rules)
     return {name: getattr(config, name) * SLOWNESS for name in RULED_MS} | {
         "group_max_size": config.group_max_size,
+        "group_consumer_max_size": config.group_consumer_max_size,
+        "group_consumer_assignment_interval_ms": config.group_consumer_assignment_interval_ms,
+        "gateway_consumer_heartbeat_hold_ms": 0,
         "clock_slack_ms": 0,
         "late_notice_ms": 600_000,  # a busy machine must not count as an outage
     }
@@ -48,11 +52,11 @@ class ThroughGateway(Theirs):
 
     looks = 0
     _looks_ahead = False
-    _described: DescribeGroupAnswer | None = None
+    _described: Description | None = None
 
     def ask(self, asked: ClientRequest) -> None:
         super().ask(replace(asked, request=_slower(asked.request)))
-        self._looks_ahead = not isinstance(asked.request, OffsetCommit | OffsetDelete)
+        self._looks_ahead = not isinstance(asked.request, OffsetCommit | OffsetDelete | ConsumerGroupHeartbeat)
 
     def wait(self, ms: int, *, quietly: bool = False) -> None:
         super().wait(ms * SLOWNESS, quietly=quietly)
@@ -64,13 +68,15 @@ class ThroughGateway(Theirs):
             self._described = self.look(self._group_id)
         return super().hear(expected)
 
-    def look(self, group_id: str) -> DescribeGroupAnswer:
+    def look(self, group_id: str) -> Description:
         """Describe the group, unless `hear` has just done so."""
         described, self._described = self._described, None
         return described or super().look(group_id)
 
 
 def _slower(request: Request) -> Request:
+    if isinstance(request, ConsumerGroupHeartbeat) and request.rebalance_timeout_ms > 0:
+        return replaced(request, rebalance_timeout_ms=request.rebalance_timeout_ms * SLOWNESS)
     if not isinstance(request, JoinGroup):
         return request
     return replaced(

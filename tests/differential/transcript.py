@@ -12,22 +12,48 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import ErrorCode
-from coordinator.outputs import AnyAnswer, DescribeGroupAnswer, JoinGroupAnswer, LeaveGroupAnswer
+from coordinator.outputs import (
+    AnyAnswer,
+    ConsumerGroupDescribeAnswer,
+    ConsumerGroupHeartbeatAnswer,
+    DescribeGroupAnswer,
+    JoinGroupAnswer,
+    LeaveGroupAnswer,
+)
 from coordinator.phases import Phase
 from coordinator.requests import JoinGroup, Request
+from tests.differential.topics import Topics
 
 SUFFIX_CHARS = 37
 """A dash and a UUID: the part that makes an id unique, after the client's id or the instance id."""
 
-UNSEEN = {"request_id", "error", "error_message"}
+UNSEEN = {"request_id", "error", "error_message", "topic_id", "pending", "fencing_token", "ask"}
 UNSEEN_IN_A_DESCRIPTION = UNSEEN | {
     *("since_ms", "generation_id", "leader", "subscribed_topics", "awaited", "deadline_ms"),
     *("session_timeout_ms", "rebalance_timeout_ms", "awaiting"),
 }
 """Fields that only our own topics have."""
 
-SHORT = {"group_instance_id": "instance", "protocol_type": "type", "protocol_name": "protocol", "client_host": "host"}
+SHORT = {
+    "group_instance_id": "instance",
+    "protocol_type": "type",
+    "protocol_name": "protocol",
+    "client_host": "host",
+    "member_epoch": "epoch",
+    "heartbeat_interval_ms": "interval",
+    "subscribed_topic_names": "names",
+    "subscribed_topic_regex": "regex",
+}
+
+PARTITIONS = {"assignment": "has", "target_assignment": "target"}
+"""Fields with partitions, in the consumer protocol."""
+
+WITH_SENTENCES = ConsumerGroupHeartbeatAnswer | ConsumerGroupDescribeAnswer
+"""Responses that have a sentence beside their error code. Only its presence is compared."""
+
+Description = DescribeGroupAnswer | ConsumerGroupDescribeAnswer
 
 
 @dataclass(frozen=True)
@@ -67,6 +93,7 @@ class Member:
 class Names:
     """One side's ids and the names of the members that first had them."""
 
+    topics: Topics = field(default_factory=lambda: Topics("", ()))
     members: dict[str, Member] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
@@ -75,7 +102,12 @@ class Names:
     _names: dict[str, str] = field(default_factory=dict)
 
     def learn(self, asked: ClientRequest, answer: AnyAnswer) -> None:
-        """Store ids and generations from the responses to joins."""
+        """Store ids, generations and epochs from the responses to joins and to heartbeats of the consumer protocol."""
+        if isinstance(answer, ConsumerGroupHeartbeatAnswer) and isinstance(asked.request, ConsumerGroupHeartbeat):
+            if not answer.code:
+                assert answer.member_id, "a response without a member id"
+                self._named(asked.who, answer.member_id).generation_id = answer.member_epoch
+            return
         if not isinstance(answer, JoinGroupAnswer) or not isinstance(asked.request, JoinGroup):
             return
         if answer.code not in (ErrorCode.NONE.number, ErrorCode.MEMBER_ID_REQUIRED.number):
@@ -83,14 +115,25 @@ class Names:
         if answer.member_id not in self._names:
             instance = asked.request.group_instance_id
             prefix = asked.who if instance is None else instance
-            assert answer.member_id[:-SUFFIX_CHARS] == prefix, f"{answer.member_id} does not start with {prefix}"
-            number = sum(name.split("#")[0] == asked.who for name in self.members) + 1
-            name = asked.who if number == 1 else f"{asked.who}#{number}"
-            self.members[name], self._names[answer.member_id] = Member(answer.member_id), name
-        member = self.members[self._names[answer.member_id]]
+            is_bare = self.form(answer.member_id) == "bare"
+            assert is_bare or answer.member_id[:-SUFFIX_CHARS] == prefix, f"{answer.member_id} is not of {prefix}"
+        member = self._named(asked.who, answer.member_id)
         if answer.code == ErrorCode.NONE.number:
             member.generation_id = answer.generation_id
             member.protocol_type, member.protocol_name = answer.protocol_type or "consumer", answer.protocol_name
+
+    def _named(self, who: str, member_id: str) -> Member:
+        """Return the member of an id. An id that is new gets the client's next name."""
+        if member_id not in self._names:
+            number = sum(name.split("#")[0] == who for name in self.members) + 1
+            name = who if number == 1 else f"{who}#{number}"
+            self.members[name], self._names[member_id] = Member(member_id), name
+        return self.members[self._names[member_id]]
+
+    @staticmethod
+    def form(member_id: str) -> str:
+        """Return whether an id has the client's id or an instance id before its unique part."""
+        return "prefixed" if len(member_id) > SUFFIX_CHARS else "bare"
 
     def newest_of(self, client: str) -> str:
         """Return the latest name of a client."""
@@ -106,9 +149,16 @@ class Names:
         """Return a response as text for the comparison."""
         unseen = UNSEEN_IN_A_DESCRIPTION if isinstance(answer, DescribeGroupAnswer) else UNSEEN
         is_ordered = isinstance(answer, LeaveGroupAnswer)  # like the request
-        return " ".join(self._fields(asdict(answer), unseen, is_ordered))
+        if isinstance(answer, ConsumerGroupDescribeAnswer) and answer.state is Phase.EMPTY:
+            unseen = unseen | {"assignment_epoch"}  # 4.3 keeps it when the last member leaves, 4.4 raises it
+        rest = []
+        if isinstance(answer, WITH_SENTENCES):
+            rest = [f"explained={'yes' if answer.error_message else 'no'}"]
+        elif isinstance(answer, JoinGroupAnswer) and answer.member_id:
+            rest = [f"form={self.form(answer.member_id)}"]
+        return " ".join([*self._fields(asdict(answer), unseen, is_ordered), *rest])
 
-    def tell_group(self, described: DescribeGroupAnswer) -> str:
+    def tell_group(self, described: Description) -> str:
         """Return a group's description as text, sorted by its members' names."""
         members = "+".join(sorted(self.name(m.member_id) for m in described.members))
         return f"{described.state.value}: members={members or 'none'} {self.tell(described)}"
@@ -118,7 +168,11 @@ class Names:
             if field_name in unseen:
                 continue
             key = SHORT.get(field_name, field_name.removesuffix("_id"))
-            if isinstance(value, tuple):
+            if field_name in PARTITIONS and not isinstance(value, bytes):
+                yield f"{PARTITIONS[field_name]}={'same' if value is None else self.topics.tell(value)}"
+            elif key == "names":
+                yield f"names={','.join(sorted(map(self.topics.short, value))) or 'none'}"
+            elif isinstance(value, tuple):
                 entries = [" ".join(self._fields(asdict(entry), unseen, is_ordered)) for entry in value]
                 yield f"{key}=[{'; '.join(entries if is_ordered else sorted(entries))}]"
             else:
@@ -130,6 +184,10 @@ class Names:
                 return self.name(value) or "nobody"
             case "group", str():
                 return self.groups.get(value, value)
+            case "topic", str():
+                return self.topics.name_of(value)
+            case "regex", str():
+                return self.topics.plain(value) or "none"
             case _, bytes():
                 return value.hex() or "empty"
             case _, Phase():

@@ -15,8 +15,8 @@ from kafka.protocol.consumer.group import (
     SyncGroupRequest,
 )
 
+from coordinator import consumer_requests
 from coordinator import requests as asked
-from coordinator.errors import ErrorCode
 from coordinator.outputs import (
     AnyAnswer,
     CommittedPartition,
@@ -39,6 +39,10 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import Request
+from streaming.gateway.ids import id_of, id_text
+from tests.differential import wire_consumers
+from tests.differential.asking import BY_ID
+from tests.differential.wire_consumers import named
 
 MANY_GROUPS = 8
 """The first version in which an OffsetFetch may have several groups."""
@@ -46,15 +50,8 @@ MANY_GROUPS = 8
 MANY_LEAVE = 3
 """The first version in which a LeaveGroup may have several members."""
 
-NAMES = {code.number: code.name for code in ErrorCode}
-
 Message = Any
 Field = dict[str, Any]
-
-
-def named(code: int) -> Field:
-    """Return the error fields of responses and their entries."""
-    return {"error": NAMES.get(code, str(code)), "code": code}
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -94,12 +91,14 @@ def message(request: Request, version: int) -> Message:
             return OffsetCommitRequest(
                 **_fields(request, "member_id group_instance_id"),
                 generation_id_or_member_epoch=request.generation_id,
-                topics=_topics_to_commit(request.offsets),
+                topics=_topics_to_commit(request.offsets, version),
             )
         case asked.OffsetFetch():
             return _fetch(request, version)
         case asked.DescribeGroup():
             return DescribeGroupsRequest(groups=[request.group_id], include_authorized_operations=False)
+        case consumer_requests.ConsumerGroupHeartbeat() | consumer_requests.ConsumerGroupDescribe():
+            return wire_consumers.message(request)
         case asked.ListGroups():
             return ListGroupsRequest(states_filter=list(request.states), types_filter=list(request.types))
         case asked.DeleteGroup():
@@ -126,11 +125,19 @@ def _nested(kind: Message, part: str) -> Message:
     return getattr(topic, f"{kind.__name__}{part}")
 
 
-def _topics_to_commit(offsets: Iterable[asked.OffsetToCommit]) -> list[Message]:
+def _called(topic: str, topic_id: str | None, version: int) -> Field:
+    """Return the field that names a topic in a commit or a fetch."""
+    if version < BY_ID:
+        return {"name": topic}
+    assert topic_id, f"topic {topic} has no id"
+    return {"topic_id": id_of(topic_id)}
+
+
+def _topics_to_commit(offsets: Iterable[asked.OffsetToCommit], version: int) -> list[Message]:
     topic, partition = OffsetCommitRequest.OffsetCommitRequestTopic, _nested(OffsetCommitRequest, "Partition")
     return [
         topic(
-            name=name,
+            **_called(*named_as, version),
             partitions=[
                 partition(
                     partition_index=o.partition,
@@ -141,19 +148,21 @@ def _topics_to_commit(offsets: Iterable[asked.OffsetToCommit]) -> list[Message]:
                 for o in some
             ],
         )
-        for name, some in groupby(offsets, key=lambda offset: offset.topic)
+        for named_as, some in groupby(offsets, key=lambda offset: (offset.topic, offset.topic_id))
     ]
 
 
 def _fetch(request: asked.OffsetFetch, version: int) -> Message:
-    wanted = None if request.topics is None else [(t.topic, list(t.partitions)) for t in request.topics]
+    wanted = None
+    if request.topics is not None:
+        wanted = [(_called(t.topic, t.topic_id, version), list(t.partitions)) for t in request.topics]
     if version < MANY_GROUPS:
         topic = OffsetFetchRequest.OffsetFetchRequestTopic
-        topics = None if wanted is None else [topic(name=name, partition_indexes=numbers) for name, numbers in wanted]
+        topics = None if wanted is None else [topic(**name, partition_indexes=numbers) for name, numbers in wanted]
         return OffsetFetchRequest(group_id=request.group_id, topics=topics)
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     topic = group.OffsetFetchRequestTopics
-    topics = None if wanted is None else [topic(name=name, partition_indexes=numbers) for name, numbers in wanted]
+    topics = None if wanted is None else [topic(**name, partition_indexes=numbers) for name, numbers in wanted]
     who = {"member_id": request.member_id, "member_epoch": request.generation_id}
     return OffsetFetchRequest(groups=[group(group_id=request.group_id, topics=topics, **who)])
 
@@ -202,9 +211,14 @@ def _left(request: Request, version: int, said: Message) -> AnyAnswer:
     )
 
 
+def _topic(topic: Message, version: int) -> str:
+    """Return the name of a topic in a response, or else its id."""
+    return id_text(topic.topic_id.bytes) if version >= BY_ID else topic.name
+
+
 def _committed(request: Request, version: int, said: Message) -> AnyAnswer:
     partitions = [
-        CommittedPartition(topic.name, p.partition_index, **named(p.error_code))
+        CommittedPartition(_topic(topic, version), p.partition_index, **named(p.error_code))
         for topic in said.topics
         for p in topic.partitions
     ]
@@ -215,7 +229,7 @@ def _fetched(request: Request, version: int, said: Message) -> AnyAnswer:
     group = said if version < MANY_GROUPS else said.groups[0]
     partitions = [
         FetchedOffset(
-            topic.name,
+            _topic(topic, version),
             p.partition_index,
             p.committed_offset,
             p.committed_leader_epoch,
@@ -290,4 +304,6 @@ READERS: dict[type, Callable[[Request, int, Message], AnyAnswer]] = {
     asked.ListGroups: _listed,
     asked.DeleteGroup: _deleted,
     asked.OffsetDelete: _forgotten,
+    consumer_requests.ConsumerGroupHeartbeat: wire_consumers.heard,
+    consumer_requests.ConsumerGroupDescribe: wire_consumers.described,
 }

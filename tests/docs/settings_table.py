@@ -27,6 +27,8 @@ def cells() -> dict[str, tuple[str, str]]:
 def _default(value: Any) -> str:
     if value is None or value in ("", (), {}):
         return "none"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{each}`" for each in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
@@ -36,6 +38,8 @@ def _values(schema: dict[str, Any]) -> str:
     if choices:
         return ", ".join(choices)
     [kind] = kinds
+    if "enum" in kind.get("items", {}):
+        return "list of " + ", ".join(f"`{each}`" for each in kind["items"]["enum"])
     if kind["type"] == "boolean":
         return "`true`, `false`"
     if "minimum" in kind:

@@ -1,8 +1,12 @@
 """Simulations of groups, members, a faulty log, crashes and clock jumps, each driven by one seed. Checkers watch them.
 
     faults      the possible faults and their highest rates; each simulation draws some of them
-    actors      the clients: real members, and strangers that follow no rules
+    worlds      the draws of a simulation: its settings, its groups and the protocols of their members
+    actors      the clients of the classic protocol, and strangers that follow no rules
+    consumers   the clients of the consumer protocol
+    cluster     the topics that change, and what gateways tell groups of them
     simulation  the network, the log and the clocks; ends with a calm period, in which every member must join
+    rest        when a group is at rest, and how soon it has to be Stable
     script      the records of the log and the batches that read them: the whole input of the coordinator
     judge       replays a script through the coordinator, with kills and restarts, and checks every promise
     audits      replays the same script in other ways that must give the same outputs

@@ -1,19 +1,22 @@
 """The clients of a simulation: processes that are members as real clients are, and strangers that follow no rules."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from random import Random
 
 from msgspec.structs import replace
 
-from coordinator.effects import MakePlan, PrepareToJoin
+from coordinator.base_request import BaseRequest
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.consumer_protocol import Subscription, assigned_partitions, write_subscription
+from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, OwnedPartitions
+from coordinator.effects import Assigned, Lost, MakePlan, PrepareToJoin
 from coordinator.group import Group
 from coordinator.member import Member, MemberState, Todo
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer, JoinedMember
 from coordinator.requests import (
     Assignment,
-    BaseRequest,
     DeleteGroup,
     DescribeGroup,
     ExpelMember,
@@ -34,8 +37,10 @@ from coordinator.requests import (
     Unreadable,
 )
 from tests.coordinator.wire import assignment, subscription
+from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Swarm
 
+AnyGroup = Group | ConsumerGroup
 PARTITIONS = 6
 POLLS_SOON_MS = 20
 BETWEEN_ROUNDS = (MemberState.UNJOINED, MemberState.STABLE)
@@ -61,8 +66,16 @@ def share(place: int, members: int) -> bytes:
 class Process:
     """A client: the real member, and an owner that polls, computes assignments and commits."""
 
-    def __init__(self, config: MemberConfig, number: int, chance: Random, swarm: Swarm, now_ms: int) -> None:
-        self.config, self.number, self.chance, self.swarm = config, number, chance, swarm
+    def __init__(
+        self,
+        config: MemberConfig,
+        number: int,
+        chance: Random,
+        swarm: Swarm,
+        now_ms: int,
+        cluster: Cluster | None = None,
+    ) -> None:
+        self.config, self.number, self.chance, self.swarm, self.cluster = config, number, chance, swarm, cluster
         self.member = Member(config, f"{config.client_id}.{number}.", now_ms)
         self.topics = chance.choice(TOPICS)
         self.offered = chance.choice(OFFERS)
@@ -70,9 +83,19 @@ class Process:
         self.comes_back = chance.random() < 0.8  # after it leaves
         self.asks_for_its_id = chance.random() < 0.5
         self.inbox = config.reply_to
+        self.is_cooperative = cluster is not None and chance.random() < 0.4
+        self.owned: dict[str, list[int]] = {}
         self._poll_ms = self._deadline_ms = self.position = 0
         self._owed: tuple[int, tuple[JoinedMember, ...], bool] | None = None
         self.member.subscribe()
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self.member.is_subscribed
+
+    @property
+    def member_id(self) -> str:
+        return self.member.member_id
 
     def hear(self, answer: AnyAnswer, now_ms: int) -> list[Request]:
         """Handle a response from the mailbox; return the requests to send."""
@@ -119,19 +142,35 @@ class Process:
         for todo in todos:
             match todo:
                 case BaseRequest():
-                    sent.append(self._addressed(todo))
+                    sent.append(self._addressed(todo, now_ms))
                 case PrepareToJoin():
-                    sent += self._do(self.member.join(offer(self.offered, self.topics), now_ms), now_ms)
+                    sent += self._do(self.member.join(self._offer(), now_ms), now_ms)
+                case Assigned(assignment=assignment):
+                    self.owned = assigned_partitions(assignment) or {}
+                case Lost():
+                    self.owned = {}
                 case MakePlan(generation_id, _, members, is_planned):
                     sent += self._do(self._plan(generation_id, members, is_planned, now_ms), now_ms)
         return sent
 
-    def _addressed(self, request: Request) -> Request:
-        """Return a request with the present mailbox. If `asks_for_its_id`, a first join requires a known member id."""
+    def _offer(self) -> tuple[Protocol, ...]:
+        """Return the protocols; those of a cooperative member name the partitions that it owns (KIP-429)."""
+        if not self.is_cooperative:
+            return offer(self.offered, self.topics)
+        metadata = write_subscription(Subscription(self.topics, owned=self.owned), 1)
+        return tuple(Protocol(name, metadata) for name in self.offered)
+
+    def _addressed(self, request: Request, now_ms: int) -> Request:
+        """Return a request with the present mailbox, and what a gateway knows of topics.
+
+        If `asks_for_its_id`, a first join requires a known member id.
+        """
         if request.reply_to != self.inbox:
             request = replace(request, reply_to=self.inbox)
         if self.asks_for_its_id and isinstance(request, JoinGroup) and not request.member_id:
             request = replace(request, require_known_member_id=True)
+        if self.cluster is not None and isinstance(request, JoinGroup):
+            request = replace(request, topics=self.cluster.facts(self.topics, now_ms))
         return request
 
     def _plan(self, generation_id: int, members: tuple[JoinedMember, ...], is_planned: bool, now_ms: int) -> list[Todo]:
@@ -164,15 +203,15 @@ class Stranger:
         seen: Groups as they were at the last look.
     """
 
-    def __init__(self, chance: Random, group_ids: tuple[str, ...], seen: Mapping[str, Group]) -> None:
+    def __init__(self, chance: Random, group_ids: tuple[str, ...], seen: Mapping[str, AnyGroup]) -> None:
         self.chance, self.group_ids, self.seen = chance, group_ids, seen
         self.count = 0
         self.ids = ["", "made up"]
 
-    def ask(self, kinds: tuple[Callable[["Stranger", Group | None], dict[str, object]], ...]) -> Request:
-        """Make a request of one of these kinds."""
+    def ask(self, kinds: tuple["Maker", ...], group_ids: Sequence[str] | None = None) -> Request:
+        """Make a request of one of these kinds, to one of some groups."""
         self.count += 1
-        group_id = self.chance.choice(self.group_ids)
+        group_id = self.chance.choice(group_ids or self.group_ids)
         make = self.chance.choice(kinds)
         inbox = {"request_id": f"stranger.{self.count}", "reply_to": "stranger", "client_id": "stranger"}
         return KINDS[make](**{"group_id": group_id, **inbox, **make(self, self.seen.get(group_id))})  # type: ignore[arg-type]
@@ -183,22 +222,22 @@ class Stranger:
         who = (f"stranger.{self.count}", "stranger") if self.chance.random() < 0.5 else (None, None)
         return Unreadable("no JSON", *who)
 
-    def anybody(self, group: Group | None) -> str:
+    def anybody(self, group: AnyGroup | None) -> str:
         """Return a member id: of a member, of a former member, or none."""
         if group and group.members and self.chance.random() < 0.7:
             member_id = self.chance.choice(list(group.members))
             self.ids = [*self.ids[-20:], member_id]
             return member_id
-        if group and group.vitals.pending and self.chance.random() < 0.5:
+        if isinstance(group, Group) and group.vitals.pending and self.chance.random() < 0.5:
             return self.chance.choice(list(group.vitals.pending))
         return self.chance.choice(self.ids)
 
-    def instance(self, group: Group | None) -> str | None:
+    def instance(self, group: AnyGroup | None) -> str | None:
         """Return an instance id, or none."""
         known = list(group.vitals.instances) if group else []
         return self.chance.choice([None, None, "i0", "i9", *known])
 
-    def generation(self, group: Group | None) -> int:
+    def generation(self, group: AnyGroup | None) -> int:
         """Return a generation near the present one."""
         return (group.generation_id if group else 0) + self.chance.choice((0, 0, 0, -1, 1))
 
@@ -206,24 +245,24 @@ class Stranger:
 Fields = dict[str, object]
 
 
-def _joins(s: Stranger, group: Group | None) -> Fields:
+def _joins(s: Stranger, group: AnyGroup | None) -> Fields:
     member_id = s.chance.choice(("", s.anybody(group)))
-    is_fit = group is not None and group.protocol_type is not None and s.chance.random() < 0.8
+    known = group.protocol_type if isinstance(group, Group) and s.chance.random() < 0.8 else None
     return {
         "member_id": member_id,
         "group_instance_id": s.instance(group),
         "session_timeout_ms": s.chance.choice((6_000, 6_000, 30_000, 1)),
         "rebalance_timeout_ms": s.chance.choice((0, -1, 5_000, 60_000)),
-        "protocol_type": group.protocol_type if is_fit and group else s.chance.choice(("consumer", "other")),
+        "protocol_type": known or s.chance.choice(("consumer", "other")),
         "protocols": offer(s.chance.choice((*OFFERS, ("mine",))), s.chance.choice(TOPICS)),
         "require_known_member_id": s.chance.random() < 0.5,
         "supports_skipping_assignment": s.chance.random() < 0.5,
     }
 
 
-def _comes_back(s: Stranger, group: Group | None) -> Fields:
+def _comes_back(s: Stranger, group: AnyGroup | None) -> Fields:
     """Make the join of a static member's next process, with the same protocols as before."""
-    statics = [m for m in group.members.values() if m.is_static] if group else []
+    statics = [m for m in group.members.values() if m.is_static] if isinstance(group, Group) else []
     if not statics:
         return _joins(s, group)
     member = s.chance.choice(statics)
@@ -231,27 +270,27 @@ def _comes_back(s: Stranger, group: Group | None) -> Fields:
     return {"group_instance_id": member.group_instance_id, "protocols": member.protocols, **session}
 
 
-def _syncs(s: Stranger, group: Group | None) -> Fields:
+def _syncs(s: Stranger, group: AnyGroup | None) -> Fields:
     plan = tuple(Assignment(m, share(0, 1)) for m in (group.members if group else ()))
     named = {"protocol_name": s.chance.choice((None, "range", "mine")), "assignments": plan}
     return {**_beats(s, group), **named}
 
 
-def _beats(s: Stranger, group: Group | None) -> Fields:
+def _beats(s: Stranger, group: AnyGroup | None) -> Fields:
     ids = {"member_id": s.anybody(group), "group_instance_id": s.instance(group)}
     return {"generation_id": s.generation(group), **ids}
 
 
-def _leaves(s: Stranger, group: Group | None) -> Fields:
+def _leaves(s: Stranger, group: AnyGroup | None) -> Fields:
     some = range(s.chance.randint(1, 3))
     return {"members": tuple(Leaving(s.anybody(group), s.instance(group), "why not") for _ in some)}
 
 
-def _commits(s: Stranger, group: Group | None) -> Fields:
+def _commits(s: Stranger, group: AnyGroup | None) -> Fields:
     return {**_beats(s, group), **_offsets(s, group)}
 
 
-def _offsets(s: Stranger, group: Group | None) -> Fields:
+def _offsets(s: Stranger, group: AnyGroup | None) -> Fields:
     def one() -> OffsetToCommit:
         topic, metadata = s.chance.choice(("t", "u", "v", "t-0")), s.chance.choice((None, "ok", "five!"))
         term_ms = s.chance.choice((-1, -1, -1, 0, 20_000))
@@ -260,39 +299,74 @@ def _offsets(s: Stranger, group: Group | None) -> Fields:
     return {"offsets": tuple(one() for _ in range(s.chance.randrange(4)))}
 
 
-def _topics(s: Stranger, group: Group | None) -> Fields:
+def _topics(s: Stranger, group: AnyGroup | None) -> Fields:
     return {"topics": tuple(TopicPartitions(topic, (0, 1, 2)) for topic in s.chance.choice(("t", "tu", "v")))}
 
 
-def _reads(s: Stranger, group: Group | None) -> Fields:
+def _reads(s: Stranger, group: AnyGroup | None) -> Fields:
     return _topics(s, group) if s.chance.random() < 0.5 else {}
 
 
-def _lists(s: Stranger, group: Group | None) -> Fields:
+def _lists(s: Stranger, group: AnyGroup | None) -> Fields:
     return {"group_id": "", "states": s.chance.choice(((), ("Stable",)))}
 
 
-def _expels(s: Stranger, group: Group | None) -> Fields:
+def _expels(s: Stranger, group: AnyGroup | None) -> Fields:
     return {"member_id": s.anybody(group), "group_instance_id": s.instance(group)}
 
 
-def _rebalances(s: Stranger, group: Group | None) -> Fields:
+def _rebalances(s: Stranger, group: AnyGroup | None) -> Fields:
     return {"reason": s.chance.choice((None, "why not"))}
 
 
-def _deletes(s: Stranger, group: Group | None) -> Fields:
+def _deletes(s: Stranger, group: AnyGroup | None) -> Fields:
     return {}
 
 
-def _describes(s: Stranger, group: Group | None) -> Fields:
+def _follows(s: Stranger, group: AnyGroup | None) -> Fields:
+    """Make a heartbeat of the consumer protocol in some member's name."""
+    epoch = s.chance.choice((0, -1, -2, s.generation(group), s.generation(group), s.generation(group)))
+    said: Fields = {
+        "member_id": s.anybody(group),
+        "member_epoch": epoch,
+        "group_instance_id": s.instance(group),
+        "version": s.chance.choice((0, 1, 1)),
+        "server_assignor": s.chance.choice((None, None, "range", "mine")),
+        "again": s.chance.random() < 0.2,
+    }
+    if epoch == 0 and group is not None and said["member_id"] in group.members:
+        said["group_instance_id"] = None  # a member would own the instance id of another for ever, and not know it
+    if epoch == 0 or s.chance.random() < 0.3:
+        topics = tuple(sorted(s.chance.choice(("t", "u", "tu", ""))))
+        said |= {"rebalance_timeout_ms": s.chance.choice((0, 5_000)), "subscribed_topic_names": topics}
+    if epoch == 0 or s.chance.random() < 0.5:
+        said["topic_partitions"] = () if epoch == 0 else _owned(s, group)
+    return said
+
+
+def _owned(s: Stranger, group: AnyGroup | None) -> tuple[OwnedPartitions, ...]:
+    """Return partitions of some member, or none."""
+    if not isinstance(group, ConsumerGroup) or not group.members:
+        return ()
+    member = s.chance.choice(list(group.members.values()))
+    return tuple(OwnedPartitions(topic_id, tuple(numbers)) for topic_id, numbers in member.assigned.items())
+
+
+def _describes(s: Stranger, group: AnyGroup | None) -> Fields:
     return {}
 
 
-def _drops_offsets(s: Stranger, group: Group | None) -> Fields:
+def _describes_consumers(s: Stranger, group: AnyGroup | None) -> Fields:
+    return {}
+
+
+def _drops_offsets(s: Stranger, group: AnyGroup | None) -> Fields:
     return _topics(s, group)
 
 
-KINDS: dict[Callable[[Stranger, Group | None], Fields], type[Request]] = {
+Maker = Callable[[Stranger, AnyGroup | None], Fields]
+
+KINDS: dict[Maker, type[Request]] = {
     _joins: JoinGroup,
     _comes_back: JoinGroup,
     _syncs: SyncGroup,
@@ -303,6 +377,8 @@ KINDS: dict[Callable[[Stranger, Group | None], Fields], type[Request]] = {
     _reads: OffsetFetch,
     _lists: ListGroups,
     _describes: DescribeGroup,
+    _describes_consumers: ConsumerGroupDescribe,
+    _follows: ConsumerGroupHeartbeat,
     _drops_offsets: OffsetDelete,
     _deletes: DeleteGroup,
     _rebalances: RebalanceGroup,
@@ -310,5 +386,6 @@ KINDS: dict[Callable[[Stranger, Group | None], Fields], type[Request]] = {
 }
 
 STRANGERS = (_joins, _joins, _comes_back, _syncs, _beats, _beats, _leaves, _commits, _commits, _reads)
-OPERATORS = (_lists, _describes, _drops_offsets, _deletes, _rebalances, _expels, _reads)
+OPERATORS = (_lists, _describes, _describes_consumers, _drops_offsets, _deletes, _rebalances, _expels, _reads)
 TOOLS = (_offsets, _reads)
+FOLLOWERS = (_follows,)

@@ -6,10 +6,12 @@ from functools import partial
 
 from coordinator import codec
 from coordinator.codec import RemovedGroup
+from coordinator.consumer_group import ConsumerGroup
 from coordinator.group import Group
-from coordinator.outputs import Output, RebalanceNotice, Reply
+from coordinator.outputs import AssignmentNotice, Output, RebalanceNotice, Reply
 from coordinator.requests import ListGroups, Received, Wake
 from coordinator.shard import Shard
+from tests.coordinator.consumer.long_path import long_paths, on_long_path
 from tests.coordinator.waking import wake
 from tests.simulation.judge import Broken, Judge
 from tests.simulation.script import Script
@@ -33,9 +35,9 @@ def _has_right_clocks(script: Script) -> bool:
     return not script.written_ms and all(batch.true_ms is None for _, batch in script.batches())
 
 
-def _kept(shard: Shard) -> tuple[dict[str, Group | None], dict[str, RemovedGroup]]:
+def _kept(shard: Shard) -> tuple[dict[str, Group | ConsumerGroup | None], dict[str, RemovedGroup]]:
     """Return a shard's data, in whatever version its unchanged groups are written."""
-    groups = {group_id: shard.group(group_id) for group_id in shard.group_ids}
+    groups = {group_id: shard.group(group_id) or shard.consumer_group(group_id) for group_id in shard.group_ids}
     return groups, codec.decode_shard(shard.to_bytes()).removed_groups
 
 
@@ -76,12 +78,27 @@ def each_alone(script: Script, judge: Judge) -> None:
             raise Broken("Neighbours", f"the other groups change the outputs of {group_id}")
 
 
+def long_path(script: Script, judge: Judge) -> None:
+    """10.3: check that plain heartbeats of the consumer protocol give the same outputs on the path of all others."""
+    if not _has_right_clocks(script) and any(batch.codec for _, batch in script.batches()):
+        return  # as in `one_life`
+    living = judge.shard(None)
+    with long_paths():
+        for (records, batch), outputs in zip(script.batches(), judge.outputs, strict=False):
+            log = [*living.deferred, *(on_long_path(received) for received in records)]
+            if living.step(log, batch.now_ms) != outputs:
+                raise Broken("LongPath", f"the long path changes the outputs of the batch of {batch.now_ms}")
+        if _kept(living) != _kept(judge.shard(judge.state)):
+            raise Broken("LongPath", "the long path changes the state")
+
+
 AUDITS: dict[str, Callable[[Script, Judge], None]] = {
     "one life": one_life,
     "one batch": partial(cut, 10**9),
     "one by one": partial(cut, 1),
     "by sevens": partial(cut, 7),
     "each alone": each_alone,
+    "long path": long_path,
 }
 
 
@@ -115,7 +132,7 @@ def _by_group(script: Script, outputs: Iterable[Output]) -> ByGroup:
     for output in outputs:
         if not isinstance(output, Reply):
             groups[output.group_id].append(output)
-        elif isinstance(output.answer, RebalanceNotice):
+        elif isinstance(output.answer, RebalanceNotice | AssignmentNotice):
             groups[output.answer.group_id].append(output)
         else:
             groups[asked[output.to, output.answer.request_id]].append(output)

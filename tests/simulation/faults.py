@@ -54,6 +54,8 @@ HIGHEST: dict[str, dict[str, float]] = {
         "an operator asks": 0.1,
         "a tool commits": 0.1,
         "a record is no request": 0.1,
+        "a stranger follows": 0.3,  # a heartbeat of the consumer protocol
+        "a topic changes": 0.1,
     },
 }
 

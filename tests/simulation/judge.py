@@ -15,12 +15,13 @@ from coordinator import codec
 from coordinator.clock import Clock
 from coordinator.codec import Kept, Rosters, Stored
 from coordinator.config import Config
+from coordinator.consumer_group import ConsumerGroup
 from coordinator.errors import CorruptState
 from coordinator.group import Group
 from coordinator.outputs import Output
 from coordinator.requests import Received
 from coordinator.shard import Shard
-from tests.coordinator.invariants import MisroutedIsRefused, Step, Truth, all_checkers
+from tests.coordinator.invariants import MisroutedIsRefused, Step, Truth, all_checkers, name_of
 from tests.simulation.script import Batch, Script
 
 SECRET = b"a secret of the simulation"
@@ -53,7 +54,7 @@ class Judge:
         self.deferred: list[Received] = []
         self.kept = Kept()
         self.next_deadline_ms: int | None = None
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, Group | ConsumerGroup] = {}
         """The groups after their last change."""
         self.outputs: list[list[Output]] = []
         self.requests = 0
@@ -92,11 +93,23 @@ class Judge:
         self.requests += len(records)
         self._digest.update(_encode(outputs))
         self._digest.update(state or b"none")
-        self._watch(Step(records, outputs, batch.now_ms, self._look(state), self._truth(records, batch), self.deferred))
+        self._watch(self._step(records, outputs, batch, self._look(state)))
         self.outputs.append(outputs)
         killed_outputs = [output for (all_of_it, _, _), share in zip(attempts, batch.killed, strict=False)
                 for output in all_of_it[: len(all_of_it) * share // 1_000]]  # fmt: skip
         return killed_outputs + outputs if killed_outputs else outputs
+
+    def _step(
+        self,
+        records: Sequence[Received],
+        outputs: Sequence[Output],
+        batch: Batch,
+        groups: Mapping[str, Group | ConsumerGroup],
+    ) -> Step:
+        classic = {group_id: group for group_id, group in groups.items() if isinstance(group, Group)}
+        others = {group_id: group for group_id, group in groups.items() if isinstance(group, ConsumerGroup)}
+        truth = self._truth(records, batch)
+        return Step(records, outputs, batch.now_ms, classic, truth, self.deferred, others)
 
     def _refuse(self, state: bytes) -> None:
         try:
@@ -116,14 +129,14 @@ class Judge:
         except Exception as error:
             raise Broken(f"Coordinator raised {type(error).__name__}", str(error)) from error
 
-    def _look(self, state: bytes | None) -> dict[str, Group]:
+    def _look(self, state: bytes | None) -> dict[str, Group | ConsumerGroup]:
         """Decode the new state, and return the groups that it changes."""
         kept = codec.decode_shard(state) if state is not None else Kept()
         if state is not None and codec.encode_shard(kept) != state:
             raise Broken("EqualBytes", "decoding a state and encoding it again changes it")
         before, self.state, self.kept = self.kept.groups, state, kept
         changed = {
-            group_id: codec.decode_rest(stored.rest, codec.decode_vitals(stored.vitals, stored.rest, self._rosters))
+            group_id: codec.decode_group(stored, self._rosters)
             for group_id, stored in kept.groups.items()
             if stored != before.get(group_id)
         }
@@ -143,7 +156,7 @@ class Judge:
             try:
                 checker.watch(step)
             except Exception as error:
-                raise Broken(type(checker).__name__, f"{type(error).__name__}: {error}") from error
+                raise Broken(name_of(checker), f"{type(error).__name__}: {error}") from error
 
 
 def replayed(script: Script) -> Judge:
@@ -170,28 +183,38 @@ def damaged(state: bytes, place: int) -> bytes:
 def written_as(version: int, kept: Kept, state: bytes | None) -> bytes | None:
     """Return a state as an older version of the codec wrote it. The first version could not store forgotten groups.
 
-    The clock of the fifth version stays: code before it had other times, with which the checkers would fail.
+    The clock of the fifth version stays: code before it had other times, with which the checkers would fail. No version
+    in `OLDER` could store groups of the consumer protocol.
     """
-    if state is None or version not in OLDER or (version == 1 and (kept.removed_groups or kept.clock != Clock())):
+    if state is None or version not in OLDER or any(stored.is_consumer for stored in kept.groups.values()):
+        return state
+    if version == 1 and (kept.removed_groups or kept.clock != Clock()):
         return state
     body = _encode(OLDER[version](kept))
     return b"%c%b%b" % (version, codec._checksum(version, body), body)
 
 
-def _with_vitals(kept: Kept) -> dict[str, Stored]:
-    return {group_id: _with_whole_vitals(stored) for group_id, stored in kept.groups.items()}
+def _with_vitals(kept: Kept) -> dict[str, list[object]]:
+    return _classic({group_id: _with_whole_vitals(stored) for group_id, stored in kept.groups.items()})
+
+
+def _classic(groups: Mapping[str, Stored]) -> dict[str, list[object]]:
+    """Return groups as they were written before the sixth version: without their type."""
+    return {group_id: list(msgspec.structs.astuple(stored))[:-1] for group_id, stored in groups.items()}
 
 
 OLDER: dict[int, Callable[[Kept], object]] = {
     1: _with_vitals,
     2: lambda kept: [_with_vitals(kept), kept.removed_groups, b"", kept.clock, kept.allowance],
-    3: lambda kept: [kept.groups, kept.removed_groups, b"", kept.clock, kept.allowance],
-    4: lambda kept: [kept.groups, kept.removed_groups, kept.access, kept.clock, kept.allowance],
+    3: lambda kept: [_classic(kept.groups), kept.removed_groups, b"", kept.clock, kept.allowance],
+    4: lambda kept: [_classic(kept.groups), kept.removed_groups, kept.access, kept.clock, kept.allowance],
+    5: lambda kept: [_classic(kept.groups), kept.removed_groups, kept.access, kept.clock, kept.allowance],
 }
 """The encodings of older versions. The fourth version added access rules; no simulation sets any. The fencing tokens of
-the fifth, at the ends of members, groups and forgotten groups, stay: without them the checkers would fail."""
+the fifth, at the ends of members, groups and forgotten groups, stay: without them the checkers would fail. The sixth
+added groups of the consumer protocol."""
 
 
 def _with_whole_vitals(stored: Stored) -> Stored:
-    vitals = codec.decode_vitals(stored.vitals, stored.rest)
+    vitals = codec.decode_vitals(stored)
     return msgspec.structs.replace(stored, vitals=_encode(vitals))

@@ -14,35 +14,39 @@ from itertools import count, islice
 from random import Random
 from typing import Any
 
-from coordinator.config import Config
-from coordinator.group import NEVER_MS
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.group_parts import NEVER_MS
 from coordinator.hashing import shard_of
-from coordinator.limits import ASSIGNMENTS_MAX
-from coordinator.member import MemberState
 from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer, Reply
-from coordinator.phases import Phase
 from coordinator.requests import Received, Request, Unreadable, Wake
-from tests.simulation.actors import OPERATORS, STRANGERS, TOOLS, Process, Stranger
+from tests.simulation import rest
+from tests.simulation.actors import FOLLOWERS, OPERATORS, STRANGERS, TOOLS, Process, Stranger
 from tests.simulation.clocks import DAY_MS, Clocks
+from tests.simulation.cluster import Cluster
+from tests.simulation.consumers import Consumer
 from tests.simulation.faults import Swarm
 from tests.simulation.judge import OLDER, Broken, Judge
 from tests.simulation.script import Batch, Script
 from tests.simulation.topic import GroupsTopic
+from tests.simulation.worlds import (
+    BOTH_WAYS,
+    CROWD_RATE,
+    CROWD_STEPS,
+    Members,
+    draw_config,
+    draw_member,
+    draw_members,
+    draw_sizes,
+)
 
 PACES_MS = (20, 1_000, 2_000, 3_000)
 """The mean length of a turn after the time of its first event."""
-
-NO_LATENESS_MS = 2**40
-"""The value of `late_notice_ms` with which no deadline counts as noticed late."""
 
 ASKED = {"a stranger asks": STRANGERS, "an operator asks": OPERATORS, "a tool commits": TOOLS}
 
 BEGINS_MS = 20_000 * DAY_MS
 """The start time of simulations, long after 1970: clocks that go back stay above 0."""
-
-CROWD, CROWD_RATE, CROWD_STEPS = ASSIGNMENTS_MAX, 0.001, 50_000
-"""The members of the largest group, the share of simulations with such a group, and the steps until all have joined."""
 
 SLOW_MS_MAX = 300_000
 """The longest time for which reading is slow."""
@@ -75,19 +79,23 @@ class Simulation:
         self.name, self.heard, self.now_ms = name, 0, BEGINS_MS
         is_exact = chance.random() < 0.3
         self.swarm = Swarm(chance, is_exact=is_exact)
-        partitions, sizes = chance.choice((1, 1, 3)), self._sizes(chance)
+        partitions, sizes = chance.choice((1, 1, 3)), draw_sizes(chance, is_crowded=self.is_crowded)
         own = (f"group {n}" for n in count() if shard_of(f"group {n}", partitions) == 0)
         self.group_ids = tuple(islice(own, len(sizes)))
-        self.script = Script(_config(chance, is_exact, self.group_ids[0], max(sizes)), is_exact, partitions)
+        self.script = Script(draw_config(chance, is_exact, self.group_ids[0], max(sizes)), is_exact, partitions)
         self.judge = Judge(self.script.config, self.script.written_ms, partitions)
         self.pace_ms = chance.choice(PACES_MS)
         self.steps = steps // 4 if self.pace_ms < 1_000 else steps  # batches of one or two requests are slow
         if self.is_crowded:
             self.pace_ms, self.steps = PACES_MS[-1], CROWD_STEPS
         self.stranger = Stranger(chance, (*self.group_ids, "nobody's"), self.judge.groups)
-        self.processes: list[Process] = []
+        self.cluster = Cluster(chance)
+        self.rounds = rest.Rounds(self.script.config.group_consumer_heartbeat_interval_ms)
+        protocols = draw_members(chance, is_crowded=self.is_crowded, groups=len(sizes))
+        self.protocols = dict(zip(self.group_ids, protocols, strict=True))
+        self.processes: list[Process | Consumer] = []
         self._started = 0
-        self._inboxes: dict[str, list[Process]] = {}
+        self._inboxes: dict[str, list[Process | Consumer]] = {}
         self._to_log: list[tuple[int, int, Request | Unreadable]] = []
         self._log: deque[Received] = deque()
         self._to_inbox: list[tuple[int, int, str, AnyAnswer]] = []
@@ -97,13 +105,7 @@ class Simulation:
         self._restarts: list[tuple[int, MemberConfig]] = []
         for group_id, size in zip(self.group_ids, sizes, strict=True):
             for n in range(size):
-                self._start(_member(chance, group_id, n))
-
-    def _sizes(self, chance: Random) -> list[int]:
-        """Return the number of members of each group: a few, or the largest number if the simulation is crowded."""
-        if self.is_crowded:
-            return [CROWD]
-        return [chance.choice((1, 3, 6, 9)) for _ in range(chance.choice((1, 2, 4, 4)))]
+                self._start(draw_member(chance, group_id, n))
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -122,11 +124,13 @@ class Simulation:
             self._turn(int(self.chance.expovariate(1 / self.pace_ms)))
             self._apply_faults()
         self._calm()
-        until_ms = self._last_deadline_ms() + PATIENCE_MS
+        until_ms = rest.last_deadline_ms(self.judge.groups.values(), self.now_ms) + PATIENCE_MS
         while (restless := self._restless()) is not None:
             if self.now_ms >= until_ms:
                 raise Broken("ComesToRest", restless)
             self._turn(self.chance.choice((500, 1_000, 2_000)))
+            if (late := self.rounds.overdue(self.judge.groups, self._living(), self.now_ms)) is not None:
+                raise Broken("StableInThreeRounds", late)
 
     def _turn(self, wait_ms: int) -> None:
         now_ms = self.now_ms = max(self.now_ms + 1, self._next_ms()) + wait_ms
@@ -211,6 +215,7 @@ class Simulation:
         batch = Batch(driver_ms, **self._wrongs(faults), true_ms=true_ms)
         self.script.happenings += [*records, batch]
         outputs = self.judge.take(records, batch)
+        self.rounds.note(outputs, self.now_ms)
         for output in outputs:
             if type(output) is Reply:
                 self._answer(output)
@@ -268,8 +273,11 @@ class Simulation:
             if self.processes:
                 self._apply_fault_to(chance.choice(self.processes), fault)
         for fault in self.swarm.faults("turn of others"):
-            kinds = ASKED.get(fault)
-            self._send(self.stranger.ask(kinds) if kinds else self.stranger.no_request())
+            if fault == "a topic changes":
+                self.cluster.change(self.now_ms)
+                self._tell_topics()
+            else:
+                self._ask(fault)
         for fault in self.swarm.faults("turn of the coordinator"):
             if fault == "is unavailable":
                 self._unavailable_until_ms = now_ms + int(180_000 * chance.random() ** 2)
@@ -280,7 +288,27 @@ class Simulation:
                 self.clocks.befall(fault, now_ms)
         self._restart(now_ms)
 
-    def _apply_fault_to(self, process: Process, fault: str) -> None:
+    def _ask(self, fault: str) -> None:
+        """Send a request that is no member's."""
+        others = [group_id for group_id, kind in self.protocols.items() if kind is not Members.CLASSIC]
+        if fault == "a record is no request":
+            self._send(self.stranger.no_request())
+        elif fault != "a stranger follows":
+            self._send(self.stranger.ask(ASKED[fault]))
+        elif others:
+            self._send(self.stranger.ask(FOLLOWERS, others))
+
+    def _tell_topics(self) -> None:
+        """Send what gateways know of topics, and of the patterns of their members."""
+        for group_id, protocols in self.protocols.items():
+            if protocols is not Members.CLASSIC:
+                self._send(self.cluster.told(group_id, self.now_ms))
+        for process in self.processes:
+            if isinstance(process, Consumer) and process.regex and process.is_subscribed:
+                resolver = process.member_id, process.regex
+                self._send(self.cluster.told(process.config.group_id, self.now_ms, (), resolver))
+
+    def _apply_fault_to(self, process: Process | Consumer, fault: str) -> None:
         now_ms, chance, requests = self.now_ms, self.chance, list[Request]()
         match fault:
             case "sleeps":
@@ -307,18 +335,24 @@ class Simulation:
             self._start(due[1])
 
     def _start(self, config: MemberConfig) -> None:
-        process = Process(config, self._started, self.chance, self.swarm, self.now_ms)
+        protocols = self.protocols[config.group_id]
+        process: Process | Consumer
+        if protocols is Members.CONSUMER or (protocols is Members.MIXED and self.chance.random() < 0.5):
+            process = Consumer(config, self._started, self.chance, self.cluster, self.now_ms)
+        else:
+            cluster = self.cluster if protocols is Members.MIXED else None
+            process = Process(config, self._started, self.chance, self.swarm, self.now_ms, cluster)
         self._started += 1
         self.processes.append(process)
         self._inboxes.setdefault(config.reply_to, []).append(process)
 
-    def _move(self, process: Process) -> None:
+    def _move(self, process: Process | Consumer) -> None:
         """Change a process's mailbox; the process reads the earlier mailbox as well."""
         if process.inbox == process.config.reply_to:
             process.inbox = f"{process.config.reply_to}, moved by {process.number}"
             self._inboxes[process.inbox] = [process]
 
-    def _kill(self, process: Process) -> None:
+    def _kill(self, process: Process | Consumer) -> None:
         self.processes.remove(process)
         for inbox in {process.config.reply_to: None, process.inbox: None}:
             self._inboxes[inbox].remove(process)
@@ -327,73 +361,39 @@ class Simulation:
 
     def _calm(self) -> None:
         """Stop all faults: all requests that were sent arrive, and each configuration has one process."""
+        self.rounds.begin(self.group_ids, self.now_ms)
         self.swarm.calm()
         self.clocks.calm()
+        self.cluster.calm()
         self._unavailable_until_ms = self._slow_until_ms = 0
         self._restart(NEVER_MS)
         for process in list(self.processes):
             process.asleep_until_ms = process.idle_until_ms = process.due_ms = 0
             if sum(other.config == process.config for other in self.processes) > 1:
                 self._kill(process)
+        self._keep_apart()
         for process in self.processes:
             for request in process.make_up(self.now_ms):
                 self._send(request)
+        self._tell_topics()
         self._to_log = [(min(at_ms, self.now_ms), *rest) for at_ms, *rest in sorted(self._to_log)]
         self._to_inbox = [(min(at_ms, self.now_ms), *rest) for at_ms, *rest in sorted(self._to_inbox)]
         heapq.heapify(self._to_log)
         heapq.heapify(self._to_inbox)
 
-    def _last_deadline_ms(self) -> int:
-        """Return the latest of the deadlines that are set now, but for those of offsets, and of the groups' times.
-
-        A group's time never goes back (I12). If a clock was ahead, the next wait of its groups starts at that time.
-        """
-        groups = [group.vitals for group in self.judge.groups.values()]
-        waits = [s.deadline_ms for v in groups for s in (*v.sessions.values(), *v.pending.values())]
-        waits += [at_ms for v in groups for at_ms in (v.joins_ms, v.syncs_ms, v.now_ms)]
-        return max((at_ms for at_ms in waits if at_ms < NEVER_MS), default=self.now_ms)
-
     def _restless(self) -> str | None:
         """Return a message about a group or key that is not at rest; None if all are."""
-        for group_id in self.group_ids:
-            group = self.judge.groups.get(group_id)
-            living = [p.member for p in self.processes if p.config.group_id == group_id and p.member.is_subscribed]
-            if not living:
-                if group and group.phase is not Phase.EMPTY:
-                    return f"{group_id} has no living member and is {group.phase.value}"
-                continue
-            if group is None or group.phase is not Phase.STABLE:
-                return f"{group_id} is {group and group.phase.value}"
-            if set(group.members) != {m.member_id for m in living}:
-                return f"{group_id} has members {list(group.members)}, alive are {[m.member_id for m in living]}"
-            for member in living:
-                if (member.state, member.generation_id) != (MemberState.STABLE, group.generation_id):
-                    return f"{member.member_id} is {member.state.name} in generation {member.generation_id}"
-        return self.topic.wrong()
+        return rest.restless(self.judge.groups, self._living()) or self.topic.wrong()
 
+    def _living(self) -> dict[str, list[rest.AnyProcess]]:
+        """Return the subscribed processes of each group."""
+        living = [process for process in self.processes if process.is_subscribed]
+        return {group_id: [p for p in living if p.config.group_id == group_id] for group_id in self.group_ids}
 
-def _config(chance: Random, is_exact: bool, group_id: str, size: int) -> Config:
-    return Config(
-        group_initial_rebalance_delay_ms=chance.choice((0, 0, 1_000, 3_000)),
-        group_max_size=chance.choice((12, 1_000)) if size < 12 else size + 10,
-        group_new_member_join_timeout_ms=chance.choice((15_000, 60_000)),
-        offsets_retention_ms=chance.choice((30_000, 300_000)),
-        offset_metadata_max_bytes=4,
-        offsets_retention_by_group_ms=chance.choice(({}, {group_id: 120_000})),
-        empty_group_retention_ms=chance.choice((10_000, 100_000)),
-        late_notice_ms=NO_LATENESS_MS if is_exact else 5_000,
-    )
-
-
-def _member(chance: Random, group_id: str, number: int) -> MemberConfig:
-    return MemberConfig(
-        group_id=group_id,
-        reply_to=f"{group_id}'s {number}" if chance.random() < 0.8 else "everybody's inbox",
-        client_id=f"{group_id}.{number}",
-        client_host=f"/host{number}",
-        group_instance_id=f"i{number}" if chance.random() < 0.3 else None,
-        session_timeout_ms=chance.choice((6_000, 10_000, 30_000)),
-        heartbeat_interval_ms=chance.choice((500, 1_000, 2_000)),
-        max_poll_interval_ms=chance.choice((5_000, 20_000, 60_000)),
-        request_timeout_ms=chance.choice((2_000, 10_000)),
-    )
+    def _keep_apart(self) -> None:
+        """Stop the processes that may not be in their group, because no conversion of it is allowed."""
+        policy = self.script.config.group_consumer_migration_policy
+        for process in [p for p in self.processes if policy not in (BOTH_WAYS, "upgrade")]:
+            group = self.judge.groups.get(process.config.group_id)
+            if isinstance(process, Consumer) != isinstance(group, ConsumerGroup):
+                self._kill(process)

@@ -19,7 +19,7 @@ from streaming.cli.consumer_groups import main
 from streaming.gateway import Gateway
 from streaming.query.coordinator import Coordinator
 from tests.clients import java
-from tests.clients.kinds import LIBRDKAFKA
+from tests.clients.kinds import LIBRDKAFKA, LIBRDKAFKA_848
 from tests.clients.play import Play, Venue, playing
 from tests.system.asking import Asker
 from tests.system.waiting import HANG_S, wait_until
@@ -35,6 +35,12 @@ READING: list[tuple[str, int, str]] = [
     # arguments                                                exit code, part of the output, with single blanks
     ("--list --state", 0, "like-busy Stable"),
     ("--list --state stable,empty --type classic", 0, "like-idle Classic Empty"),
+    ("--list --state --type consumer", 0, "like-next Consumer Stable"),
+    ("--describe --group like-next", 0, "like-next like 0"),
+    ("--describe --group like-next --members", 0, "like-next"),
+    ("--describe --group like-next --members --verbose", 0, "TARGET-EPOCH TARGET-ASSIGNMENT"),
+    ("--describe --group like-next --state --verbose", 0, "uniform Stable"),
+    ("--delete --group like-next", 1, "The group is not empty."),
     ("--describe --group like-busy", 0, "like-busy like 0 10 13 3"),
     ("--describe --group like-busy --offsets --verbose", 0, "LEADER-EPOCH"),
     ("--describe --group like-busy --members", 0, "GROUP-INSTANCE-ID"),
@@ -138,13 +144,19 @@ def both(coordinator: Coordinator, address: str, typed: str) -> tuple[Said, Said
 
 
 def _set_up(play: Play, address: str) -> None:
-    """Make group `busy` with two members that have committed all records, and `idle`, whose member has left."""
+    """Make group `busy` with two members that have committed all records, and `idle`, whose member has left.
+
+    `next` has two members of the consumer protocol.
+    """
     idle = play.start(LIBRDKAFKA, bootstrap=address, group="like-idle", client_id="cy")
     ana = play.start(LIBRDKAFKA, bootstrap=address, group="like-busy", client_id="ana", instance="desk-1")
     bo = play.start(LIBRDKAFKA, bootstrap=address, group="like-busy", client_id="bo")
     play.until_shared("like", idle)
     play.until_shared("like", ana, bo)
-    for worker in (idle, ana, bo):
+    next_ana = play.start(LIBRDKAFKA_848, bootstrap=address, group="like-next", client_id="ana")
+    next_bo = play.start(LIBRDKAFKA_848, bootstrap=address, group="like-next", client_id="bo", instance="desk-2")
+    play.until_shared("like", next_ana, next_bo)
+    for worker in (idle, ana, bo, next_ana, next_bo):
         play.until_read(worker)
         worker.order("commit")
         play.until(lambda worker=worker: worker.committed == dict.fromkeys(worker.owned, 10))

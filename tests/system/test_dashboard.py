@@ -16,9 +16,11 @@ from coordinator.consumer_protocol import CONSUMERS, Subscription, write_assignm
 from coordinator.phases import Cause
 from coordinator.requests import Protocol
 from streaming.dashboard import Dashboard, Live
+from streaming.dashboard.live import Phase, Status
 from streaming.dashboard.server import WebServer
 from streaming.query.coordinator import Coordinator
 from tests.streaming.dashboard.stage import Stage
+from tests.streaming.views.consumers import REVOKING_MS, life_at
 from tests.system.asking import Asker
 from tests.system.browser import WITHIN_MS, chromium, page, scrolls_sideways, shot, texts
 from tests.system.reading import Reader
@@ -222,6 +224,21 @@ def test_rebalance_shows_its_deadline_and_its_next_moves(stage: Stage, url: str,
     stage.passes(10)
     expect(page.locator(".strip")).to_contain_text("Waits for joins until")
     expect(moves).to_contain_text(f"CompletingRebalance when {Cause.JOINS_COMPLETE.value}, or Empty when ")
+
+
+def test_consumer_group_shows_its_epochs_and_targets(page: Page) -> None:
+    """next-generation.md 10.4: ana gives up two partitions, and bo waits for them."""
+    live = Live(life_at(REVOKING_MS))
+    live.say(Status(Phase.LIVE))
+    with WebServer(live, "127.0.0.1", 0) as web:
+        opened(page, web.url, "g", "members")
+        strip = page.locator(".strip")
+        for text in ("Group epoch", "Assignment epoch", "uniform", "Waits for partitions of"):
+            expect(strip).to_contain_text(text)
+        expect(page.locator(".why")).to_contain_text("ana has not given up T 2-3 yet.")
+        expect(page.locator(ROW).first).to_contain_text("gives up partitions")
+        page.get_by_role("tab", name="Partitions", exact=True).click()
+        expect(page.locator(ROW).last).to_contain_text("bo")
 
 
 def test_timeline_is_navigated_by_keyboard(stage: Stage, url: str, page: Page) -> None:

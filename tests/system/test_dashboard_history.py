@@ -86,7 +86,7 @@ def test_awaited_members_are_shown_next_to_the_state(stage: Stage, url: str, pag
     """S43, S47."""
     stage.joins("pay", "ana", "bo")
     opened(page, url, "pay")
-    second = page.locator(".strip > div").nth(1)
+    second = page.locator(".strip > div").nth(2)
     expect(second).to_contain_text("Waits for the plan of")
     stage.shares("pay", [("orders", 0)])
     expect(second).to_contain_text("Members")

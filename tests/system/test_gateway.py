@@ -8,7 +8,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaAdminClient
 from kafka.protocol.admin import (
     DescribeClusterRequest,
@@ -293,16 +293,15 @@ def test_find_coordinator_returns_a_port_of_the_gateway(gateway: Gateway, wire: 
             assert own.call(heartbeat("a", "nobody")).error_code == 25
 
 
-def test_offsets_of_transactions_are_refused_with_an_error(wire: Wire):
-    """The APIs are not offered. A client that sends such a request gets error 35 and keeps its connection."""
-    offered = {each.api_key for each in wire.call(ApiVersionsRequest(version=0)).api_keys}
-    assert not {25, 28} & offered
+def test_offsets_of_an_unknown_transaction_are_refused_with_an_error(wire: Wire):
+    """The brokers know no such producer; the connection stays open."""
     request = AddOffsetsToTxnRequest(version=3, transactional_id="t", producer_id=1, producer_epoch=0, group_id="g")
-    assert wire.call(request).error_code == 35
+    assert wire.call(request).error_code == 49
+    assert wire.call(request).error_code == 49
 
 
 def test_producers_transactions_work_without_offsets(gateway: Gateway, topic: str):
-    """Transactions of records work through the brokers. Offsets in a transaction are refused, and nothing is lost."""
+    """Transactions of records work through the brokers."""
     producer = Producer({"bootstrap.servers": gateway.bootstrap_servers, "transactional.id": "through-the-gateway"})
     producer.init_transactions(20)
     producer.begin_transaction()
@@ -316,9 +315,6 @@ def test_producers_transactions_work_without_offsets(gateway: Gateway, topic: st
         message = reader.poll(20)
         assert message is not None
         assert message.value() == b"in a transaction"
-        producer.begin_transaction()
-        with pytest.raises(KafkaException, match=r"(?i)unsupported|not supported|required feature"):
-            producer.send_offsets_to_transaction([TopicPartition(topic, 1, 1)], reader.consumer_group_metadata(), 10)
 
 
 # -- addresses ---------------------------------------------------------------------------------------------------------
@@ -362,11 +358,11 @@ def test_no_broker_address_reaches_a_client(wire: Wire, broker: Broker):
 
 
 def test_apis_that_bypass_the_gateway_are_neither_offered_nor_relayed(gateway: Gateway, wire: Wire):
-    """KIP-848, KIP-932, KIP-1071: these APIs are for the brokers' own coordinators."""
-    assert not {68, 69, 71, 72, 76, 77, 78, 79, 88, 89} & {
+    """KIP-932, KIP-1071: these APIs are for the brokers' own coordinators."""
+    assert not {71, 72, 76, 77, 78, 79, 88, 89, 93} & {
         each.api_key for each in wire.call(ApiVersionsRequest(version=3)).api_keys
     }
-    for api_key, version in [(68, 0), (78, 1), (1, 16), (0, 10), (55, 2), (999, 0), (12, 9), (-1, -1)]:
+    for api_key, version in [(68, 2), (76, 1), (78, 1), (1, 16), (0, 10), (55, 2), (999, 0), (12, 9), (-1, -1)]:
         with connect(gateway.bootstrap_servers) as other:
             other.raw(struct.pack(">ihhih", 10, api_key, version, 1, -1))
             assert other.is_hung_up()

@@ -365,7 +365,7 @@ def test_commands_that_read_need_no_coordinator(run_on: Callable[[Settings], Run
     listed = run("list")
     assert listed.err == "", "no request asks for an invalid topic name: it would time out"
     lines = listed.out.splitlines()
-    assert [line.split()[1] for line in lines[2:]] == ["Empty", "PreparingRebalance", "Stable"]
+    assert [line.split()[2] for line in lines[2:]] == ["Empty", "PreparingRebalance", "Stable"]
     assert run("describe", "orders", "-o", "json").json["why"]["cause"] == "session_expired"
     assert ANA in run("owner", "orders", "t-2").out
     assert [m["member_id"] for m in run("members", "moving", "-o", "json").json] == [ANA]

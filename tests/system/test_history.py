@@ -23,6 +23,7 @@ from streaming.views.owners import Span, spans_of_owners
 from streaming.views.reading import Reading
 from streaming.views.rebalances import rebalances
 from streaming.views.why import flapping
+from tests.streaming.views.consumers import GIVES_UP_AFTER_MS, ConsumerTopics, converse_consumers, life
 from tests.streaming.views.test_views import folded, raws
 from tests.streaming.views.written import WrittenTopics, converse
 from tests.system.asking import Asker
@@ -109,6 +110,39 @@ def left_before_the_plan(world: WrittenTopics, group_id: str) -> None:
     answers = [o.answer for o in world.batch() if hasattr(getattr(o, "answer", None), "leader")]
     world.ask(LeaveGroup, group_id, members=(Leaving(answers[-1].member_id),))
     world.batch()
+
+
+def test_queries_agree_with_the_views_of_consumer_groups(tmp_path: Path) -> None:
+    """A life with a revocation, a mixed member and an expiry, a static member that is back, and random groups."""
+    world, static, chance = life(), ConsumerTopics("static", T=2), random.Random(7)
+    for name in ("one", "two"):
+        static.join(name, "T", group_instance_id="desk")
+        static.leave(name, -2, group_instance_id="desk")
+        static.now_ms += 2_000
+    crowd = ConsumerTopics("crowd", T=4, U=2)
+    converse_consumers(crowd, chance, 60)
+    groups = [group for each in (world, static, crowd) for group in folded(raws(each)).groups.values()]
+    events = [to_row(event) for group in groups for event in group.events]
+    for name, schema in TABLES.items():
+        pq.write_table(
+            pa.Table.from_pylist(events if name == "events" else [], schema=schema), tmp_path / f"{name}.parquet"
+        )
+    spark = SparkSession.builder.getOrCreate()
+    register_files(spark, tmp_path)
+
+    asked = spark.sql(query("time_without_owner")).collect()
+    waits = {(r["group_id"], r["topic"], r["partition"]): r["without_owner_ms"] for r in asked}
+    told = {
+        (g.group_id, *place): without_owner_ms(spans) for g in groups for place, spans in spans_of_owners(g).items()
+    }
+    assert {place: wait_ms for place, wait_ms in told.items() if wait_ms} == {p: ms for p, ms in waits.items() if ms}
+    assert waits["g", "T", 2] == 100 + 3_200
+
+    by_member = [row.asDict() for row in spark.sql(query("waits_for_members")).collect() if row["group_id"] == "g"]
+    assert [(row["member_id"], row["partitions"], row["longest_wait_ms"]) for row in by_member] == [
+        ("ana", 2, GIVES_UP_AFTER_MS),
+        ("bo", 1, 600),
+    ]
 
 
 @pytest.mark.nightly

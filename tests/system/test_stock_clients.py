@@ -9,12 +9,19 @@ import pytest
 
 from streaming.embedded import Broker
 from tests.clients import go_programs
+from tests.clients.kinds import JAVA_848, LIBRDKAFKA_848, NEXT
 from tests.clients.matrix import CELLS, REASONS, Cell, Matrix, playing_at
 from tests.clients.play import Venue
 from tests.tiers import NIGHTLY
 
-ALWAYS = {"joins alone", "in a mixed group", "one is killed", "commits, resumes"}
-"""The scenarios of each client in `make test`; the others are long."""
+KILLED = "one is killed"
+"""With the consumer protocol, it takes the coordinator's session timeout of 45 s."""
+
+ALWAYS = {"joins alone", "in a mixed group", KILLED, "commits, resumes"}
+"""The scenarios of each classic client in `make test`; the others are nightly."""
+
+ALWAYS_NEXT = {("in a mixed group", LIBRDKAFKA_848), ("commits, resumes", JAVA_848)}
+"""The plays of clients of the consumer protocol in `make test`. Their other plays of these scenarios are long."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
 
@@ -39,9 +46,16 @@ def matrix(
         yield matrix
 
 
+def _marks(cell: Cell) -> tuple[pytest.MarkDecorator, ...]:
+    scenario, kind = cell
+    if scenario not in ALWAYS or (kind in NEXT and scenario == KILLED):
+        return NIGHTLY
+    return (pytest.mark.long,) if kind in NEXT and cell not in ALWAYS_NEXT else ()
+
+
 @pytest.mark.parametrize(
     "cell",
-    [pytest.param(cell, marks=() if cell[0] in ALWAYS else NIGHTLY) for cell in CELLS],
+    [pytest.param(cell, marks=_marks(cell)) for cell in CELLS],
     ids=lambda cell: f"{cell[0]}-{cell[1]}",
 )
 def test_stock_client_passes_the_scenario(matrix: Matrix, cell: Cell) -> None:

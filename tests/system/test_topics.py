@@ -74,11 +74,12 @@ def test_services_can_make_the_topics_at_the_same_time(settings: Callable[..., S
 
 
 def test_all_mismatches_of_all_topics_are_reported_together(settings: Callable[..., Settings], admin: Any) -> None:
-    requests, replies, groups, events = layout(settings())
+    requests, replies, groups, events, transactions = layout(settings())
     create(admin, requests.name, 3, message_timestamp_type="CreateTime")
     create(admin, replies.name, 5, cleanup_policy="delete")
     create(admin, groups.name, 4, cleanup_policy="compact,delete")
     create(admin, events.name, 4, cleanup_policy="compact", max_message_bytes="32767")
+    create(admin, transactions.name, 4, retention_ms="60000")
     with pytest.raises(TopicMismatch) as caught:
         ensure(settings())
     assert str(caught.value) == (
@@ -87,13 +88,14 @@ def test_all_mismatches_of_all_topics_are_reported_together(settings: Callable[.
         f" {replies.name} has 5 partitions where reply_partitions is 2;"
         f" {groups.name} has cleanup.policy=compact,delete where compact is needed;"
         f" {events.name} has cleanup.policy=compact where delete or compact,delete is needed;"
-        f" {events.name} has max.message.bytes=32767 where 32768 or more is needed:"
+        f" {events.name} has max.message.bytes=32767 where 32768 or more is needed;"
+        f" {transactions.name} has retention.ms=60000 where -1 is needed:"
         " alter the topics or the settings, or choose a topic_prefix that is not in use."
     )
 
 
 def test_suitable_settings_of_the_user_are_kept(settings: Callable[..., Settings], admin: Any) -> None:
-    requests, _, _, events = layout(settings())
+    requests, _, _, events, _ = layout(settings())
     create(admin, requests.name, 4, message_timestamp_type="LogAppendTime", retention_ms="3600000")
     create(admin, events.name, 4, cleanup_policy="delete,compact", max_message_bytes="32768")
     ensure(settings())

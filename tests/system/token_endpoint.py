@@ -27,6 +27,7 @@ SECRET = r'a "quoted"; \ secret,=%+é'
 SCOPE = "kafka groups"
 SUBJECT = "service-account-ana"
 AUDIENCE = "brokers"
+ISSUER = "https://tokens.example"
 KEY_ID = "the-key"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"
 _ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed"
@@ -80,7 +81,14 @@ class TokenEndpoint(ThreadingHTTPServer):
 
     def token(self) -> str:
         now_s = int(time.time())
-        claims = {"sub": SUBJECT, "aud": self.audience, "iat": now_s, "exp": now_s + self.lifetime_s, "scope": SCOPE}
+        claims = {
+            "iss": ISSUER,
+            "sub": SUBJECT,
+            "aud": self.audience,
+            "iat": now_s,
+            "exp": now_s + self.lifetime_s,
+            "scope": SCOPE,
+        }
         return jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": KEY_ID})
 
     def answer(self, authorization: str | None, form: dict[str, list[str]]) -> tuple[int, bytes]:
@@ -103,6 +111,7 @@ def broker_by_token(folder: Path, endpoint: TokenEndpoint) -> Iterator[SecuredBr
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": keys,
         "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
     }
     for listener in ("sasl_plaintext", "sasl_ssl"):
         its = f"listener.name.{listener}.oauthbearer.sasl"

@@ -4,7 +4,7 @@ import { hrefOf } from "./list.js";
 import { fetched, Soon, Stream } from "./live.js";
 import { Table } from "./table.js";
 import { Timeline } from "./timeline.js";
-import { EVENTS, Verdict } from "./told.js";
+import { EVENTS, sentences, Verdict } from "./told.js";
 import { Component, html, Owners, Problem, State, Swatch, Time } from "./ui.js";
 import { ago, brief, count, cut, duration, many, NOTHING, shown, spans } from "./words.js";
 
@@ -13,7 +13,7 @@ const TICK_MS = 1000;
 const TOLD_AFTER_MS = 150;
 const REFUSALS_LATER = 1000; // refusals since the history was loaded
 const STALE_MS = 300_000; // an older commit is marked if the partition has lag
-const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", "offsets_expired", "offsets_deleted", "oversized"]);
+const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", "offsets_expired", "offsets_deleted", "oversized", "epoch_fenced"]);
 
 const placeOf = (row) => `${row.partition} ${row.topic}`;
 const keyOf = (event) => `${event.at_ms} ${event.version}`;
@@ -21,20 +21,33 @@ const keyOf = (event) => `${event.at_ms} ${event.version}`;
 const waits = ({ summary, awaited }) => {
   if (awaited.length === 0) return [];
   const names = html`<span title=${shown(awaited.join(", "), 1000)}>${cut(awaited.map((id) => brief(id)).join(", "), 60)}</span>`;
+  if (summary.type === "consumer") return [["Waits for partitions of", names]];
   return [summary.state === "CompletingRebalance" ? ["Waits for the plan of", names] : ["May wait for", names]];
 };
 
+const numbers = ({ summary: s, leader }) =>
+  s.type === "consumer"
+    ? [
+        ["Group epoch", count(s.generation_id)],
+        ["Assignment epoch", count(s.assignment_epoch)],
+        ["Assignor", s.protocol_name ? shown(s.protocol_name, 30) : NOTHING],
+      ]
+    : [
+        ["Generation", count(s.generation_id)],
+        ["Leader", leader ? html`<span title=${shown(leader, 300)}>${brief(leader, 30)}</span>` : NOTHING],
+        ["Protocol", s.protocol_type ? `${shown(s.protocol_type, 30)} / ${s.protocol_name ? shown(s.protocol_name, 30) : NOTHING}` : NOTHING],
+      ];
+
 const Strip = ({ detail, nowMs }) => {
-  const { summary: s, leader, joins_until_ms: untilMs, moves } = detail;
+  const { summary: s, joins_until_ms: untilMs, moves } = detail;
   const facts = [
+    ["Type", s.type],
     ["State", html`<${State} state=${s.state} />`],
     ...waits(detail),
     ["Members", count(s.members)],
     ["Topics", count(s.topics)],
     ["Partitions", count(s.partitions)],
-    ["Generation", count(s.generation_id)],
-    ["Leader", leader ? html`<span title=${shown(leader, 300)}>${brief(leader, 30)}</span>` : NOTHING],
-    ["Protocol", s.protocol_type ? `${shown(s.protocol_type, 30)} / ${s.protocol_name ? shown(s.protocol_name, 30) : NOTHING}` : NOTHING],
+    ...numbers(detail),
     ["Total lag", count(s.total_lag)],
     ["In this state", s.since_ms == null ? NOTHING : html`<${Time} at=${s.since_ms} text=${ago(s.since_ms, nowMs).replace(" ago", "")} />`],
     ["Rebalances/h", count(s.rebalances_1h)],
@@ -46,17 +59,17 @@ const Strip = ({ detail, nowMs }) => {
 
 const Why = ({ why, flapping }) => html`<section class="why" aria-label="Why it last rebalanced">
   <h2>Why it last rebalanced ${why && html`<${Verdict} why=${why} />`}</h2>
-  ${why ? html`<p>${why.what} ${why.who} ${why.advice}</p>` : html`<p>It has not, as far as its history goes back.</p>`}
+  ${why ? html`<p>${sentences(why)}</p>` : html`<p>It has not, as far as its history goes back.</p>`}
   ${flapping.length > 0 && html`<p class="behind"><b>Behind rebalances of the last hour:</b> ${flapping.slice(0, 4).map(
     (f, index) => html`${index > 0 && "; "}${shown(f.client_id, 40)} at ${shown(f.client_host, 40)}: ${
       [many(f.rebalances, "rebalance"), f.dropped && `dropped ${f.dropped}×`, f.fenced && `fenced ${f.fenced}×`].filter(Boolean).join(", ")}`,
   )}${flapping.length > 4 && `; and ${flapping.length - 4} more`}</p>`}
 </section>`;
 
-const assignment = (m) =>
-  m.assigned === null
-    ? "not in Kafka's format"
-    : Object.entries(m.assigned).filter(([, each]) => each.length).map(([topic, each]) => `${shown(topic, 60)} ${spans(each)}`).join(", ") || "nothing";
+const partitions = (of) => Object.entries(of ?? {}).filter(([, each]) => each.length).map(([topic, each]) => `${shown(topic, 60)} ${spans(each)}`).join(", ");
+const assignment = (m) => (m.assigned === null ? "not in Kafka's format" : partitions(m.assigned) || "nothing");
+const subscription = (m) => [...(m.subscribed_topics ?? []).map((topic) => shown(topic, 60)), ...(m.regex ? [`/${shown(m.regex, 60)}/`] : [])].join(", ") || "nothing";
+const DOES = { stable: "has its target", unrevoked: "gives up partitions", unreleased: "waits for partitions" };
 
 const Who = ({ owners, id }) =>
   id == null ? "nobody" : html`<span class="who" title=${shown(id, 300)}><${Swatch} owners=${owners} id=${id} /> ${brief(id)}</span>`;
@@ -64,7 +77,8 @@ const Who = ({ owners, id }) =>
 const MEMBERS = (owners) => [
   {
     label: "Member", by: (m) => m.member_id, kind: "id",
-    cell: (m) => html`<${Who} owners=${owners} id=${m.member_id} />${m.is_leader && html` <span class="tag">leader</span>`}`,
+    cell: (m) => html`<${Who} owners=${owners} id=${m.member_id} />${m.is_leader && html` <span class="tag">leader</span>`}${
+      m.member_epoch != null && m.protocol === "classic" && html` <span class="tag">classic</span>`}`,
   },
   { label: "Instance id", by: (m) => m.group_instance_id, cell: (m) => shown(m.group_instance_id, 40) },
   { label: "Client id", by: (m) => m.client_id, cell: (m) => shown(m.client_id, 40) },
@@ -74,6 +88,20 @@ const MEMBERS = (owners) => [
   { label: "Session", by: (m) => m.session_timeout_ms, kind: "num", cell: (m) => duration(m.session_timeout_ms) },
   { label: "Rebalance", by: (m) => m.rebalance_timeout_ms, kind: "num", cell: (m) => duration(m.rebalance_timeout_ms) },
 ];
+
+// The columns that only members of the consumer protocol have, before the timeouts.
+const OF_CONSUMERS = [
+  { label: "Gives up", kind: "wide", cell: (m) => partitions(m.revoking) || NOTHING },
+  { label: "Target", kind: "wide", cell: (m) => partitions(m.target) || "nothing" },
+  { label: "Epoch", by: (m) => m.member_epoch, kind: "num", cell: (m) => (m.member_epoch === -2 ? "away" : m.member_epoch) },
+  { label: "State", by: (m) => m.state, cell: (m) => DOES[m.state] ?? shown(m.state, 40) },
+  { label: "Subscribes to", kind: "wide", cell: subscription },
+  { label: "Rack", by: (m) => m.rack_id, cell: (m) => shown(m.rack_id, 40) },
+];
+const CONSUMERS = (owners) => {
+  const columns = MEMBERS(owners);
+  return [...columns.slice(0, -2), ...OF_CONSUMERS, ...columns.slice(-2)];
+};
 
 const place = [
   { label: "Topic", by: (o) => o.topic, kind: "id", cell: (o) => shown(o.topic) },
@@ -95,6 +123,11 @@ const PARTITIONS = (owners, nowMs) => [
   { label: "Last commit", by: (o) => o.commit_timestamp_ms, cell: (o) => age(o, nowMs()) },
 ];
 
+const CONSUMER_PARTITIONS = (owners, nowMs) => [
+  ...PARTITIONS(owners, nowMs),
+  { label: "Next owner", by: (o) => o.next_member_id, cell: (o) => (o.next_member_id ? html`<${Who} owners=${owners} id=${o.next_member_id} />` : NOTHING) },
+];
+
 const COMMITS = (nowMs) => [
   ...place,
   { label: "Offset", by: (o) => o.committed_offset, kind: "num", cell: (o) => count(o.committed_offset) },
@@ -112,7 +145,11 @@ export class Group extends Component {
     this.owners = new Owners();
     this.state = { detail: null, told: null, later: [], problem: null };
     const nowMs = () => Date.now();
-    this.columns = { members: MEMBERS(this.owners), partitions: PARTITIONS(this.owners, nowMs), commits: COMMITS(nowMs) };
+    this.columns = {
+      classic: { members: MEMBERS(this.owners), partitions: PARTITIONS(this.owners, nowMs) },
+      consumer: { members: CONSUMERS(this.owners), partitions: CONSUMER_PARTITIONS(this.owners, nowMs) },
+      commits: COMMITS(nowMs),
+    };
     this.range = null; // the wanted period of the history; null for no bound
     this.anew = new Soon(() => this.fetchDetail(), 0);
     this.history = new Soon(() => this.fetchHistory(), TOLD_AFTER_MS);
@@ -181,9 +218,10 @@ export class Group extends Component {
   }
   tab(detail, told) {
     const nowMs = Date.now();
+    const columns = this.columns[detail.summary.type];
     switch (this.props.tab) {
       case "partitions":
-        return html`<${Table} key="partitions" caption="Partitions" columns=${this.columns.partitions} rows=${detail.offsets} keyOf=${placeOf}
+        return html`<${Table} key="partitions" caption="Partitions" columns=${columns.partitions} rows=${detail.offsets} keyOf=${placeOf}
           by="Lag" isDown stamp=${(o) => ago(o.commit_timestamp_ms, nowMs)} empty="No partition is owned or committed." />`;
       case "timeline":
         return html`<${Timeline} told=${told} owners=${this.owners} want=${this.want} />`;
@@ -195,7 +233,7 @@ export class Group extends Component {
           <${Table} key="refusals" caption="Refusals" columns=${EVENTS} rows=${this.refusals(told)} keyOf=${keyOf}
             by="Time" isDown empty="Nothing was, as far as its history goes back." />`;
       default:
-        return html`<${Table} key="members" caption="Members" columns=${this.columns.members} rows=${detail.members} keyOf=${(m) => m.member_id}
+        return html`<${Table} key="members" caption="Members" columns=${columns.members} rows=${detail.members} keyOf=${(m) => m.member_id}
           stamp=${(m) => this.owners.number(m.member_id)} empty="It has no members." />`;
     }
   }

@@ -16,6 +16,7 @@ const COLUMNS = (nowMs) => [
     label: "Group", by: (g) => g.group_id, kind: "id",
     cell: (g) => html`<a href=${hrefOf(g.group_id)} title=${shown(g.group_id, 300)}>${shown(g.group_id)}</a>`,
   },
+  { label: "Type", by: (g) => g.type, kind: "minor", cell: (g) => g.type },
   { label: "State", by: (g) => g.state, cell: (g) => html`<${State} state=${g.state} />` },
   { label: "Members", by: (g) => g.members, kind: "num", isDownFirst: true, cell: (g) => count(g.members) },
   { label: "Partitions", by: (g) => g.partitions, kind: "num minor", isDownFirst: true, cell: (g) => count(g.partitions) },

@@ -1,7 +1,7 @@
 // A group's history as swim lanes: a lane for each partition, a bar for each owner, a stripe for each rebalance.
 
 import { Table } from "./table.js";
-import { EVENTS, Verdict } from "./told.js";
+import { EVENTS, sentences, Verdict } from "./told.js";
 import { Component, html, Swatch, Time } from "./ui.js";
 import { brief, causeInWords, clock, count, cut, dayAndClock, duration, NOTHING, shown } from "./words.js";
 
@@ -18,7 +18,7 @@ const SPAN_MIN_MS = 5000;
 const LEGEND_MAX = 24;
 const FOLLOWS_MS = matchMedia("(prefers-reduced-motion: reduce)").matches ? 5000 : 1000;
 
-const told = (r) => `${causeInWords(r.cause)}, generation ${r.generation_id}, ${
+const told = (r) => `${causeInWords(r.cause)}, ${r.why.epochs.length ? "group epoch" : "generation"} ${r.generation_id}, ${
   r.duration_ms == null ? "running" : duration(r.duration_ms)}${r.why.client_id ? `, ${shown(r.why.client_id, 60)}` : ""}`;
 const keyOf = (r) => `${r.started_ms} ${r.generation_id}`;
 
@@ -235,7 +235,7 @@ export class Timeline extends Component {
     if (!r) return html`<p class="faded">Choose a rebalance: n and p step through them, arrows pan, + and - zoom.</p>`;
     const names = (ids) => ids.map((id) => brief(id)).join(", ");
     return html`<h3>${dayAndClock(r.started_ms, true)}: ${causeInWords(r.cause)} <${Verdict} why=${r.why} /></h3>
-      <p>${r.why.what} ${r.why.who} ${r.why.advice}</p>
+      <p>${sentences(r.why)}</p>
       ${r.joined.length > 0 && html`<p>Joined: ${cut(names(r.joined), 400)}</p>`}
       ${r.gone.length > 0 && html`<p>Gone: ${cut(names(r.gone), 400)}</p>`}`;
   }

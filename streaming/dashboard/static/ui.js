@@ -14,6 +14,8 @@ const STATES = {
   Stable: ["good", "●"],
   PreparingRebalance: ["busy", "◐"],
   CompletingRebalance: ["busy", "◑"],
+  Assigning: ["busy", "◐"],
+  Reconciling: ["busy", "◑"],
   Empty: ["idle", "○"],
   Dead: ["gone", "✕"],
 };

@@ -43,7 +43,13 @@ from kafka.protocol.producer.transaction import (
     TxnOffsetCommitResponse,
 )
 
-from streaming.gateway.exchanges import administration, membership, offsets, transactions
+from streaming.gateway.definitions import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from streaming.gateway.exchanges import administration, consumer_groups, membership, offsets, transactions
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, Served
 
 __all__ = ["SERVED", "Asker", "Exchange", "GatewayData", "Question", "Served"]
@@ -55,14 +61,61 @@ SERVED: dict[int, Served] = {
         Served(SyncGroupRequest, SyncGroupResponse, 0, 5, membership.sync),
         Served(HeartbeatRequest, HeartbeatResponse, 0, 4, membership.heartbeat),
         Served(LeaveGroupRequest, LeaveGroupResponse, 0, 5, membership.leave),
-        Served(OffsetCommitRequest, OffsetCommitResponse, 2, 9, offsets.commit, offsets.topics_named),
-        Served(OffsetFetchRequest, OffsetFetchResponse, 1, 9, offsets.fetch, has_large_response=True),
+        Served(
+            OffsetCommitRequest,
+            OffsetCommitResponse,
+            2,
+            10,
+            offsets.commit,
+            offsets.topics_named,
+            offsets.ids_committed,
+        ),
+        Served(
+            OffsetFetchRequest,
+            OffsetFetchResponse,
+            1,
+            10,
+            offsets.fetch,
+            topic_ids=offsets.ids_fetched,
+            has_large_response=True,
+        ),
         Served(OffsetDeleteRequest, OffsetDeleteResponse, 0, 0, offsets.delete, offsets.topics_named),
         Served(DescribeGroupsRequest, DescribeGroupsResponse, 0, 6, administration.describe, has_large_response=True),
         Served(ListGroupsRequest, ListGroupsResponse, 0, 5, administration.list_groups, has_large_response=True),
         Served(DeleteGroupsRequest, DeleteGroupsResponse, 0, 2, administration.delete),
-        Served(TxnOffsetCommitRequest, TxnOffsetCommitResponse, 0, 5, transactions.commit_offsets, is_refused=True),
-        Served(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, 0, 4, transactions.add_offsets, is_refused=True),
+        Served(
+            ConsumerGroupHeartbeatRequest,
+            ConsumerGroupHeartbeatResponse,
+            0,
+            1,
+            consumer_groups.heartbeat,
+            subscription=consumer_groups.subscription,
+        ),
+        Served(
+            ConsumerGroupDescribeRequest,
+            ConsumerGroupDescribeResponse,
+            0,
+            1,
+            consumer_groups.describe,
+            has_large_response=True,
+        ),
+        Served(
+            TxnOffsetCommitRequest,
+            TxnOffsetCommitResponse,
+            0,
+            4,
+            transactions.commit_offsets,
+            offsets.topics_named,
+            prepare=transactions.write,
+        ),
+        Served(
+            AddOffsetsToTxnRequest,
+            AddOffsetsToTxnResponse,
+            0,
+            4,
+            transactions.add_offsets,
+            prepare=transactions.join,
+        ),
     )
 }
 """The APIs by Kafka's key."""

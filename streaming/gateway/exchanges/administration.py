@@ -49,7 +49,7 @@ def describe(message: Any, asker: Asker, world: GatewayData) -> Exchange:
 
     def described(answers: Sequence[AnyAnswer]) -> ApiMessage:
         named = dict(zip(asked, answers, strict=False))
-        rights = dict(zip(asked, map(_rights, answers[len(asked) :]), strict=False))
+        rights = dict(zip(asked, map(rights_of, answers[len(asked) :]), strict=False))
         groups = [
             _described(each, named[each], version, rights.get(each, ALLOWED) if tells_rights else None)
             for each in group_ids
@@ -59,7 +59,8 @@ def describe(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     return Exchange(tuple(questions), described)
 
 
-def _rights(answer: AnyAnswer) -> frozenset[int]:
+def rights_of(answer: AnyAnswer) -> frozenset[int]:
+    """Return the operations that the client may perform, with Kafka's numbers."""
     return frozenset(compress(OPERATIONS.values(), expected(answer, CheckAccessAnswer).allowed))
 
 

@@ -4,16 +4,18 @@ A function of `exchanges` converts a decoded message to an `Exchange`. It sends 
 connection sends the requests, waits for the answers, and calls `respond` for the response.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafka.protocol.api_message import ApiMessage
 
 from coordinator.access import Operation, Resource
+from coordinator.consumer_requests import TopicFact
 from coordinator.errors import ErrorCode
 from coordinator.limits import GROUP_ID_CHARS_MAX, NAME_CHARS_MAX
 from coordinator.outputs import Answer, AnyAnswer
 from coordinator.requests import Action, CheckAccess, Request
+from streaming.kafka.patterns import Matches
 
 A = TypeVar("A", bound=Answer)
 
@@ -44,6 +46,18 @@ class GatewayData(Protocol):
     def coordinates(self, group_id: str) -> bool:
         """Return whether clients are sent to this broker's port for a group."""
 
+    def facts_of(self, topics: Iterable[str]) -> tuple[TopicFact, ...]:
+        """Return the known ids and partition counts of topics."""
+
+    def topic_of(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with that id; None if there is none."""
+
+    def topic_id_of(self, topic: str) -> str | None:
+        """Return the id of a topic, as text; None if there is no such topic, or the gateway was not told lately."""
+
+    def matching(self, pattern: str) -> Matches:
+        """Return the topics that a pattern matches, as far as the client may see them."""
+
 
 class Question(NamedTuple):
     """A request to the coordinator. `shard` is its partition; None stands for the shard of its group."""
@@ -62,9 +76,36 @@ class Exchange(NamedTuple):
     respond: Callable[[Sequence[AnyAnswer]], ApiMessage]
 
 
-def no_topics(message: Any) -> dict[str, int]:
+class Subscription(NamedTuple):
+    """The topics whose facts a request needs: those with these names, and those that the pattern matches."""
+
+    names: tuple[str, ...] = ()
+    pattern: str = ""
+
+
+def no_subscription(message: Any) -> Subscription:
+    """Return an empty subscription, for requests that need no facts about topics."""
+    return Subscription()
+
+
+def no_named_topics(message: Any, world: GatewayData) -> dict[str, int]:
     """Return no topics, for requests that need no metadata of topics."""
     return {}
+
+
+def no_topic_ids(message: Any) -> Collection[bytes]:
+    """Return no ids, for requests that name topics."""
+    return ()
+
+
+class Preparing(Protocol):
+    """The work at the brokers for a client's transaction. Both methods return an error, or the place of a record."""
+
+    async def join(self, message: Any) -> Any:
+        """Prepare an AddOffsetsToTxn."""
+
+    async def write(self, message: Any) -> Any:
+        """Prepare a TxnOffsetCommit."""
 
 
 class Served(NamedTuple):
@@ -75,7 +116,10 @@ class Served(NamedTuple):
         exchange: Converts a message of one of these versions to an exchange.
         topics_named: Returns the topics whose metadata `exchange` needs, each with the number of partitions that it
             must have to contain all named partitions.
-        is_refused: Whether the API is not offered to clients. A client that uses it gets an error from `exchange`.
+        topic_ids: Returns the ids of topics that a message has in place of names; None if it needs all topics' ids.
+        subscription: Returns the topics whose facts `exchange` needs.
+        prepare: The work at the brokers that comes before the exchange. `exchange` gets its result as a further
+            argument.
         has_large_response: Whether a response may be far larger than its request.
     """
 
@@ -83,9 +127,11 @@ class Served(NamedTuple):
     response: type[ApiMessage]
     first: int
     last: int
-    exchange: Callable[[Any, Asker, GatewayData], Exchange]
-    topics_named: Callable[[Any], dict[str, int]] = no_topics
-    is_refused: bool = False
+    exchange: Callable[..., Exchange]
+    topics_named: Callable[[Any, GatewayData], dict[str, int]] = no_named_topics
+    topic_ids: Callable[[Any], Collection[bytes] | None] = no_topic_ids
+    subscription: Callable[[Any], Subscription] = no_subscription
+    prepare: Callable[["Preparing", Any], Awaitable[Any]] | None = None
     has_large_response: bool = False
 
 
@@ -115,4 +161,4 @@ def expected(answer: AnyAnswer, kind: type[A], **fields: Any) -> A:
     if isinstance(answer, kind):
         return answer
     error, code = (answer.error, answer.code) if answer.code else (SERVER_ERROR.name, SERVER_ERROR.number)
-    return kind(request_id=answer.request_id, error=error, code=code, **fields)
+    return kind(request_id=answer.request_id, error=error, code=code, error_message=answer.error_message, **fields)

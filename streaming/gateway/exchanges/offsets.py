@@ -10,6 +10,7 @@ OffsetFetchResponse.Builder, and the JSON schemas of their messages.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, groupby, islice, repeat
 from typing import Any
+from uuid import UUID
 
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.group import OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse
@@ -24,6 +25,7 @@ from coordinator.outputs import (
     OffsetCommitAnswer,
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
+    TxnOffsetCommitAnswer,
 )
 from streaming.gateway.exchanges.exchange import (
     SERVER_ERROR,
@@ -35,6 +37,7 @@ from streaming.gateway.exchanges.exchange import (
     may,
     of_one,
 )
+from streaming.gateway.ids import id_of, id_text
 
 UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.number
 
@@ -44,31 +47,69 @@ MISSING_GROUP = 9
 ONE_ERROR = 2
 """From this version on, a failed OffsetFetch contains its error once; before, for each partition."""
 
+BY_ID = 10
+"""From this version on, OffsetCommit and OffsetFetch have the ids of topics in place of their names (KIP-848)."""
+
+UNKNOWN_ID = ErrorCode.UNKNOWN_TOPIC_ID.number
+
 MANY_GROUPS = 8
 """From this version on, OffsetFetch concerns many groups (KIP-709)."""
 
 Topics = Iterable[Any]
-Codes = Mapping[str, int]
+Codes = Mapping[str | None, int]
+
+NO_NAMES: dict[str | None, int] = {None: UNKNOWN_ID}
+"""The code of topics without a name, because their id is unknown."""
 
 
-def topics_named(message: Any) -> dict[str, int]:
+def topics_named(message: Any, world: GatewayData) -> dict[str, int]:
     """Return the topics of a commit or a deletion, each with the number of partitions that it must have."""
     wanted: dict[str, int] = {}
     for topic in message.topics:
         highest = max((p.partition_index for p in topic.partitions), default=0)
-        wanted[topic.name] = max(wanted.get(topic.name, 1), highest + 1)
+        if name := _name(topic, world):
+            wanted[name] = max(wanted.get(name, 1), highest + 1)
     return wanted
 
 
-def _is_there(world: GatewayData, topic: str, partition: int) -> bool:
-    return 0 <= partition < (world.partitions_of(topic) or 0)
+def ids_committed(message: Any) -> set[bytes]:
+    """Return the ids of the topics of a commit."""
+    return {topic.topic_id for topic in message.topics} if message.version >= BY_ID else set()
+
+
+def ids_fetched(message: Any) -> set[bytes] | None:
+    """Return the ids of the topics that are fetched; None if all topics of a group are."""
+    if message.version < BY_ID:
+        return set()
+    if any(group.topics is None for group in message.groups):
+        return None
+    return {topic.topic_id for group in message.groups for topic in group.topics}
+
+
+def _name(topic: Any, world: GatewayData) -> str | None:
+    """Return the name of a topic in a request; None for an unknown id."""
+    return world.topic_of(topic.topic_id) if _has_id(topic) else topic.name
+
+
+def _called(topic: Any) -> dict[str, Any]:
+    """Return the field with which a response names a topic as its request does."""
+    return {"topic_id": UUID(bytes=topic.topic_id)} if _has_id(topic) else {"name": topic.name}
+
+
+def _has_id(topic: Any) -> bool:
+    return isinstance(getattr(topic, "topic_id", None), bytes)
+
+
+def is_there(world: GatewayData, topic: str | None, partition: int) -> bool:
+    """Return whether a partition exists."""
+    return topic is not None and 0 <= partition < (world.partitions_of(topic) or 0)
 
 
 def each_with_its_code(topics: Topics, codes: Iterator[int], topic_kind: Any, partition_kind: Any) -> list[Any]:
     """Return topics and partitions in the order of a request, each partition with the next code."""
     return [
         topic_kind(
-            name=topic.name,
+            **_called(topic),
             partitions=[
                 partition_kind(partition_index=p.partition_index, error_code=next(codes)) for p in topic.partitions
             ],
@@ -77,13 +118,16 @@ def each_with_its_code(topics: Topics, codes: Iterator[int], topic_kind: Any, pa
     ]
 
 
-def _codes(
-    topics: Iterable[str], known: Iterable[bool], said: OffsetCommitAnswer | OffsetDeleteAnswer, secret: Codes
+def codes_of(
+    topics: Iterable[str | None],
+    known: Iterable[bool],
+    said: OffsetCommitAnswer | TxnOffsetCommitAnswer | OffsetDeleteAnswer,
+    secret: Codes,
 ) -> Iterator[int]:
     """Return the code of each partition of a request. The question contained only the partitions that are `known`.
 
     Args:
-        topics: The topic of each partition.
+        topics: The topic of each partition; None for an unknown id.
         secret: By topic, the code that replaces the error of a missing partition.
     """
     answered = chain((p.code for p in said.partitions), repeat(said.code or SERVER_ERROR.number))
@@ -93,29 +137,36 @@ def _codes(
     )
 
 
-def _about_missing(
-    world: GatewayData, asker: Asker, group_id: str, operation: Operation, topics: Iterable[str], known: Iterable[bool]
+def about_missing(
+    world: GatewayData,
+    asker: Asker,
+    group_id: str,
+    operation: Operation,
+    topics: Iterable[str | None],
+    known: Iterable[bool],
 ) -> tuple[tuple[str, ...], tuple[Question, ...]]:
     """Return the topics that lack a named partition, and the requests for the client's rights to them."""
-    missing = tuple(dict.fromkeys(topic for topic, is_known in zip(topics, known, strict=True) if not is_known))
+    missing = tuple(
+        dict.fromkeys(topic for topic, is_known in zip(topics, known, strict=True) if topic and not is_known)
+    )
     if not missing or not world.has_rules:
         return missing, ()
     actions = [(operation, Resource.GROUP, group_id), *((Operation.READ, Resource.TOPIC, each) for each in missing)]
     return missing, (may(asker, group_id, actions),)
 
 
-def _secret(missing: Sequence[str], answers: Sequence[AnyAnswer]) -> Codes:
+def secret_codes(missing: Sequence[str], answers: Sequence[AnyAnswer]) -> Codes:
     """Return the codes that replace the error of a missing topic, from the answer about the client's rights."""
     if not answers:
-        return {}
+        return NO_NAMES
     said = expected(answers[0], CheckAccessAnswer)
     if said.code:
-        return dict.fromkeys(missing, said.code)
+        return NO_NAMES | dict.fromkeys(missing, said.code)
     of_group, *of_topics = said.allowed
     if not of_group:
-        return dict.fromkeys(missing, ErrorCode.GROUP_AUTHORIZATION_FAILED.number)
+        return NO_NAMES | dict.fromkeys(missing, ErrorCode.GROUP_AUTHORIZATION_FAILED.number)
     refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED.number
-    return {topic: refusal for topic, is_allowed in zip(missing, of_topics, strict=True) if not is_allowed}
+    return NO_NAMES | {topic: refusal for topic, is_allowed in zip(missing, of_topics, strict=True) if not is_allowed}
 
 
 # -- committing --------------------------------------------------------------------------------------------------------
@@ -127,17 +178,17 @@ _COMMITTED = _COMMITTED_TOPIC.OffsetCommitResponsePartition
 def commit(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Commit offsets. The coordinator gets no commit if the message names no existing partition."""
     version = message.version
-    partitions = [(topic.name, partition) for topic in message.topics for partition in topic.partitions]
-    named = [topic for topic, _ in partitions]
-    known = [_is_there(world, topic, partition.partition_index) for topic, partition in partitions]
-    missing, about = _about_missing(world, asker, message.group_id, Operation.READ, named, known)
+    topics = [(_name(topic, world), topic) for topic in message.topics]
+    named = [name for name, topic in topics for _ in topic.partitions]
+    known = [is_there(world, name, p.partition_index) for name, topic in topics for p in topic.partitions]
+    missing, about = about_missing(world, asker, message.group_id, Operation.READ, named, known)
 
     def committed(said: OffsetCommitAnswer, rest: Sequence[AnyAnswer]) -> ApiMessage:
-        codes: Iterator[int] = _codes(named, known, said, _secret(missing, rest))
+        codes: Iterator[int] = codes_of(named, known, said, secret_codes(missing, rest))
         if version < MISSING_GROUP:
             codes = map(_before_missing_group, codes)
-        topics = each_with_its_code(message.topics, codes, _COMMITTED_TOPIC, _COMMITTED)
-        return OffsetCommitResponse(version=version, topics=topics)
+        ended = each_with_its_code(message.topics, codes, _COMMITTED_TOPIC, _COMMITTED)
+        return OffsetCommitResponse(version=version, topics=ended)
 
     if not any(known):
         return Exchange(about, lambda answers: committed(OffsetCommitAnswer(request_id=None), answers))
@@ -147,22 +198,24 @@ def commit(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         generation_id=message.generation_id_or_member_epoch,
         member_id=message.member_id,
         group_instance_id=message.group_instance_id,
-        offsets=tuple(_to_commit(topic, p, message.retention_time_ms) for topic, p in compress(partitions, known)),
+        version=version,
+        offsets=tuple(compress(_to_commit(topics, message.retention_time_ms, world), known)),
     )
     return Exchange(
         (Question(request), *about), lambda answers: committed(expected(answers[0], OffsetCommitAnswer), answers[1:])
     )
 
 
-def _to_commit(topic: str, partition: Any, retention_ms: int) -> requests.OffsetToCommit:
-    return requests.OffsetToCommit(
-        topic,
-        partition.partition_index,
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata,
-        retention_ms,
-    )
+def _to_commit(
+    topics: Iterable[tuple[str | None, Any]], retention_ms: int, world: GatewayData
+) -> Iterator[requests.OffsetToCommit]:
+    """Return the offset of each partition. A commit by name contains the topic's id if the gateway knows it."""
+    for name, topic in topics:
+        topic_id = id_text(topic.topic_id) if _has_id(topic) else world.topic_id_of(name or "")
+        for p in topic.partitions:
+            where = name or "", p.partition_index
+            what = p.committed_offset, p.committed_leader_epoch, p.committed_metadata
+            yield requests.OffsetToCommit(*where, *what, retention_ms, topic_id)
 
 
 def _before_missing_group(code: int) -> int:
@@ -181,55 +234,91 @@ _FETCHED_OF_MANY = _FETCHED_TOPIC_OF_MANY.OffsetFetchResponsePartitions
 def fetch(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Fetch committed offsets, with one question for each group."""
     if message.version < MANY_GROUPS:
-        request = _offset_fetch(message, asker, message.require_stable)
-        return of_one(request, lambda answer: _fetched_of_one(answer, message))
+        request = _offset_fetch(message, asker, world, message.require_stable)
+        return of_one(request, lambda answer: _fetched_of_one(answer, message, world))
     asked = tuple(
-        _offset_fetch(group, asker, message.require_stable, member_id=group.member_id, generation_id=group.member_epoch)
+        _offset_fetch(
+            group, asker, world, message.require_stable, member_id=group.member_id, generation_id=group.member_epoch
+        )
         for group in message.groups
     )
-    return Exchange(tuple(map(Question, asked)), lambda answers: _fetched_of_many(answers, message))
+    return Exchange(tuple(map(Question, asked)), lambda answers: _fetched_of_many(answers, message, world))
 
 
-def _offset_fetch(group: Any, asker: Asker, require_stable: bool, **who: Any) -> requests.OffsetFetch:
+def _offset_fetch(
+    group: Any, asker: Asker, world: GatewayData, require_stable: bool, **who: Any
+) -> requests.OffsetFetch:
+    """Return the request for the offsets of a group, without the topics whose id is unknown."""
     topics = group.topics
     if topics is not None:
-        topics = tuple(requests.TopicPartitions(topic.name, tuple(topic.partition_indexes)) for topic in topics)
+        named = ((_name(topic, world), topic) for topic in topics)
+        topics = tuple(_of_topic(name, topic) for name, topic in named if name is not None)
     return requests.OffsetFetch(
         **asker.fields(), group_id=group.group_id, topics=topics, require_stable=require_stable, **who
     )
 
 
-def _fetched_of_one(answer: AnyAnswer, message: Any) -> ApiMessage:
+def _of_topic(name: str, topic: Any) -> requests.TopicPartitions:
+    topic_id = id_text(topic.topic_id) if _has_id(topic) else None
+    return requests.TopicPartitions(name, tuple(topic.partition_indexes), topic_id)
+
+
+def _fetched_of_one(answer: AnyAnswer, message: Any, world: GatewayData) -> ApiMessage:
     said, version = expected(answer, OffsetFetchAnswer), message.version
     found: Sequence[FetchedOffset] = said.partitions
     if said.code and version < ONE_ERROR:
         found = [FetchedOffset(t.name, p, code=said.code) for t in message.topics for p in t.partition_indexes]
     is_told = not said.code or version < ONE_ERROR
-    topics = _by_topic(message.topics, found, _FETCHED_TOPIC, _FETCHED) if is_told else []
+    named = _by_name(found) if message.topics is None else _as_asked(message.topics, found, world)
+    topics = _topics_of(named, _FETCHED_TOPIC, _FETCHED) if is_told else []
     return OffsetFetchResponse(version=version, error_code=said.code, topics=topics)
 
 
-def _fetched_of_many(answers: Sequence[AnyAnswer], message: Any) -> ApiMessage:
+def _fetched_of_many(answers: Sequence[AnyAnswer], message: Any, world: GatewayData) -> ApiMessage:
     groups = []
     for group, answer in zip(message.groups, answers, strict=True):
         said = expected(answer, OffsetFetchAnswer)
-        kinds = _FETCHED_TOPIC_OF_MANY, _FETCHED_OF_MANY
-        topics = [] if said.code else _by_topic(group.topics, said.partitions, *kinds)
+        if group.topics is not None:
+            named = _as_asked(group.topics, said.partitions, world)
+        elif message.version < BY_ID:
+            named = _by_name(said.partitions)
+        else:
+            named = _by_id(said.partitions, world)
+        topics = [] if said.code else _topics_of(named, _FETCHED_TOPIC_OF_MANY, _FETCHED_OF_MANY)
         groups.append(_FETCHED_GROUP(group_id=group.group_id, error_code=said.code, topics=topics))
     return OffsetFetchResponse(version=message.version, groups=groups)
 
 
-def _by_topic(asked: Topics | None, found: Sequence[FetchedOffset], topic_kind: Any, partition_kind: Any) -> list[Any]:
-    """Return the found offsets under the topics of the request; under all found topics if the request names none."""
+Named = Iterable[tuple[dict[str, Any], Iterable[FetchedOffset]]]
+"""Offsets by topic, each topic as the field of a response that names it."""
+
+
+def _as_asked(asked: Topics, found: Iterable[FetchedOffset], world: GatewayData) -> Named:
+    """Return the found offsets under the topics of the request, and an error for each partition of an unknown id."""
     rest = iter(found)
-    named = (
-        groupby(found, key=lambda offset: offset.topic)
-        if asked is None
-        else ((topic.name, islice(rest, len(topic.partition_indexes))) for topic in asked)
-    )
+    for topic in asked:
+        indexes = topic.partition_indexes
+        is_unknown = _name(topic, world) is None
+        unknown = (FetchedOffset("", p, code=UNKNOWN_ID) for p in indexes)
+        yield _called(topic), unknown if is_unknown else islice(rest, len(indexes))
+
+
+def _by_name(found: Iterable[FetchedOffset]) -> Named:
+    """Return the found offsets by the names of their topics."""
+    return (({"name": name}, offsets) for name, offsets in groupby(found, key=lambda offset: offset.topic))
+
+
+def _by_id(found: Iterable[FetchedOffset], world: GatewayData) -> Named:
+    """Return the found offsets by the ids of their topics, without the topics that are missing now."""
+    for name, offsets in groupby(found, key=lambda offset: offset.topic):
+        if topic_id := world.topic_id_of(name):
+            yield {"topic_id": id_of(topic_id)}, offsets
+
+
+def _topics_of(named: Named, topic_kind: Any, partition_kind: Any) -> list[Any]:
     return [
         topic_kind(
-            name=name,
+            **field,
             partitions=[
                 partition_kind(
                     partition_index=o.partition,
@@ -241,7 +330,7 @@ def _by_topic(asked: Topics | None, found: Sequence[FetchedOffset], topic_kind: 
                 for o in offsets
             ],
         )
-        for name, offsets in named
+        for field, offsets in named
     ]
 
 
@@ -255,13 +344,13 @@ def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Delete offsets. The coordinator always gets a request: the group's error precedes those of missing partitions."""
     named = [(topic.name, tuple(p.partition_index for p in topic.partitions)) for topic in message.topics]
     topics = [topic for topic, partitions in named for _ in partitions]
-    known = [_is_there(world, topic, p) for topic, partitions in named for p in partitions]
-    missing, about = _about_missing(world, asker, message.group_id, Operation.DELETE, topics, known)
+    known = [is_there(world, topic, p) for topic, partitions in named for p in partitions]
+    missing, about = about_missing(world, asker, message.group_id, Operation.DELETE, topics, known)
     request = requests.OffsetDelete(
         **asker.fields(),
         group_id=message.group_id,
         topics=tuple(
-            requests.TopicPartitions(topic, tuple(p for p in partitions if _is_there(world, topic, p)))
+            requests.TopicPartitions(topic, tuple(p for p in partitions if is_there(world, topic, p)))
             for topic, partitions in named
         ),
     )
@@ -270,7 +359,7 @@ def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         said = expected(answers[0], OffsetDeleteAnswer)
         if said.code:
             return OffsetDeleteResponse(version=message.version, error_code=said.code)
-        codes = _codes(topics, known, said, _secret(missing, answers[1:]))
+        codes = codes_of(topics, known, said, secret_codes(missing, answers[1:]))
         ended = each_with_its_code(message.topics, codes, _DELETED_TOPIC, _DELETED)
         return OffsetDeleteResponse(version=message.version, topics=ended)
 

@@ -1,32 +1,86 @@
-"""TxnOffsetCommit and AddOffsetsToTxn: both are refused, because offsets of transactions are not supported.
+"""AddOffsetsToTxn and TxnOffsetCommit: offsets that a group commits inside a producer's transaction.
 
-UNSUPPORTED_VERSION is fatal to a transactional producer. It does not commit its transaction, so no consumer reads
-records whose offsets are missing.
+The brokers' part comes first: `gateway.transactions` has written into the client's transaction when a function here is
+called, and gives the result. The coordinator checks the client's rights to topics, and that it is a member.
+
+Source: KafkaApis.handleAddOffsetsToTxnRequest and handleTxnOffsetCommitRequest.
 """
 
-from itertools import repeat
+from collections.abc import Awaitable, Iterator, Sequence
+from itertools import compress, repeat
 from typing import Any
 
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.producer.transaction import AddOffsetsToTxnResponse, TxnOffsetCommitResponse
 
-from coordinator.errors import ErrorCode
-from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData
-from streaming.gateway.exchanges.offsets import each_with_its_code
-
-REFUSED = ErrorCode.UNSUPPORTED_VERSION.number
+from coordinator import requests
+from coordinator.access import Operation
+from coordinator.outputs import AnyAnswer, TxnOffsetCommitAnswer
+from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Preparing, Question, expected
+from streaming.gateway.exchanges.offsets import about_missing, codes_of, each_with_its_code, is_there, secret_codes
 
 _TOPIC = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _PARTITION = _TOPIC.TxnOffsetCommitResponsePartition
 
 
-def commit_offsets(message: Any, asker: Asker, world: GatewayData) -> Exchange:
-    """Refuse each offset of a transaction."""
-    topics = each_with_its_code(message.topics, repeat(REFUSED), _TOPIC, _PARTITION)
-    response = TxnOffsetCommitResponse(version=message.version, topics=topics)
+def join(preparing: Preparing, message: Any) -> Awaitable[Any]:
+    """Start to add the group's partition to the client's transaction."""
+    return preparing.join(message)
+
+
+def write(preparing: Preparing, message: Any) -> Awaitable[Any]:
+    """Start to write a record of the commit into the client's transaction."""
+    return preparing.write(message)
+
+
+def add_offsets(message: Any, asker: Asker, world: GatewayData, written: Any) -> Exchange:
+    """Answer whether the group's partition is in its transaction."""
+    response = AddOffsetsToTxnResponse(version=message.version, error_code=written.code)
     return Exchange((), lambda answers: response)
 
 
-def add_offsets(message: Any, asker: Asker, world: GatewayData) -> Exchange:
-    """Refuse to add a group's offsets to a transaction."""
-    response = AddOffsetsToTxnResponse(version=message.version, error_code=REFUSED)
-    return Exchange((), lambda answers: response)
+def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any) -> Exchange:
+    """Commit offsets that are pending until the transaction ends. A refused record commits nothing."""
+    named = [topic.name for topic in message.topics for _ in topic.partitions]
+    partitions = [p for topic in message.topics for p in topic.partitions]
+    known = [is_there(world, name, p.partition_index) for name, p in zip(named, partitions, strict=True)]
+    missing, about = about_missing(world, asker, message.group_id, Operation.READ, named, known)
+
+    def respond(codes: Iterator[int]) -> ApiMessage:
+        topics = each_with_its_code(message.topics, codes, _TOPIC, _PARTITION)
+        return TxnOffsetCommitResponse(version=message.version, topics=topics)
+
+    if written.code:
+        return Exchange((), lambda answers: respond(repeat(written.code)))
+
+    def committed(said: TxnOffsetCommitAnswer, rest: Sequence[AnyAnswer]) -> ApiMessage:
+        return respond(codes_of(named, known, said, secret_codes(missing, rest)))
+
+    if not any(known):
+        return Exchange(about, lambda answers: committed(TxnOffsetCommitAnswer(request_id=None), answers))
+    request = requests.TxnOffsetCommit(
+        **asker.fields(),
+        group_id=message.group_id,
+        generation_id=message.generation_id,
+        member_id=message.member_id,
+        group_instance_id=message.group_instance_id,
+        place=written.place,
+        producer_id=message.producer_id,
+        producer_epoch=message.producer_epoch,
+        offsets=tuple(compress(map(_to_commit, named, partitions, repeat(world)), known)),
+    )
+    return Exchange(
+        (Question(request), *about),
+        lambda answers: committed(expected(answers[0], TxnOffsetCommitAnswer), answers[1:]),
+    )
+
+
+def _to_commit(topic: str, partition: Any, world: GatewayData) -> requests.OffsetToCommit:
+    return requests.OffsetToCommit(
+        topic,
+        partition.partition_index,
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.committed_metadata,
+        topic_id=world.topic_id_of(topic),
+    )

@@ -1,16 +1,17 @@
 -- The time that each partition had no owner, between one owner and the next. An owner's time ends when it leaves or is
--- dropped, not when the next assignments come. A static member is the same owner in each of its processes.
+-- dropped, not when the next assignments come. A static member is the same owner in each of its processes. In a group of
+-- the consumer protocol, an owner's time ends when it has given the partition up.
 WITH names AS (
-  SELECT DISTINCT group_id, explode(array(member_id, replaced_by)) AS name, group_instance_id
+  SELECT DISTINCT group_id, explode(array(member_id, coalesce(replaced_by, replaces))) AS name, group_instance_id
   FROM events
-  WHERE event = 'member_fenced'
+  WHERE event IN ('member_fenced', 'member_back')
 ), moves AS (
-  SELECT group_id, at_ms, version, inline(handovers)
-  FROM events
+  SELECT group_id, at_ms, version, place, handover.*
+  FROM events LATERAL VIEW posexplode(handovers) AS place, handover
   WHERE event = 'assignment_changed'
 ), owned AS (
   SELECT moves.*, coalesce(group_instance_id, after) AS owner,
-         lead(at_ms) OVER (PARTITION BY moves.group_id, topic, partition ORDER BY at_ms, version) AS moved_on_ms
+         lead(at_ms) OVER (PARTITION BY moves.group_id, topic, partition ORDER BY at_ms, version, place) AS moved_on_ms
   FROM moves LEFT JOIN names ON names.group_id = moves.group_id AND name = after
 ), ended AS (
   SELECT events.group_id, coalesce(names.group_instance_id, member_id) AS owner, at_ms AS gone_ms
@@ -21,7 +22,7 @@ WITH names AS (
   FROM owned LEFT JOIN ended
     ON ended.group_id = owned.group_id AND ended.owner = owned.owner AND gone_ms >= at_ms
   WHERE after IS NOT NULL
-  GROUP BY owned.group_id, topic, partition, at_ms, version, moved_on_ms
+  GROUP BY owned.group_id, topic, partition, at_ms, version, place, moved_on_ms
 ), waits AS (
   SELECT *, lead(from_ms) OVER (PARTITION BY group_id, topic, partition ORDER BY from_ms) - to_ms AS wait_ms
   FROM spans

@@ -21,6 +21,19 @@ from tests.coordinator.invariants.commits import (
     OffsetsAreForgottenInTime,
     TheForgottenAreTold,
 )
+from tests.coordinator.invariants.consumer_groups import (
+    ConsumerSessionsAreKept,
+    EpochsGrow,
+    PartitionsHaveOneHolder,
+    PlansAreComplete,
+    RevocationsEnd,
+    TheSettledHaveTheirTargets,
+)
+from tests.coordinator.invariants.consumer_members import (
+    CommitsComeFromHolders,
+    HeartbeatsFitTheMember,
+    PartitionsHaveOneUser,
+)
 from tests.coordinator.invariants.dropped import NobodyIsDroppedUnheard, PendingIdsAreGood, SessionsEnd
 from tests.coordinator.invariants.generations import (
     GenerationsAreAgreed,
@@ -41,40 +54,62 @@ from tests.coordinator.invariants.sizes import OutputsAreBounded
 from tests.coordinator.invariants.step import Checker, KnownRequests, Step, Truth
 from tests.coordinator.invariants.tokens import TokensGrow
 from tests.coordinator.invariants.truth import JumpsHarmNobody, TheUnreadIsHeardFirst
+from tests.coordinator.invariants.views import ClassicOnly, ClassicView, name_of
 
-__all__ = ["MisroutedIsRefused", "Step", "Truth", "all_checkers"]
+__all__ = ["MisroutedIsRefused", "Step", "Truth", "all_checkers", "name_of"]
 
 
 def all_checkers(config: Config) -> list[Checker]:
     """Return one checker for each promise. All must get the same steps, from the first one on."""
-    asked = KnownRequests()
+    asked, by_classic = KnownRequests(), KnownRequests()
+    view = ClassicView(asked)
+
+    def classic(checker: Checker) -> Checker:
+        return ClassicOnly(checker, view)
+
     return [
         RepliesFitTheirRequests(asked),  # the first one: the others look up a response's request
-        GenerationsGrow(),
-        PhasesAreLegal(),
-        GenerationsAreAgreed(asked),
-        PlansArePassedOn(asked),
-        TokensGrow(asked),
+        classic(GenerationsGrow()),
+        classic(PhasesAreLegal()),
+        classic(GenerationsAreAgreed(by_classic)),
+        classic(PlansArePassedOn(by_classic)),
+        classic(TokensGrow(by_classic)),
         EachRequestIsAnsweredOnce(),
-        RepeatsMakeNobodyNew(asked),
+        classic(RepeatsMakeNobodyNew(by_classic)),
         VersionsHaveNoGap(),
-        TheGoneStayOut(asked),
-        SessionsAreKept(asked),
-        NothingWaitsForEver(config),
+        classic(TheGoneStayOut(by_classic)),
+        classic(SessionsAreKept(by_classic)),
+        classic(NothingWaitsForEver(config)),
         TimeNeverGoesBack(),
         TheNewestOfAKeyIsKnown(),
         CommitsAreKept(asked),
-        CommitsAreFenced(asked),
-        OffsetsAreForgottenInTime(config),
-        OffsetsAreForgottenAtLast(config),
+        classic(CommitsAreFenced(by_classic)),
+        classic(OffsetsAreForgottenInTime(config)),
+        classic(OffsetsAreForgottenAtLast(config)),
         TheForgottenAreTold(),
-        GroupsAreBounded(config),
-        AnswersFitTheGroup(asked),
-        SessionsEnd(asked),
-        NobodyIsDroppedUnheard(config, asked),
-        PendingIdsAreGood(asked),
-        HandoversAddUp(),
-        JumpsHarmNobody(config),
-        TheUnreadIsHeardFirst(),
+        classic(GroupsAreBounded(config)),
+        classic(AnswersFitTheGroup(by_classic)),
+        classic(SessionsEnd(by_classic)),
+        classic(NobodyIsDroppedUnheard(config, by_classic)),
+        classic(PendingIdsAreGood(by_classic)),
+        classic(HandoversAddUp()),
+        classic(JumpsHarmNobody(config)),
+        classic(TheUnreadIsHeardFirst()),
         OutputsAreBounded(),
+        *_of_consumer_groups(config, asked),
+    ]
+
+
+def _of_consumer_groups(config: Config, asked: KnownRequests) -> list[Checker]:
+    """Return the checkers of the consumer protocol (next-generation.md 10.9)."""
+    return [
+        PartitionsHaveOneHolder(),
+        PartitionsHaveOneUser(asked),
+        EpochsGrow(),
+        HeartbeatsFitTheMember(asked),
+        TheSettledHaveTheirTargets(),
+        RevocationsEnd(config),
+        PlansAreComplete(),
+        CommitsComeFromHolders(asked),
+        ConsumerSessionsAreKept(config, asked),
     ]

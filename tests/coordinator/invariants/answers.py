@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from coordinator.errors import ErrorCode
 from coordinator.group import Member
 from coordinator.outputs import (
+    AssignmentNotice,
+    ConsumerGroupHeartbeatAnswer,
     ErrorAnswer,
     GroupKey,
     GroupRecord,
@@ -31,6 +33,8 @@ class RepliesFitTheirRequests:
     def __init__(self, asked: KnownRequests | None = None) -> None:
         self.asked = asked or KnownRequests()
         self.members: dict[str, str] = {}
+        self.heard: defaultdict[str, set[str]] = defaultdict(set)
+        """The mailboxes to which joins and heartbeats of the consumer protocol were answered, by member id."""
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
@@ -40,9 +44,15 @@ class RepliesFitTheirRequests:
             if not isinstance(output, Reply):
                 continue
             answer, request = output.answer, self.asked.by(output)
+            if isinstance(answer, ConsumerGroupHeartbeatAnswer | JoinGroupAnswer) and answer.member_id:
+                self.heard[answer.member_id].add(output.to)
             if isinstance(answer, JoinGroupAnswer) and answer.code == NONE:
                 is_again = not getattr(request, "member_id", "") and answer.member_id in self.members
                 self.members[answer.member_id] = self.members[answer.member_id] if is_again else output.to
+            if isinstance(answer, AssignmentNotice):
+                assert answer.request_id is None, "a notice has a request id"
+                assert output.to in self.heard[answer.member_id], f"the wrong mailbox {output.to}: {answer}"
+                continue
             if isinstance(answer, RebalanceNotice):
                 assert answer.request_id is None, "a notice has a request id"
                 assert self.members.get(answer.member_id, output.to) == output.to, (
@@ -79,6 +89,8 @@ class EachRequestIsAnsweredOnce:
             elif forgotten(output):
                 self.parked.pop(output.group_id, None)
         if step.groups is not None:
+            for group_id in step.consumer_groups:
+                self.parked.pop(group_id, None)
             for group_id, group in step.groups.items():
                 self.parked[group_id] = {p for m in group.members.values() for p in parked_by(m)}
             parked = set().union(*self.parked.values())
@@ -165,5 +177,5 @@ class VersionsHaveNoGap:
                 assert output.record is None or output.record.version == output.version
             if forgotten(output):
                 del self.latest[output.group_id]
-        for group_id, group in (step.groups or {}).items():
-            assert group.version == self.latest.get(group_id, 0)
+        for group_id, any_group in (*(step.groups or {}).items(), *step.consumer_groups.items()):
+            assert any_group.version == self.latest.get(group_id, 0)

@@ -1,10 +1,12 @@
 """I13 to I15: commits are kept, fenced, and forgotten in time."""
 
 from collections import defaultdict
+from itertools import repeat
 
 from coordinator.config import Config
 from coordinator.consumer_protocol import CONSUMERS
-from coordinator.group import NEVER_MS, Group, Offset
+from coordinator.group import Group
+from coordinator.group_parts import NEVER_MS, Offset
 from coordinator.outputs import (
     GroupDeleted,
     GroupRecord,
@@ -17,14 +19,19 @@ from coordinator.outputs import (
     Published,
     Reply,
     RepublishGroupAnswer,
+    SettleTransactionsAnswer,
+    TxnOffsetCommitAnswer,
 )
 from coordinator.phases import Phase
-from coordinator.requests import OffsetCommit, OffsetFetch
+from coordinator.requests import OffsetCommit, OffsetFetch, SettleTransactions, TxnOffsetCommit
 from tests.coordinator.invariants.rolls import Roll
 from tests.coordinator.invariants.step import NONE, KnownRequests, Step, forgotten
 
 NO_TERM_MS = NEVER_MS // 2
 """A retention that is longer counts as one without an end."""
+
+NOTHING = (-1, -1, "")
+"""The fetched offset, leader epoch and metadata of a partition without a commit."""
 
 
 class CommitsAreKept:
@@ -32,7 +39,7 @@ class CommitsAreKept:
 
     def __init__(self, asked: KnownRequests | None = None) -> None:
         self.asked = asked or KnownRequests()
-        self.committed: dict[str, dict[tuple[str, int], tuple[int, int, str]]] = {}
+        self.committed: dict[str, dict[tuple[str, int], tuple[int, int, str, str | None]]] = {}
         self.terms_ms: dict[tuple[object, ...], int] = {}
 
     def watch(self, step: Step) -> None:
@@ -56,14 +63,19 @@ class CommitsAreKept:
         else:
             record = output.record
             assert isinstance(record, OffsetRecord)
-            known[place] = record.offset, record.leader_epoch, record.metadata
+            known[place] = record.offset, record.leader_epoch, record.metadata, record.topic_id or None
             is_timed = record.expire_timestamp_ms is not None
             self.terms_ms[output.key] = record.expire_timestamp_ms - record.commit_timestamp_ms if is_timed else -1
 
     def _acknowledged(self, request: OffsetCommit, answer: OffsetCommitAnswer) -> None:
         known = self.committed.get(request.group_id, {})
         kept = {
-            (asked.topic, asked.partition): (asked.offset, asked.leader_epoch, asked.metadata or "")
+            (asked.topic, asked.partition): (
+                asked.offset,
+                asked.leader_epoch,
+                asked.metadata or "",
+                asked.topic_id,
+            )
             for asked, ended in zip(request.offsets, answer.partitions, strict=True)
             if ended.code == NONE
         }
@@ -79,23 +91,31 @@ class CommitsAreKept:
             assert term_ms == asked_ms[place], f"{place} is kept for {term_ms} ms instead of {asked_ms[place]}"
 
     def _fetched(self, request: OffsetFetch, answer: OffsetFetchAnswer) -> None:
+        if answer.code != NONE:
+            assert all(fetched.code != NONE for fetched in answer.partitions), f"a refusal has offsets: {answer}"
+            return
         known = self.committed.get(request.group_id, {})
         if request.topics is None:
             assert {(f.topic, f.partition) for f in answer.partitions} == known.keys()
-        for fetched in answer.partitions:
-            expected = known.get((fetched.topic, fetched.partition), (-1, -1, ""))
+        wanted = [t.topic_id for t in request.topics or () for _ in t.partitions] or repeat(None)
+        for fetched, topic_id in zip(answer.partitions, wanted, strict=False):
+            *offset, stored_id = known.get((fetched.topic, fetched.partition), (*NOTHING, None))
+            is_of_earlier_topic = topic_id and stored_id and topic_id != stored_id
             if fetched.code == NONE:
-                assert (fetched.offset, fetched.leader_epoch, fetched.metadata) == expected, fetched
+                found = fetched.offset, fetched.leader_epoch, fetched.metadata
+                assert found == (NOTHING if is_of_earlier_topic else tuple(offset)), fetched
 
 
 class CommitsAreFenced:
     """I14: a commit is accepted from a member of this generation, or from outside in a group without members.
 
-    Any other commit stores no offset, and its response has an error for each partition.
+    Any other commit stores no offset, and its response has an error for each partition. A commit inside a transaction
+    stores its offsets when the transaction is reported as committed, and never else.
     """
 
     def __init__(self, asked: KnownRequests | None = None) -> None:
         self.asked = asked or KnownRequests()
+        self.pending: defaultdict[str, dict[int, set[tuple[str, int]]]] = defaultdict(dict)
         self.rolls: defaultdict[str, Roll] = defaultdict(Roll)
 
     def watch(self, step: Step) -> None:
@@ -108,15 +128,32 @@ class CommitsAreFenced:
                 elif isinstance(output.answer, OffsetCommitAnswer):
                     request = self.asked.by(output)
                     self._judge(request, output.answer, stored.pop(request.group_id, []))
+                elif isinstance(output.answer, TxnOffsetCommitAnswer):
+                    self._note_pending(self.asked.by(output), output.answer)
+                elif isinstance(output.answer, SettleTransactionsAnswer):
+                    self._settle(self.asked.by(output), stored)
                 elif isinstance(output.answer, RepublishGroupAnswer):
                     stored.pop(self.asked.by(output).group_id, None)
             elif forgotten(output):
                 self.rolls.pop(output.group_id, None)
+                self.pending.pop(output.group_id or "", None)
             elif isinstance(output, Published) and isinstance(output.record, OffsetRecord):
                 stored[output.group_id].append((output.record.topic, output.record.partition))
             elif output.group_id is not None:
                 self.rolls[output.group_id].note(output)
         assert not stored, f"no response has {dict(stored)}"
+
+    def _note_pending(self, request: TxnOffsetCommit, answer: TxnOffsetCommitAnswer) -> None:
+        taken = {(p.topic, p.partition) for p in answer.partitions if p.code == NONE}
+        if taken:
+            self.pending[request.group_id][request.place] = taken
+
+    def _settle(self, request: SettleTransactions, stored: dict[str, list[tuple[str, int]]]) -> None:
+        for group_id, commits in self.pending.items():
+            ended = {place: commits.pop(place) for place in list(commits) if place < request.settled_before}
+            allowed = {each for place in request.committed for each in ended.get(place, ())}
+            found = set(stored.pop(group_id, ()))
+            assert found <= allowed, f"{found - allowed} are stored, and belong to no committed transaction"
 
     def _judge(self, request: OffsetCommit, answer: OffsetCommitAnswer, stored: list[tuple[str, int]]) -> None:
         taken = [(p.topic, p.partition) for p in answer.partitions if p.code == NONE]
@@ -208,7 +245,8 @@ class OffsetsAreForgottenAtLast:
             if forgotten(output):
                 self.earliest_ms.pop(output.group_id, None)
         for group_id, group in (step.groups or {}).items():
-            expiries_ms = [self._expiry_ms(group, o) for _, _, o in group.all_offsets() if group.phase is Phase.EMPTY]
+            kept = group.all_offsets() if group.phase is Phase.EMPTY else ()
+            expiries_ms = [self._expiry_ms(group, o) for t, p, o in kept if not group.is_unstable(t, p)]
             self.earliest_ms[group_id] = min(expiries_ms, default=NEVER_MS)
         if step.received:
             self.read_ms = max(self.read_ms, step.received[-1].at_ms)

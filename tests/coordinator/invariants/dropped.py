@@ -4,7 +4,8 @@ from collections import defaultdict
 
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
-from coordinator.group import NEVER_MS, Group
+from coordinator.group import Group
+from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import (
     HeartbeatAnswer,
     JoinGroupAnswer,

@@ -4,7 +4,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from coordinator.consumer_protocol import READABLE
-from coordinator.group import NEVER_MS, Group
+from coordinator.group import Group
+from coordinator.group_parts import NEVER_MS
 from coordinator.limits import REMOVED_GROUP_MS
 from coordinator.outputs import (
     AssignmentChanged,
@@ -21,7 +22,7 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import SyncGroup
-from tests.coordinator.invariants.step import NONE, KnownRequests, Step, forgotten, is_written_again
+from tests.coordinator.invariants.step import CONVERTED, NONE, KnownRequests, Step, forgotten, is_written_again
 
 
 class GenerationsGrow:
@@ -85,7 +86,8 @@ class PhasesAreLegal:
     def watch(self, step: Step) -> None:
         for output in step.news:
             if forgotten(output):
-                assert self.latest.pop(output.group_id) is Phase.EMPTY, "only an Empty group is forgotten"
+                before = self.latest.pop(output.group_id, Phase.EMPTY)
+                assert before is Phase.EMPTY or output.version == CONVERTED, "only an Empty group is forgotten"
             elif isinstance(output, Published) and isinstance(output.record, GroupRecord):
                 record = output.record
                 before = self.latest.get(record.group_id)

@@ -5,7 +5,8 @@ from typing import Any
 
 from coordinator.config import Config
 from coordinator.deadlines import Deadline, deadlines
-from coordinator.group import NEVER_MS, Group
+from coordinator.group import Group
+from coordinator.group_parts import NEVER_MS
 from coordinator.limits import PENDING_MAX
 from coordinator.outputs import (
     Event,
@@ -157,6 +158,7 @@ class NothingWaitsForEver:
             assert group.phase is not Phase.PREPARING or vitals.joins_ms < NEVER_MS, "the joins have no deadline"
             assert group.phase is not Phase.COMPLETING or vitals.syncs_ms < NEVER_MS, "the assignments have no deadline"
             is_kept = any((offset.expire_timestamp_ms or 0) >= NEVER_MS for _, _, offset in group.all_offsets())
+            is_kept = is_kept or bool(group.pending_commits)
             assert group.phase is not Phase.EMPTY or vitals.offsets_ms < NEVER_MS or is_kept, (
                 "an Empty group has no deadline"
             )
@@ -231,7 +233,7 @@ class TimeNeverGoesBack:
                 latest = self.latest.get(output.group_id, output.at_ms)
                 assert output.at_ms >= latest, f"{latest - output.at_ms} ms back: {output}"
                 self.latest[output.group_id] = output.at_ms
-        for group_id, group in (step.groups or {}).items():
+        for group_id, group in (*(step.groups or {}).items(), *step.consumer_groups.items()):
             assert group.vitals.now_ms >= self.group_ms.get(group_id, group.vitals.now_ms), (
                 f"the time of {group_id} went back"
             )

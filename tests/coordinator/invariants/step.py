@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from coordinator.consumer_group import ConsumerGroup
 from coordinator.errors import ErrorCode
-from coordinator.group import NEVER_MS, Group
+from coordinator.group import Group
+from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import (
     ClockAhead,
     GroupRecord,
@@ -26,6 +28,9 @@ NONE, REBALANCE_IN_PROGRESS = ErrorCode.NONE.number, ErrorCode.REBALANCE_IN_PROG
 GONE = (MemberLeft, MemberExpired, MemberFenced)
 """Events after which the member id belongs to no member."""
 
+CONVERTED = -1
+"""The version of the tombstone with which a group ends for the checkers of the classic protocol, because it is
+converted. No group publishes it."""
 
 Asker = tuple[str, str | None]
 """The mailbox and the request id of a response, which identify its request."""
@@ -53,7 +58,8 @@ class Step:
     """One batch: the requests of the shard, its outputs, and its groups afterwards.
 
     Args:
-        groups: All groups that the step may have changed.
+        groups: All classic groups that the step may have changed.
+        consumer_groups: All groups of the consumer protocol that the step may have changed.
         deferred: Requests that wait for the next step, because the outputs are too large.
     """
 
@@ -63,6 +69,7 @@ class Step:
     groups: Mapping[str, Group] | None = None
     truth: Truth | None = None
     deferred: Sequence[Received] = ()
+    consumer_groups: Mapping[str, ConsumerGroup] = field(default_factory=dict)
 
     @cached_property
     def news(self) -> Sequence[Output]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from msgspec.structs import replace as changed
 
 from coordinator.config import Config
-from coordinator.group import NEVER_MS
+from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import (
     GroupRecord,
     MemberExpired,

@@ -5,11 +5,14 @@ members     joins, sessions, static members, leaves
 rounds      join rounds, generations, assignments, deadlines
 commits     committed offsets, and published records
 state       the stored state, the log and its time, groups that affect each other
+consumers   groups of the consumer protocol
 hunt        runs simulations with each bug until one breaks a promise: `python -m tests.simulation --bugs`
 """
 
-from tests.simulation.bugs import commits, known, members, rounds, state
+from tests.simulation.bugs import commits, consumers, known, members, rounds, state
 from tests.simulation.bugs.bug import Bug
 from tests.simulation.bugs.known import Known
 
-BUGS: dict[str, Bug | Known] = {bug.name: bug for part in (known, members, rounds, commits, state) for bug in part.BUGS}
+BUGS: dict[str, Bug | Known] = {
+    bug.name: bug for part in (known, members, rounds, commits, state, consumers) for bug in part.BUGS
+}

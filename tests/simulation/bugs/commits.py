@@ -7,12 +7,12 @@ from tests.simulation.bugs.bug import Bug
 BUGS = (
     # -- committing and fetching ---------------------------------------------------------------------------------------
     Bug("a commit does not renew its member", offsets.commit,
-        "group.vitals.renew(session, now_ms)", "pass", "SessionsAreKept"),
-    Bug("a commit below the stored offset is lost", offsets._store,
-        "group.keep_offset(asked.topic, asked.partition, offset)",
-        "known = group.offsets.get(asked.topic, {}).get(asked.partition)\n"
+        "group.vitals.renew(session, context.now_ms)", "pass", "SessionsAreKept"),
+    Bug("a commit below the stored offset is lost", offsets.store_offset,
+        "group.keep_offset(topic, partition, offset)",
+        "known = group.offsets.get(topic, {}).get(partition)\n"
         "    if known is None or known.offset <= offset.offset:\n"
-        "        group.keep_offset(asked.topic, asked.partition, offset)", "CommitsAreKept"),
+        "        group.keep_offset(topic, partition, offset)", "CommitsAreKept"),
     Bug("offset 0 reads as none", offsets._fetched,
         "if offset is None:", "if offset is None or not offset.offset:", "CommitsAreKept"),
     Bug("a fetched offset is one too high", offsets._fetched,
@@ -28,15 +28,15 @@ BUGS = (
     Bug("a commit's own retention is ignored", offsets._store,
         "expire_ms = None if asked.retention_ms < 0 else min(now_ms + asked.retention_ms, NEVER_MS)",
         "expire_ms = None", "CommitsAreKept"),
-    Bug("metadata may be one byte too long", offsets.commit,
-        "> config.offset_metadata_max_bytes", "> config.offset_metadata_max_bytes + 1", "GroupsAreBounded"),
+    Bug("metadata may be one byte too long", offsets.has_short_metadata,
+        "<= config.offset_metadata_max_bytes", "<= config.offset_metadata_max_bytes + 1", "GroupsAreBounded"),
     # -- forgetting ----------------------------------------------------------------------------------------------------
     Bug("offsets of subscribed topics expire", Group.subscribes,
         "return topic in self.subscribed_topics", "return False", "OffsetsAreForgottenInTime"),
     Bug("offsets of subscribed topics are deleted on request", offsets.delete,
         "if group.subscribes(topic)", "if False", "OffsetsAreForgottenInTime"),
-    Bug("offsets of an Empty group expire by their commit", offsets.expiry_ms,
-        "group.since_ms if group.protocol_type else offset.commit_timestamp_ms", "offset.commit_timestamp_ms",
+    Bug("offsets of an Empty group expire by their commit", Group.retained_since_ms,
+        "self.since_ms if self.protocol_type else offset.commit_timestamp_ms", "offset.commit_timestamp_ms",
         "OffsetsAreForgottenInTime"),
     Bug("a group's own retention is ignored", offsets.expiry_ms,
         "config.offsets_retention_by_group_ms.get(group.group_id, config.offsets_retention_ms)",

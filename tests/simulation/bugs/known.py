@@ -52,7 +52,7 @@ FOUND_BY = {
     "KAFKA-20938, joins": "EachRequestIsAnsweredOnce",
     "KAFKA-20985, repeats": "Coordinator raised AssertionError",
     "KAFKA-9801": "PlansArePassedOn",
-    "librdkafka #2631": "CommitsAreFenced",
+    "librdkafka #2631": "TheGoneStayOut",
     "Iceberg connect #17551": "CommitsAreFenced",
     "SeaweedFS, a fetch right after a commit": "CommitsAreKept",
     "Redpanda #31483": "EqualBytes",

@@ -2,6 +2,7 @@
 
 from coordinator import checks, deadlines, membership, rebalance
 from coordinator.group import Group
+from coordinator.timers import Timers
 from tests.simulation.bugs.bug import Bug
 
 BUGS = (
@@ -53,14 +54,14 @@ BUGS = (
     Bug("an earlier deadline is not stored", Group.look_at_offsets,
         "self.vitals.offsets_ms = self.vitals.noting(min(self.vitals.offsets_ms, at_ms))",
         "self.vitals.offsets_ms = min(self.vitals.offsets_ms, at_ms)", "NothingWaitsForEver"),
-    Bug("after a deadline the next one is not set", deadlines.advance,
-        "vitals.earliest_ms = min(d.at_ms for d in deadlines(group))", "pass", "NothingWaitsForEver"),
-    Bug("a deadline that is due now does not fire", deadlines.advance,
+    Bug("after a deadline the next one is not set", Timers.advance,
+        "vitals.earliest_ms = min(d.at_ms for d in self.deadlines(group))", "pass", "NothingWaitsForEver"),
+    Bug("a deadline that is due now does not fire", Timers.advance,
         "while vitals.earliest_ms <= until_ms:", "while vitals.earliest_ms < until_ms:", "NothingWaitsForEver"),
-    Bug("a silent member's deadline is extended without end", deadlines._may_be_extended,
-        "return not (session or group.vitals).extended", "return True", "SessionsEnd"),
+    Bug("a silent member's deadline is extended without end", deadlines._wait_once_more,
+        " or (session or vitals).extended:", ":", "SessionsEnd"),
     Bug("an extended deadline is not stored", deadlines._wait_once_more,
         "session.extended = True", "pass", "SessionsEnd"),
-    Bug("members expire while the coordinator is unavailable", deadlines._may_be_extended,
-        "return not (session or group.vitals).extended", "return False", "NobodyIsDroppedUnheard"),
+    Bug("members expire while the coordinator is unavailable", deadlines._wait_once_more,
+        " or (session or vitals).extended:", " or True:", "NobodyIsDroppedUnheard"),
 )  # fmt: skip

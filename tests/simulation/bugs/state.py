@@ -21,15 +21,15 @@ BUGS = (
     # -- stored state --------------------------------------------------------------------------------------------------
     Bug("changes by heartbeats are not stored", GroupStore.put_away,
         "codec.encode_vitals(vitals, rest, self._rosters)",
-        "codec.encode_vitals(vitals, rest, self._rosters) if group else self.stored[group_id].vitals",
+        "codec.encode_vitals(vitals, rest, self._rosters) if group else stored.vitals",
         "SessionsAreKept"),
     Bug("a changed Stable group is not stored", GroupStore.put_away,
         "codec.encode_rest(group, self._rosters) if group else",
         "codec.encode_rest(group, self._rosters)"
-        " if group and (vitals.phase.value[0] != 'S' or not self.stored[group_id].rest) else",
+        " if group and (vitals.phase.value[0] != 'S' or not stored.rest) else",
         "PhasesAreLegal"),
     Bug("the deadline of a new group is lost", GroupStore.put_away,
-        "Stored(vitals.earliest_ms,", "Stored(self.stored[group_id].earliest_ms,", "NothingWaitsForEver"),
+        "vitals.earliest_ms,", "stored.earliest_ms,", "NothingWaitsForEver"),
     _reads_back("a parked join is lost between batches", EACH + "m.awaiting_join = None", "PhasesAreLegal"),
     _reads_back("which join made a static member is lost between batches", EACH + "m.made_by = None",
                 "Coordinator raised AssertionError"),
@@ -46,12 +46,12 @@ BUGS = (
     Bug("a late repeat is not corrected", republishing.republish,
         "yield output", "pass", "VersionsHaveNoGap"),
     Bug("forgotten groups are lost between batches", codec.decode_shard,
-        "return _decode(_shard_decoder, body)",
-        "kept = _decode(_shard_decoder, body)\n    kept.removed_groups.clear()\n    return kept", "EqualBytes"),
+        "return decode(_shard_decoder, body)",
+        "kept = decode(_shard_decoder, body)\n    kept.removed_groups.clear()\n    return kept", "EqualBytes"),
     Bug("the versions of forgotten groups are dropped at once", GroupStore.forget_ends,
         " if removed.until_ms <= horizon_ms]", "]", "GenerationsGrow"),
     # -- groups that affect each other ---------------------------------------------------------------------------------
-    Bug("a new group takes the place of another one that was forgotten", GroupStore.create,
+    Bug("a new group takes the place of another one that was forgotten", GroupStore._begin,
         "removed_groups.pop(group_id, None)", "removed_groups.pop(next(iter(self.removed_groups), group_id), None)",
         "GenerationsGrow"),
     Bug("a group that does not exist returns another group's offsets", Shard._handle,
@@ -64,7 +64,7 @@ BUGS = (
         "Context(max(v.now_ms for v in self._groups.vitals.values())"
         " if subject and kind.answer.__name__ == 'OffsetCommitAnswer' else at_ms,", "TimeNeverGoesBack"),
     Bug("a listing leaves the last group out", administration.list_groups,
-        "phase in groups", "phase in list(groups)[:-1]", "AnswersFitTheGroup"),
+        "group_type in groups", "group_type in list(groups)[:-1]", "AnswersFitTheGroup"),
     Bug("a description is of the generation before", describe.describe,
         "generation_id=group.generation_id", "generation_id=max(group.generation_id - 1, 0)", "AnswersFitTheGroup"),
     # -- the log and its time ------------------------------------------------------------------------------------------

@@ -13,16 +13,29 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from streaming.cli import showing, telling
+from streaming.cli import kafka_describing, showing, telling
+from streaming.cli.kafka_describing import describe_members, describe_offsets, describe_states
+from streaming.cli.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.showing import BadPattern, Wanted
 from streaming.cli.telling import BadPlace, read_place, timeline_lines
+from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound
 from streaming.views import Views, answers
+from streaming.views.rebalances import rebalances
+from tests.streaming.views.consumers import ENDED_MS, JOINED_AND_FREE_MS, REVOKING_MS, life_at
 from tests.streaming.views.golden_views import ANA, BO, CY, ENDS, EVIL, NOON_MS, example_views, moved
+from tests.streaming.views.test_consumers import with_protocols
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW_MS = NOON_MS + 120_000
+
+
+@pytest.fixture(autouse=True)
+def _without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the answers of brokers, which Kafka's tool asks for offsets and for their addresses."""
+    monkeypatch.setattr(kafka_describing, "ends_of", lambda settings, groups: {("T", 0): 50})
+    monkeypatch.setattr(kafka_describing, "_leaders", lambda settings: {0: "127.0.0.1:9092  (1)"})
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +57,12 @@ def _describe(group_id: str) -> Callable[[Views, Output], None]:
 
 
 def _members(views: Views, to: Output) -> None:
-    to.rows(showing.MEMBERS, showing.member_lines(views.present()))
+    to.rows(MEMBERS, member_lines(views.present()))
 
 
 def _offsets(views: Views, to: Output) -> None:
-    rows = [line for group in views.present() for line in showing.partition_lines(group, ENDS) if line.row]
-    to.rows(showing.PARTITIONS, rows)
+    rows = [line for group in views.present() for line in partition_lines(group, ENDS) if line.row]
+    to.rows(PARTITIONS, rows)
 
 
 def _timeline(views: Views, to: Output) -> None:
@@ -60,6 +73,38 @@ def _why(views: Views, to: Output) -> None:
     telling.show_why(views, views.groups["orders"], None, to)
 
 
+def _of_consumers(at_ms: int, show: Callable[[Views, Output], None]) -> Callable[[Views, Output], None]:
+    """Return a command that shows the consumer group of `life` as it was at a time."""
+    return lambda _, to: show(life_at(at_ms), to)
+
+
+def _show_life(views: Views, to: Output) -> None:
+    telling.show_timeline(answers.timeline(views, views.groups["g"]), None, to)
+
+
+def _explain_life(views: Views, to: Output) -> None:
+    for rebalance in rebalances(views.groups["g"].events):
+        telling.show_why(views, views.groups["g"], rebalance.started_ms, to)
+
+
+def _owners(views: Views, to: Output) -> None:
+    """Show the owner of a partition before, while and after it changes hands."""
+    for at_ms in (REVOKING_MS, JOINED_AND_FREE_MS, JOINED_AND_FREE_MS + 100, ENDED_MS):
+        telling.show_owner(views, views.groups["g"], "T", 2, at_ms, ENDED_MS, to)
+
+
+def _as_kafkas_tool(describe: Callable[..., None], *, is_mixed: bool = False) -> Callable[[Views, Output], None]:
+    """Return a command of `coordinator-consumer-groups` that describes the groups verbosely."""
+
+    def show(views: Views, _: Output) -> None:
+        groups = views.present()
+        if is_mixed:
+            groups = [with_protocols(group, ana="consumer", cy="consumer", dan="classic") for group in groups]
+        describe(Settings(), groups, is_verbose=True)
+
+    return show
+
+
 COMMANDS: dict[str, Callable[[Views, Output], None]] = {
     "list": _list,
     "describe": _describe("orders"),
@@ -68,6 +113,19 @@ COMMANDS: dict[str, Callable[[Views, Output], None]] = {
     "offsets": _offsets,
     "timeline": _timeline,
     "why": _why,
+    "consumer-list": _of_consumers(REVOKING_MS, _list),
+    "consumer-describe": _of_consumers(REVOKING_MS, _describe("g")),
+    "consumer-members": _of_consumers(REVOKING_MS, _members),
+    "consumer-members-stable": _of_consumers(ENDED_MS, _members),
+    "consumer-timeline": _of_consumers(ENDED_MS, _show_life),
+    "consumer-why": _of_consumers(ENDED_MS, _explain_life),
+    "tool-members": _of_consumers(REVOKING_MS, _as_kafkas_tool(describe_members)),
+    "tool-members-mixed": _of_consumers(ENDED_MS, _as_kafkas_tool(describe_members, is_mixed=True)),
+    "tool-members-classic": _as_kafkas_tool(describe_members),
+    "tool-states": _of_consumers(REVOKING_MS, _as_kafkas_tool(describe_states)),
+    "tool-offsets": _of_consumers(JOINED_AND_FREE_MS, _as_kafkas_tool(describe_offsets)),
+    "consumer-owner": _of_consumers(ENDED_MS, _owners),
+    "consumer-why-revoking": _of_consumers(REVOKING_MS, lambda v, to: telling.show_why(v, v.groups["g"], None, to)),
 }
 
 
@@ -83,7 +141,7 @@ def printed(command: str, form: OutputFormat, *, is_terminal: bool, capsys: pyte
 
 
 FORMS = [
-    *((command, OutputFormat.table, True) for command in COMMANDS),
+    *((command, OutputFormat.table, True) for command in COMMANDS if not command.startswith("tool-")),
     *((command, OutputFormat.table, False) for command in COMMANDS),
     ("list", OutputFormat.wide, False),
     ("describe", OutputFormat.wide, False),
@@ -94,6 +152,8 @@ FORMS = [
     ("list", OutputFormat.json, False),
     ("timeline", OutputFormat.json, False),
     ("why", OutputFormat.json, False),
+    ("consumer-members", OutputFormat.wide, False),
+    ("consumer-why-revoking", OutputFormat.json, False),
 ]
 
 
@@ -116,14 +176,14 @@ def test_every_golden_file_is_compared() -> None:
 
 def test_each_subscribed_partition_is_shown_under_one_member(views: Views) -> None:
     """S01, S10: the table has one line for each partition, with its member."""
-    lines = [line for line in showing.partition_lines(views.groups["orders"], ENDS) if line.row]
+    lines = [line for line in partition_lines(views.groups["orders"], ENDS) if line.row]
     assert [(line.row.topic, line.row.partition) for line in lines if line.row] == [("t", p) for p in range(4)]
     assert all(line.row.member_id == ANA for line in lines if line.row)
 
 
 def test_a_member_that_owns_nothing_is_listed(views: Views) -> None:
     """S11: the member's line has no partition."""
-    idle = [line.idle for line in showing.partition_lines(views.groups["orders"], ENDS) if line.row is None]
+    idle = [line.idle for line in partition_lines(views.groups["orders"], ENDS) if line.row is None]
     assert [member.member_id for member in idle if member] == [CY]
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from streaming.cli import changing, kafka_tool, output, showing
+from coordinator.outputs import RebalanceGroupAnswer, Reply
+from coordinator.requests import RebalanceGroup
+from streaming.cli import changing, kafka_describing, output, showing
 from streaming.cli.changing import Ambiguous, NotConfirmed, confirm
 from streaming.cli.main import app, main
 from streaming.cli.options import GroupOrder
@@ -21,6 +23,7 @@ from streaming.config.settings import Settings
 from streaming.errors import Exit
 from streaming.views import Views, answers
 from tests.streaming.cli.test_groups import NOW_MS, printed
+from tests.streaming.views.consumers import ConsumerTopics
 from tests.streaming.views.golden_views import ANA, CY, ENDS, EVIL, RECORDS, example_views, member
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -186,9 +189,39 @@ def test_a_closed_pipe_gives_no_traceback() -> None:
 def test_kafkas_tool_shows_a_commit_beyond_the_end_as_a_negative_lag(
     views: Views, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kafka_tool, "ends_of", lambda settings, groups: dict.fromkeys(ENDS, 1))
-    kafka_tool._describe_offsets(Settings(), [views.groups["orders"]], is_verbose=False)
+    monkeypatch.setattr(kafka_describing, "ends_of", lambda settings, groups: dict.fromkeys(ENDS, 1))
+    kafka_describing.describe_offsets(Settings(), [views.groups["orders"]], is_verbose=False)
     assert re.search(r"orders +t +0 +\d+ +1 +-\d+ ", capsys.readouterr().out)
+
+
+class Answering:
+    """The administration of a coordinator that has raised a group's epoch."""
+
+    def __init__(self, settings: Settings) -> None:
+        pass
+
+    def __enter__(self) -> "Answering":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def rebalance(self, group_id: str, reason: str | None) -> RebalanceGroupAnswer:
+        world = ConsumerTopics(T=2)
+        world.join("ana", "T")
+        world.now_ms += 10
+        world.ask(RebalanceGroup, "g", reason=reason)
+        answers = (each.answer for each in world.batch() if isinstance(each, Reply))
+        return next(answer for answer in answers if isinstance(answer, RebalanceGroupAnswer))
+
+
+def test_a_rebalance_of_a_consumer_group_tells_its_epoch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A real shard answers the request: the group epoch has grown, and the plan comes within the second."""
+    monkeypatch.setattr(changing, "Administration", Answering)
+    changing.rebalance(Settings(), "g", "a drill", Output(OutputFormat.table))
+    assert capsys.readouterr().out == "g is Assigning, group epoch 3.\n"
 
 
 def test_patterns_match_groups_that_do_not_exist_yet() -> None:

@@ -10,7 +10,6 @@ from kafka.structs import OffsetAndMetadata
 
 from coordinator.effects import CommitEnded, Effect, FetchEnded
 from coordinator.errors import ErrorCode
-from coordinator.member import MemberState
 from coordinator.outputs import FetchedOffset
 from coordinator.requests import OffsetToCommit, TopicPartitions
 from streaming.client import committing
@@ -54,7 +53,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.member = self
-        self.state = MemberState.STABLE
+        self.may_commit = True
         self.sent: list[Any] = []
         self.effects: list[Effect] = []
 
@@ -108,7 +107,7 @@ def test_an_automatic_commit_is_sent_once_in_an_interval_with_changed_positions(
 
 def test_no_automatic_commit_is_sent_in_a_rebalance(s: Stage) -> None:
     s.reading.had = {P0: at(5)}
-    s.driver.state = MemberState.PREPARING_REBALANCE
+    s.driver.may_commit = False
     s.now_ms = 60_000
     s.commits.commit_if_due()
     assert s.driver.sent == []

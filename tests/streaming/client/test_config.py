@@ -1,6 +1,8 @@
 """Tests of the configuration of members, and of the errors for invalid settings."""
 
+import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,8 +68,9 @@ def test_default_assignors_are_javas_for_consumers_and_cooperative_for_members()
 
 def test_every_setting_is_one_of_kafka_python_or_of_ours() -> None:
     """Every setting of kafka-python's consumer is accepted."""
-    ours = {"topic_prefix", "retry_backoff_max_ms", "principal", "access_key_file"}
-    assert CONSUMER_DEFAULTS.keys() - KafkaConsumer.DEFAULT_CONFIG.keys() == ours
+    ours = {"topic_prefix", "retry_backoff_max_ms", "principal", "access_key_file", "metadata_refresh_ms"}
+    javas = {"group_protocol", "group_remote_assignor"}
+    assert CONSUMER_DEFAULTS.keys() - KafkaConsumer.DEFAULT_CONFIG.keys() == ours | javas
     assert MEMBER_DEFAULTS.keys() < CONSUMER_DEFAULTS.keys()
 
 
@@ -85,3 +88,52 @@ def test_every_client_gets_the_connection_settings() -> None:
     assert config.way == given
     assert config.reading.items() >= given.items()
     assert configure_member({"group_id": "g"} | given).way == given
+
+
+# -- the consumer protocol ---------------------------------------------------------------------------------------------
+
+CONSUMER = {"group_id": "g", "group_protocol": "consumer"}
+
+
+@pytest.mark.parametrize("configure", [configure_consumer, configure_member])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"group_protocol": "new"}, r"group_protocol \('new'\) must be one of classic, consumer"),
+        ({**CONSUMER, "group_remote_assignor": "sticky"}, "must be one of None, uniform, range"),
+        ({**CONSUMER, "session_timeout_ms": 6_000}, "session_timeout_ms cannot be set when group_protocol=consumer"),
+        ({**CONSUMER, "heartbeat_interval_ms": 1}, "heartbeat_interval_ms cannot be set when group_protocol=consumer"),
+        (
+            {**CONSUMER, "partition_assignment_strategy": ["range"], "session_timeout_ms": 1},
+            "session_timeout_ms, partition_assignment_strategy cannot be set when group_protocol=consumer",
+        ),
+        ({"group_remote_assignor": "range"}, "group_remote_assignor cannot be set when group_protocol=classic"),
+        ({"metadata_refresh_ms": 500}, "metadata_refresh_ms cannot be set when group_protocol=classic"),
+        ({**CONSUMER, "metadata_refresh_ms": 99}, r"metadata_refresh_ms \(99\) must be a whole number from 100"),
+    ],
+)
+def test_a_setting_of_the_other_protocol_is_refused(
+    given: dict[str, Any], message: str, configure: Callable[..., object]
+) -> None:
+    """9.2: as in Java's client, the coordinator chooses session timeout and interval."""
+    with pytest.raises(KafkaConfigurationError, match=message):
+        configure({"group_id": "g"} | given)
+
+
+def test_a_member_of_the_consumer_protocol_makes_its_own_id() -> None:
+    """KIP-848: a UUID as Kafka writes it."""
+    transport: Any = SimpleNamespace(inbox="inbox", client_host=lambda: "/here")
+    config = configure_consumer({**CONSUMER, "client_rack": "north", "group_remote_assignor": "range"})
+    members = [config.consumer_protocol_member(transport) for _ in range(200)]
+    assert len({member.member_id for member in members}) == 200
+    assert all(re.fullmatch("[A-Za-z0-9_][A-Za-z0-9_-]{21}", member.member_id) for member in members)
+    member = members[0]
+    assert (member.rack_id, member.server_assignor, member.reply_to, member.client_host) == (
+        "north", "range", "inbox", "/here",
+    )  # fmt: skip
+
+
+def test_resources_are_assigned_evenly_and_consumers_vote_only_if_they_say_so() -> None:
+    """With range, one member would get all resources: each is a topic with one partition."""
+    assert configure_member(CONSUMER).group["group_remote_assignor"] == "uniform"
+    assert configure_consumer(CONSUMER).group["group_remote_assignor"] is None

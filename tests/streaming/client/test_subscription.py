@@ -8,6 +8,7 @@ from kafka.errors import IllegalStateError
 
 from streaming.client.subscription import Subscription
 from streaming.client.topics import Topic
+from streaming.kafka.patterns import WholeName
 
 RACKS = (frozenset[str](),)
 
@@ -69,3 +70,18 @@ def test_wrong_arguments_change_nothing(topics: Any, pattern: Any, listener: Any
     with pytest.raises(error):
         s.replace(topics, pattern, listener)
     assert not s
+
+
+# -- the consumer protocol ---------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_of_the_consumer_protocol_matches_whole_names() -> None:
+    """KIP-848: RE2; another expression than those of Python."""
+    s = Subscription(subscription()._watch, excludes_internal=True, compiled=WholeName)
+    s.replace((), "orders", None)
+    assert (str(s), s.topics()) == ("subscribed to the pattern orders", {"orders"})
+    s.replace((), ".*orders.*", None)
+    assert s.topics() == {"orders", "orders-old"}
+    with pytest.raises(ValueError, match="does not compile"):
+        s.replace((), "(?=orders)", None)
+    assert s.topics() == {"orders", "orders-old"}

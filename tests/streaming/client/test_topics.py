@@ -27,6 +27,8 @@ class FakeAdmin:
         self.racks: dict[int, str | None] = {1: "north", 2: "south"}
         self.may_describe_cluster = True
         self.is_closed = False
+        self.ids: dict[str, str] = {}
+        self.codes: dict[str, int] = {}
         self.topics: dict[str, list[list[int]]] = {"t": [[1, 2], [2]], "u": [[1]]}
 
     def __call__(self, **config: object) -> "FakeAdmin":
@@ -46,8 +48,8 @@ class FakeAdmin:
         replicas = self.topics.get(name)
         partitions = [{"partition_index": n, "replica_nodes": nodes} for n, nodes in enumerate(replicas or [])]
         return {
-            "name": name, "error_code": 3 * (replicas is None), "is_internal": name.startswith("__"),
-            "partitions": partitions[::-1],
+            "name": name, "error_code": self.codes.get(name, 3 * (replicas is None)),
+            "is_internal": name.startswith("__"), "partitions": partitions[::-1], "topic_id": self.ids.get(name),
         }  # fmt: skip
 
     def describe_cluster(self) -> dict[str, Any]:
@@ -228,3 +230,33 @@ def test_closing_does_not_wait_for_unreachable_brokers(admin: FakeAdmin, monkeyp
 def test_an_unused_watch_can_be_closed(admin: FakeAdmin) -> None:
     TopicWatch({}).close()
     assert admin.made == 0
+
+
+# -- for the consumer protocol -----------------------------------------------------------------------------------------
+
+
+def test_the_shortest_age_of_all_members_counts(admin: FakeAdmin, watch: TopicWatch) -> None:
+    """The watch waits for an hour when the member of the consumer protocol comes."""
+    watch.ask("classic", ["t"])
+    watch.wait(["t"], HANG_S)
+    watch.ask("new", ["t"], age_ms=10)
+    seen = len(admin.requested)
+    admin.wait_until(lambda: len(admin.requested) >= seen + 3)
+    watch.forget("new")
+
+
+def test_topics_have_their_ids_as_kafka_prints_them(admin: FakeAdmin, watch: TopicWatch) -> None:
+    admin.ids["t"] = "fb7fffff-ffff-ffff-ffff-fffffffffff0"
+    watch.ask("me", ["t", "u"])
+    topics = watch.wait(["t", "u"], HANG_S).topics
+    assert (topics["t"].topic_id, topics["u"].topic_id) == ("-3__________________8A", "")
+
+
+@pytest.mark.parametrize(("code", "is_unclear"), [(0, False), (3, False), (17, False), (29, False), (5, True)])
+def test_an_error_that_may_pass_does_not_mean_that_a_topic_is_gone(
+    admin: FakeAdmin, watch: TopicWatch, code: int, is_unclear: bool
+) -> None:
+    """The group would revoke its partitions."""
+    admin.codes["t"] = code
+    watch.ask("me", ["t"])
+    assert ("t" in watch.wait(["t"], HANG_S).unclear) is is_unclear

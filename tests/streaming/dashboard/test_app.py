@@ -17,6 +17,7 @@ from streaming.dashboard.live import Live, Phase, Status
 from streaming.dashboard.request_filter import HEADERS, LOOPBACK_NAMES, names_of
 from streaming.views import GroupView, Raw, answers
 from tests.streaming.dashboard.stage import Stage
+from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, life_at
 
 NOW_MS = 1_790_000_000_000
 PLACES = [("orders", partition) for partition in range(4)]
@@ -71,6 +72,21 @@ def described(browser: Browser, path: str) -> jsonschema.Draft202012Validator:
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def test_responses_about_a_consumer_group_match_their_schemas() -> None:
+    """The page gets its epochs, targets and waits, during a rebalance and after it."""
+    for at_ms in (REVOKING_MS, ENDED_MS):
+        live = Live(life_at(at_ms))
+        live.say(Status(Phase.LIVE))
+        browser = Browser(App(live).asgi(LOOPBACK_NAMES))
+        for path in ("/api/groups", "/api/group?id=g", "/api/timeline?id=g", "/api/why?id=g"):
+            described(browser, path.partition("?")[0]).validate(browser.get(path).json())
+    detail = browser.get("/api/group?id=g").json()
+    assert detail["summary"] | {"type": "consumer", "generation_id": 6, "assignment_epoch": 6} == detail["summary"]
+    assert {m["member_id"]: (m["member_epoch"], m["target"]) for m in detail["members"]} == {
+        "ana": (6, {"T": [0, 1]}), "cy": (6, {"U": [0, 1]}), "dan": (6, {"T": [2, 3]}),
+    }  # fmt: skip
 
 
 PATHS = [

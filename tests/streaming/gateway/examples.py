@@ -116,6 +116,8 @@ UNTIL: dict[str, list[tuple[int, dict[str, Any]]]] = {
 def as_sent(name: str, version: int) -> Request:
     """Return the request as a client of that version sends it."""
     unsaid = {field: value for until, older in UNTIL.get(name, ()) if version < until for field, value in older.items()}
+    if name == "OffsetCommit":
+        unsaid["version"] = version
     return replace(REQUESTS[name], **unsaid)
 
 

@@ -1,23 +1,29 @@
 """The environment of a connection's parts: a transport that stores written bytes, and test doubles of a gateway."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
+from coordinator.consumer_requests import TopicFact
 from coordinator.outputs import AnyAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.gateway.apis import APIS
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.cluster import Address
 from streaming.gateway.flow import Flow
+from streaming.gateway.following import Following
+from streaming.gateway.ids import id_text
 from streaming.gateway.messages import Header
 from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger, Outgoing
 from streaming.gateway.slots import Slot
+from streaming.gateway.topics import Topics
 from streaming.gateway.upstream import Upstream
+from streaming.gateway.writing import Written
+from streaming.kafka.transactional import Transaction
 
 OWN_TOPIC = "kept.requests"
 
@@ -183,6 +189,13 @@ class FakeAsking:
         self._told.pop(request_id)(kind(request_id=request_id, **fields), size)
 
 
+def fact_of(topic: str, partitions: int | None) -> TopicFact:
+    """Return the fact about a topic, with an id that is derived from its name; None stands for a missing topic."""
+    if partitions is None:
+        return TopicFact(topic)
+    return TopicFact(topic, id_text(topic.encode().ljust(16, b".")[:16]), partitions)
+
+
 @dataclass
 class FakeCluster:
     """Brokers and topics. `refresh` waits for `is_refreshed`."""
@@ -191,6 +204,7 @@ class FakeCluster:
     sure: bool = True
     refreshed: int = 0
     is_refreshed: asyncio.Event = field(default_factory=asyncio.Event)
+    is_recent: bool = True
 
     def partitions_of(self, topic: str) -> int | None:
         return self.topics.get(topic)
@@ -212,15 +226,39 @@ class FakeCluster:
         list(brokers)
 
 
+class FakeTransactions:
+    """A writer of transactions that answers with `written`."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Transaction, int]] = []
+        self.written = Written(0, 41)
+
+    async def join(self, transaction: Transaction, shard: int) -> Written:
+        self.calls.append(("join", transaction, shard))
+        return self.written
+
+    async def write(self, transaction: Transaction, shard: int, group_id: str) -> Written:
+        self.calls.append((f"write {group_id}", transaction, shard))
+        return self.written
+
+
 class FakeShared:
     """A double of a gateway, for its connections, with an authorizer that protects `OWN_TOPIC`."""
 
     def __init__(self, metrics: Metrics | None = None, mechanisms: tuple[str, ...] = ()) -> None:
         self.settings: Any = SimpleNamespace(
-            access="everybody", gateway_hold_ms=60_000, gateway_heartbeat_hold_ms=600_000
+            access="everybody",
+            gateway_hold_ms=60_000,
+            gateway_heartbeat_hold_ms=600_000,
+            gateway_consumer_heartbeat_hold_ms=600_000,
+            group_consumer_heartbeat_interval_ms=600_000,
         )
         self.asking: Any = FakeAsking()
         self.cluster: Any = FakeCluster()
+        self.described: list[list[str]] = []
+        self.topics = Topics(self.cluster, self._describe)
+        self.following = Following(self.topics)
+        self.transactions: Any = FakeTransactions()
         self.authorizer = Authorizer([OWN_TOPIC])
         self.connections: list[Any] = []
         self.ledger = Ledger(self.connections, lambda: None)
@@ -234,6 +272,10 @@ class FakeShared:
         self.may_connect.set()
         self.served = True
         self.offer: Any = None
+
+    def _describe(self, names: Sequence[str]) -> dict[str, TopicFact]:
+        self.described.append(list(names))
+        return {name: fact_of(name, self.cluster.topics.get(name)) for name in names}
 
     async def offer_of(self, node_id: int | None) -> Any | None:
         return self.offer

@@ -7,11 +7,10 @@ from streaming.gateway.apis import API_VERSIONS, APIS, Handling, offered
 from streaming.gateway.exchanges import SERVED
 
 PAST_US = {
-    *(68, 69),  # ConsumerGroupHeartbeat, ConsumerGroupDescribe (KIP-848)
     *(71, 72),  # GetTelemetrySubscriptions, PushTelemetry
     *range(76, 80),  # share groups (KIP-932)
-    *range(83, 93),  # state and offsets of share groups; streams groups (KIP-1071)
-    *(25, 28),  # AddOffsetsToTxn, TxnOffsetCommit
+    *range(83, 94),  # state and offsets of share groups; streams groups (KIP-1071)
+    94,  # UnregisterController
 }
 
 
@@ -64,8 +63,8 @@ def test_an_unknown_version_is_answered_with_the_known_versions():
 
 
 def test_features_that_need_missing_apis_are_not_offered():
-    """Transactions of version 2 need Produce 12. The group protocols of the brokers are not offered."""
-    theirs = brokers(**{"transaction.version": (0, 2), "group.version": (0, 1), "metadata.version": (7, 30)})
+    """Transactions of version 2 need Produce 12. Share groups and streams groups are the brokers' own."""
+    theirs = brokers(**{"transaction.version": (0, 2), "share.version": (0, 1), "metadata.version": (7, 30)})
     response = ApiVersionsResponse.decode(offered(theirs, 4).encode(), version=4)
     assert [(f.name, f.max_version) for f in response.supported_features] == [
         ("transaction.version", 1),
@@ -76,6 +75,13 @@ def test_features_that_need_missing_apis_are_not_offered():
         ("metadata.version", 30),
     ]
     assert response.finalized_features_epoch == 7
+
+
+def test_the_consumer_protocol_is_offered_with_its_feature():
+    """KIP-848: tools show `group.version`; clients look at the versions of the heartbeat."""
+    response = offered(brokers(**{"group.version": (0, 2)}), 4)
+    assert {key: ranges(response)[key] for key in (68, 69)} == {68: (0, 1), 69: (0, 1)}
+    assert [(f.name, f.max_version_level) for f in response.finalized_features] == [("group.version", 1)]
 
 
 def test_older_clients_get_no_features_that_begin_with_0():
@@ -91,5 +97,5 @@ def test_every_version_can_be_written(version: int):
 
 
 def test_every_served_api_has_an_exchange():
-    served = {key for key, api in APIS.items() if api.handling in (Handling.SERVED, Handling.REFUSED)}
+    served = {key for key, api in APIS.items() if api.handling is Handling.SERVED}
     assert served == SERVED.keys()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from itertools import count
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -147,11 +148,15 @@ def test_a_request_that_is_too_large_is_answered_at_once(kafka: Kafka):
 
 
 def test_a_request_that_no_broker_accepts_is_answered_with_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "SEND_WAIT_MS", 100, raising=False)
+    lost = Event()
+    monkeypatch.setitem(module._SENDING, "message.timeout.ms", 100)
+    monkeypatch.setitem(module._SENDING, "error_cb", lambda error: lost.set())
     kafka = Kafka()
 
     async def scenario(gateway: Gateway) -> None:
         del kafka._producer  # this ends the broker too
+        # A record that librdkafka has taken for a broker that dies at this moment may wait until the broker is back.
+        assert await asyncio.to_thread(lost.wait, WAIT_S)
         gateway.send(gateway.request())
         async with asyncio.timeout(WAIT_S * 2):
             while not gateway.responses:

@@ -23,7 +23,7 @@ from tests.streaming.gateway.wiring import frame_of
     "data",
     [
         b"\xff\xff\xff\xff",
-        struct.pack(">ihhih", 10, 68, 0, 77, -1),
+        struct.pack(">ihhih", 10, 76, 0, 77, -1),
         struct.pack(">ihhih", 10, 12, 3, 77, -1),
     ],
     ids=["no frame", "not offered", "malformed"],
@@ -60,7 +60,7 @@ def test_a_sasl_exchange_is_forwarded():
 def test_waiting_requests_are_refused_too():
     async def scenario(bench: Bench) -> None:
         bench.connection.pause_writing()
-        bench.connection.data_received(struct.pack(">ihhih", 10, 68, 0, 77, -1))
+        bench.connection.data_received(struct.pack(">ihhih", 10, 76, 0, 77, -1))
         assert bench.transport.ended is None
         bench.connection.resume_writing()
         assert bench.count("connections_refused_total") == 1

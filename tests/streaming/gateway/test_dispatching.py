@@ -20,7 +20,7 @@ from tests.streaming.gateway.test_authenticating import known
 from tests.streaming.gateway.wiring import frame_of
 
 PRODUCE, METADATA, FIND, HEARTBEAT, HANDSHAKE, API_VERSIONS = 0, 3, 10, 12, 17, 18
-TXN_OFFSET_COMMIT, CONSUMER_GROUP_HEARTBEAT = 28, 68
+TXN_OFFSET_COMMIT, SHARE_GROUP_HEARTBEAT = 28, 76
 
 
 class Bench(FlowBench):
@@ -76,7 +76,7 @@ def last(api_key: int) -> bytes:
         (FIND, Handling.LOCATED),
         (API_VERSIONS, Handling.NEGOTIATED),
         (HANDSHAKE, Handling.AUTHENTICATED),
-        (TXN_OFFSET_COMMIT, Handling.REFUSED),
+        (TXN_OFFSET_COMMIT, Handling.SERVED),
     ],
 )
 def test_each_request_goes_to_the_handler_of_its_api(api_key: int, handling: Handling):
@@ -127,7 +127,7 @@ def test_requests_in_flight_are_bounded():
 @pytest.mark.parametrize(
     ("frame", "why"),
     [
-        (head(CONSUMER_GROUP_HEARTBEAT, 0), "API 68 is not offered"),
+        (head(SHARE_GROUP_HEARTBEAT, 0), "API 76 is not offered"),
         (head(-1, 0), "API -1 is not offered"),
         (head(HEARTBEAT, APIS[HEARTBEAT].last + 1), "version 5 of Heartbeat is not offered"),
         (head(METADATA, -1), "version -1 of Metadata is not offered"),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from coordinator.outputs import AnyAnswer, RebalanceNotice, Reply
+from streaming.gateway.exchanges.offsets import BY_ID
 from tests.differential import wire
 from tests.differential.language import Conversation, Heard, Line
 from tests.differential.ours import Ours
@@ -58,7 +59,18 @@ class OurselvesThroughAGateway(Ours):
         return asked, wire.answer(asked.request, asked.version, asking.response_to(answer))
 
 
-@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda c: c.slug)
+def has_topic_ids(line: Line) -> bool:
+    """Return whether a request of the conversation, or its response, names topics by their ids."""
+    by_id = line.verb in ("commit", "fetch") and line.options.get("v") == str(BY_ID)
+    return by_id or line.verb in ("beat", "describe-consumer")
+
+
+WITHOUT_TOPIC_IDS = [c for c in CONVERSATIONS if not any(map(has_topic_ids, c.lines))]
+"""The conversations of the classic protocol. Those of the consumer protocol are held through a real gateway, because
+they need a cluster's topic ids."""
+
+
+@pytest.mark.parametrize("conversation", WITHOUT_TOPIC_IDS, ids=lambda c: c.slug)
 def test_responses_through_a_gateway_are_the_same(conversation: Conversation):
     """S56: the conversations have every request in every version, as stock clients write it."""
     over_topics = hold(conversation, Ours(RULES), theirs=False)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
-from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
 from coordinator.errors import ErrorCode
 from coordinator.outputs import (
@@ -19,8 +19,10 @@ from coordinator.outputs import (
 )
 from coordinator.requests import TopicPartitions
 from streaming.gateway.exchanges import SERVED
+from streaming.gateway.ids import id_of, id_text
 from tests.streaming.gateway.examples import ended
-from tests.streaming.gateway.wiring import ask, decoded
+from tests.streaming.gateway.parts import fact_of
+from tests.streaming.gateway.wiring import FakeGateway, ask, decoded
 
 OK = ended(ErrorCode.NONE)
 
@@ -114,7 +116,7 @@ def test_a_partition_without_an_answer_has_an_error():
 def test_a_commit_names_the_partitions_that_must_exist():
     wanted = SERVED[OffsetCommitRequest.API_KEY].topics_named
     message = decoded(commit(("t", [4, 1]), ("u", []), ("t", [2]), ("v", [-7])), 9)
-    assert wanted(message) == {"t": 5, "u": 1, "v": 1}
+    assert wanted(message, FakeGateway()) == {"t": 5, "u": 1, "v": 1}
 
 
 # -- fetching ----------------------------------------------------------------------------------------------------------
@@ -185,6 +187,90 @@ def test_stable_offsets_can_be_required(version: int, is_passed_on: bool):
     assert asking.requests[0].require_stable is is_passed_on
 
 
+# -- by the ids of topics (KIP-848) ------------------------------------------------------------------------------------
+
+T, U, GONE = (id_of(fact_of(topic, 1).topic_id or "") for topic in ("t", "u", "gone"))
+
+
+def commit_by_id(*topics: tuple[UUID, list[int]]) -> Any:
+    one = _COMMIT.OffsetCommitRequestPartition
+    named = [
+        _COMMIT(
+            topic_id=t, partitions=[one(partition_index=p, committed_offset=5, committed_metadata="") for p in some]
+        )
+        for t, some in topics
+    ]
+    return OffsetCommitRequest(group_id="g", topics=named)
+
+
+def fetch_by_id(topics: list[tuple[UUID, list[int]]] | None) -> Any:
+    one = _FETCH_OF_MANY.OffsetFetchRequestTopics
+    named = None if topics is None else [one(topic_id=t, partition_indexes=some) for t, some in topics]
+    return OffsetFetchRequest(groups=[_FETCH_OF_MANY(group_id="g", topics=named)])
+
+
+def codes_by_id(topics: Iterable[Any]) -> list[tuple[UUID, list[tuple[int, int]]]]:
+    return [(t.topic_id, [(p.partition_index, p.error_code) for p in t.partitions]) for t in topics]
+
+
+def test_a_commit_by_id_names_the_topic_and_stores_its_id():
+    """next-generation.md 6.3: unknown ids have error 100, unknown partitions error 3, and the rest is committed."""
+    asking = ask(commit_by_id((T, [0, 7]), (GONE, [0, 1]), (U, [2])), 10)
+    stored = [(o.topic, o.partition, o.topic_id) for o in asking.requests[0].offsets]
+    assert stored == [("t", 0, id_text(T.bytes)), ("u", 2, id_text(U.bytes))]
+    done = CommittedPartition("t", 0, **OK), CommittedPartition("u", 2, **OK)
+    response = asking.response_to(OffsetCommitAnswer(request_id="1", partitions=done))
+    assert codes_by_id(response.topics) == [(T, [(0, 0), (7, 3)]), (GONE, [(0, 100), (1, 100)]), (U, [(2, 0)])]
+
+
+def test_a_commit_to_unknown_ids_alone_is_not_sent():
+    for rules in (False, True):
+        asking = ask(commit_by_id((GONE, [0])), 10, place=FakeGateway(has_rules=rules))
+        assert (asking.requests, codes_by_id(asking.response_to().topics)) == ([], [(GONE, [(0, 100)])])
+
+
+@pytest.mark.parametrize("knows_ids", [False, True])
+def test_a_commit_by_name_has_the_topics_id_if_it_is_known(knows_ids: bool):
+    asking = ask(commit(("t", [0])), 9, place=FakeGateway(knows_ids=knows_ids))
+    assert asking.requests[0].offsets[0].topic_id == (id_text(T.bytes) if knows_ids else None)
+
+
+def test_the_ids_of_a_commit_are_those_that_it_must_know():
+    served = SERVED[OffsetCommitRequest.API_KEY]
+    message = decoded(commit_by_id((T, [4]), (GONE, [8])), 10)
+    assert served.topic_ids(message) == {T.bytes, GONE.bytes}
+    assert served.topics_named(message, FakeGateway()) == {"t": 5}
+    assert served.topic_ids(decoded(commit(("t", [1])), 9)) == set()
+
+
+def test_offsets_are_fetched_by_id():
+    """An unknown id has error 100 for each partition; the group is asked all the same, as in Kafka."""
+    asking = ask(fetch_by_id([(GONE, [4]), (T, [0, 1])]), 10)
+    assert asking.requests[0].topics == (TopicPartitions("t", (0, 1), id_text(T.bytes)),)
+    found = FetchedOffset("t", 0, 5), FetchedOffset("t", 1)
+    (group,) = asking.response_to(OffsetFetchAnswer(request_id="1", partitions=found)).groups
+    assert codes_by_id(group.topics) == [(GONE, [(4, 100)]), (T, [(0, 0), (1, 0)])]
+    assert [p.committed_offset for t in group.topics for p in t.partitions] == [-1, 5, -1]
+    (group,) = asking.response_to(ErrorAnswer(request_id="1", **ended(ErrorCode.STALE_MEMBER_EPOCH))).groups
+    assert (group.error_code, group.topics) == (113, [])
+
+
+def test_all_offsets_have_the_ids_that_topics_have_now():
+    """A topic without an id is left out."""
+    asking = ask(fetch_by_id(None), 10, place=FakeGateway(knows_ids=True))
+    assert asking.requests[0].topics is None
+    found = FetchedOffset("gone", 0, 7), FetchedOffset("t", 0, 5, topic_id="of an earlier topic t")
+    (group,) = asking.response_to(OffsetFetchAnswer(request_id="1", partitions=found)).groups
+    assert [(t.topic_id, [p.committed_offset for p in t.partitions]) for t in group.topics] == [(T, [5])]
+
+
+def test_a_fetch_of_all_offsets_needs_all_ids():
+    wanted = SERVED[OffsetFetchRequest.API_KEY].topic_ids
+    assert wanted(decoded(fetch_by_id(None), 10)) is None
+    assert wanted(decoded(fetch_by_id([(T, [0])]), 10)) == {T.bytes}
+    assert wanted(decoded(fetch_of(g=None), 9)) == set()
+
+
 # -- deleting ----------------------------------------------------------------------------------------------------------
 
 
@@ -209,24 +295,3 @@ def test_an_error_of_the_group_precedes_unknown_partitions(error: ErrorCode):
     asking = ask(forget(("nowhere", [0])), 0)
     response = asking.response_to(OffsetDeleteAnswer(request_id="1", **ended(error)))
     assert (response.error_code, response.topics) == (error.number, [])
-
-
-# -- in transactions ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_offsets_of_a_transaction_are_refused(version: int):
-    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    one = topic.TxnOffsetCommitRequestPartition
-    partitions = [one(partition_index=p, committed_offset=5, committed_metadata=None) for p in (0, 1)]
-    request = TxnOffsetCommitRequest(
-        transactional_id="x", group_id="g", topics=[topic(name="t", partitions=partitions)]
-    )
-    asking = ask(request, version)
-    assert (asking.requests, codes(asking.response_to().topics)) == ([], [("t", [(0, 35), (1, 35)])])
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_a_transaction_cannot_add_a_groups_offsets(version: int):
-    asking = ask(AddOffsetsToTxnRequest(transactional_id="x", group_id="g"), version)
-    assert (asking.requests, asking.response_to().error_code) == ([], 35)

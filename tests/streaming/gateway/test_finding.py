@@ -38,7 +38,7 @@ class Bench(FlowBench):
         questions = Questions(self.shared.asking, identity, self.flow.questions, lambda notice: None)
         relaying = Relaying(self.shared, 1, self.flow, work, identity)
         self._negotiate = Negotiating(self.shared, 1, self.flow, work).negotiate
-        self._find = Finding(self.shared, self.flow, work, questions, PortView(self.shared, 1), relaying).find
+        self._find = Finding(self.shared, self.flow, work, questions, PortView(self.shared, 1, identity), relaying).find
 
     def negotiate(self, version: int, frame: bytes | None = None) -> None:
         message = ApiVersionsRequest(version=min(version, 4), client_software_name="a", client_software_version="1")

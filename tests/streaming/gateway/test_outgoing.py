@@ -207,6 +207,7 @@ def test_the_bounds_are_consistent():
     assert LARGE_IN_FLIGHT_MAX * RECORD_BYTES_MAX + ANSWER_BYTES_PAUSE <= ANSWER_BYTES_MAX
     assert ONE_ANSWER_BYTES_MAX + ANSWER_BYTES_PAUSE <= ANSWER_BYTES_MAX <= ANSWERS_BYTES_MAX
     assert {api.name for api in APIS.values() if api.has_large_response} == {
-        *("Metadata", "OffsetFetch", "DescribeGroups", "ListGroups", "DescribeConfigs", "DescribeCluster")
+        *("Metadata", "OffsetFetch", "DescribeGroups", "ListGroups", "DescribeConfigs", "DescribeCluster"),
+        "ConsumerGroupDescribe",
     }
     assert outgoing.ANSWER_BYTES_MAX is ANSWER_BYTES_MAX

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
+import pytest
 from kafka.protocol.admin.groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -17,12 +19,12 @@ from kafka.protocol.consumer.group import (
     JoinGroupResponse,
     OffsetCommitRequest,
 )
-from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 from coordinator import requests
 from coordinator.errors import ErrorCode
 from coordinator.limits import NAME_CHARS_MAX
 from coordinator.outputs import (
+    CommittedPartition,
     DescribeGroupAnswer,
     ErrorAnswer,
     HeartbeatAnswer,
@@ -35,43 +37,18 @@ from coordinator.outputs import (
 from coordinator.phases import Phase
 from streaming.gateway.apis import Handling
 from streaming.gateway.authenticating import Identity
-from streaming.gateway.heartbeats import Heartbeats
+from streaming.gateway.ids import id_text
 from streaming.gateway.limits import IN_FLIGHT_MAX
-from streaming.gateway.questions import Questions
-from streaming.gateway.serving import PortView, Serving
-from streaming.gateway.slots import Slot
-from streaming.gateway.work import Work
-from tests.streaming.gateway.parts import FakeAsking, FakeShared, FlowBench, turn
-from tests.streaming.gateway.wiring import frame_of
+from streaming.gateway.serving import PortView
+from tests.streaming.gateway.examples import ended
+from tests.streaming.gateway.parts import FakeShared, turn
+from tests.streaming.gateway.serving_bench import ServingBench
 
 SESSION_MS = 30_000
 
 
-class Bench(FlowBench):
-    """The serving part of one connection, in a running loop."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shared = FakeShared(self.metrics)
-        self.asking: FakeAsking = self.shared.asking
-        self.identity = Identity((), "/10.0.0.7", "User:CN=ana")
-        self.identity.client_id = "ana"
-        self.heartbeats = Heartbeats(600_000, self.flow.give)
-        self.questions = Questions(self.shared.asking, self.identity, self.flow.questions, self.heartbeats.tell)
-        view = PortView(self.shared, 1)
-        self.work = Work(self.flow)
-        self._serving = Serving(self.shared, self.flow, self.work, self.questions, view, self.heartbeats)
-
-    def ask(self, message: Any) -> Slot:
-        slot = self.slot(message.API_KEY, message.version)
-        self._serving.serve(slot, frame_of(message, message.version))
-        return slot
-
-    def read_response(self, kind: Any, version: int) -> Any:
-        """Return the only response that was sent."""
-        self.run_soon()
-        (frame,) = self.transport.frames()
-        return kind.decode(frame, version=version, header=True)
+class Bench(ServingBench):
+    """The serving part of one connection, with a classic member."""
 
     def join(self, member_id: str = "m") -> None:
         """Make the client a member of a group, so that its heartbeats can be held."""
@@ -95,17 +72,18 @@ def heartbeat(member_id: str = "m") -> HeartbeatRequest:
     return HeartbeatRequest(version=3, group_id="g", generation_id=1, member_id=member_id, group_instance_id=None)
 
 
-def commit(topic: str) -> OffsetCommitRequest:
+def commit(topic: str | UUID, version: int = 6) -> OffsetCommitRequest:
     kind = OffsetCommitRequest.OffsetCommitRequestTopic
     partition = kind.OffsetCommitRequestPartition(
         partition_index=2, committed_offset=7, committed_leader_epoch=-1, committed_metadata=None
     )
+    named: dict[str, Any] = {"topic_id": topic} if isinstance(topic, UUID) else {"name": topic}
     return OffsetCommitRequest(
-        version=6,
+        version=version,
         group_id="g",
         generation_id_or_member_epoch=1,
         member_id="m",
-        topics=[kind(name=topic, partitions=[partition])],
+        topics=[kind(**named, partitions=[partition])],
     )
 
 
@@ -182,17 +160,6 @@ def test_many_coordinator_requests_pause_reading():
     run(scenario)
 
 
-def test_a_refused_request_is_not_sent_to_the_coordinator():
-    async def scenario(bench: Bench) -> None:
-        bench.ask(
-            AddOffsetsToTxnRequest(version=3, transactional_id="x", producer_id=1, producer_epoch=0, group_id="g")
-        )
-        assert bench.asking.sent == []
-        assert bench.read_response(AddOffsetsToTxnResponse, 3).error_code == ErrorCode.UNSUPPORTED_VERSION.number
-
-    run(scenario)
-
-
 def test_each_port_lists_its_own_groups_of_all_shards():
     async def scenario(bench: Bench) -> None:
         bench.ask(ListGroupsRequest(version=4, states_filter=[]))
@@ -221,6 +188,32 @@ def test_unknown_topics_are_looked_up_before_a_commit_is_sent():
         bench.asking.answer(OffsetCommitAnswer)
         bench.run_soon()
         assert len(bench.transport.frames()) == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_recent", [False, True])
+def test_unknown_topic_ids_are_looked_up_before_a_commit_is_sent(is_recent: bool):
+    """KIP-848: a commit of version 10 names topics by their ids. The names of topics are asked for first."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.shared.cluster.is_recent = is_recent
+        bench.shared.cluster.is_refreshed.set()
+        known, unknown = (UUID(bytes=topic.encode().ljust(16, b".")) for topic in ("t", "nowhere"))
+        bench.ask(commit(known, version=10))
+        assert (bench.asking.sent, bench.flow.is_paused) == ([], True)
+        while not bench.asking.sent:
+            await asyncio.sleep(0)
+        assert (bench.shared.described, bench.shared.cluster.refreshed) == ([["t"]], int(not is_recent))
+        ((request, _),) = bench.asking.sent
+        assert [(o.topic, o.topic_id) for o in request.offsets] == [("t", id_text(known.bytes))]
+        bench.asking.answer(OffsetCommitAnswer, partitions=(CommittedPartition("t", 2, **ended(ErrorCode.NONE)),))
+        bench.ask(commit(known, version=10))
+        assert len(bench.asking.sent) == 2, "the id is known"
+        bench.ask(commit(unknown, version=10))
+        while bench.flow.is_paused:
+            await asyncio.sleep(0)
+        assert bench.shared.described == [["t"]], "the topics were described within the last second"
 
     run(scenario)
 
@@ -316,9 +309,9 @@ def test_a_long_client_id_is_cut():
 
 def test_a_port_coordinates_its_own_groups_and_the_bootstrap_port_all_groups():
     shared = FakeShared()
-    assert [PortView(shared, 1).coordinates(group_id) for group_id in ("g", "x")] == [True, False]
-    assert [PortView(shared, None).coordinates(group_id) for group_id in ("g", "x")] == [True, True]
-    view = PortView(shared, 1)
+    assert [PortView(shared, 1, Identity(())).coordinates(group_id) for group_id in ("g", "x")] == [True, False]
+    assert [PortView(shared, None, Identity(())).coordinates(group_id) for group_id in ("g", "x")] == [True, True]
+    view = PortView(shared, 1, Identity(()))
     assert (view.shards, view.has_rules, view.partitions_of("t"), view.partitions_of("u")) == (4, False, 3, None)
     shared.settings.access = "rules"
     assert view.has_rules

@@ -1,17 +1,22 @@
 """Messages as a stock client writes and reads them, with kafka-python, and test doubles of a gateway's environment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafka.protocol.api_message import ApiMessage
 
+from coordinator.consumer_requests import TopicFact
 from coordinator.outputs import AnyAnswer
 from coordinator.requests import Request
 from streaming.gateway.exchanges import SERVED, Exchange
+from streaming.gateway.ids import id_text
 from streaming.gateway.messages import Header, decode, encode, read_header
 from streaming.gateway.schemas import Field, Structure, structure_of
+from streaming.kafka.patterns import Matches, matching
+from tests.streaming.gateway.parts import fact_of
 
 CORRELATION_ID, CLIENT_ID = 77, "ana"
 
@@ -48,7 +53,7 @@ def message_of(kind: Any, version: int, leaf: Callable[[Field], Any], length: Ca
 
 def sample(kind: Any, version: int) -> Any:
     """Return a message whose fields are neither null nor empty."""
-    some = {"string": "añb", "bytes": b"\x00\xff\x80", "bool": True}
+    some = {"string": "añb", "bytes": b"\x00\xff\x80", "bool": True, "uuid": UUID(int=3)}
     return message_of(kind, version, leaf=lambda f: some.get(f.type, 3), length=lambda f: 2)
 
 
@@ -100,12 +105,25 @@ class FakeGateway:
     topics: dict[str, int] = field(default_factory=lambda: {"t": 3, "u": 3})
     has_all: bool = False
     has_rules: bool = False
+    knows_ids: bool = False
 
     def partitions_of(self, topic: str) -> int | None:
         return self.topics.get(topic)
 
     def coordinates(self, group_id: str) -> bool:
         return self.has_all or group_id.startswith("g")
+
+    def facts_of(self, topics: Iterable[str]) -> tuple[TopicFact, ...]:
+        return tuple(fact_of(topic, self.topics.get(topic)) for topic in topics)
+
+    def topic_of(self, topic_id: bytes) -> str | None:
+        return next((topic for topic in self.topics if fact_of(topic, 1).topic_id == id_text(topic_id)), None)
+
+    def topic_id_of(self, topic: str) -> str | None:
+        return fact_of(topic, self.topics.get(topic)).topic_id if self.knows_ids else None
+
+    def matching(self, pattern: str) -> Matches:
+        return matching(pattern, self.topics)
 
 
 class SentRequest(NamedTuple):

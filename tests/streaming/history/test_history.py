@@ -14,6 +14,7 @@ from streaming.history.sql import queries, query
 from streaming.history.tables import AT_MS, TABLES, table_of, to_row
 from streaming.views import Views
 from streaming.wire.records import Tombstone
+from tests.streaming.views.consumers import life
 from tests.streaming.views.test_views import raws
 from tests.streaming.views.written import WrittenTopics, converse
 
@@ -35,6 +36,10 @@ def test_the_other_tables_have_every_field_of_their_records(kind: type[Any], tab
     assert fields | {"at"} == set(TABLES[table].names)
 
 
+ONLY_OF_CONSUMERS = ("rack_id", "member_epoch", "state", "subscribed_topics", "regex", "revoking", "target", "protocol")
+"""The columns of a member that only members of the consumer protocol have."""
+
+
 def test_rows_fit_the_schemas_of_their_tables() -> None:
     """Every record that a shard publishes keeps each value and its type."""
     world, views = WrittenTopics(["a", "b"]), Views()
@@ -51,7 +56,26 @@ def test_rows_fit_the_schemas_of_their_tables() -> None:
             assert round(back.pop("at").timestamp() * 1_000) == row[AT_MS[name]]
             for member in row["members"] if name == "groups" else ():
                 del member["assignment"]
+            for member in back["members"] if name == "groups" else ():
+                for column in ONLY_OF_CONSUMERS:
+                    assert member.pop(column) is None
             assert _present(back) == _present({column: value for column, value in row.items() if column != "at"})
+
+
+def test_rows_of_a_consumer_group_fit_the_schemas() -> None:
+    """The tables have its epochs, and the assignment, the target and the subscription of each member."""
+    views, rows = Views(), list[dict[str, Any]]()
+    for record in raws(life()):
+        taken = views.take(record, 0)
+        if isinstance(taken, GroupRecord):
+            rows.append(to_row(taken))
+    read = pa.Table.from_pylist(rows, schema=TABLES["groups"]).to_pylist(maps_as_pydicts="strict")
+    revoking = next(row for row in read if any(member["revoking"] for member in row["members"]))
+    assert (revoking["type"], revoking["generation_id"], revoking["assignment_epoch"]) == ("consumer", 3, 3)
+    ana, bo = revoking["members"]
+    assert (ana["assigned"], ana["revoking"], ana["target"]) == ({"T": [0, 1]}, {"T": [2, 3]}, {"T": [0, 1]})
+    assert (ana["member_epoch"], ana["state"], bo["member_epoch"], bo["state"]) == (2, "unrevoked", 3, "unreleased")
+    assert {tuple(member["subscribed_topics"]) for member in revoking["members"]} == {("T",)}
 
 
 def _present(row: dict[str, Any]) -> dict[str, Any]:
@@ -60,5 +84,5 @@ def _present(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_queries_of_the_product_exist() -> None:
-    assert queries() == ["flapping_members", "rebalances_by_cause", "time_without_owner"]
+    assert queries() == ["flapping_members", "rebalances_by_cause", "time_without_owner", "waits_for_members"]
     assert all(query(name).startswith("--") for name in queries())

@@ -1,4 +1,4 @@
-"""Tests of the four topics that the settings describe (design.md 2)."""
+"""Tests of the five topics that the settings describe (design.md 2)."""
 
 from streaming.config.settings import Settings
 from streaming.kafka.topics import layout
@@ -11,6 +11,7 @@ def test_requests_groups_and_events_have_a_partition_for_each_shard() -> None:
         ("mine.replies", 3),
         ("mine.groups", 7),
         ("mine.events", 7),
+        ("mine.transactions", 7),
     ]
 
 
@@ -22,11 +23,12 @@ def test_cleanup_policies_and_retention_times() -> None:
         ("delete", "600000"),
         ("compact", None),
         ("delete", "604800000"),
+        ("delete", "-1"),
     ]
 
 
 def test_segments_close_within_the_retention_time() -> None:
     """Kafka deletes closed segments only, and by default closes a segment after seven days."""
     for topic in layout(Settings()):
-        if "retention.ms" in topic.config:
+        if int(topic.config.get("retention.ms", "-1")) >= 0:
             assert int(topic.config["segment.ms"]) <= int(topic.config["retention.ms"])

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from coordinator import codec
+from coordinator import codec, rosters
 from coordinator.config import Config
 from coordinator.errors import CorruptState
 from coordinator.hashing import shard_of
@@ -110,7 +110,7 @@ def test_a_replanned_batch_keeps_its_time(spark: FakeSpark, cut: int) -> None:
 def test_the_worker_keeps_rosters_from_batch_to_batch(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of heartbeats decodes no roster, whichever task Spark runs it in."""
     member_id = stable(spark, 0)
-    monkeypatch.setattr(codec, "_read_roster", None)
+    monkeypatch.setattr(rosters, "_read_roster", None)
     another = FakeSpark(replace(spark.operator), store=dict(spark.store))
     (answer,) = replies(another.batch(1_000, [record(beat(member_id), 2, 1_000)]))
     assert answer["error"] == "NONE"

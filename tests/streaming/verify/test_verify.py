@@ -15,15 +15,7 @@ from typing import Any
 import pytest
 
 from coordinator.outputs import GroupRecord, JoinGroupAnswer, Reply
-from coordinator.requests import (
-    DeleteGroup,
-    Heartbeat,
-    LeaveGroup,
-    Leaving,
-    OffsetCommit,
-    OffsetFetch,
-    OffsetToCommit,
-)
+from coordinator.requests import DeleteGroup, Heartbeat, LeaveGroup, Leaving, OffsetCommit, OffsetFetch, OffsetToCommit
 from streaming.verify.exchanges import Exchanges
 from streaming.verify.findings import Finding, Kind
 from streaming.verify.published import Published

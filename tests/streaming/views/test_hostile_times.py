@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 import streaming.dashboard
 from streaming.cli import checkpoint, showing, telling
+from streaming.cli.lines import MEMBERS, PARTITIONS, member_lines, partition_lines
 from streaming.cli.output import Output, OutputFormat
 from streaming.cli.times import instant, moment
 from streaming.history.tables import TABLES, table_of, to_row
@@ -67,7 +68,7 @@ def test_every_command_prints_hostile_numbers_in_every_format(views: Views, caps
         showing.show_groups([answers.summary(g, ENDS, NOON_MS) for g in views.present()], to)
         for each in views.present():
             showing.show_group(each, ENDS, NOON_MS, to)
-        to.rows(showing.MEMBERS, showing.member_lines(views.present()))
+        to.rows(MEMBERS, member_lines(views.present()))
         showing.show_offsets(views.present(), ENDS, to)
         telling.show_timeline(answers.timeline(views, group), None, to)
         telling.show_why(views, group, None, to)
@@ -80,7 +81,7 @@ def test_a_number_outside_every_calendar_is_printed_as_a_number(capsys: pytest.C
     for place, record in enumerate(_replaced(RECORDS, "expire_timestamp_ms", 2**61)):
         views.take(_raw(place, record), 0)
     for form in (OutputFormat.wide, OutputFormat.csv):
-        Output(form).rows(showing.PARTITIONS, showing.partition_lines(views.groups["idle"], ENDS))
+        Output(form).rows(PARTITIONS, partition_lines(views.groups["idle"], ENDS))
         assert str(2**61) in capsys.readouterr().out
 
 

@@ -12,7 +12,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from coordinator import administration, leaving, membership, rebalance
+from coordinator import administration, converting, leaving, membership, rebalance
+from coordinator.consumer import administration as consumer_administration
+from coordinator.consumer import classics, deadlines, describe, heartbeats
+from coordinator.consumer import leaving as consumer_leaving
+from coordinator.consumer.offsets import may_commit
 from coordinator.kinds import KINDS
 from coordinator.outputs import (
     AnyEvent,
@@ -29,11 +33,13 @@ from coordinator.outputs import (
     RebalanceCompleted,
     RebalanceStarted,
 )
-from coordinator.phases import Phase
+from coordinator.phases import GroupType, Phase
 from coordinator.requests import OffsetCommit
 from streaming.views import Raw, Views, metrics
-from streaming.views.metrics import CAUSES, ERRORS, WHYS, GroupFigures
+from streaming.views.metrics import CAUSES, ERRORS, STATES, WHYS, GroupFigures
 from streaming.wire.records import OutputTopics, to_row
+from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, ConsumerTopics, Member, life_at
+from tests.streaming.views.test_views import folded, raws
 
 TOPICS = OutputTopics("replies", "groups", "events", "requests")
 WHO: dict[str, Any] = {"member_id": "ana", "client_id": "c", "client_host": "h"}
@@ -290,17 +296,69 @@ def test_counters_begin_at_zero() -> None:
     shown.group()
     figures = shown.scraped()
     for name, values in (("rebalances", CAUSES), ("members_dropped", WHYS), ("commits_refused", ERRORS)):
-        assert [figures[f"groupcoord_{name}_total", "g", value] for value in values] == [0] * len(values)
+        of_classic = values[GroupType.CLASSIC]
+        assert [figures[f"groupcoord_{name}_total", "g", value] for value in of_classic] == [0] * len(of_classic)
 
 
 def test_labels_have_every_cause_reason_and_error_of_the_coordinator() -> None:
-    source = "".join(map(inspect.getsource, (administration, leaving, membership, rebalance)))
+    source = "".join(map(inspect.getsource, (administration, leaving, membership, rebalance, converting)))
     causes = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = )"([a-z_]+)"', source))
     causes |= set(re.findall(r'"([a-z_]+)" if is_leader and asks_as_before else "([a-z_]+)"', source)[0])
-    assert causes == set(CAUSES)
-    assert set(re.findall(r'drop\(group, member, "([a-z_]+)"', source)) == set(WHYS)
+    assert causes == set(CAUSES[GroupType.CLASSIC])
+    assert set(re.findall(r'drop\(group, member, "([a-z_]+)"', source)) == set(WHYS[GroupType.CLASSIC])
     docstrings = " ".join(check.__doc__ or "" for check in KINDS[OffsetCommit].of_the_group)
-    assert set(re.findall(r"([A-Z_]+): ", docstrings)) == set(ERRORS)
+    assert set(re.findall(r"([A-Z_]+): ", docstrings)) == set(ERRORS[GroupType.CLASSIC])
+
+
+def test_labels_have_every_cause_reason_and_error_of_consumer_groups() -> None:
+    modules = (classics, consumer_administration, deadlines, describe, heartbeats, consumer_leaving)
+    source = "".join(map(inspect.getsource, modules))
+    causes = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = (?:cause or )?|return )"([a-z_]+)"', source))
+    assert causes | set(deadlines.OVERDUE.values()) == set(CAUSES[GroupType.CONSUMER])
+    dropped = set(re.findall(r'drop\(group, member, "([a-z_]+)"', source)) | set(deadlines.OVERDUE.values())
+    assert dropped == set(WHYS[GroupType.CONSUMER])
+    errors = set(re.findall(r"([A-Z]+_[A-Z_]+)", may_commit.__doc__ or ""))
+    assert errors == set(ERRORS[GroupType.CONSUMER])
+
+
+def test_metrics_of_a_consumer_group() -> None:
+    """The epochs, the states of the members, and the partitions that wait for a member."""
+    shown = ScrapedViews()
+    shown.views = life_at(REVOKING_MS)
+    figures = shown.scraped()
+    assert {
+        name: figures[f"groupcoord_group_{name}", "g"]
+        for name in ("generation", "assignment_epoch", "members", "assigned_partitions", "revoking_partitions")
+    } == {"generation": 3, "assignment_epoch": 3, "members": 2, "assigned_partitions": 4, "revoking_partitions": 2}
+    states = {state: figures["groupcoord_group_members_in_state", "g", state] for state in STATES}
+    assert states == {"stable": 0, "unrevoked": 1, "unreleased": 1}
+    assert figures["groupcoord_group_type", "g", "consumer"] == 1
+    assert figures["groupcoord_group_state", "g", "Reconciling"] == 1
+    assert figures["groupcoord_group_idle_members", "g"] == 1
+
+
+def test_metrics_of_a_whole_life_of_a_consumer_group() -> None:
+    """Every label of the consumer protocol begins with 0, and counts what has happened."""
+    shown = ScrapedViews()
+    shown.views = life_at(ENDED_MS)
+    figures = shown.scraped()
+    counted = {cause: figures["groupcoord_rebalances_total", "g", cause] for cause in CAUSES[GroupType.CONSUMER]}
+    assert counted == dict.fromkeys(CAUSES[GroupType.CONSUMER], 0) | {"member_joined": 4, "session_expired": 1}
+    assert ("groupcoord_rebalances_total", "g", "leader_rejoined") not in figures
+    assert figures["groupcoord_members_dropped_total", "g", "session_expired"] == 1
+    assert (figures["groupcoord_plans_total", "g"], figures["groupcoord_plan_moved_partitions_total", "g"]) == (5, 10)
+    assert figures["groupcoord_heartbeats_fenced_total", "g", "FENCED_MEMBER_EPOCH"] == 0
+    assert figures["groupcoord_rebalance_sync_seconds_total", "g"] == pytest.approx(3.3 + 0.2 + 0.8 + 3.2)
+
+
+def test_a_fenced_heartbeat_is_counted() -> None:
+    world = ConsumerTopics(T=2)
+    world.join("ana", "T")
+    world.members["ana"] = Member(7, {})
+    world.beat("ana")
+    shown = ScrapedViews()
+    shown.views = folded(raws(world))
+    assert shown.scraped()["groupcoord_heartbeats_fenced_total", "g", "FENCED_MEMBER_EPOCH"] == 1
 
 
 def test_alarms_are_counted() -> None:

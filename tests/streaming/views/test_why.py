@@ -18,8 +18,9 @@ from coordinator.outputs import (
 )
 from coordinator.requests import Heartbeat
 from streaming.views import GroupView
+from streaming.views.advice import ADVICE
 from streaming.views.rebalances import rebalances
-from streaming.views.why import ADVICE, Why, explain, flapping, why
+from streaming.views.why import Why, explain, flapping, why
 from tests.streaming.views.test_views import folded, raws
 from tests.streaming.views.written import WrittenTopics
 

@@ -3,7 +3,14 @@
 import pytest
 from msgspec import json
 
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, RebalanceNotice
+from coordinator.outputs import (
+    AnyAnswer,
+    AssignmentNotice,
+    ConsumerGroupHeartbeatAnswer,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    RebalanceNotice,
+)
 from streaming.wire.inbox import Inbox, read_answer
 
 HERE, THERE = "here", "there"
@@ -78,6 +85,19 @@ def test_a_notice_goes_to_the_mailbox_that_its_member_joined_through(inbox: Inbo
         inbox.deliver(HERE, notice(member_id))
     assert ana.messages[1:] == [notice("member-a")]
     assert bo.messages[1:] == [notice("member-b")]
+
+
+def test_a_notice_of_the_consumer_protocol_goes_to_the_mailbox_that_got_the_heartbeats_response(inbox: Inbox) -> None:
+    """KIP-848: a member joins with a heartbeat, and has made its id itself."""
+    ana, bo = Receiver(), Receiver()
+    inbox.open_mailbox("ana", ana.message)
+    inbox.open_mailbox("bo", bo.message)
+    inbox.deliver(HERE, ConsumerGroupHeartbeatAnswer(request_id="ana.1", member_id="member-a"))
+    inbox.deliver(HERE, ConsumerGroupHeartbeatAnswer(request_id="bo.1", error="UNKNOWN_MEMBER_ID", code=25))
+    news = AssignmentNotice(request_id=None, group_id="g", member_id="member-a", group_epoch=3)
+    inbox.deliver(HERE, news)
+    assert ana.messages[1:] == [news]
+    assert len(bo.messages) == 1
 
 
 def test_a_notice_for_another_member_goes_to_the_mailbox_of_its_address(inbox: Inbox) -> None:

@@ -45,6 +45,9 @@ func options(config talk.Config) []kgo.Opt {
 		kgo.OnPartitionsRevoked(teller("revoked")),
 		kgo.OnPartitionsLost(teller("lost")),
 	}
+	if config.Protocol == "consumer" {
+		options = append(options, kgo.ServerSideBalancer())
+	}
 	if config.Instance != "" {
 		options = append(options, kgo.InstanceID(config.Instance))
 	}

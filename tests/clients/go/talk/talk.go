@@ -18,6 +18,7 @@ type Config struct {
 	Topics      []string `json:"topics"`
 	Pattern     string   `json:"pattern"`
 	Assignor    string   `json:"assignor"`
+	Protocol    string   `json:"protocol"`
 	Instance    string   `json:"instance"`
 	SessionMs   Ms       `json:"session_ms"`
 	HeartbeatMs Ms       `json:"heartbeat_ms"`

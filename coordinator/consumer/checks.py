@@ -1,0 +1,191 @@
+"""The checks of a heartbeat of the consumer protocol, in their order.
+
+A refused heartbeat changes nothing and does not renew the session. The docstring of each check begins with the error of
+the response.
+
+Source: Kafka's GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid, GroupMetadataManager's
+consumerGroupHeartbeat, getOrMaybeSubscribeStaticConsumerMember and throwIfConsumerGroupMemberEpochIsInvalid; KIP-848.
+"""
+
+from collections.abc import Callable
+
+from coordinator.config import Config
+from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
+from coordinator.consumer_member import ConsumerMember, subscription_bytes
+from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
+from coordinator.errors import ErrorCode
+from coordinator.limits import GROUP_SUBSCRIPTIONS_BYTES_MAX, PATTERNS_MAX, PLANNED_PARTITIONS_MAX
+
+JOIN_EPOCH, LEAVE_EPOCH = 0, -1
+
+BLANKS = "".join(map(chr, range(0x21)))
+"""The characters that Java's `String.trim` removes."""
+
+GroupCheck = Callable[[ConsumerGroup, ConsumerGroupHeartbeat, Config], ErrorCode]
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a text is empty, or only of characters that Java's `String.trim` removes."""
+    return not text.strip(BLANKS)
+
+
+# -- of the request ----------------------------------------------------------------------------------------------------
+
+
+def names_itself(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """INVALID_REQUEST: the member id or the group id is empty.
+
+    In version 0 a member may join, or go away for a while, without an id.
+    """
+    may_be_nameless = request.version < 1 and request.member_epoch in (JOIN_EPOCH, AWAY_EPOCH)
+    if is_blank(request.group_id) or (is_blank(request.member_id) and not may_be_nameless):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def names_no_empty_place(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """INVALID_REQUEST: the instance id or the rack is given and empty."""
+    places = request.group_instance_id, request.rack_id
+    return ErrorCode.INVALID_REQUEST if any(p is not None and is_blank(p) for p in places) else ErrorCode.NONE
+
+
+def says_all_if_it_joins(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """INVALID_REQUEST: it joins without a rebalance timeout, with partitions, or without a subscription."""
+    if request.member_epoch != JOIN_EPOCH:
+        return ErrorCode.NONE
+    subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    is_whole = request.rebalance_timeout_ms != -1 and request.topic_partitions == () and subscribes
+    return ErrorCode.NONE if is_whole else ErrorCode.INVALID_REQUEST
+
+
+def has_a_known_epoch(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """INVALID_REQUEST: the epoch is below -2, or a member without an instance id goes away for a while."""
+    is_away_without_id = request.member_epoch == AWAY_EPOCH and request.group_instance_id is None
+    is_wrong = request.member_epoch < AWAY_EPOCH or is_away_without_id
+    return ErrorCode.INVALID_REQUEST if is_wrong else ErrorCode.NONE
+
+
+def names_a_known_assignor(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """UNSUPPORTED_ASSIGNOR: the server assignor is not one of `group_consumer_assignors`."""
+    is_known = request.server_assignor is None or request.server_assignor in config.group_consumer_assignors
+    return ErrorCode.NONE if is_known else ErrorCode.UNSUPPORTED_ASSIGNOR
+
+
+def is_of_a_newcomer(request: ConsumerGroupHeartbeat) -> bool:
+    """Return whether a heartbeat creates its group: it joins, and its pattern compiles."""
+    return request.member_epoch == JOIN_EPOCH and request.regex_error is None
+
+
+OWN_CHECKS = (
+    names_itself,
+    names_no_empty_place,
+    says_all_if_it_joins,
+    has_a_known_epoch,
+    names_a_known_assignor,
+)
+
+# -- of the group ------------------------------------------------------------------------------------------------------
+
+
+def has_room(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """GROUP_MAX_SIZE_REACHED: the group has `group_consumer_max_size` members, and the sender would be another one.
+
+    A process that takes the place of a static member is no further member, as in Kafka from 4.4 on.
+    """
+    is_known = request.member_id in group.members or request.group_instance_id in group.vitals.instances
+    is_refused = request.member_epoch >= JOIN_EPOCH and not is_known
+    is_full = len(group.members) >= config.group_consumer_max_size
+    return ErrorCode.GROUP_MAX_SIZE_REACHED if is_full and is_refused else ErrorCode.NONE
+
+
+def has_room_for_its_subscription(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """GROUP_MAX_SIZE_REACHED: the subscriptions of all members would be too long together."""
+    names, regex = request.subscribed_topic_names or (), request.subscribed_topic_regex or ""
+    more = subscription_bytes(names, regex) if names or regex else 0
+    member = group.members.get(request.member_id)
+    before = member.subscription_bytes if member is not None and more else 0
+    fits = not more or group.subscriptions_bytes - before + more <= GROUP_SUBSCRIPTIONS_BYTES_MAX
+    return ErrorCode.NONE if fits else ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def tells_of_few_partitions(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeat | GroupTopics, config: Config
+) -> ErrorCode:
+    """INVALID_REQUEST: with these topics, the group would have more partitions than a plan may have."""
+    if not request.topics:
+        return ErrorCode.NONE
+    told = {fact.topic: fact.partitions for fact in request.topics}
+    known = {name: topic.partitions for name, topic in group.topics.items()}
+    fits = sum((known | told).values()) <= PLANNED_PARTITIONS_MAX
+    return ErrorCode.NONE if fits else ErrorCode.INVALID_REQUEST
+
+
+def is_a_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """UNKNOWN_MEMBER_ID: the group has no such member, or no member has the instance id.
+
+    FENCED_INSTANCE_ID: another member has the instance id. A heartbeat that joins passes.
+    """
+    if request.member_epoch == JOIN_EPOCH:
+        return ErrorCode.NONE
+    if request.group_instance_id is None:
+        return ErrorCode.NONE if request.member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+    holder = group.vitals.instances.get(request.group_instance_id)
+    if holder is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if holder == request.member_id else ErrorCode.FENCED_INSTANCE_ID
+
+
+def takes_no_ones_place(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """UNRELEASED_INSTANCE_ID: it joins with the instance id of a member that has not gone away, be it itself."""
+    if request.member_epoch != JOIN_EPOCH or request.group_instance_id is None:
+        return ErrorCode.NONE
+    holder = group.vitals.instances.get(request.group_instance_id)
+    is_taken = holder is not None and group.members[holder].classic is None and group.epoch_of(holder) != AWAY_EPOCH
+    return ErrorCode.UNRELEASED_INSTANCE_ID if is_taken else ErrorCode.NONE
+
+
+def has_an_accepted_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """FENCED_MEMBER_EPOCH: the epoch is not the member's.
+
+    The previous epoch passes if the member says what it owns and owns no more than it was given: the last answer to it
+    was lost.
+    """
+    member = group.members.get(request.member_id)
+    if member is None or request.member_epoch <= JOIN_EPOCH:
+        return ErrorCode.NONE
+    epoch = group.epoch_of(member.member_id)
+    if request.member_epoch == epoch:
+        return ErrorCode.NONE
+    is_behind = epoch > request.member_epoch == member.previous_epoch
+    return ErrorCode.NONE if is_behind and _owns_no_more(member, request) else ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def _owns_no_more(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> bool:
+    """Return whether a member says what it owns, and was given all of it."""
+    if request.topic_partitions is None:
+        return False
+    return all(member.assigned.get(o.topic_id, {}).keys() >= set(o.partitions) for o in request.topic_partitions)
+
+
+def has_a_pattern_that_is_taken(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """INVALID_REGULAR_EXPRESSION: the sender could not compile the pattern, and no member has it already.
+
+    GROUP_MAX_SIZE_REACHED: the members have too many different patterns.
+    """
+    if not request.subscribed_topic_regex or request.subscribed_topic_regex in group.patterns:
+        return ErrorCode.NONE
+    if request.regex_error is not None:
+        return ErrorCode.INVALID_REGULAR_EXPRESSION
+    fits = len(group.patterns) < PATTERNS_MAX
+    return ErrorCode.NONE if fits else ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+GROUP_CHECKS: tuple[GroupCheck, ...] = (
+    has_room,
+    has_room_for_its_subscription,
+    tells_of_few_partitions,
+    is_a_member,
+    takes_no_ones_place,
+    has_an_accepted_epoch,
+    has_a_pattern_that_is_taken,
+)

@@ -1,0 +1,330 @@
+"""Members of the classic protocol in a group of the consumer protocol.
+
+The coordinator plans for them as for all members, and they learn of it by the requests that they know: a heartbeat is
+answered REBALANCE_IN_PROGRESS when a join would bring something, the join takes part of the plan at once, and the sync
+gets the assignment. There is no leader, and no member waits for the joins of the others.
+
+Source: Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup and
+classicGroupHeartbeatToConsumerGroup; KIP-848.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import structs
+
+from coordinator.config import Config
+from coordinator.consumer import planning, topics
+from coordinator.consumer.publishing import raise_epoch
+from coordinator.consumer.reconciling import Owned, is_waiting_for_free, reconcile
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.consumer_member import Classic, ConsumerMember, MemberState, Pulse
+from coordinator.consumer_protocol import CONSUMERS, Subscription, read_subscription, write_assignment
+from coordinator.consumer_requests import OwnedPartitions
+from coordinator.context import Context
+from coordinator.errors import ErrorCode
+from coordinator.events import blame, member_event
+from coordinator.group_parts import NEVER_MS, Session
+from coordinator.hashing import member_suffix
+from coordinator.outputs import (
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    MemberFenced,
+    MemberJoined,
+    Output,
+    Reply,
+    SyncGroupAnswer,
+)
+from coordinator.refusals import refusal
+from coordinator.requests import Heartbeat, JoinGroup, SyncGroup
+
+UPGRADES, DOWNGRADES = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
+"""The values of `group_consumer_migration_policy` that allow a conversion to a group of the consumer protocol, and to a
+classic group."""
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def is_new_if_empty(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
+    """UNKNOWN_MEMBER_ID: the group has no members, and the sender names a member id."""
+    return ErrorCode.UNKNOWN_MEMBER_ID if request.member_id and not group.members else ErrorCode.NONE
+
+
+def may_be_mixed(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
+    """INCONSISTENT_GROUP_PROTOCOL: `group_consumer_migration_policy` is `disabled`."""
+    is_disabled = config.group_consumer_migration_policy == "disabled"
+    return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_disabled else ErrorCode.NONE
+
+
+def has_room(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
+    """GROUP_MAX_SIZE_REACHED: the group has `group_consumer_max_size` members, and the sender is none of them."""
+    is_full = len(group.members) >= config.group_consumer_max_size and request.member_id not in group.members
+    return ErrorCode.GROUP_MAX_SIZE_REACHED if is_full else ErrorCode.NONE
+
+
+def offers_a_common_protocol(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
+    """INCONSISTENT_GROUP_PROTOCOL: it is no consumer, or offers no protocol that all classic members offer.
+
+    Its own old list counts, as in a classic group.
+    """
+    offers = [{p.name for p in m.classic.protocols} for m in group.members.values() if m.classic is not None]
+    common = set.intersection(*offers) if offers else {p.name for p in request.protocols}
+    fits = request.protocol_type == CONSUMERS and any(p.name in common for p in request.protocols)
+    return ErrorCode.NONE if fits else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def is_known_if_static(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
+    """UNKNOWN_MEMBER_ID: it has a member id and an instance id that no member has.
+
+    FENCED_INSTANCE_ID: another member has the instance id.
+    """
+    if request.group_instance_id is None or not request.member_id:
+        return ErrorCode.NONE
+    holder = group.vitals.instances.get(request.group_instance_id)
+    if holder is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if holder == request.member_id else ErrorCode.FENCED_INSTANCE_ID
+
+
+def is_readable(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
+    """INCONSISTENT_GROUP_PROTOCOL: the subscription cannot be read, so nothing can be planned for the member."""
+    try:
+        read_subscription(request.protocols[0].metadata)
+    except ValueError:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def is_a_classic_member(group: ConsumerGroup, request: SyncGroup | Heartbeat, config: Config) -> ErrorCode:
+    """UNKNOWN_MEMBER_ID: the group has no such member of the classic protocol, or no member has the instance id.
+
+    FENCED_INSTANCE_ID: another member has the instance id.
+    """
+    if request.group_instance_id is not None:
+        holder = group.vitals.instances.get(request.group_instance_id)
+        if holder is not None and holder != request.member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        if holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    member = group.members.get(request.member_id)
+    is_one = member is not None and member.classic is not None
+    return ErrorCode.NONE if is_one else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def is_of_this_epoch(group: ConsumerGroup, request: SyncGroup | Heartbeat, config: Config) -> ErrorCode:
+    """ILLEGAL_GENERATION: the generation is not the member's epoch."""
+    is_current = request.generation_id == group.epoch_of(request.member_id)
+    return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
+
+
+def names_its_protocol(group: ConsumerGroup, request: SyncGroup, config: Config) -> ErrorCode:
+    """INCONSISTENT_GROUP_PROTOCOL: the protocol is not the first one of its join, or not of consumers."""
+    classic = group.members[request.member_id].classic
+    assert classic is not None, "only classic members sync"
+    is_other = request.protocol_name not in (None, classic.protocols[0].name)
+    is_no_consumer = request.protocol_type not in (None, CONSUMERS)
+    return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_other or is_no_consumer else ErrorCode.NONE
+
+
+JOIN_CHECKS = (is_new_if_empty, may_be_mixed, has_room, offers_a_common_protocol, is_known_if_static, is_readable)
+HEARTBEAT_CHECKS = (is_a_classic_member, is_of_this_epoch)
+SYNC_CHECKS = (*HEARTBEAT_CHECKS, names_its_protocol)
+
+# -- joins -------------------------------------------------------------------------------------------------------------
+
+
+def join(group: ConsumerGroup, request: JoinGroup, context: Context) -> Iterator[Output]:
+    """Add or update a member of the classic protocol. The reply comes at once.
+
+    Replies with:
+        MEMBER_ID_REQUIRED: the member is new; the id to join with, of which nothing is kept.
+    """
+    now_ms, config = context.now_ms, context.config
+    if not request.member_id and request.group_instance_id is None and request.require_known_member_id:
+        member_id = _new_id(request, context)
+        yield refusal(JoinGroupAnswer, request, ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        return
+    subscription = read_subscription(request.protocols[0].metadata)
+    member, arrival = _enter(group, request, context)
+    if arrival is not None:
+        yield arrival
+    cause, has_changed = _take(group, member, request, subscription)
+    if cause is not None:
+        cause = "member_joined" if isinstance(arrival, MemberJoined) else cause
+        yield from raise_epoch(group, blame(member, cause, request.reason), now_ms)
+    if planning.is_due(group, now_ms, config):
+        yield from planning.make_plan(group, now_ms, config)
+    reconcile(group, member, _owned(group, subscription.owned), has_changed=has_changed)
+    if any(after == member.member_id for *_, after in group.news.handovers):
+        member.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
+    vitals = group.vitals
+    vitals.renew(vitals.sessions[member.member_id], now_ms)
+    vitals.revocations.pop(member.member_id, None)
+    vitals.joins.pop(member.member_id, None)
+    vitals.syncs[member.member_id] = _wait(group, member, now_ms)
+    answer = JoinGroupAnswer(
+        request_id=request.request_id,
+        generation_id=group.epoch_of(member.member_id),
+        protocol_type=CONSUMERS,
+        protocol_name=request.protocols[0].name,
+        member_id=member.member_id,
+    )
+    yield Reply(request.reply_to, answer)
+
+
+def _enter(
+    group: ConsumerGroup, request: JoinGroup, context: Context
+) -> tuple[ConsumerMember, MemberJoined | MemberFenced | None]:
+    """Return the member that joins, and the event if it is new or takes the place of another process.
+
+    A repeated first join finds the member that it has made.
+    """
+    classic = Classic(request.protocols)
+    holder = group.vitals.instances.get(request.group_instance_id or "")
+    member_id = request.member_id or _new_id(request, context)
+    known = group.members.get(member_id)
+    pulse = Pulse(NEVER_MS, request.session_timeout_ms, is_classic=True)
+    if known is not None:
+        known.classic = classic
+        group.vitals.sessions[known.member_id].timeout_ms = request.session_timeout_ms
+        group.vitals.sessions[known.member_id].is_classic = True
+        return known, None
+    if holder is None:
+        member = ConsumerMember(
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            reply_to=request.reply_to,
+            classic=classic,
+        )
+        group.add(member, pulse)
+        return member, member_event(MemberJoined, group, member, context.now_ms, reason=request.reason)
+    return _take_place(group, group.members[holder], member_id, pulse, request, context)
+
+
+def _take_place(
+    group: ConsumerGroup, old: ConsumerMember, member_id: str, pulse: Pulse, request: JoinGroup, context: Context
+) -> tuple[ConsumerMember, MemberFenced]:
+    """Replace a static member by its new process, which uses the classic protocol."""
+    member = structs.replace(old, member_id=member_id, classic=Classic(request.protocols))
+    group.replace(old, member, pulse)
+    member.fencing_token = group.next_token(context.now_ms, context.config.fencing_token_floor)
+    fenced = member_event(
+        MemberFenced,
+        group,
+        old,
+        context.now_ms,
+        replaced_by=member_id,
+        replaced_by_client_id=request.client_id,
+        replaced_by_client_host=request.client_host,
+        fencing_token=member.fencing_token,
+    )
+    return member, fenced
+
+
+def _new_id(request: JoinGroup, context: Context) -> str:
+    """Return the id of a new member. A repeat of the request gets the same one."""
+    return member_suffix(context.secret, request.group_id, (request.reply_to, request.request_id))
+
+
+def _take(
+    group: ConsumerGroup, member: ConsumerMember, request: JoinGroup, subscription: Subscription
+) -> tuple[str | None, bool]:
+    """Update the member and the group from a join.
+
+    Returns:
+        Why the group needs a new plan, None if it does not; and whether the member's subscription has changed.
+    """
+    before = member.names, member.regex
+    member.client_id, member.client_host, member.reply_to = request.client_id, request.client_host, request.reply_to
+    member.rebalance_timeout_ms, member.rack_id = request.rebalance_timeout_ms, subscription.rack_id
+    member.assignor = None
+    group.set_subscription(member, tuple(sorted(set(subscription.topics))), "")
+    names = set(member.names)
+    has_new_topics = topics.learn(group, (f for f in request.topics if f.topic in names), is_authoritative=False)
+    has_changed = (member.names, member.regex) != before
+    if has_changed:
+        return "subscription_changed", True
+    return ("topics_changed" if has_new_topics else None), False
+
+
+def _owned(group: ConsumerGroup, owned: Mapping[str, object]) -> Owned:
+    """Return the partitions that a subscription says its member owns, by the ids of their topics."""
+    return [
+        OwnedPartitions(topic.topic_id, tuple(numbers))  # type: ignore[arg-type]
+        for name, numbers in owned.items()
+        if (topic := group.topics.get(name)) is not None and topic.topic_id is not None
+    ]
+
+
+def _wait(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> Session:
+    """Return a wait for the member's rebalance timeout."""
+    timeout_ms = max(member.rebalance_timeout_ms, 0)
+    return Session(group.vitals.wait(now_ms, timeout_ms), timeout_ms)
+
+
+# -- syncs and heartbeats ----------------------------------------------------------------------------------------------
+
+
+def sync(group: ConsumerGroup, request: SyncGroup, context: Context) -> Iterator[Output]:
+    """Reply with the member's assignment, in the version of its own subscription.
+
+    Replies with:
+        REBALANCE_IN_PROGRESS: a later plan was made since the member joined.
+    """
+    member = group.members[request.member_id]
+    is_behind = group.vitals.assignment_epoch > group.epoch_of(member.member_id)
+    if is_behind and member.state is not MemberState.UNREVOKED:
+        _expect_join(group, member, context.now_ms)
+        yield refusal(SyncGroupAnswer, request, ErrorCode.REBALANCE_IN_PROGRESS)
+        return
+    group.vitals.syncs.pop(member.member_id, None)
+    group.vitals.renew(group.vitals.sessions[member.member_id], context.now_ms)
+    answer = SyncGroupAnswer(
+        request_id=request.request_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=assignment_bytes(group, member, member.assigned),
+        fencing_token=member.fencing_token,
+    )
+    yield Reply(request.reply_to, answer)
+
+
+def assignment_bytes(group: ConsumerGroup, member: ConsumerMember, partitions: Mapping[str, object]) -> bytes:
+    """Return partitions as the assignment of a classic member, in the version of its subscription."""
+    assert member.classic is not None, "only classic members have such an assignment"
+    version = int.from_bytes(member.classic.protocols[0].metadata[:2], "big", signed=True)
+    named = {group.name_of(topic_id): list(numbers) for topic_id, numbers in partitions.items()}  # type: ignore[call-overload]
+    return write_assignment(named, None, min(max(version, 0), 3))
+
+
+def heartbeat(group: ConsumerGroup, request: Heartbeat, context: Context) -> Iterator[Output]:
+    """Renew the session. REBALANCE_IN_PROGRESS: a join of the member would bring something."""
+    member = group.members[request.member_id]
+    group.vitals.renew(group.vitals.sessions[member.member_id], context.now_ms)
+    if must_join(group, member):
+        _expect_join(group, member, context.now_ms)
+        yield refusal(HeartbeatAnswer, request, ErrorCode.REBALANCE_IN_PROGRESS)
+    else:
+        yield Reply(request.reply_to, HeartbeatAnswer(request_id=request.request_id))
+
+
+def must_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Return whether a join of a classic member would bring something."""
+    if group.epoch_of(member.member_id) < group.vitals.assignment_epoch or member.state is MemberState.UNREVOKED:
+        return True
+    return is_waiting_for_free(group, member)
+
+
+def must_downgrade(group: ConsumerGroup, config: Config) -> bool:
+    """Return whether a group has only members of the classic protocol, and may become a classic group."""
+    if config.group_consumer_migration_policy not in DOWNGRADES or not group.members:
+        return False
+    is_classic = all(member.classic is not None for member in group.members.values())
+    return is_classic and len(group.members) <= config.group_max_size
+
+
+def _expect_join(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+    """Set the deadline of a member that was told to join, unless it is set already."""
+    if member.member_id not in group.vitals.joins:
+        group.vitals.joins[member.member_id] = _wait(group, member, now_ms)

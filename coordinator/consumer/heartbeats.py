@@ -1,0 +1,286 @@
+"""Heartbeats of the consumer protocol: a member joins, follows the plan, renews its session, goes away or leaves.
+
+    1. `checks` refuses what is wrong
+    2. the member is found, made, or takes the place of a static member that went away
+    3. the member and the group take what the request says; the group epoch grows if that needs a new plan
+    4. a plan is made if one is due
+    5. the member is reconciled with it
+    6. the session is renewed, and the member is answered
+
+Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat, consumerGroupLeave; KIP-848.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from msgspec import UNSET, structs
+
+from coordinator.config import Config
+from coordinator.consumer import planning, topics
+from coordinator.consumer.checks import JOIN_EPOCH, is_blank
+from coordinator.consumer.leaving import go_away, leave
+from coordinator.consumer.publishing import raise_epoch
+from coordinator.consumer.reconciling import reconcile
+from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup, ConsumerVitals
+from coordinator.consumer_member import ConsumerMember, MemberState, Pulse
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.context import Context
+from coordinator.errors import ErrorCode
+from coordinator.events import blame, member_event
+from coordinator.group_parts import NEVER_MS, GroupVitals, Session
+from coordinator.hashing import member_suffix
+from coordinator.outputs import (
+    AssignedTopic,
+    ConsumerGroupHeartbeatAnswer,
+    EpochFenced,
+    MemberBack,
+    MemberJoined,
+    Output,
+    Reply,
+)
+from coordinator.phases import Phase
+
+
+def heartbeat_of_vitals(
+    vitals: GroupVitals, request: ConsumerGroupHeartbeat, now_ms: int, config: Config
+) -> Reply | None:
+    """Answer the heartbeat of a settled member, if it only renews its session; None for every other one."""
+    if not isinstance(vitals, ConsumerVitals):
+        return None
+    pulse = vitals.sessions.get(request.member_id)
+    if pulse is None or not pulse.is_settled or pulse.is_classic or pulse.epoch != request.member_epoch:
+        return None
+    instance_id = request.group_instance_id
+    if not request.is_plain or vitals.asks or vitals.group_epoch != vitals.assignment_epoch:
+        return None
+    if instance_id is not None and vitals.instances.get(instance_id) != request.member_id:
+        return None
+    if not request.again:
+        vitals.renew(pulse, now_ms)
+    answer = ConsumerGroupHeartbeatAnswer(
+        request_id=request.request_id,
+        member_id=request.member_id,
+        member_epoch=pulse.epoch,
+        heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+    )
+    return Reply(request.reply_to, answer)
+
+
+def heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Context) -> Iterator[Output]:
+    """Handle a heartbeat that has passed all checks."""
+    if request.member_epoch == AWAY_EPOCH:
+        yield from go_away(group, request, context)
+    elif request.member_epoch < JOIN_EPOCH:
+        yield from leave(group, request, context)
+    else:
+        yield from _follow(group, request, context)
+
+
+def _follow(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Context) -> Iterator[Output]:
+    now_ms, config = context.now_ms, context.config
+    members = len(group.members)
+    member, arrival = _enter(group, request, context)
+    if arrival is not None:
+        yield arrival
+    before = member.assigned
+    cause, has_changed = _take(group, member, request, config)
+    if len(group.members) < members:
+        cause = "member_left"  # it takes the place of a static member, and was another member before
+    if cause is not None:
+        cause = "member_joined" if isinstance(arrival, MemberJoined) else cause
+        yield from raise_epoch(group, blame(member, cause), now_ms)
+    if planning.is_due(group, now_ms, config):
+        yield from planning.make_plan(group, now_ms, config, request.server_assignor)
+    if reconcile(group, member, request.topic_partitions, has_changed=has_changed):
+        _await_revocation(group, member, now_ms)
+    if any(after == member.member_id for *_, after in group.news.handovers):
+        member.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
+    if arrival is not None or not request.again:
+        group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
+    tells_all = request.member_epoch == JOIN_EPOCH or request.is_full or member.assigned != before
+    yield Reply(request.reply_to, _answer(group, member, request, context, tells_all=tells_all))
+
+
+# -- who sends it ------------------------------------------------------------------------------------------------------
+
+
+def _enter(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Context
+) -> tuple[ConsumerMember, MemberJoined | MemberBack | None]:
+    """Return the member that sends a heartbeat, and the event if it is new or back. Add it if it is new."""
+    if request.member_epoch != JOIN_EPOCH:
+        return _of_this_protocol(group, group.members[request.member_id], context), None
+    member_id = _new_id(request, context) if is_blank(request.member_id) else request.member_id
+    holder = group.vitals.instances.get(request.group_instance_id or "")
+    if holder is not None:
+        return _come_back(group, group.members[holder], member_id, request, context)
+    pulse = Pulse(NEVER_MS, context.config.group_consumer_session_timeout_ms)
+    if (known := group.members.get(member_id)) is not None:
+        if request.group_instance_id is not None:
+            group.rename_instance(known, request.group_instance_id)
+        return _of_this_protocol(group, known, context), None
+    member = ConsumerMember(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        reply_to=request.reply_to,
+    )
+    group.add(member, pulse)
+    return member, member_event(MemberJoined, group, member, context.now_ms, reason=None)
+
+
+def _of_this_protocol(group: ConsumerGroup, member: ConsumerMember, context: Context) -> ConsumerMember:
+    """Return a member, changed to this protocol if it was one of the classic protocol.
+
+    It keeps its epoch and its partitions, and begins a session.
+    """
+    if member.classic is None:
+        return member
+    vitals, pulse = group.vitals, group.vitals.sessions[member.member_id]
+    member.classic, pulse.is_classic = None, False
+    pulse.timeout_ms = context.config.group_consumer_session_timeout_ms
+    vitals.renew(pulse, context.now_ms)
+    vitals.joins.pop(member.member_id, None)
+    vitals.syncs.pop(member.member_id, None)
+    group.news.is_changed = True
+    return member
+
+
+def _come_back(
+    group: ConsumerGroup, old: ConsumerMember, member_id: str, request: ConsumerGroupHeartbeat, context: Context
+) -> tuple[ConsumerMember, MemberBack]:
+    """Replace a static member that went away, or that uses the classic protocol, by its new process."""
+    member = structs.replace(
+        old, member_id=member_id, client_id=request.client_id, client_host=request.client_host, classic=None
+    )
+    pulse = Pulse(NEVER_MS, context.config.group_consumer_session_timeout_ms)
+    group.replace(old, member, pulse)
+    return member, member_event(MemberBack, group, member, context.now_ms, replaces=old.member_id)
+
+
+def _new_id(request: ConsumerGroupHeartbeat, context: Context) -> str:
+    """Return the id of a member that joins without one, as version 0 allows. A repeat of the request gets it again."""
+    return member_suffix(context.secret, request.group_id, (request.reply_to, request.request_id))
+
+
+# -- what it says ------------------------------------------------------------------------------------------------------
+
+
+def _take(
+    group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeat, config: Config
+) -> tuple[str | None, bool]:
+    """Update the member and the group from a request.
+
+    Returns:
+        Why the group needs a new plan, None if it does not; and whether the member's subscription has changed.
+    """
+    before, vote = (member.names, member.regex), member.assignor
+    _update(group, member, request)
+    is_resolved = False
+    if member.regex and (member.regex != before[1] or request.regex_topics is not None):
+        is_resolved = topics.resolve(
+            group, member.regex, member.member_id, request.regex_topics, is_authoritative=False
+        )
+    names = set(group.names_of(member)) if request.topics else set[str]()
+    has_new_topics = topics.learn(group, (f for f in request.topics if f.topic in names), is_authoritative=False)
+    has_changed = (member.names, member.regex) != before
+    cause = None
+    if member.names != before[0] or (member.regex != before[1] and not topics.is_unresolved(group, member.regex)):
+        cause = "subscription_changed"
+    elif is_resolved:
+        cause = "regex_resolved"
+    elif has_new_topics:
+        cause = "topics_changed"
+    elif member.assignor != vote and planning.has_another_assignor(group, config, request.server_assignor):
+        cause = "assignor_changed"
+    return cause, has_changed
+
+
+def _update(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:
+    """Update a member with the fields that a request has.
+
+    A plain heartbeat changes neither its client nor its mailbox: on the path by the vitals alone it could not, and the
+    batches decide which path it takes. A client that has changed its connection sends a full request.
+    """
+    if not request.is_plain:
+        member.client_id, member.client_host = request.client_id, request.client_host
+        member.reply_to = request.reply_to
+    if request.rack_id is not None:
+        member.rack_id = request.rack_id
+    if request.rebalance_timeout_ms != -1:
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    if names is not None or regex is not None:
+        all_names = member.names if names is None else tuple(sorted(set(names)))
+        group.set_subscription(member, all_names, member.regex if regex is None else regex)
+    if request.server_assignor is not None:
+        member.assignor = request.server_assignor
+
+
+def _await_revocation(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+    """Set the deadline of a member that has to give up partitions; remove it from every other one."""
+    group.vitals.revocations.pop(member.member_id, None)
+    if member.state is MemberState.UNREVOKED:
+        timeout_ms = max(member.rebalance_timeout_ms, 0)
+        group.vitals.revocations[member.member_id] = Session(group.vitals.wait(now_ms, timeout_ms), timeout_ms)
+
+
+# -- the answer --------------------------------------------------------------------------------------------------------
+
+
+def repeats_the_assignment(group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> bool:
+    """Return whether the answer repeats the member's whole assignment, although nothing may have changed."""
+    return request.member_epoch == JOIN_EPOCH or request.is_full
+
+
+def _answer(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    request: ConsumerGroupHeartbeat,
+    context: Context,
+    *,
+    tells_all: bool,
+) -> ConsumerGroupHeartbeatAnswer:
+    pending: Literal["none", "revoking", "waiting"] = "none"
+    if member.state is MemberState.UNREVOKED:
+        pending = "revoking"
+    elif member.state is MemberState.UNRELEASED or group.state is Phase.ASSIGNING:
+        pending = "waiting"
+    ask = topics.unknown(group, member)
+    group.vitals.asks = group.vitals.asks or ask is not UNSET
+    return ConsumerGroupHeartbeatAnswer(
+        request_id=request.request_id,
+        member_id=member.member_id,
+        member_epoch=group.epoch_of(member.member_id),
+        heartbeat_interval_ms=context.config.group_consumer_heartbeat_interval_ms,
+        assignment=assigned_topics(group, member.assigned) if tells_all else None,
+        pending=pending,
+        fencing_token=member.fencing_token if tells_all else 0,
+        ask=ask,
+    )
+
+
+def assigned_topics(group: ConsumerGroup, partitions: Mapping[str, Iterable[int]]) -> tuple[AssignedTopic, ...]:
+    """Return partitions as answers list them."""
+    return tuple(
+        AssignedTopic(topic_id, group.name_of(topic_id), tuple(sorted(numbers)))
+        for topic_id, numbers in sorted(partitions.items())
+    )
+
+
+def note_fencing(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeat, error: ErrorCode, context: Context
+) -> Iterator[Output]:
+    """Yield the event of a member that is fenced."""
+    member = group.members.get(request.member_id)
+    if member is not None and error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID):
+        yield member_event(
+            EpochFenced,
+            group,
+            member,
+            context.now_ms,
+            error=error.name,
+            claimed_epoch=request.member_epoch,
+            member_epoch=group.epoch_of(member.member_id),
+        )

@@ -1,0 +1,72 @@
+"""The end of a membership in a group of the consumer protocol, and its pause.
+
+Source: Kafka's GroupMetadataManager.consumerGroupLeave, consumerGroupStaticMemberGroupLeave and
+consumerGroupFenceMember; KIP-848.
+"""
+
+from collections.abc import Iterator
+
+from coordinator.consumer.publishing import raise_epoch
+from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
+from coordinator.consumer_member import ConsumerMember
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.context import Context
+from coordinator.events import Blame, blame, member_event
+from coordinator.outputs import (
+    ConsumerGroupHeartbeatAnswer,
+    MemberAway,
+    MemberExpired,
+    MemberLeft,
+    Output,
+    Reply,
+)
+
+
+def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Context) -> Iterator[Output]:
+    """Remove a member at its own request. Its epoch is not looked at."""
+    member = group.members[request.member_id]
+    group.remove(member)
+    yield member_event(MemberLeft, group, member, context.now_ms, reason=None)
+    yield from after_removal(group, blame(member, "member_left"), context.now_ms)
+    yield _goodbye(request)
+
+
+def go_away(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Context) -> Iterator[Output]:
+    """Keep the place of a static member that goes away for a while. Its session is not renewed.
+
+    What it had to give up is free at once; what it was given stays its own.
+    """
+    member = group.members[request.member_id]
+    assigned = {topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in member.assigned.items()}
+    group.hold(member, assigned, {})
+    group.vitals.revocations.pop(member.member_id, None)
+    group.move_to(member, AWAY_EPOCH)
+    until_ms = group.vitals.sessions[member.member_id].deadline_ms
+    yield member_event(MemberAway, group, member, context.now_ms, until_ms=until_ms)
+    yield _goodbye(request)
+
+
+def _goodbye(request: ConsumerGroupHeartbeat) -> Reply:
+    answer = ConsumerGroupHeartbeatAnswer(
+        request_id=request.request_id, member_id=request.member_id, member_epoch=request.member_epoch
+    )
+    return Reply(request.reply_to, answer)
+
+
+def drop(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    why: str,
+    now_ms: int,
+    *,
+    silence_ms: int | None = None,
+    reason: str | None = None,
+) -> Iterator[Output]:
+    """Remove a member that did not leave by itself."""
+    group.remove(member)
+    yield member_event(MemberExpired, group, member, now_ms, why=why, silence_ms=silence_ms, reason=reason)
+
+
+def after_removal(group: ConsumerGroup, behind: Blame, now_ms: int) -> Iterator[Output]:
+    """Raise the group epoch after members were removed; the caller does so once, however many there were."""
+    yield from raise_epoch(group, behind, now_ms)

@@ -1,0 +1,109 @@
+"""Plans: a server assignor gives every partition of the subscribed topics to a member.
+
+A plan is made at the first request after the group epoch has grown, or at a deadline if no request comes; at most once
+in `group_consumer_assignment_interval_ms`. Its input are the targets before, not the partitions that members own.
+
+Source: Kafka's TargetAssignmentBuilder and GroupMetadataManager.maybeUpdateTargetAssignment; KIP-848.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from coordinator.assignors.server import SERVER_ASSIGNORS, GroupSpec, MemberSpec, Targets
+from coordinator.config import Config
+from coordinator.consumer import topics
+from coordinator.consumer_group import Change, ConsumerGroup
+from coordinator.events import event
+from coordinator.group_parts import NEVER_MS
+from coordinator.outputs import Output, PlanMade
+
+
+def is_due(group: ConsumerGroup, now_ms: int, config: Config) -> bool:
+    """Return whether the group waits for a plan, and the latest one was made long enough ago."""
+    is_waiting = group.vitals.group_epoch > group.vitals.assignment_epoch and bool(group.members)
+    return is_waiting and (not group.assignment_ms or now_ms >= _next_ms(group, config))
+
+
+def schedule(group: ConsumerGroup, now_ms: int, config: Config) -> None:
+    """Set the deadline at which the plan is made if no request comes before; remove it if no plan is wanted."""
+    vitals = group.vitals
+    if vitals.group_epoch == vitals.assignment_epoch or not group.members:
+        vitals.plan_ms = NEVER_MS
+    elif vitals.plan_ms == NEVER_MS:
+        vitals.plan_ms = vitals.noting(max(now_ms, _next_ms(group, config)))
+
+
+def _next_ms(group: ConsumerGroup, config: Config) -> int:
+    return group.assignment_ms + config.group_consumer_assignment_interval_ms
+
+
+def make_plan(group: ConsumerGroup, now_ms: int, config: Config, named: str | None = None) -> Iterator[Output]:
+    """Make a plan for the present group epoch.
+
+    Args:
+        named: The assignor that the present request names; it wins a tied vote.
+    """
+    topics.forget_unused(group)
+    assignor = voted_assignor(group, config, named)
+    before, targets = group.targets, SERVER_ASSIGNORS[assignor](_spec(group))
+    group.set_targets(targets)
+    group.assignor, group.assignment_ms, group.vitals.plan_ms = assignor, now_ms, NEVER_MS
+    change = group.change or Change(now_ms, 0, tuple(group.members))
+    group.change = Change(change.started_ms, now_ms, change.before)
+    yield event(
+        PlanMade,
+        group,
+        now_ms,
+        assignor=assignor,
+        members=len(group.members),
+        partitions=sum(len(numbers) for target in targets.values() for numbers in target.values()),
+        moved=_moved(before, targets),
+        waited_ms=now_ms - change.started_ms,
+    )
+
+
+def has_another_assignor(group: ConsumerGroup, config: Config, named: str | None) -> bool:
+    """Return whether the members vote for another assignor than that of the latest plan.
+
+    Args:
+        named: The assignor that the present request names; it wins a tied vote.
+    """
+    return group.assignor not in ("", voted_assignor(group, config, named))
+
+
+def voted_assignor(group: ConsumerGroup, config: Config, named: str | None = None) -> str:
+    """Return the assignor with the most votes; the first configured one if nobody votes."""
+    configured = config.group_consumer_assignors
+    votes = Counter(m.assignor for m in group.members.values() if m.assignor in configured)
+    if not votes:
+        return configured[0]
+    tied = [name for name in configured if votes[name] == max(votes.values())]
+    return named if named in tied else tied[0]
+
+
+def _spec(group: ConsumerGroup) -> GroupSpec:
+    """Return the input of an assignor."""
+    subscriptions = {(m.names, m.regex): m for m in group.members.values()}
+    topic_ids = {key: group.topic_ids_of(member) for key, member in subscriptions.items()}
+    subscribed = frozenset().union(*topic_ids.values())
+    is_homogeneous = len(subscriptions) == 1 and not all(next(iter(subscriptions)))
+    counts = {topic.topic_id: topic.partitions for topic in group.topics.values() if topic.topic_id in subscribed}
+    return GroupSpec(
+        members=[
+            MemberSpec(member_id, m.group_instance_id, topic_ids[m.names, m.regex], group.targets.get(member_id, {}))
+            for member_id, m in group.members.items()
+        ],
+        partitions={topic_id: count for topic_id, count in counts.items() if topic_id is not None},
+        names=group.names_by_id,
+        is_homogeneous=is_homogeneous,
+        names_subscribed=max((len(set(group.names_of(m))) for m in subscriptions.values()), default=0),
+    )
+
+
+def _moved(before: Targets, after: Targets) -> int:
+    """Return how many partitions are in a target in which they were not before."""
+    moved = 0
+    for member_id, target in after.items():
+        had = before.get(member_id, {})
+        moved += sum(len(set(numbers).difference(had.get(topic_id, ()))) for topic_id, numbers in target.items())
+    return moved

@@ -1,0 +1,63 @@
+"""The answers to requests of the consumer protocol whose group is a classic one, or does not exist; KIP-848."""
+
+from collections.abc import Iterator
+
+from coordinator.consumer.checks import JOIN_EPOCH
+from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
+from coordinator.context import Context
+from coordinator.errors import ErrorCode
+from coordinator.group import Group
+from coordinator.outputs import (
+    ConsumerGroupDescribeAnswer,
+    ConsumerGroupHeartbeatAnswer,
+    GroupTopicsAnswer,
+    Output,
+)
+from coordinator.phases import Phase
+from coordinator.refusals import refusal
+
+REASONS = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "a topic of the subscription may not be described",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the group may not be read",
+    ErrorCode.INVALID_REQUEST: "a field is missing, empty or out of its bounds, or does not fit the member epoch",
+    ErrorCode.UNSUPPORTED_ASSIGNOR: "the server assignor is not one of group.consumer.assignors",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has no room for the member or its subscription",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has no member with this member id or instance id",
+    ErrorCode.FENCED_INSTANCE_ID: "another member has the instance id",
+    ErrorCode.UNRELEASED_INSTANCE_ID: "a member with the instance id has not left",
+    ErrorCode.FENCED_MEMBER_EPOCH: "the member epoch is not the present one: the member must join again with epoch 0",
+}
+"""A sentence for each error of a heartbeat: Kafka's response has one beside each error."""
+
+NOT_OF_CONSUMERS = "the group does not exist, or its members use the classic protocol"
+
+
+def reason(request: ConsumerGroupHeartbeat, error: ErrorCode) -> str | None:
+    """Return a sentence about the error of a heartbeat."""
+    return request.regex_error if error is ErrorCode.INVALID_REGULAR_EXPRESSION else REASONS.get(error)
+
+
+def heartbeat(group: Group | None, request: ConsumerGroupHeartbeat, context: Context) -> Iterator[Output]:
+    """Refuse a heartbeat that creates no group.
+
+    Replies with:
+        INVALID_REGULAR_EXPRESSION: it would have created the group, but its pattern does not compile.
+        GROUP_ID_NOT_FOUND: the group does not exist, or has members of the classic protocol.
+    """
+    error, why = ErrorCode.GROUP_ID_NOT_FOUND, NOT_OF_CONSUMERS
+    if (group is None or group.phase is Phase.EMPTY) and request.member_epoch == JOIN_EPOCH:
+        error, why = ErrorCode.INVALID_REGULAR_EXPRESSION, request.regex_error or ""
+    yield refusal(ConsumerGroupHeartbeatAnswer, request, error, why)
+
+
+def group_topics(group: Group | None, request: GroupTopics, context: Context) -> Iterator[Output]:
+    """Reply with GROUP_ID_NOT_FOUND."""
+    yield refusal(GroupTopicsAnswer, request, ErrorCode.GROUP_ID_NOT_FOUND, NOT_OF_CONSUMERS)
+
+
+def describe(group: Group | None, request: ConsumerGroupDescribe, context: Context) -> Iterator[Output]:
+    """Reply with GROUP_ID_NOT_FOUND: the administrator's tool asks for a classic group next."""
+    error = ErrorCode.GROUP_ID_NOT_FOUND
+    why = " not found." if group is None else " is not a consumer group."
+    sentence = "Group " + request.group_id + why
+    yield refusal(ConsumerGroupDescribeAnswer, request, error, sentence, group_id=request.group_id)

@@ -1,0 +1,350 @@
+"""The data of a group of the consumer protocol: its vitals, which every heartbeat changes, and the rest.
+
+    assigned   the partitions that a member was given and may use
+    revoking   the partitions that a member was told to give up, and has not confirmed
+    target     the partitions that the latest plan gives to a member
+
+A partition is free if no member has it in `assigned` or `revoking`. Topics are named by their ids; `topics` has the
+present id of each name.
+
+Source: Kafka's ConsumerGroup, ConsumerGroupMember and ModernGroup; KIP-848.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from msgspec import Struct, field
+
+from coordinator.assignors.server import Target, Targets
+from coordinator.budget import Allowance
+from coordinator.consumer_member import ConsumerMember, MemberState, Partitions, Pulse
+from coordinator.group_parts import NEVER_MS, AnyGroup, GroupVitals, Offset, PendingCommit, Session
+from coordinator.phases import GroupType, Phase
+
+INITIAL_EPOCH = 1
+AWAY_EPOCH = -2
+"""The epoch of a static member that went away for a while."""
+
+
+class ConsumerVitals(GroupVitals, Struct, array_like=True):
+    """The part of a group that a heartbeat reads and writes. All times are in Unix milliseconds.
+
+    Args:
+        group_epoch: Grows by one for each change that needs a new plan.
+        sessions: By member id, in the order in which the members joined.
+        assignment_epoch: The group epoch for which the targets were made.
+        unsettled: How many members are not settled.
+        revocations: By member id, when a member that has to give up partitions is overdue.
+        joins, syncs: By member id of a classic member, when the join that it was told to send is overdue, and the sync
+            that follows its join.
+        plan_ms: When the next plan is made.
+        asks: Whether answers ask for topics or for a pattern's topics, also those to plain heartbeats.
+        offsets_ms, earliest_ms, back_ms, instances, publish_ms: As in the vitals of a classic group.
+    """
+
+    phase: Phase = Phase.EMPTY
+    group_epoch: int = INITIAL_EPOCH
+    now_ms: int = 0
+    sessions: dict[str, Pulse] = field(default_factory=dict)
+    assignment_epoch: int = INITIAL_EPOCH
+    unsettled: int = 0
+    revocations: dict[str, Session] = field(default_factory=dict)
+    joins: dict[str, Session] = field(default_factory=dict)
+    syncs: dict[str, Session] = field(default_factory=dict)
+    plan_ms: int = NEVER_MS
+    offsets_ms: int = NEVER_MS
+    earliest_ms: int = NEVER_MS
+    back_ms: int = 0
+    instances: dict[str, str] = field(default_factory=dict)
+    publish_ms: int = NEVER_MS
+    asks: bool = False
+
+
+class Topic(Struct, array_like=True, frozen=True):
+    """What the group was told of a topic: its id and its number of partitions; None and 0 if it does not exist."""
+
+    topic_id: str | None = None
+    partitions: int = 0
+
+
+class Resolution(Struct, array_like=True, frozen=True):
+    """The topics that a pattern matches, for the member whose heartbeat brought them.
+
+    Args:
+        topics: Sorted; None if nobody has resolved the pattern yet.
+    """
+
+    member_id: str
+    topics: tuple[str, ...] | None = None
+
+
+class Change(Struct, array_like=True, frozen=True):
+    """A rebalance in progress.
+
+    Args:
+        started_ms: When the group epoch first grew.
+        planned_ms: When the latest plan was made; 0 before the first one.
+        before: The members when it began.
+    """
+
+    started_ms: int
+    planned_ms: int
+    before: tuple[str, ...]
+
+
+class News:
+    """What has changed in a group since its news were last told; it is not part of the state.
+
+    Attributes:
+        before: The members before the first one came or went; None if none has.
+        handovers: Topic id, number, old holder, new holder; a partition has one holder or none.
+    """
+
+    def __init__(self) -> None:
+        self.is_changed = False
+        self.before: tuple[str, ...] | None = None
+        self.handovers: list[tuple[str, int, str | None, str | None]] = []
+
+
+class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
+    """A group: all data that the coordinator has of it.
+
+    Args:
+        since_ms: When the group entered its state.
+        assignment_ms: When the latest plan was made; 0 for never.
+        published_ms: When the group's record was last written.
+        token: The highest fencing token that the group has given; 0 before the first one.
+        targets: The latest plan, by member id.
+        topics: What the group was told of topics, by name.
+        gone_topics: The names of topic ids that are no present topic's, while a member has their partitions.
+        patterns: The patterns that some member has.
+        change: The rebalance in progress.
+        subscriptions_bytes: The size of the subscriptions of all members.
+        assignor: The assignor that made the latest plan; "" before the first one.
+        allowance: The size of recent large responses about the group.
+        pending_commits: The commits of open transactions, by their place.
+    """
+
+    vitals: ConsumerVitals
+    group_id: str
+    since_ms: int
+    version: int = 0
+    assignment_ms: int = 0
+    published_ms: int = 0
+    token: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    targets: Targets = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    gone_topics: dict[str, str] = field(default_factory=dict)
+    patterns: dict[str, Resolution] = field(default_factory=dict)
+    change: Change | None = None
+    assignor: str = ""
+    subscriptions_bytes: int = 0
+    offsets: dict[str, dict[int, Offset]] = field(default_factory=dict)
+    offsets_count: int = 0
+    allowance: Allowance = Allowance()
+    pending_commits: dict[int, PendingCommit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.news = News()
+
+    @property
+    def type(self) -> GroupType:
+        return GroupType.CONSUMER
+
+    @property
+    def generation_id(self) -> int:
+        """The group epoch: events and records of both protocols have the same field for it."""
+        return self.vitals.group_epoch
+
+    # -- members -------------------------------------------------------------------------------------------------------
+
+    def epoch_of(self, member_id: str) -> int:
+        """Return a member's epoch."""
+        return self.vitals.sessions[member_id].epoch
+
+    def add(self, member: ConsumerMember, pulse: Pulse) -> None:
+        """Add a member. It is not settled before it was reconciled."""
+        assert member.member_id not in self.members, f"{member.member_id} is a member already"
+        self._note_members()
+        self.members[member.member_id] = member
+        self.subscriptions_bytes += member.subscription_bytes
+        self.vitals.sessions[member.member_id] = pulse
+        self.vitals.noting(pulse.deadline_ms)
+        self.vitals.unsettled += not pulse.is_settled
+        if member.group_instance_id is not None:
+            self.vitals.instances[member.group_instance_id] = member.member_id
+
+    def remove(self, member: ConsumerMember) -> None:
+        """Remove a member with its target and its deadlines. Its partitions are free."""
+        self._note_members()
+        self.hold(member, {}, {})
+        pulse = self.vitals.sessions.pop(member.member_id)
+        self.vitals.unsettled -= not pulse.is_settled
+        for waits in (self.vitals.revocations, self.vitals.joins, self.vitals.syncs):
+            waits.pop(member.member_id, None)
+        self.set_target(member.member_id, None)
+        self.subscriptions_bytes -= member.subscription_bytes
+        del self.members[member.member_id]
+        if member.group_instance_id is not None:
+            del self.vitals.instances[member.group_instance_id]
+
+    def _note_members(self) -> None:
+        """Note the members before the first change of them."""
+        self.news.is_changed = True
+        if self.news.before is None:
+            self.news.before = tuple(self.members)
+
+    def replace(self, old: ConsumerMember, new: ConsumerMember, pulse: Pulse) -> None:
+        """Replace a static member by its new process, which has all data of the old one but its epoch."""
+        if (other := self.members.get(new.member_id)) is not None and other is not old:
+            self.remove(other)
+        target = self.targets.get(old.member_id)
+        new.assigned, new.revoking = {}, {}
+        assigned, revoking = old.assigned, old.revoking
+        self.remove(old)
+        self.add(new, pulse)
+        self.hold(new, assigned, revoking)
+        self.set_target(new.member_id, target)
+        new.previous_epoch = 0
+
+    def rename_instance(self, member: ConsumerMember, group_instance_id: str) -> None:
+        """Set the instance id of a member. No other member has that id."""
+        self.news.is_changed = self.news.is_changed or member.group_instance_id != group_instance_id
+        if member.group_instance_id is not None:
+            del self.vitals.instances[member.group_instance_id]
+        member.group_instance_id = group_instance_id
+        self.vitals.instances[group_instance_id] = member.member_id
+
+    def move_to(self, member: ConsumerMember, epoch: int) -> None:
+        """Set a member's epoch after a change of its partitions, and note whether the member is settled."""
+        self.news.is_changed = True
+        pulse = self.vitals.sessions[member.member_id]
+        member.previous_epoch, pulse.epoch = pulse.epoch, epoch
+        self.note_settled(member)
+
+    def note_settled(self, member: ConsumerMember) -> None:
+        """Note whether a member is STABLE at the assignment epoch."""
+        pulse = self.vitals.sessions[member.member_id]
+        is_settled = member.state is MemberState.STABLE and pulse.epoch == self.vitals.assignment_epoch
+        self.vitals.unsettled += pulse.is_settled - is_settled
+        pulse.is_settled = is_settled
+
+    @property
+    def state(self) -> Phase:
+        """The state that follows from the members and the epochs (KIP-848)."""
+        if not self.members:
+            return Phase.EMPTY
+        if self.vitals.group_epoch > self.vitals.assignment_epoch:
+            return Phase.ASSIGNING
+        return Phase.RECONCILING if self.vitals.unsettled else Phase.STABLE
+
+    def set_subscription(self, member: ConsumerMember, names: tuple[str, ...], regex: str) -> None:
+        """Replace a member's subscription.
+
+        Args:
+            names: Sorted, each once.
+        """
+        self.subscriptions_bytes -= member.subscription_bytes
+        member.names, member.regex = names, regex
+        self.subscriptions_bytes += member.subscription_bytes
+
+    # -- partitions ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def holders(self) -> dict[str, dict[int, str]]:
+        """The member that has a partition in `assigned` or `revoking`, by topic id and number."""
+        holders: dict[str, dict[int, str]] = {}
+        for member in self.members.values():
+            for partitions in (member.assigned, member.revoking):
+                for topic_id, numbers in partitions.items():
+                    holders.setdefault(topic_id, {}).update(dict.fromkeys(numbers, member.member_id))
+        return holders
+
+    @cached_property
+    def planned(self) -> dict[str, dict[int, str]]:
+        """The member whose target has a partition, by topic id and number."""
+        planned: dict[str, dict[int, str]] = {}
+        for member_id, target in self.targets.items():
+            for topic_id, numbers in target.items():
+                planned.setdefault(topic_id, {}).update(dict.fromkeys(numbers, member_id))
+        return planned
+
+    def hold(self, member: ConsumerMember, assigned: Partitions, revoking: Partitions) -> None:
+        """Replace the partitions that a member has."""
+        holders, member_id = self.holders, member.member_id
+        before = _places(member.assigned, member.revoking)
+        after = _places(assigned, revoking)
+        member.assigned, member.revoking = assigned, revoking
+        for topic_id, number in sorted(before - after):
+            del holders[topic_id][number]
+            self.news.handovers.append((topic_id, number, member_id, None))
+        for topic_id, number in sorted(after - before):
+            holder = holders.setdefault(topic_id, {}).setdefault(number, member_id)
+            assert holder == member_id, f"{member_id} takes a partition of {holder}"
+            self.news.handovers.append((topic_id, number, None, member_id))
+
+    def set_targets(self, targets: Targets) -> None:
+        """Replace the plan. Members follow it when they are reconciled."""
+        self.targets, self.news.is_changed = targets, True
+        self.__dict__.pop("planned", None)
+        self.vitals.assignment_epoch = self.vitals.group_epoch
+        for member in self.members.values():
+            self.note_settled(member)
+
+    def set_target(self, member_id: str, target: Target | None) -> None:
+        """Replace the target of one member; None removes it."""
+        self.targets.pop(member_id, None)
+        if target is not None:
+            self.targets[member_id] = target
+        self.__dict__.pop("planned", None)
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def names_of(self, member: ConsumerMember) -> Iterable[str]:
+        """Return the names of the topics that a member subscribes to, by name or by its pattern."""
+        resolution = self.patterns.get(member.regex)
+        if resolution is None or not resolution.topics:
+            return member.names
+        return {*member.names, *resolution.topics}
+
+    def topic_ids_of(self, member: ConsumerMember) -> frozenset[str]:
+        """Return the ids of the existing topics that a member subscribes to."""
+        topics = (self.topics.get(name) for name in self.names_of(member))
+        return frozenset(topic.topic_id for topic in topics if topic is not None and topic.topic_id is not None)
+
+    @cached_property
+    def names_by_id(self) -> dict[str, str]:
+        """The names of the existing topics, by id."""
+        return {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id is not None}
+
+    def name_of(self, topic_id: str) -> str:
+        """Return the name of a topic that the group knows, or knew while it had the id."""
+        return self.names_by_id.get(topic_id) or self.gone_topics.get(topic_id, "")
+
+    def set_topic(self, name: str, topic: Topic | None) -> None:
+        """Replace what the group knows of a topic; None removes it."""
+        before = self.topics.pop(name, None)
+        if before is not None and before.topic_id is not None and self.holders.get(before.topic_id):
+            self.gone_topics[before.topic_id] = name
+        if topic is not None:
+            self.topics[name] = topic
+            self.gone_topics.pop(topic.topic_id or "", None)
+        self.__dict__.pop("names_by_id", None)
+
+    def retained_since_ms(self, topic: str, offset: Offset) -> int | None:
+        """Return the commit's time for a topic that no member subscribes to; None for every other one."""
+        return None if self.subscribes(topic) else offset.commit_timestamp_ms
+
+    def end(self, now_ms: int) -> None:
+        """Change to Dead: the shard removes the group."""
+        self.vitals.phase, self.since_ms = Phase.DEAD, now_ms
+
+    def subscribes(self, topic: str) -> bool:
+        """Return whether a member subscribes to a topic, by name or by its pattern."""
+        return any(topic in self.names_of(member) for member in self.members.values())
+
+
+def _places(*parts: Partitions) -> set[tuple[str, int]]:
+    topics = (each for partitions in parts for each in partitions.items())
+    return {(topic_id, number) for topic_id, numbers in topics for number in numbers}

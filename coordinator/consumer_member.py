@@ -1,0 +1,87 @@
+"""The data of one member of a group of the consumer protocol.
+
+    assigned   the partitions that a member was given and may use
+    revoking   the partitions that a member was told to give up, and has not confirmed
+
+Source: Kafka's ConsumerGroupMember; KIP-848.
+"""
+
+from collections.abc import Collection
+from enum import IntEnum
+
+from msgspec import Struct, field
+
+from coordinator.group_parts import Session
+from coordinator.requests import Protocol
+
+Partitions = dict[str, dict[int, int]]
+"""Partitions of a member: by topic id and number, the member epoch at which the member was given the partition."""
+
+
+class MemberState(IntEnum):
+    """What a member has to do next. The numbers are those of Kafka's records."""
+
+    STABLE = 0  # nothing
+    UNREVOKED = 1  # confirm that it has given up `revoking`
+    UNRELEASED = 2  # wait until the rest of its target is free
+
+
+class Pulse(Session, array_like=True):
+    """A member's session, and what a heartbeat needs to know about the member.
+
+    Args:
+        epoch: The member epoch.
+        is_settled: The member is STABLE at the assignment epoch.
+        is_classic: The member uses the classic protocol.
+    """
+
+    epoch: int = 0
+    is_settled: bool = False
+    is_classic: bool = False
+
+
+class Classic(Struct, array_like=True, frozen=True):
+    """What only a member of the classic protocol has: the assignors that it offers, with its subscription in each."""
+
+    protocols: tuple[Protocol, ...]
+
+
+class ConsumerMember(Struct, array_like=True, kw_only=True):
+    """A member. Its session and its epoch are in the vitals.
+
+    Args:
+        rebalance_timeout_ms: How long the member may take to give partitions up.
+        names: The topics that the member subscribes to by name, sorted.
+        regex: The pattern that it subscribes to; "" for none.
+        assignor: The server assignor that it votes for; None without a vote.
+        previous_epoch: The member epoch before the latest change of the member's partitions.
+        fencing_token: The group's token when the member was last given a partition; 0 before.
+        classic: None for a member of the consumer protocol.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    reply_to: str
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    names: tuple[str, ...] = ()
+    regex: str = ""
+    assignor: str | None = None
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = field(default_factory=dict)
+    revoking: Partitions = field(default_factory=dict)
+    fencing_token: int = 0
+    classic: Classic | None = None
+
+    @property
+    def subscription_bytes(self) -> int:
+        """The approximate size of the member's subscription."""
+        return subscription_bytes(self.names, self.regex)
+
+
+def subscription_bytes(names: Collection[str], regex: str) -> int:
+    """Return the approximate size of a subscription: its characters, and a byte for each name."""
+    return sum(map(len, names)) + len(names) + len(regex)

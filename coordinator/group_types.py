@@ -1,0 +1,41 @@
+"""What a shard asks of a group of either type: its deadlines, and what follows a request."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from coordinator import deadlines, membership
+from coordinator.config import Config
+from coordinator.consumer import deadlines as consumer_deadlines
+from coordinator.consumer import heartbeats
+from coordinator.consumer.publishing import following
+from coordinator.consumer_group import ConsumerGroup, ConsumerVitals
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.describe import publishing
+from coordinator.group import Group, Vitals
+from coordinator.outputs import Output, Reply
+from coordinator.requests import Heartbeat
+from coordinator.timers import Timers
+
+
+def timers_of(group: Group | ConsumerGroup) -> Timers[Any]:
+    """Return the deadlines of groups of that type."""
+    return consumer_deadlines.TIMERS if isinstance(group, ConsumerGroup) else deadlines.TIMERS
+
+
+def answer_of_vitals(
+    vitals: Vitals | ConsumerVitals, request: Heartbeat | ConsumerGroupHeartbeat, at_ms: int, config: Config
+) -> Reply | None:
+    """Return the reply to a heartbeat that needs only the vitals of its group; None for every other one."""
+    if type(request) is Heartbeat:
+        return membership.heartbeat_of_vitals(vitals, request, at_ms) if type(vitals) is Vitals else None
+    assert type(request) is ConsumerGroupHeartbeat, "only heartbeats have a short path"
+    return heartbeats.heartbeat_of_vitals(vitals, request, at_ms, config)
+
+
+def with_published(
+    group: Group | ConsumerGroup, outputs: Iterator[Output], request: Any, at_ms: int, config: Config
+) -> Iterator[Output]:
+    """Return the outputs of a request, with what the group publishes because of them."""
+    if isinstance(group, ConsumerGroup):
+        return following(group, outputs, at_ms, config, getattr(request, "member_id", ""))
+    return publishing(group, outputs)

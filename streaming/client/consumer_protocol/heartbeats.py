@@ -1,0 +1,145 @@
+"""The heartbeats of one member: what each of them says, which of them await a response, and when the next one is due.
+
+    joining, after an error or without a response     all fields
+    else                                              what differs from the earlier requests
+    the instance id                                   always
+
+One heartbeat is under way at a time. If no response comes within the interval, the next one is sent all the same: the
+log holds it, and a coordinator that was unavailable counts it later. It has all fields, because the one before it may
+have raised the member's epoch. Then only the response to the last one counts: a member that took partitions from an
+earlier response would have denied in the later request that it owns them. So that a slow coordinator is not always
+late, the time until the next repeat doubles, up to `REPEAT_INTERVALS_MAX`.
+
+Source: Kafka's ConsumerHeartbeatRequestManager.HeartbeatState and HeartbeatRequestState; KIP-848.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from coordinator.calls import UNANSWERED_HEARTBEATS_MAX
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.group_parts import NEVER_MS
+from coordinator.limits import SUBSCRIBED_NAMES_MAX
+from streaming.client.consumer_protocol.data import ConsumerProtocolConfig, Partitions, Wanted, written
+
+JOIN_EPOCH, LEAVE_EPOCH, AWAY_EPOCH = 0, -1, -2
+
+REPEAT_INTERVALS_MAX = 4
+"""The longest time between two heartbeats without a response, in intervals: a session has nine of them by default."""
+
+DEFAULT_INTERVAL_MS = 5_000
+"""The interval before a response has named one: Kafka's default."""
+
+
+class _Said(Struct):
+    """What the coordinator knows from earlier requests of this membership."""
+
+    wanted: Wanted
+    owned: Partitions
+
+
+class Heartbeats:
+    """The heartbeats of one member.
+
+    Args:
+        prefix: The beginning of each request id.
+    """
+
+    def __init__(self, config: ConsumerProtocolConfig, prefix: str) -> None:
+        self._config, self._prefix, self._count = config, prefix, 0
+        self._said: _Said | None = None
+        self._unanswered: list[str] = []
+        self._sent_ms = 0
+        self.interval_ms = DEFAULT_INTERVAL_MS
+        self.due_ms = NEVER_MS
+        """When the next heartbeat is due, if nothing else is to be said before."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """True while a response is to come."""
+        return bool(self._unanswered)
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def make(self, epoch: int, wanted: Wanted, owned: Partitions, *, owes: bool, now_ms: int) -> ConsumerGroupHeartbeat:
+        """Make the next heartbeat, which is sent at once.
+
+        Args:
+            owes: The member has to acknowledge an assignment, so that it says which partitions it owns.
+        """
+        if self._unanswered:
+            self._said = None
+        said = self._said if epoch != JOIN_EPOCH else None
+        request = ConsumerGroupHeartbeat(
+            **self._common(), member_epoch=epoch, **self._fields(said, wanted, owned, owes=owes)
+        )
+        self._said = _Said(wanted, owned)
+        self._unanswered = [*self._unanswered, request.request_id][-UNANSWERED_HEARTBEATS_MAX:]
+        repeats = min(2 ** (len(self._unanswered) - 1), REPEAT_INTERVALS_MAX)
+        wait_ms = self._config.request_timeout_ms if epoch == JOIN_EPOCH else self.interval_ms * repeats
+        self._sent_ms, self.due_ms = now_ms, now_ms + wait_ms
+        return request
+
+    def _fields(self, said: _Said | None, wanted: Wanted, owned: Partitions, *, owes: bool) -> dict[str, Any]:
+        if said is None:
+            return {
+                "rack_id": self._config.rack_id,
+                "rebalance_timeout_ms": self._config.max_poll_interval_ms,
+                "server_assignor": self._config.server_assignor,
+                "topic_partitions": written(owned),
+                **_subscription(wanted),
+            }
+        fields = {"topic_partitions": written(owned)} if owes or owned != said.owned else {}
+        has_changed = (wanted.names, wanted.regex) != (said.wanted.names, said.wanted.regex)
+        return {**fields, **_subscription(wanted)} if has_changed else fields
+
+    def farewell(self) -> ConsumerGroupHeartbeat:
+        """Make the request with which the member leaves; a static member goes away, and its place is kept for it."""
+        is_static = self._config.group_instance_id is not None
+        return ConsumerGroupHeartbeat(**self._common(), member_epoch=AWAY_EPOCH if is_static else LEAVE_EPOCH)
+
+    def _common(self) -> dict[str, Any]:
+        self._count += 1
+        return {
+            "request_id": f"{self._prefix}h{self._count}",
+            "reply_to": self._config.reply_to,
+            "group_id": self._config.group_id,
+            "client_id": self._config.client_id,
+            "client_host": self._config.client_host,
+            "member_id": self._config.member_id,
+            "group_instance_id": self._config.group_instance_id,
+        }
+
+    # -- responses -----------------------------------------------------------------------------------------------------
+
+    def end(self, request_id: str) -> bool:
+        """Note the response to a heartbeat. Return whether it counts: it is the response to the last one."""
+        if request_id not in self._unanswered:
+            return False
+        self._unanswered = self._unanswered[self._unanswered.index(request_id) + 1 :]
+        return not self._unanswered
+
+    def answered(self, interval_ms: int, now_ms: int) -> None:
+        """Set the time of the next heartbeat: an interval after the last one."""
+        self.interval_ms = interval_ms
+        self.due_ms = max(now_ms, self._sent_ms + interval_ms)
+
+    def say_all(self, due_ms: int | None = None) -> None:
+        """Set the next heartbeat to have all fields; set its time as well, unless that stays the same."""
+        self._said = None
+        self.due_ms = self.due_ms if due_ms is None else due_ms
+
+    def forget(self) -> None:
+        """End the membership: no heartbeat is due, and responses to earlier ones are ignored."""
+        self._said, self._unanswered, self.due_ms = None, [], NEVER_MS
+
+
+def _subscription(wanted: Wanted) -> dict[str, Any]:
+    matched = wanted.matched
+    return {
+        "subscribed_topic_names": wanted.names,
+        "subscribed_topic_regex": wanted.regex,
+        "topics": tuple(wanted.facts.values())[:SUBSCRIBED_NAMES_MAX],
+        "regex_topics": None if matched is None else matched[:SUBSCRIBED_NAMES_MAX],
+    }

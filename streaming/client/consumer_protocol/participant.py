@@ -1,0 +1,158 @@
+"""Participation in a group of the consumer protocol: reconciliation with assignments, on the owner's thread.
+
+    an assignment comes      revoked: partitions that it lacks, if any, after an automatic commit; then assigned: new
+                             ones, also if none; then the acknowledgement
+    it is the same as before the acknowledgement alone
+    the membership is lost   lost: all, if any; then the member joins again
+    the owner leaves         revoked: all, if any; or lost
+
+One assignment is reconciled at a time. While a listener runs, later assignments replace each other.
+
+Source: Kafka's AbstractMembershipManager.maybeReconcile, revokeAndAssign and ConsumerRebalanceListenerInvoker; KIP-848.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError, for_code
+
+from coordinator.assignors import RebalanceProtocol
+from coordinator.effects import CoordinatorSilent, Effect, Failed, Lost
+from coordinator.holding import Change, Holding
+from streaming.client.callbacks import Listening, told_all
+from streaming.client.consumer_protocol.data import AssignedPartition, Partitions, Target, Wanted
+from streaming.client.consumer_protocol.driver import ConsumerProtocolDriver
+from streaming.client.consumer_protocol.member import AssignmentChanged
+
+log = logging.getLogger(__name__)
+
+
+class Subscriber(Listening, Protocol):
+    """The owner of a participant."""
+
+    def wanted(self, asked: frozenset[str]) -> Wanted | None:
+        """Return the subscription with what is known of its topics; None until enough is known to join.
+
+        It is called before each step. If nothing has changed, it returns the same object.
+
+        Args:
+            asked: Further topics about which the coordinator has asked.
+        """
+
+    def hear(self, effect: Effect) -> None:
+        """Handle an effect that is not about membership: the end of a commit or of a fetch."""
+
+
+class ConsumerProtocolParticipant:
+    """A member of a group with its owner's partitions."""
+
+    def __init__(self, driver: ConsumerProtocolDriver, owner: Subscriber) -> None:
+        self._driver, self._owner = driver, owner
+        self._holding: Holding[AssignedPartition] = Holding(RebalanceProtocol.COOPERATIVE)
+        self._followed: Wanted | None = None
+        self._target: Target | None = None  # the latest one that was reconciled
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that this member owns now."""
+        return _named(self._holding.owned)
+
+    @property
+    def fencing_token(self) -> int:
+        """The token of the current assignment; -1 while nothing is owned."""
+        return self._target.token if self._target is not None and self._holding.owned else -1
+
+    @property
+    def _group_id(self) -> str:
+        return self._driver.member.config.group_id
+
+    # -- participation -------------------------------------------------------------------------------------------------
+
+    def attend(self) -> None:
+        """Handle the effects of the group until none is left.
+
+        Raises:
+            KafkaError: the coordinator refuses this member, by its code; or the listener failed, which is the cause.
+        """
+        self._follow()
+        while (effect := self._driver.poll()) is not None:
+            self._act(effect)
+        if (failed := self._driver.failed) is not None:
+            raise _error(failed)
+
+    def _follow(self) -> None:
+        member = self._driver.member
+        wanted = self._owner.wanted(member.asked) if member.is_subscribed else None
+        if wanted is not None and wanted is not self._followed:
+            self._followed = wanted
+            self._driver.follow(wanted)
+
+    def _act(self, effect: Any) -> None:
+        match effect:
+            case AssignmentChanged():
+                self._reconcile()
+            case Lost(why):
+                if self._holding.owned:
+                    log.warning("group %s: partitions lost, because %s", self._group_id, why)
+                self._target = None
+                with told_all(self._owner, _changes(self._holding.lose())):
+                    self._driver.released()
+            case CoordinatorSilent(timeout_ms):
+                log.warning(
+                    "group %s: no response from the coordinator for %d ms; continuing with %d partitions",
+                    self._group_id, timeout_ms, len(self._holding.owned),
+                )  # fmt: skip
+            case Failed():
+                raise _error(effect)
+            case _:
+                self._owner.hear(effect)
+
+    def _reconcile(self) -> None:
+        """Release and take partitions as the latest assignment says, and acknowledge it, even if the listener fails."""
+        target, before = self._driver.target, self._target
+        if target is None or target is before:
+            return
+        self._target = target
+        if before is not None and before.partitions == target.partitions:
+            self._driver.reconciled(target)
+            return
+        log.info("group %s: epoch %d assigns %d partitions", self._group_id, target.epoch, len(target.partitions))
+        with told_all(self._owner, _changes(self._holding.take(target.partitions))):
+            self._driver.reconciled(target)
+
+    def request_rebalance(self, reason: str) -> None:
+        """Log that members of this protocol cannot request a rebalance, as Kafka's consumer does."""
+        log.warning("group %s: with the consumer protocol a member requests no rebalance: %s", self._group_id, reason)
+
+    # -- leaving -------------------------------------------------------------------------------------------------------
+
+    def leave(self, reason: str, wait_s: float) -> bool:
+        """Release all partitions and leave the group. Return whether the coordinator has confirmed it in time."""
+        is_ours = self._driver.may_commit
+        log.info("group %s: leaving, because %s", self._group_id, reason)
+        self._followed = self._target = None
+        try:
+            with told_all(self._owner, _changes(self._holding.leave() if is_ours else self._holding.lose())):
+                pass
+        finally:
+            is_answered = self._driver.leave(reason, wait_s)
+        return is_answered
+
+
+def _named(partitions: Partitions) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(each.topic, each.partition) for each in partitions)
+
+
+def _changes(changes: Iterable[Change[AssignedPartition]]) -> Iterator[Change[TopicPartition]]:
+    """Yield changes without the ids of topics, which listeners do not know."""
+    for change in changes:
+        yield Change(change.told, _named(change.partitions), _named(change.owned))
+
+
+def _error(failed: Failed) -> KafkaError:
+    """Return the exception for an error in a response. It has Kafka's name: kafka-python lacks some of the classes."""
+    message = failed.error if failed.message is None else f"{failed.error}: {failed.message}"
+    error: KafkaError = for_code(failed.code)(message)
+    return error

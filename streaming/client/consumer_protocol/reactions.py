@@ -1,0 +1,40 @@
+"""A member's action after an error in the response to its heartbeat.
+
+Source: Kafka's ConsumerHeartbeatRequestManager and AbstractHeartbeatRequestManager.onErrorResponse; KIP-848.
+"""
+
+from enum import Enum, auto
+
+from coordinator.errors import ErrorCode
+
+
+class Act(Enum):
+    """A member's action after an error."""
+
+    RETRY = auto()  # say all again, after a backoff
+    REJOIN = auto()  # give up all partitions as lost, and join with epoch 0
+    TELL = auto()  # raise the error in `poll`, and continue
+    STOP = auto()  # report to the owner: a retry cannot succeed
+
+
+_ACTS = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Act.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE:    Act.RETRY,
+    ErrorCode.NOT_COORDINATOR:              Act.RETRY,
+    ErrorCode.UNKNOWN_MEMBER_ID:            Act.REJOIN,
+    ErrorCode.FENCED_MEMBER_EPOCH:          Act.REJOIN,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED:   Act.TELL,
+}  # fmt: skip
+
+_BY_NUMBER = {error.number: act for error, act in _ACTS.items()}
+
+
+def reaction(code: int, epoch: int) -> Act:
+    """Return the action after an error in the response to a heartbeat; all others than these stop the member.
+
+    A group that does not exist any more has no members: a member that has an epoch founds it again. Kafka's clients
+    stop then. Without an epoch the error means that the group's members use the classic protocol, and may not be mixed.
+    """
+    if code == ErrorCode.GROUP_ID_NOT_FOUND.number and epoch > 0:
+        return Act.REJOIN
+    return _BY_NUMBER.get(code, Act.STOP)

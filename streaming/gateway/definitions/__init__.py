@@ -1,0 +1,23 @@
+"""The messages of the consumer protocol, which kafka-python has no classes for.
+
+The files beside this module define their fields, in the form of kafka-python's own definitions.
+
+Source: KIP-848, and Kafka's ConsumerGroupHeartbeatRequest.json to ConsumerGroupDescribeResponse.json.
+"""
+
+import sys
+from types import new_class
+from typing import Any
+
+from kafka.protocol.api_message import ApiMessage
+
+
+def _message(name: str) -> Any:
+    """Return the class of the message that the file of this name defines."""
+    return new_class(name, (ApiMessage,), {"load_json": sys.modules[__name__]})
+
+
+ConsumerGroupHeartbeatRequest = _message("ConsumerGroupHeartbeatRequest")
+ConsumerGroupHeartbeatResponse = _message("ConsumerGroupHeartbeatResponse")
+ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
+ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")

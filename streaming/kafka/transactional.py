@@ -1,0 +1,252 @@
+"""Records of the transactions topic, written as a part of a client's own transaction.
+
+No client library writes with the producer id of another process, so this module sends the requests itself, over
+connections of kafka-python: AddPartitionsToTxn to the coordinator of the transaction, and Produce to the leader of the
+partition. The brokers check the producer's epoch in both. A record has the producer's next sequence number in the
+partition. The leader is asked for it before each record (DescribeProducers), because another gateway may have written
+since then: a number that was used before would be taken for a repeat, and be answered with the place of that record.
+
+Source: KIP-98; Kafka's ProducerAppendInfo.checkSequence; KIP-664 for DescribeProducers.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoError,
+    NotLeaderForPartitionError,
+    RetriableError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin import DescribeProducersRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.producer import AddPartitionsToTxnRequest, ProduceRequest
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.structs import TopicPartition
+
+from streaming.config.settings import Settings
+
+REQUEST_WAIT_MS = 10_000
+WRITE_WAIT_S = 30.0
+"""The longest time in which a request is tried again. Clients give up after about as long."""
+
+RETRY_WAIT_S = 0.05
+STRIPES = 64
+"""Writes for one producer run one after another; writes for producers of different stripes run at the same time."""
+
+SEQUENCE_END = 2**31
+"""Sequence numbers begin at 0 again after the largest positive int32."""
+
+ADD_ONE = 3
+"""The last version of AddPartitionsToTxn that clients send: it concerns one transaction."""
+
+PRODUCE_VERSION = 9
+ALL_REPLICAS = -1
+FULL_BATCH_BYTES = 1_048_576
+
+_MOVED = (NotLeaderForPartitionError, UnknownTopicOrPartitionError)
+
+
+class Transaction(NamedTuple):
+    """The producer of an open transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionWriter:
+    """A writer of one topic. It connects when it is first used. Its methods block, and threads may share it.
+
+    Args:
+        settings: The settings with the gateway's own access to the brokers.
+        topic: The name of the topic.
+    """
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        self._settings, self._topic = settings, topic
+        self._manager: KafkaConnectionManager | None = None
+        self._net: NetworkSelector | None = None
+        self._opening = threading.Lock()
+        self._stripes = [threading.Lock() for _ in range(STRIPES)]
+
+    def join(self, transaction: Transaction, partition: int) -> None:
+        """Add a partition of the topic to a transaction. A partition that it has already makes no difference.
+
+        Raises:
+            KafkaError: The brokers refuse it, or do not answer.
+        """
+        with self._stripes[transaction.producer_id % STRIPES]:
+            self._try(lambda manager: self._join(manager, transaction, partition))
+
+    def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes) -> int:
+        """Write a record as a part of a transaction, and return its offset.
+
+        Raises:
+            KafkaError: The brokers refuse it, or do not answer. The record may have been written nevertheless.
+        """
+        with self._stripes[transaction.producer_id % STRIPES]:
+            offset: int = self._try(lambda manager: self._write(manager, transaction, partition, key, value))
+            return offset
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._opening:
+            if self._manager is not None and self._net is not None:
+                self._manager.close()
+                self._net.stop()
+            self._manager = self._net = None
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def _try(self, send: Callable[[KafkaConnectionManager], Any]) -> Any:
+        """Send requests; again after an error that may pass, for `WRITE_WAIT_S`."""
+        until_s = time.monotonic() + WRITE_WAIT_S
+        while True:
+            try:
+                manager = self._open()
+                return manager.run(send, manager)
+            except KafkaError as error:
+                if not _may_pass(error) or time.monotonic() > until_s:
+                    raise
+            time.sleep(RETRY_WAIT_S)
+
+    def _open(self) -> KafkaConnectionManager:
+        with self._opening:
+            if self._manager is None:
+                options = {
+                    **self._settings.kafka_client_arguments(),
+                    "client_id": "coordinator-gateway-transactions",
+                    "request_timeout_ms": REQUEST_WAIT_MS,
+                }
+                net = NetworkSelector(**options)
+                net.start()
+                manager = KafkaConnectionManager(net, **options)
+                try:
+                    manager.cluster.set_topics([self._topic])
+                    manager.bootstrap(REQUEST_WAIT_MS)
+                except KafkaError:
+                    manager.close()
+                    net.stop()
+                    raise
+                self._manager, self._net = manager, net
+            return self._manager
+
+    # -- requests; these run in the thread of kafka-python's connections -----------------------------------------------
+
+    async def _join(self, manager: KafkaConnectionManager, transaction: Transaction, partition: int) -> None:
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        request = AddPartitionsToTxnRequest(
+            max_version=ADD_ONE,
+            v3_and_below_transactional_id=transaction.transactional_id,
+            v3_and_below_producer_id=transaction.producer_id,
+            v3_and_below_producer_epoch=transaction.producer_epoch,
+            v3_and_below_topics=[topic(name=self._topic, partitions=[partition])],
+        )
+        response = await manager.send(request, node_id=await _coordinator_of(manager, transaction.transactional_id))
+        for result in response.results_by_topic_v3_and_below:
+            for each in result.results_by_partition:
+                _refuse(each.partition_error_code, "the transaction does not take the partition")
+
+    async def _write(
+        self, manager: KafkaConnectionManager, transaction: Transaction, partition: int, key: bytes, value: bytes
+    ) -> int:
+        leader = await self._leader_of(manager, partition)
+        try:
+            sequence = await self._next_sequence(manager, leader, transaction, partition)
+            return await self._produce(manager, leader, transaction, partition, sequence, (key, value))
+        except _MOVED:
+            await manager.cluster.refresh_metadata()
+            raise
+
+    async def _produce(
+        self,
+        manager: KafkaConnectionManager,
+        leader: int,
+        transaction: Transaction,
+        partition: int,
+        sequence: int,
+        record: tuple[bytes, bytes],
+    ) -> int:
+        batch = DefaultRecordBatchBuilder(
+            magic=2,
+            compression_type=0,
+            is_transactional=True,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            base_sequence=sequence,
+            batch_size=FULL_BATCH_BYTES,
+        )
+        key, value = record
+        batch.append(0, int(time.time() * 1000), key, value, [])
+        topic = ProduceRequest.TopicProduceData
+        data = topic.PartitionProduceData(index=partition, records=bytes(batch.build()))
+        request = ProduceRequest(
+            max_version=PRODUCE_VERSION,
+            transactional_id=transaction.transactional_id,
+            acks=ALL_REPLICAS,
+            timeout_ms=REQUEST_WAIT_MS,
+            topic_data=[topic(name=self._topic, partition_data=[data])],
+        )
+        response = await manager.send(request, node_id=leader)
+        (answer,) = response.responses[0].partition_responses
+        _refuse(answer.error_code, answer.error_message)
+        offset: int = answer.base_offset
+        return offset
+
+    async def _next_sequence(
+        self, manager: KafkaConnectionManager, leader: int, transaction: Transaction, partition: int
+    ) -> int:
+        """Return the sequence number that the leader expects of a producer."""
+        topic = DescribeProducersRequest.TopicRequest
+        request = DescribeProducersRequest(topics=[topic(name=self._topic, partition_indexes=[partition])])
+        response = await manager.send(request, node_id=leader)
+        (answer,) = response.topics[0].partitions
+        _refuse(answer.error_code, answer.error_message)
+        for each in answer.active_producers:
+            if (each.producer_id, each.producer_epoch) == (transaction.producer_id, transaction.producer_epoch):
+                return int(each.last_sequence + 1) % SEQUENCE_END
+        return 0
+
+    async def _leader_of(self, manager: KafkaConnectionManager, partition: int) -> int:
+        place = TopicPartition(self._topic, partition)
+        leader = manager.cluster.leader_for_partition(place)
+        if leader is None or leader == -1:
+            await manager.cluster.refresh_metadata()
+            leader = manager.cluster.leader_for_partition(place)
+        if leader is None or leader == -1:
+            raise NotLeaderForPartitionError(f"{self._topic} has no leader for partition {partition}")
+        return int(leader)
+
+
+async def _coordinator_of(manager: KafkaConnectionManager, transactional_id: str) -> int:
+    """Return the broker that coordinates a transaction."""
+    request = FindCoordinatorRequest(
+        key_type=CoordinatorType.TRANSACTION.value, coordinator_keys=[transactional_id], min_version=4
+    )
+    (found,) = (await manager.send(request)).coordinators
+    _refuse(found.error_code, found.error_message)
+    if manager.cluster.broker_metadata(found.node_id) is None:
+        await manager.cluster.refresh_metadata()
+    return int(found.node_id)
+
+
+def _refuse(error_code: int, why: str | None) -> None:
+    """Raise the error of a response, unless it has none."""
+    error = for_code(error_code)
+    if error is not NoError:
+        raise error(why or error.description)
+
+
+def _may_pass(error: KafkaError) -> bool:
+    """Return whether a request may succeed when it is sent again."""
+    is_refusal = isinstance(error, BrokerResponseError) and not isinstance(error, (RetriableError, *_MOVED))
+    return not is_refusal and not isinstance(error, KafkaTimeoutError)

@@ -1,0 +1,195 @@
+"""The records of groups of the consumer protocol: owners, epochs and targets (KIP-848).
+
+A record is judged on its own, and against the record before. The events show each partition that is given up or taken,
+so they show whether a partition was free when it was taken.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from msgspec import UNSET, Struct, field
+
+from coordinator.consumer_group import AWAY_EPOCH
+from coordinator.outputs import (
+    AssignmentChanged,
+    GroupConverted,
+    GroupDeleted,
+    GroupMember,
+    GroupRecord,
+    MemberExpired,
+    MemberLeft,
+    PlanMade,
+)
+from coordinator.phases import GroupType, Phase
+from streaming.verify.findings import Kind
+from streaming.views.group import PartitionKey, known
+from streaming.views.words import brief, escape, in_partitions
+from streaming.wire.records import Tombstone
+
+Wrong = tuple[Kind, str]
+Partitions = dict[str, list[int]]
+
+
+def is_of_consumers(record: GroupRecord | None) -> bool:
+    """Return whether a record is one of a group of the consumer protocol."""
+    return record is not None and record.type == GroupType.CONSUMER.value
+
+
+class ConsumerAudit(Struct):
+    """The data of a group that were read so far. Each topic is judged by itself, since either may be ahead.
+
+    Args:
+        holders: By partition, the member that has it, as the events show it.
+        is_consumer: Whether the events are those of a group of the consumer protocol.
+        plan: The epoch of the latest plan, and the number of its partitions.
+        planned: The same numbers in the latest record without a change after the plan.
+        before: The latest record.
+    """
+
+    holders: dict[PartitionKey, str] = field(default_factory=dict)
+    is_consumer: bool = False
+    plan: tuple[int, int] | None = None
+    planned: tuple[int, int] | None = None
+    before: GroupRecord | None = None
+
+    def take(self, read: object) -> Iterator[Wrong]:
+        """Judge the next record of either topic."""
+        match read:
+            case GroupRecord() if is_of_consumers(read):
+                yield from self._judge(read)
+                self.before = read
+            case GroupRecord() | Tombstone(topic=None):
+                self.before = self.planned = None
+            case PlanMade():
+                self.is_consumer, self.plan = True, (read.generation_id or 0, read.partitions)
+                yield from self._judge_cover()
+            case MemberLeft() | MemberExpired():
+                for place in [place for place, holder in self.holders.items() if holder == read.member_id]:
+                    del self.holders[place]
+            case AssignmentChanged() if self.is_consumer:
+                yield from self._judge_handovers(read)
+            case GroupConverted():
+                self.is_consumer, self.plan = read.group_type == GroupType.CONSUMER.value, None
+                self.holders.clear()
+            case GroupDeleted():
+                self.is_consumer, self.plan = False, None
+                self.holders.clear()
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def _judge_handovers(self, event: AssignmentChanged) -> Iterator[Wrong]:
+        for each in event.handovers:
+            place, name = (each.topic, each.partition), f"{escape(each.topic)}-{each.partition}"
+            holder = self.holders.pop(place, each.before)
+            if holder != each.before:
+                moved = f"it went from {brief(each.before)} to {brief(each.after)}"
+                yield Kind.NOT_FREE, f"{name} was {brief(holder)}'s when {moved}"
+            if each.after is not None:
+                self.holders[place] = each.after
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def _judge(self, record: GroupRecord) -> Iterator[Wrong]:
+        yield from _judge_owners(record)
+        yield from _judge_epochs(record)
+        yield from self._judge_against_before(record)
+        yield from _judge_targets(record)
+        is_current = record.assignment_epoch == record.generation_id and record.state is not Phase.EMPTY
+        self.planned = None
+        if is_current:
+            targets = (numbers for member in record.members for numbers in (known(member.target) or {}).values())
+            self.planned = record.generation_id, sum(map(len, targets))
+            yield from self._judge_cover()
+
+    def _judge_against_before(self, record: GroupRecord) -> Iterator[Wrong]:
+        before = self.before
+        if before is None or record.generation_id < before.generation_id:
+            return  # that the group epoch fell is a finding of its own
+        told, was = known(record.assignment_epoch) or 0, known(before.assignment_epoch) or 0
+        if told < was:
+            yield Kind.GENERATION_FELL, f"assignment epoch {told} came after {was}"
+        epochs = {member.member_id: known(member.member_epoch) or 0 for member in before.members}
+        for member in record.members:
+            epoch, was = known(member.member_epoch) or 0, epochs.get(member.member_id, AWAY_EPOCH)
+            if AWAY_EPOCH != epoch < was:
+                yield Kind.GENERATION_FELL, f"epoch {epoch} of {brief(member.member_id)} came after {was}"
+
+    def _judge_cover(self) -> Iterator[Wrong]:
+        """Compare the targets in the group's record with the plan of the same epoch."""
+        if self.plan is None or self.planned is None or self.plan[0] != self.planned[0]:
+            return
+        (epoch, of_plan), (_, of_record) = self.plan, self.planned
+        if of_plan != of_record:
+            text = f"the plan of epoch {epoch} has {of_plan} partitions, and the targets have {of_record}"
+            yield Kind.NOT_COVERED, text
+
+
+def _judge_owners(record: GroupRecord) -> Iterator[Wrong]:
+    """Check that no partition is in `assigned` or `revoking` of two members."""
+    owners: dict[PartitionKey, str] = {}
+    for member in record.members:
+        for place in _places(member.assigned, known(member.revoking)):
+            owner = owners.setdefault(place, member.member_id)
+            if owner != member.member_id:
+                where = f"at group epoch {record.generation_id} {escape(place[0])}-{place[1]} is"
+                yield Kind.TWO_OWNERS, f"{where} {brief(owner)}'s and {brief(member.member_id)}'s"
+
+
+def _judge_epochs(record: GroupRecord) -> Iterator[Wrong]:
+    """Check that member epoch <= assignment epoch <= group epoch."""
+    assignment_epoch = known(record.assignment_epoch) or 0
+    if assignment_epoch > record.generation_id:
+        text = f"assignment epoch {assignment_epoch} is above group epoch {record.generation_id}"
+        yield Kind.EPOCH_AHEAD, text
+    for member in record.members:
+        epoch = known(member.member_epoch) or 0
+        if epoch > assignment_epoch:
+            text = f"epoch {epoch} of {brief(member.member_id)} is above assignment epoch {assignment_epoch}"
+            yield Kind.EPOCH_AHEAD, text
+
+
+def _judge_targets(record: GroupRecord) -> Iterator[Wrong]:
+    """Check the targets: each partition in one of them, without holes, and only topics that the member subscribes to.
+
+    Only records without a change after the plan are judged. A member that has reached the plan has its target. With a
+    pattern it may have less: nobody may have resolved the pattern yet.
+    """
+    if record.assignment_epoch != record.generation_id:
+        return
+    planned: dict[PartitionKey, str] = {}
+    for member in record.members:
+        yield from _judge_settled(record, member)
+        target = known(member.target) or {}
+        unwanted = target.keys() - set(known(member.subscribed_topics) or ())
+        if unwanted and not known(member.regex):
+            topics = ", ".join(map(escape, sorted(unwanted)))
+            yield Kind.NOT_COVERED, f"{brief(member.member_id)} does not subscribe to {topics} of its target"
+        for place in _places(target):
+            other = planned.setdefault(place, member.member_id)
+            if other != member.member_id:
+                who = f"{brief(other)} and {brief(member.member_id)}"
+                yield Kind.NOT_COVERED, f"{escape(place[0])}-{place[1]} is in the targets of {who}"
+    by_topic: dict[str, set[int]] = {}
+    for topic, number in planned:
+        by_topic.setdefault(topic, set()).add(number)
+    holes = {topic: sorted(set(range(max(numbers))) - numbers) for topic, numbers in by_topic.items()}
+    if any(holes.values()):
+        yield Kind.NOT_COVERED, f"no target has {in_partitions(holes)}"
+
+
+def _judge_settled(record: GroupRecord, member: GroupMember) -> Iterator[Wrong]:
+    assigned, target = set(_places(member.assigned)), set(_places(known(member.target)))
+    who = brief(member.member_id)
+    if member.revoking and member.state != "unrevoked":
+        yield Kind.TARGET_MISSED, f"{who} is {member.state}, and has to give up {in_partitions(member.revoking)}"
+    if member.state != "stable" or member.member_epoch is UNSET or member.member_epoch != record.assignment_epoch:
+        return
+    if assigned - target or (target - assigned and not known(member.regex)):
+        has, should = in_partitions(member.assigned or {}), in_partitions(known(member.target) or {})
+        text = f"at assignment epoch {record.assignment_epoch} {who} has {has}, and its target is {should}"
+        yield Kind.TARGET_MISSED, text
+
+
+def _places(*partitions: Partitions | None) -> Iterator[PartitionKey]:
+    of_topics = chain.from_iterable((each or {}).items() for each in partitions)
+    return ((topic, number) for topic, numbers in of_topics for number in numbers)

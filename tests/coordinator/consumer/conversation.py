@@ -1,0 +1,247 @@
+"""Conversations with a group of the consumer protocol, as text.
+
+    T:4                      topic T has 4 partitions from now on; `T:0` deletes it, `T:4 anew` gives it another id
+    A 0 -> 2 {0 1 2 3}       member A sends epoch 0 and hears epoch 2 and an assignment; none if the answer has none
+    A(i) 2 own 0 1 -> 3      with the instance id i, and with the partitions that it owns
+    A 2 own 0 1 full -> 110  with all fields; the answer is an error
+    A 2 names T U -> ...     with a subscription; `regex ^a.* = T U` with a pattern and the topics that it matches
+    -- 1000                  1,000 ms pass
+    = Stable 3 3             the group's state, group epoch and assignment epoch
+
+A partition is a number of topic T, or follows the name of its topic. A join subscribes to T unless it says otherwise.
+Each step runs in a shard that stays in memory, in one that is encoded and decoded before the step, and in one that
+takes the long path. All must give equal outputs and equal bytes, and every step keeps the promises of `promises`.
+"""
+
+from base64 import urlsafe_b64encode
+from typing import Any
+
+from coordinator.assignors.server import Target
+from coordinator.config import Config
+from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
+from coordinator.consumer_member import MemberState
+from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, OwnedPartitions, TopicFact
+from coordinator.outputs import AnyAnswer, AssignedTopic, AssignmentNotice, Event, Output, Reply
+from coordinator.requests import JoinGroup, Received, Request
+from coordinator.rosters import Rosters
+from coordinator.shard import Shard
+from tests.coordinator.consumer.long_path import long_paths, on_long_path
+from tests.coordinator.waking import wake
+
+SECRET = b"sixteen secret bytes"
+START_MS = 1_790_000_000_000
+
+
+def topic_id(name: str, life: int = 0) -> str:
+    """Return the id of a topic in one of its lives."""
+    return urlsafe_b64encode(f"{name}{life}".encode().rjust(16, b"\0")).rstrip(b"=").decode()
+
+
+def read_partitions(text: str, lives: dict[str, int]) -> Target:
+    """Return the partitions that a text names, by topic id."""
+    found: Target = {}
+    topic = "T"
+    for word in text.replace(",", " ").split():
+        if word[0].isdigit():
+            first, _, last = word.partition("-")
+            found.setdefault(topic_id(topic, lives.get(topic, 0)), []).extend(range(int(first), int(last or first) + 1))
+        else:
+            topic = word
+    return found
+
+
+class Conversation:
+    """One shard and its clients."""
+
+    def __init__(self, **config: Any) -> None:
+        self.config = Config(**config)
+        self.rosters = Rosters()
+        self.shard = self.new_shard()
+        self._living = self.new_shard()
+        self.now_ms = START_MS
+        self.group_id = "g"
+        self.counts: dict[str, int] = {}
+        self.lives: dict[str, int] = {}
+        self.latest: list[Output] = []
+        self.outputs: list[Output] = []
+        self._offset = 0
+
+    def new_shard(self, state: bytes | None = None) -> Shard:
+        """Return a shard with this conversation's settings."""
+        return Shard(0, 1, SECRET, self.config, state, self.rosters)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def plays(self, text: str) -> "Conversation":
+        """Play a conversation; fail at the first line that is not answered as it says."""
+        for line in (each.partition("#")[0].strip() for each in text.splitlines()):
+            if line:
+                self._play(line)
+        return self
+
+    def _play(self, line: str) -> None:
+        if line.startswith("--"):
+            self.passes(int(line[2:]))
+        elif line.startswith("="):
+            assert self.state == line[1:].strip(), f"{line}: the group is {self.state}"
+        elif "->" in line:
+            said, _, heard = line.partition("->")
+            answer = self.says(said)
+            assert self.told(answer) == " ".join(heard.split()), f"{line}: {self.told(answer)}"
+        else:
+            self.sets(line)
+
+    def sets(self, line: str) -> None:
+        """Change a topic."""
+        name, _, rest = line.partition(":")
+        count, _, anew = rest.partition(" ")
+        self.counts[name] = int(count)
+        self.lives[name] = self.lives.get(name, 0) + (anew == "anew")
+
+    def fact(self, name: str) -> TopicFact:
+        """Return what a gateway's metadata say of a topic."""
+        count = self.counts.get(name, 0)
+        return TopicFact(name, topic_id(name, self.lives.get(name, 0)) if count else None, count)
+
+    def says(self, text: str) -> AnyAnswer:
+        """Send the heartbeat that a text describes, and return the answer."""
+        who, epoch, *words = text.split()
+        name, _, instance = who.rstrip(")").partition("(")
+        fields: dict[str, Any] = {"group_instance_id": instance or None, "member_epoch": int(epoch)}
+        said = _fields(words)
+        if int(epoch) == 0 or "full" in said:
+            fields.update(rebalance_timeout_ms=30_000, topic_partitions=())
+            if "regex" not in said:
+                fields["subscribed_topic_names"] = ("T",)
+        if "own" in said:
+            owned = read_partitions(said["own"], self.lives).items()
+            fields["topic_partitions"] = tuple(OwnedPartitions(t, tuple(numbers)) for t, numbers in owned)
+        if "names" in said:
+            fields["subscribed_topic_names"] = tuple(w for w in said["names"].split() if w != "none")
+        if "regex" in said:
+            pattern, _, topics = said["regex"].partition("=")
+            fields["subscribed_topic_regex"] = pattern.strip()
+            fields["regex_topics"] = tuple(topics.split()) if "=" in said["regex"] else None
+        if "by" in said:
+            fields["server_assignor"] = said["by"]
+        names = (*(fields.get("subscribed_topic_names") or ()), *(fields.get("regex_topics") or ()))
+        fields["topics"] = tuple(self.fact(each) for each in dict.fromkeys(names))
+        return self.sends(
+            ConsumerGroupHeartbeat, member_id=name, **{k: v for k, v in fields.items() if v is not None or k == "x"}
+        )
+
+    def tells_topics(self, *names: str) -> AnyAnswer:
+        """Send the group the present facts about topics."""
+        return self.sends(GroupTopics, topics=tuple(map(self.fact, names)))
+
+    def sends(self, kind: type[Request], **fields: Any) -> Any:
+        """Send a request in a step of its own, and return the answer."""
+        self._offset += 1
+        name = fields.get("member_id") or "?"
+        defaults = {"client_id": f"client-{name}", "client_host": "/10.0.0.1", "group_id": self.group_id}
+        request = kind(request_id=f"r{self._offset}", reply_to=f"box-{name}", **{**defaults, **fields})
+        self.steps([Received(self._offset, self.now_ms, request)])
+        return next(o.answer for o in self.latest if isinstance(o, Reply) and o.answer.request_id == f"r{self._offset}")
+
+    def steps_join(self, fields: dict[str, Any]) -> None:
+        """Send a join of the classic protocol, which is answered later."""
+        self._offset += 1
+        request = JoinGroup(request_id=f"r{self._offset}", reply_to="box", group_id=self.group_id, **fields)
+        self.steps([Received(self._offset, self.now_ms, request)])
+
+    def passes(self, ms: int) -> None:
+        """Move the time on, and read the log up to it."""
+        self.now_ms += ms
+        self._offset += 1
+        self.steps([wake(self.now_ms + self.config.clock_slack_ms, self._offset)])
+
+    def steps(self, log: list[Received]) -> None:
+        """Handle records in one step of each of the three shards."""
+        now_ms = log[-1].at_ms
+        state = self.shard.to_bytes()
+        stored, slow = self.new_shard(state), Shard(0, 1, SECRET, self.config, state)
+        outputs = stored.step(log, now_ms)
+        assert outputs == self._living.step(log, now_ms)
+        with long_paths():
+            assert outputs == slow.step([on_long_path(each) for each in log], now_ms)
+        assert stored.to_bytes() == self._living.to_bytes() == slow.to_bytes()
+        self.shard, self.latest = stored, outputs
+        self.outputs += outputs
+        if (group := stored.consumer_group(self.group_id)) is not None:
+            keeps_its_promises(group)
+
+    # -- what can be seen ----------------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> ConsumerGroup:
+        group = self.shard.consumer_group(self.group_id)
+        assert group is not None, "there is no such group of the consumer protocol"
+        return group
+
+    @property
+    def state(self) -> str:
+        group = self.group
+        return f"{group.phase.value} {group.vitals.group_epoch} {group.vitals.assignment_epoch}"
+
+    def told(self, answer: Any) -> str:
+        """Return an answer as text: an epoch with an assignment, or the number of an error."""
+        if answer.code:
+            return str(answer.code)
+        if answer.assignment is None:
+            return str(answer.member_epoch)
+        return f"{answer.member_epoch} {{{self._partitions(answer.assignment)}}}"
+
+    def _partitions(self, assignment: tuple[AssignedTopic, ...]) -> str:
+        told = {each.topic: " ".join(map(str, each.partitions)) for each in assignment}
+        if set(told) <= {"T"}:
+            return told.get("T", "")
+        return ", ".join(f"{topic} {numbers}" for topic, numbers in sorted(told.items()))
+
+    def events(self, kind: type[Event]) -> list[Any]:
+        """Return all events of one kind so far."""
+        return [output for output in self.outputs if isinstance(output, kind)]
+
+    @property
+    def noticed(self) -> list[str]:
+        """The members that the latest step told to send a heartbeat."""
+        answers = [output.answer for output in self.latest if isinstance(output, Reply)]
+        return [answer.member_id for answer in answers if isinstance(answer, AssignmentNotice)]
+
+
+WORDS = ("own", "full", "names", "regex", "by")
+
+
+def _fields(words: list[str]) -> dict[str, str]:
+    """Return the words after each word of `WORDS`."""
+    said: dict[str, str] = {}
+    last = ""
+    for word in words:
+        if word in WORDS:
+            last, said[word] = word, ""
+        else:
+            said[last] += f" {word}"
+    return {word: rest.strip() for word, rest in said.items()}
+
+
+def keeps_its_promises(group: ConsumerGroup) -> None:
+    """Check what must hold of a group after every step (next-generation.md 10.9, 1 to 4)."""
+    vitals = group.vitals
+    held: dict[tuple[str, int], str] = {}
+    for member in group.members.values():
+        for partitions in (member.assigned, member.revoking):
+            for each, numbers in partitions.items():
+                for number in numbers:
+                    assert held.setdefault((each, number), member.member_id) == member.member_id, "two owners"
+        pulse = vitals.sessions[member.member_id]
+        assert pulse.epoch == AWAY_EPOCH or pulse.epoch <= vitals.assignment_epoch <= vitals.group_epoch
+        assert bool(member.revoking) <= (member.state is MemberState.UNREVOKED)
+        must_confirm = member.state is MemberState.UNREVOKED and pulse.epoch != AWAY_EPOCH and member.classic is None
+        assert (member.member_id in vitals.revocations) == must_confirm
+        is_settled = member.state is MemberState.STABLE and pulse.epoch == vitals.assignment_epoch
+        assert pulse.is_settled == is_settled
+        if is_settled and vitals.group_epoch == vitals.assignment_epoch:
+            target = group.targets.get(member.member_id, {})
+            wanted = {(t, n) for t, numbers in target.items() for n in numbers if t in group.topic_ids_of(member)}
+            assert {(t, n) for t, numbers in member.assigned.items() for n in numbers} == wanted
+    assert vitals.unsettled == sum(not pulse.is_settled for pulse in vitals.sessions.values())
+    assert group.state is group.phase

@@ -1,0 +1,370 @@
+"""Offsets inside transactions: pending, committed and aborted commits; late ones; bounds; groups of both protocols."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from coordinator import codec, limits, transactions
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.errors import ErrorCode
+from coordinator.outputs import OffsetRecord, Published, SettleTransactionsAnswer
+from coordinator.requests import (
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    Protocol,
+    SettleTransactions,
+    TxnOffsetCommit,
+)
+from tests.coordinator.consumer.conversation import Conversation
+from tests.coordinator.scenario import Scenario
+from tests.coordinator.wire import subscription
+
+DAY_MS = 24 * 3_600_000
+
+Offsets = dict[tuple[str, int], int]
+
+
+def pend(s: Scenario, name: str, place: int, offsets: Offsets, *, producer_id: int = 7, **fields: Any) -> Scenario:
+    """Commit inside a transaction, with the member id and the generation of `name`."""
+    asked = tuple(OffsetToCommit(topic, partition, offset) for (topic, partition), offset in offsets.items())
+    return s.ask(name, TxnOffsetCommit, place=place, producer_id=producer_id, producer_epoch=0, offsets=asked, **fields)
+
+
+def pend_from_outside(s: Scenario, place: int, offsets: Offsets, **fields: Any) -> Scenario:
+    return pend(s, "tool", place, offsets, member_id="", generation_id=-1, **fields)
+
+
+def settle(s: Scenario, before: int, committed: Iterable[int] = (), topic_id: str = "a topic") -> Scenario:
+    """Report the transactions that have ended."""
+    places = {"topic_id": topic_id, "settled_before": before, "committed": tuple(committed)}
+    return s.ask("driver", SettleTransactions, group_id="", **places)
+
+
+def stable(s: Scenario, *places: tuple[str, int]) -> list[tuple[int, int]]:
+    """Return offset and error of each place, by a fetch that requires stable offsets."""
+    s.fetch("reader", {topic: [partition for t, partition in places if t == topic] for topic, _ in places},
+            require_stable=True)  # fmt: skip
+    return [(f.offset, f.code) for f in s.said.partitions]
+
+
+def codes(s: Scenario) -> list[int]:
+    return [p.code for p in s.said.partitions]
+
+
+T0, T1 = ("t", 0), ("t", 1)
+UNSTABLE, NOTHING = (-1, 88), (-1, 0)
+
+
+def test_an_offset_is_pending_until_its_transaction_is_committed():
+    """KIP-98: nobody reads it before, and a fetch of stable offsets is answered with an error that is retried."""
+    s = Scenario.stable("c1").commit("c1", {T0: 5})
+    pend(s, "c1", 10, {T0: 8})
+    assert codes(s) == [0]
+    assert not any(isinstance(output, Published) for output in s.latest), "a pending offset is not published"
+    assert stable(s, T0, T1) == [UNSTABLE, NOTHING]
+    s.fetch("reader", {"t": [0]})
+    assert s.said.partitions[0].offset == 5, "a fetch of any offsets does not wait"
+    settle(s, 11, [10])
+    assert (s.said.committed, s.said.aborted) == (1, 0)
+    (record,) = [output.record for output in s.latest if isinstance(output, Published)]
+    assert isinstance(record, OffsetRecord)
+    assert (record.offset, record.generation_id, record.member_id) == (8, 1, s.ids["c1"])
+    assert stable(s, T0, T1) == [(8, 0), NOTHING]
+
+
+def test_an_aborted_offset_is_dropped():
+    s = Scenario.stable("c1").commit("c1", {T0: 5})
+    pend(s, "c1", 10, {T0: 8})
+    settle(s, 11)
+    assert (s.said.committed, s.said.aborted) == (0, 1)
+    assert stable(s, T0) == [(5, 0)]
+
+
+def test_only_transactions_that_have_ended_are_settled():
+    """A place that is not before the reported one belongs to an open transaction."""
+    s = Scenario.stable("c1")
+    pend(s, "c1", 10, {T0: 1}, producer_id=1)
+    pend(s, "c1", 12, {T1: 2}, producer_id=2)
+    settle(s, 12, [10])
+    assert stable(s, T0, T1) == [(1, 0), UNSTABLE]
+    settle(s, 13, [10, 12])
+    assert stable(s, T0, T1) == [(1, 0), (2, 0)]
+
+
+def test_a_report_that_comes_again_changes_nothing():
+    s = Scenario.stable("c1")
+    pend(s, "c1", 10, {T0: 1})
+    settle(s, 11, [10])
+    s.commit("c1", {T0: 9})
+    settle(s, 11, [10])
+    assert isinstance(s.said, SettleTransactionsAnswer)
+    assert (s.said.committed, s.said.aborted, stable(s, T0)) == (0, 0, [(9, 0)])
+    settle(s, 5)
+    late = pend(s, "c1", 8, {T0: 2})
+    assert codes(late) == [ErrorCode.INVALID_PRODUCER_EPOCH.number], "an older report takes nothing back"
+
+
+@pytest.mark.parametrize(("place", "code"), [(9, 47), (10, 47), (11, 0)])
+def test_a_commit_is_refused_after_its_transaction_has_ended(place: int, code: int):
+    """The sender stood still between its record and its request: nobody would ever settle the commit."""
+    s = Scenario.stable("c1")
+    settle(s, 11)
+    pend(s, "c1", place, {T0: 1, T1: 2})
+    assert codes(s) == [code, code]
+    assert stable(s, T0) == [NOTHING if code else UNSTABLE]
+
+
+def test_a_later_commit_outlives_an_earlier_transaction():
+    """protocol.md 3.8: the marker of the transaction changes only what no later commit has replaced."""
+    s = Scenario.stable("c1")
+    pend(s, "c1", 10, {T0: 1, T1: 1})
+    s.commit("c1", {T0: 5})
+    assert stable(s, T0) == [UNSTABLE], "the transaction may still be aborted or committed"
+    settle(s, 11, [10])
+    assert stable(s, T0, T1) == [(5, 0), (1, 0)]
+
+
+@pytest.mark.parametrize("order", [(10, 12), (12, 10)])
+def test_the_later_of_two_transactions_counts(order: tuple[int, int]):
+    """The transactions end in any order; the one that has committed later in the log counts."""
+    s = Scenario.stable("c1")
+    for place in order:
+        pend(s, "c1", place, {T0: place}, producer_id=place)
+    settle(s, 13, [10, 12])
+    assert stable(s, T0) == [(12, 0)]
+
+
+def test_a_later_transaction_that_ends_first_counts():
+    s = Scenario.stable("c1")
+    pend(s, "c1", 10, {T0: 1}, producer_id=1)
+    pend(s, "c1", 12, {T0: 2}, producer_id=2)
+    group = s.shard.group("g")
+    assert group is not None
+    commit = group.pending_commits.pop(12)
+    list(transactions._store(group, 12, commit))
+    assert group.pending_commits[10].offsets == {"t": {0: None}}
+    assert group.offsets["t"][0].offset == 2
+
+
+def test_pending_offsets_of_a_deleted_topic_are_dropped():
+    """A topic that was made anew begins at offset 0 again; the ends of the transactions before are lost."""
+    s = Scenario.stable("c1")
+    settle(s, 100)
+    pend(s, "c1", 110, {T0: 1})
+    settle(s, 3, [2], topic_id="a new topic")
+    assert (s.said.committed, s.said.aborted, stable(s, T0)) == (0, 1, [NOTHING])
+    pend(s, "c1", 3, {T0: 2})
+    settle(s, 4, [3], topic_id="a new topic")
+    assert stable(s, T0) == [(2, 0)]
+
+
+# -- who may commit ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({}, 0),
+        ({"generation_id": 0}, 22),
+        ({"generation_id": 2}, 22),
+        ({"member_id": "made-up"}, 25),
+        ({"member_id": "", "generation_id": -1}, 0),
+        ({"member_id": "", "generation_id": -1, "group_instance_id": "i"}, 25),
+        ({"member_id": "", "generation_id": 1}, 25),
+        ({"group_id": ""}, 24),
+    ],
+)
+@pytest.mark.parametrize("phase", ["Stable", "CompletingRebalance", "PreparingRebalance"])
+def test_a_classic_member_is_fenced_by_its_generation(phase: str, fields: dict[str, Any], code: int):
+    """protocol.md 3.8: as a plain commit, but for one without ids, and for one while the assignments are awaited."""
+    s = Scenario.joined("c1", "c2") if phase == "CompletingRebalance" else Scenario.stable("c1", "c2")
+    generation = s.generations["c1"]
+    if phase == "PreparingRebalance":
+        s.join("c3")
+    s.is_(phase)
+    fields = dict(fields)
+    if fields.get("generation_id", -1) >= 0:
+        fields["generation_id"] += generation - 1
+    pend(s, "c1", 10, {T0: 1}, **fields)
+    assert codes(s) == [code]
+    settle(s, 11, [10])
+    assert s.said.committed == (code == 0)
+
+
+@pytest.mark.parametrize(("generation_id", "code"), [(-1, 0), (0, 22), (3, 22)])
+def test_a_missing_group_takes_commits_without_a_generation(generation_id: int, code: int):
+    s = pend(Scenario(), "tool", 10, {T0: 1}, member_id="", generation_id=generation_id)
+    assert codes(s) == [code]
+    assert (s.shard.group("g") is None) == bool(code)
+
+
+def test_a_commit_in_a_transaction_renews_no_session():
+    """protocol.md 3.8."""
+    s = Scenario.stable("c1", session_timeout_ms=10_000).at(9_000)
+    pend(s, "c1", 10, {T0: 1})
+    s.until(10_001)
+    s.is_("Empty")
+
+
+def test_each_partition_has_its_own_error():
+    s = Scenario.stable("c1", offset_metadata_max_bytes=3)
+    offsets = OffsetToCommit("t", 0, 5, metadata="four"), OffsetToCommit("t", 1, 6, metadata="abc")
+    s.ask("c1", TxnOffsetCommit, place=1, producer_id=7, producer_epoch=0, offsets=offsets)
+    assert codes(s) == [12, 0]
+    settle(s, 2, [1])
+    assert stable(s, T0, T1) == [NOTHING, (6, 0)]
+
+
+def test_pending_offsets_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    """A producer that commits for ever inside one transaction is told to retry; others of its group too."""
+    monkeypatch.setattr(transactions, "PENDING_OFFSETS_MAX", 3)
+    s = Scenario.stable("c1")
+    pend(s, "c1", 10, {T0: 1, T1: 1})
+    pend(s, "c1", 11, {T0: 2, T1: 2})
+    assert codes(s) == [14, 14]
+    pend(s, "c1", 12, {T0: 3})
+    assert codes(s) == [0]
+    settle(s, 13, [10, 12])
+    pend(s, "c1", 14, {T0: 4, T1: 4})
+    assert codes(s) == [0, 0]
+
+
+def test_the_bounds_hold_the_largest_request():
+    assert limits.PARTITIONS_PER_REQUEST_MAX <= limits.PENDING_OFFSETS_MAX
+
+
+# -- groups with pending offsets ---------------------------------------------------------------------------------------
+
+
+def test_a_pending_offset_keeps_its_group_and_the_committed_offset():
+    """protocol.md 6: neither expires while a transaction may commit another offset."""
+    s = pend_from_outside(Scenario().commit_from_outside("tool", {T0: 1, T1: 1}), 10, {T0: 2})
+    s.until(40 * DAY_MS)
+    assert {p for _, p, _ in s.shard.group("g").all_offsets()} == {0}  # type: ignore[union-attr]
+    s.at(40 * DAY_MS)
+    settle(s, 11)
+    s.until(41 * DAY_MS)
+    assert s.shard.group("g") is None
+
+
+def test_a_group_with_pending_offsets_alone_is_kept():
+    s = pend_from_outside(Scenario(), 10, {T0: 2}).until(DAY_MS)
+    assert s.shard.group("g") is not None
+    s.at(DAY_MS)
+    settle(s, 11, [10])
+    assert stable(s, T0) == [(2, 0)]
+
+
+def test_pending_offsets_of_a_deleted_group_are_dropped():
+    s = pend_from_outside(Scenario(), 10, {T0: 2}).delete()
+    s.commit_from_outside("tool", {T1: 1})
+    settle(s, 11, [10])
+    assert (s.said.committed, stable(s, T0, T1)) == (0, [NOTHING, (1, 0)])
+
+
+def test_a_deleted_offset_is_not_committed_later():
+    s = pend_from_outside(Scenario().commit_from_outside("tool", {T1: 1}), 10, {T0: 2})
+    s.delete_offsets("tool", {"t": [0]})
+    settle(s, 11, [10])
+    assert stable(s, T0) == [NOTHING]
+
+
+def test_a_fetch_of_all_lists_only_partitions_with_a_committed_offset():
+    """protocol.md 3.7: such a partition has the error if a transaction may commit another offset."""
+    s = pend_from_outside(Scenario().commit_from_outside("tool", {T0: 1}), 10, {T0: 2, T1: 2})
+    s.fetch("reader", require_stable=True)
+    assert [(f.partition, f.offset, f.code) for f in s.said.partitions] == [(0, -1, 88)]
+
+
+def test_pending_offsets_survive_the_codec_and_are_found_in_it():
+    """A report opens only the groups with commits of ended transactions."""
+    s = Scenario()
+    for number, place in enumerate([10, 20, 30]):
+        pend_from_outside(s, place, {T0: number}, group_id=f"g{number}")
+    kept = codec.decode_shard(s.shard.to_bytes())
+    assert kept.pending == {"g0": 10, "g1": 20, "g2": 30}
+    settle(s, 21, [20])
+    kept = codec.decode_shard(s.shard.to_bytes())
+    assert (kept.pending, kept.settled_before) == ({"g2": 30}, 21)
+
+
+def test_a_shard_that_has_settled_is_not_blank():
+    """Without its place, a commit of an ended transaction would be pending for ever."""
+    s = settle(Scenario(), 11)
+    assert not s.shard.is_blank
+
+
+# -- groups of the consumer protocol -----------------------------------------------------------------------------------
+
+
+def a_rebalanced_group() -> Conversation:
+    """Return a group with a member A of epoch 3, which has had two partitions since epoch 2."""
+    return Conversation().plays("""
+        T:4
+        A 0 -> 2 {0 1 2 3}
+        -- 1000
+        B 0 -> 3 {}
+        A 2 -> 2 {0 1}
+        A 2 own 0 1 -> 3
+    """)
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "partition", "code"),
+    [
+        ("A", 3, 0, 0),
+        ("A", 3, 9, 0),
+        ("A", 4, 0, 22),
+        ("A", 2, 0, 0),
+        ("A", 2, 9, 113),
+        ("X", 3, 0, 25),
+        ("", -1, 0, 0),
+        ("", -1, 9, 0),
+        ("", 3, 0, 25),
+    ],
+)
+def test_a_consumer_member_is_fenced_by_its_epoch(member_id: str, epoch: int, partition: int, code: int):
+    """next-generation.md 6.1: an epoch above the member's is ILLEGAL_GENERATION here, and one below may be accepted."""
+    said = a_rebalanced_group().sends(
+        TxnOffsetCommit,
+        member_id=member_id,
+        generation_id=epoch,
+        place=10,
+        producer_id=7,
+        producer_epoch=0,
+        offsets=(OffsetToCommit("T", partition, 5),),
+    )
+    assert [p.code for p in said.partitions] == [code]
+
+
+def test_pending_offsets_stay_when_a_group_changes_its_protocol():
+    """An Empty group of the consumer protocol is replaced by a classic one, and the transaction ends after that."""
+    talk = a_rebalanced_group()
+    offsets = (OffsetToCommit("T", 0, 5),)
+    who = {"member_id": "A", "generation_id": 3}
+    talk.sends(TxnOffsetCommit, **who, place=10, producer_id=7, producer_epoch=0, offsets=offsets)
+    for member in "AB":
+        talk.sends(ConsumerGroupHeartbeat, member_id=member, member_epoch=-1)
+    talk.steps_join(
+        {
+            "protocols": (Protocol("range", subscription(["T"])),),
+            "protocol_type": "consumer",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 10_000,
+        }
+    )
+    assert talk.shard.group("g") is not None, "the group is a classic one"
+    talk.sends(SettleTransactions, group_id="", topic_id="a topic", settled_before=11, committed=(10,))
+    said = talk.sends(OffsetFetch, topics=None)
+    assert [(f.topic, f.partition, f.offset) for f in said.partitions] == [("T", 0, 5)]
+
+
+@pytest.mark.parametrize("kind", [OffsetCommit, TxnOffsetCommit])
+def test_the_epoch_of_an_offset_with_long_metadata_does_not_count(kind: type[Any]):
+    """next-generation.md 6.1, row 9: Kafka refuses such a partition alone, before it looks at the epoch of the rest."""
+    offsets = OffsetToCommit("T", 0, 5), OffsetToCommit("T", 9, 5, metadata="x" * 4_097)
+    transaction = {"place": 1, "producer_id": 7, "producer_epoch": 0} if kind is TxnOffsetCommit else {}
+    said = a_rebalanced_group().sends(kind, member_id="A", generation_id=2, offsets=offsets, **transaction)
+    assert [p.code for p in said.partitions] == [0, 12]

@@ -1,0 +1,79 @@
+"""The topics of a simulation, which are created, grown, deleted and made anew, and what gateways tell groups of them.
+
+Each process has a gateway. A gateway's metadata may be old for a while: its facts are then those of an earlier time.
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from itertools import count
+from random import Random
+
+from coordinator.consumer_requests import GroupTopics, ResolvedPattern, TopicFact
+
+NAMES = ("t", "u", "v", "t-new")
+PARTITIONS_MAX = 12
+OLD_MS = 30_000
+"""The longest time for which a gateway's metadata are old."""
+
+
+class Cluster:
+    """The topics by name, as they are and as they were before their last change."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self._lives, self._numbers = count(), count(1)
+        self._now: dict[str, TopicFact] = {name: TopicFact(name) for name in NAMES}
+        for name in ("t", "u"):
+            self._now[name] = TopicFact(name, self._new_id(name), 6)
+        self._before, self._old_until_ms = dict(self._now), 0
+
+    def _new_id(self, name: str) -> str:
+        text = f"{name}.{next(self._lives)}".encode().rjust(16, b"\0")
+        return urlsafe_b64encode(text).rstrip(b"=").decode()
+
+    def change(self, now_ms: int) -> None:
+        """Create, grow, delete or make anew one topic."""
+        chance, name = self._chance, self._chance.choice(NAMES)
+        fact = self._now[name]
+        self._before, self._old_until_ms = dict(self._now), now_ms + int(OLD_MS * chance.random() ** 2)
+        if fact.topic_id is None or chance.random() < 0.3:
+            self._now[name] = TopicFact(name, self._new_id(name), chance.randint(1, 6))
+        elif chance.random() < 0.3:
+            self._now[name] = TopicFact(name)
+        else:
+            self._now[name] = TopicFact(name, fact.topic_id, min(fact.partitions + 2, PARTITIONS_MAX))
+
+    def calm(self) -> None:
+        """Show all gateways the topics as they are."""
+        self._old_until_ms = 0
+
+    def facts(self, names: Iterable[str], now_ms: int) -> tuple[TopicFact, ...]:
+        """Return what a gateway tells of topics."""
+        is_old = self._old_until_ms > now_ms and self._chance.random() < 0.5
+        facts = self._before if is_old else self._now
+        return tuple(facts.get(name) or TopicFact(name) for name in dict.fromkeys(names))
+
+    def matching(self, pattern: str, now_ms: int) -> tuple[str, ...]:
+        """Return the existing topics that a pattern matches: `^t.*` those that begin with t."""
+        start = pattern.removeprefix("^").removesuffix(".*")
+        return tuple(f.topic for f in self.facts(NAMES, now_ms) if f.topic_id and f.topic.startswith(start))
+
+    def told(
+        self, group_id: str, now_ms: int, names: Iterable[str] = NAMES, resolver: tuple[str, str] | None = None
+    ) -> GroupTopics:
+        """Make the request with which a gateway tells a group of topics.
+
+        Args:
+            resolver: A member's id and its pattern, which the gateway resolves as well.
+        """
+        regexes = ()
+        if resolver is not None and resolver[1]:
+            regexes = (ResolvedPattern(resolver[1], self.matching(resolver[1], now_ms), resolver[0]),)
+        return GroupTopics(
+            request_id=f"topics.{next(self._numbers)}",
+            reply_to="a gateway",
+            group_id=group_id,
+            client_id="gateway",
+            topics=self.facts(names, now_ms),
+            regexes=regexes,
+        )

@@ -1,0 +1,49 @@
+"""The serving part of one connection, without a socket and without a coordinator."""
+
+from typing import Any
+
+from coordinator.outputs import AssignmentNotice, RebalanceNotice
+from streaming.gateway.authenticating import Identity
+from streaming.gateway.heartbeats import Heartbeats
+from streaming.gateway.members import Members
+from streaming.gateway.questions import Questions
+from streaming.gateway.serving import PortView, Serving
+from streaming.gateway.slots import Slot
+from streaming.gateway.transactions import ClientTransactions
+from streaming.gateway.work import Work
+from tests.streaming.gateway.parts import FakeAsking, FakeShared, FlowBench
+from tests.streaming.gateway.wiring import frame_of
+
+
+class ServingBench(FlowBench):
+    """The serving part of one connection, in a running loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = FakeShared(self.metrics)
+        self.asking: FakeAsking = self.shared.asking
+        self.identity = Identity((), "/10.0.0.7", "User:CN=ana")
+        self.identity.client_id = "ana"
+        self.heartbeats = Heartbeats(600_000, self.flow.give)
+        self.questions = Questions(self.shared.asking, self.identity, self.flow.questions, self._tell)
+        view = PortView(self.shared, 1, self.identity)
+        self.work = Work(self.flow)
+        self.members = Members(self.shared, self.flow, self.work, self.questions, self.heartbeats, view.may_see)
+        self.transactions = ClientTransactions(self.shared, self.flow, self.questions, self.identity)
+        self._serving = Serving(
+            self.shared, self.flow, self.work, self.questions, view, self.heartbeats, self.members, self.transactions
+        )
+
+    def ask(self, message: Any) -> Slot:
+        slot = self.slot(message.API_KEY, message.version)
+        self._serving.serve(slot, frame_of(message, message.version))
+        return slot
+
+    def read_response(self, kind: Any, version: int) -> Any:
+        """Return the only response that was sent."""
+        self.run_soon()
+        (frame,) = self.transport.frames()
+        return kind.decode(frame, version=version, header=True)
+
+    def _tell(self, notice: AssignmentNotice | RebalanceNotice) -> None:
+        (self.members if isinstance(notice, AssignmentNotice) else self.heartbeats).tell(notice)  # type: ignore[arg-type]

@@ -1,0 +1,110 @@
+"""AddOffsetsToTxn and TxnOffsetCommit: the requests to the coordinator, and the form of the responses."""
+
+from typing import Any
+
+import pytest
+from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
+
+from coordinator.errors import ErrorCode
+from coordinator.outputs import CheckAccessAnswer, CommittedPartition, ErrorAnswer, TxnOffsetCommitAnswer
+from coordinator.requests import CheckAccess, TxnOffsetCommit
+from streaming.gateway.exchanges import SERVED
+from streaming.gateway.exchanges.exchange import Exchange
+from streaming.gateway.exchanges.transactions import add_offsets, commit_offsets
+from streaming.gateway.writing import Written
+from tests.streaming.gateway.examples import ended
+from tests.streaming.gateway.wiring import FakeAsker, FakeGateway, decoded
+
+OK = ended(ErrorCode.NONE)
+VERSIONS = range(5)
+HAS_MEMBER = 3
+"""From this version on, a commit names its member and generation (KIP-447)."""
+
+
+def commit(version: int, *topics: tuple[str, list[int]]) -> Any:
+    kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    one = kind.TxnOffsetCommitRequestPartition
+    named = [
+        kind(
+            name=name,
+            partitions=[
+                one(partition_index=p, committed_offset=5, committed_leader_epoch=2, committed_metadata="m")
+                for p in some
+            ],
+        )
+        for name, some in topics
+    ]
+    message = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=7,
+        producer_epoch=3,
+        generation_id=4,
+        member_id="m",
+        group_instance_id="i",
+        topics=named,
+    )
+    return decoded(message, version)
+
+
+def exchange(message: Any, written: Written, place: FakeGateway | None = None) -> Exchange:
+    return commit_offsets(message, FakeAsker(), place or FakeGateway(), written)
+
+
+def codes(response: Any) -> list[tuple[str, list[tuple[int, int]]]]:
+    return [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in response.topics]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_commit_has_the_place_of_its_record(version: int):
+    """KIP-98, KIP-447: before version 3, a commit names no member."""
+    asked = exchange(commit(version, ("t", [0, 9]), ("nowhere", [0])), Written(0, 41))
+    (request,) = [question.request for question in asked.questions]
+    assert isinstance(request, TxnOffsetCommit)
+    member = ("m", 4, "i") if version >= HAS_MEMBER else ("", -1, None)
+    assert (request.member_id, request.generation_id, request.group_instance_id) == member
+    assert (request.place, request.producer_id, request.producer_epoch) == (41, 7, 3)
+    assert [(o.topic, o.partition, o.offset, o.metadata) for o in request.offsets] == [("t", 0, 5, "m")]
+    done = (CommittedPartition("t", 0, **OK),)
+    response = asked.respond([TxnOffsetCommitAnswer(request_id="1", partitions=done)])
+    assert codes(response) == [("t", [(0, 0), (9, 3)]), ("nowhere", [(0, 3)])]
+
+
+def test_an_error_of_the_coordinator_is_in_each_partition():
+    asked = exchange(commit(3, ("t", [0, 1])), Written(0, 41))
+    response = asked.respond([ErrorAnswer(request_id="1", **ended(ErrorCode.INVALID_REQUEST))])
+    assert codes(response) == [("t", [(0, 42), (1, 42)])]
+
+
+@pytest.mark.parametrize("code", [15, 47, 90])
+def test_a_commit_without_a_record_is_not_sent(code: int):
+    asked = exchange(commit(3, ("t", [0]), ("nowhere", [0])), Written(code))
+    assert (asked.questions, codes(asked.respond([]))) == ((), [("t", [(0, code)]), ("nowhere", [(0, code)])])
+
+
+def test_a_commit_of_missing_partitions_alone_is_not_sent():
+    asked = exchange(commit(3, ("nowhere", [0])), Written(0, 41))
+    assert (asked.questions, codes(asked.respond([]))) == ((), [("nowhere", [(0, 3)])])
+
+
+def test_a_client_without_rights_does_not_learn_which_topics_are_missing():
+    asked = exchange(commit(3, ("nowhere", [0])), Written(0, 41), FakeGateway(has_rules=True))
+    (question,) = asked.questions
+    assert isinstance(question.request, CheckAccess)
+    response = asked.respond([CheckAccessAnswer(request_id="1", allowed=(True, False))])
+    assert codes(response) == [("nowhere", [(0, 29)])]
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("code", [0, 47])
+def test_offsets_are_added_with_the_brokers_result(version: int, code: int):
+    message = decoded(
+        AddOffsetsToTxnRequest(transactional_id="x", producer_id=7, producer_epoch=3, group_id="g"), version
+    )
+    asked = add_offsets(message, FakeAsker(), FakeGateway(), Written(code))
+    assert (asked.questions, asked.respond([]).error_code) == ((), code)
+
+
+def test_both_requests_are_prepared_at_the_brokers():
+    kinds = (AddOffsetsToTxnRequest, TxnOffsetCommitRequest)
+    assert {key for key, served in SERVED.items() if served.prepare} == {kind.API_KEY for kind in kinds}

@@ -1,0 +1,182 @@
+"""The facts about topics: which are known, when they are requested, and that requests are joined."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from msgspec.structs import replace
+
+from coordinator.consumer_requests import TopicFact
+from streaming.gateway import topics as module
+from streaming.gateway.ids import id_of, id_text
+from streaming.gateway.topics import Topics
+from tests.streaming.gateway.parts import FakeCluster, fact_of
+
+
+class Brokers:
+    """Brokers that describe topics. A test may hold their response back."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.asked: list[list[str]] = []
+        self.ids: dict[str, str] = {}
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.is_away = False
+
+    def describe(self, names: Sequence[str]) -> dict[str, TopicFact]:
+        self.asked.append(sorted(names))
+        assert self.may_answer.wait(60)
+        if self.is_away:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        facts = {name: fact_of(name, self.cluster.topics.get(name)) for name in names}
+        return {name: self._with_its_id(fact) for name, fact in facts.items()}
+
+    def _with_its_id(self, fact: TopicFact) -> TopicFact:
+        return replace(fact, topic_id=self.ids[fact.topic]) if fact.topic_id and fact.topic in self.ids else fact
+
+
+def bytes_of(fact: TopicFact) -> bytes:
+    assert fact.topic_id is not None
+    return id_of(fact.topic_id).bytes
+
+
+def run(scenario: Callable[[Brokers, Topics], Awaitable[None]]) -> None:
+    async def main() -> None:
+        brokers = Brokers()
+        await scenario(brokers, Topics(brokers.cluster, brokers.describe))  # type: ignore[arg-type]
+
+    asyncio.run(main())
+
+
+def test_facts_are_known_after_a_request():
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        assert not topics.are_known(["t"])
+        await topics.learn(["t", "nowhere"])
+        assert topics.are_known(["t", "nowhere"])
+        assert topics.facts_of(["nowhere", "t", "never"]) == (fact_of("nowhere", None), fact_of("t", 3))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("age_s", "known"), [(0.5, ["t", "nowhere"]), (1.5, ["t"]), (31, [])])
+def test_old_facts_are_not_known(monkeypatch: pytest.MonkeyPatch, age_s: float, known: list[str]):
+    """A topic that did not exist a second ago may exist now."""
+
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        await topics.learn(["t", "nowhere"])
+        now_s = module.time.monotonic() + age_s
+        monkeypatch.setattr(module.time, "monotonic", lambda: now_s)
+        assert [name for name in ("t", "nowhere") if topics.are_known([name])] == known
+
+    run(scenario)
+
+
+def test_requests_at_the_same_time_are_joined():
+    """However many subscriptions wait, one request runs and one waits."""
+
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        brokers.may_answer.clear()
+        first = asyncio.create_task(topics.learn(["t"]))
+        while not brokers.asked:
+            await asyncio.sleep(0)
+        others = [asyncio.create_task(topics.learn([f"u{number}"])) for number in range(100)]
+        await asyncio.sleep(0)
+        brokers.may_answer.set()
+        await asyncio.gather(first, *others)
+        assert brokers.asked == [["t"], sorted(f"u{number}" for number in range(100))]
+        await topics.learn(["later"])
+        assert brokers.asked[2:] == [["later"]]
+
+    run(scenario)
+
+
+def test_the_old_facts_stay_while_no_broker_answers():
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        await topics.learn(["t"])
+        brokers.is_away = True
+        await topics.learn(["t", "u"])
+        assert topics.facts_of(["t", "u"]) == (fact_of("t", 3),)
+
+    run(scenario)
+
+
+def test_the_stored_facts_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "FACTS_MAX", 2)
+
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        await topics.learn(["a", "b"])
+        assert len(topics.facts_of(["a", "b"])) == 2
+        await topics.learn(["c"])
+        assert topics.facts_of(["a", "b", "c"]) == (fact_of("c", None),)
+
+    run(scenario)
+
+
+def test_a_pattern_matches_what_the_client_may_see():
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        brokers.cluster.topics = {"a1": 1, "a2": 1, "b": 1}
+        assert topics.matching("a.*", lambda topic: topic != "a2").topics == ("a1",)
+        assert topics.matching("a.*", lambda topic: True).topics == ("a1", "a2")
+        brokers.cluster.topics = {"a3": 1}
+        assert topics.matching("a.*", lambda topic: True).topics == ("a3",)
+
+    run(scenario)
+
+
+def test_ids_are_converted_to_names_and_back(monkeypatch: pytest.MonkeyPatch):
+    """A topic that was made anew has another id; the earlier one stands for no topic any more."""
+
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        await topics.learn(["t", "nowhere"])
+        before, after = bytes_of(fact_of("t", 3)), b"another id......"
+        assert (topics.name_of(before), topics.name_of(after)) == ("t", None)
+        assert (topics.id_of("t"), topics.id_of("nowhere"), topics.id_of("never")) == (id_text(before), None, None)
+        brokers.ids["t"] = id_text(after)
+        await topics.learn(["t"])
+        assert (topics.name_of(before), topics.name_of(after), topics.id_of("t")) == (None, "t", id_text(after))
+        del brokers.cluster.topics["t"]
+        await topics.learn(["t"])
+        assert (topics.name_of(after), topics.id_of("t")) == (None, None)
+
+    run(scenario)
+
+
+def test_an_old_id_is_not_given_to_commits(monkeypatch: pytest.MonkeyPatch):
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        await topics.learn(["t"])
+        now_s = module.time.monotonic() + module.METADATA_AGE_S + 1
+        monkeypatch.setattr(module.time, "monotonic", lambda: now_s)
+        assert topics.id_of("t") is None
+
+    run(scenario)
+
+
+def test_all_topics_are_described_once_a_second_at_most(monkeypatch: pytest.MonkeyPatch):
+    """Requests with unknown ids, one after another, cost no more."""
+
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        brokers.cluster.topics = {"a": 1, "b": 1}
+        for _ in range(100):
+            await topics.learn_all()
+        assert brokers.asked == [["a", "b"]]
+        now_s = module.time.monotonic() + module.METADATA_AGE_MIN_S + 0.1
+        monkeypatch.setattr(module.time, "monotonic", lambda: now_s)
+        await topics.learn_all()
+        assert brokers.asked == [["a", "b"]] * 2
+
+    run(scenario)
+
+
+def test_the_names_of_topics_are_requested_unless_they_are_recent():
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        brokers.cluster.is_refreshed.set()
+        await topics.learn_names()
+        assert brokers.cluster.refreshed == 0
+        brokers.cluster.is_recent = False
+        await topics.learn_names()
+        assert brokers.cluster.refreshed == 1
+
+    run(scenario)

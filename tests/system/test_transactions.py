@@ -1,0 +1,320 @@
+"""Offsets inside transactions, with librdkafka's producer and a real broker: who reads which offset, and when."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
+from kafka.errors import InvalidProducerEpochError, InvalidTxnStateError, ProducerFencedError
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import InitProducerIdRequest
+
+from streaming.embedded import Broker
+from streaming.gateway import Gateway
+from streaming.kafka.transactional import Transaction, TransactionWriter
+from streaming.query.coordinator import Coordinator
+from tests.clients.java import run
+from tests.system.conftest import Service
+from tests.system.waiting import wait_until
+from tests.system.wire import connect
+
+SOURCE, SINK = "transactions-source", "transactions-sink"
+UNSTABLE = 88
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topics(broker: Broker) -> None:
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({name: {"num_partitions": 2} for name in (SOURCE, SINK)}, wait_for_metadata=True)
+
+
+class Worker:
+    """A consumer and a transactional producer: consume, transform, produce."""
+
+    def __init__(self, gateway: Gateway, group_id: str, transactional_id: str, **options: Any) -> None:
+        common = {"bootstrap.servers": gateway.bootstrap_servers}
+        self.consumer = Consumer({**common, "group.id": group_id, "enable.auto.commit": False,
+                                  "auto.offset.reset": "earliest", "isolation.level": "read_committed"})  # fmt: skip
+        self.producer = Producer({**common, "transactional.id": transactional_id, **options})
+        self.producer.init_transactions(60)
+        self.consumer.subscribe([SOURCE])
+        self._assigned: list[TopicPartition] = []
+        wait_until(self.is_assigned)
+
+    def is_assigned(self) -> bool:
+        self.consumer.poll(0.1)
+        self._assigned = self.consumer.assignment()
+        return bool(self._assigned)
+
+    def begin(self, offset: int, *, produces: bool = True) -> None:
+        """Begin a transaction with the offset of each assigned partition, and with a record if it `produces`."""
+        self.producer.begin_transaction()
+        if produces:
+            self.producer.produce(SINK, str(offset).encode())
+        offsets = [TopicPartition(each.topic, each.partition, offset) for each in self._assigned]
+        self.producer.send_offsets_to_transaction(offsets, self.consumer.consumer_group_metadata(), 60)
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class Reader:
+    """Reads the committed offsets of a group, as a tool."""
+
+    def __init__(self, gateway: Gateway, group_id: str) -> None:
+        self._group_id = group_id
+        self._admin = AdminClient({"bootstrap.servers": gateway.bootstrap_servers})
+
+    def offsets(self, *, stable: bool) -> list[int]:
+        """Return the offsets of both partitions.
+
+        Raises:
+            KafkaException: Stable offsets are required, and a transaction is open.
+        """
+        wanted = [TopicPartition(SOURCE, partition) for partition in (0, 1)]
+        asked = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self._group_id, wanted)], require_stable=stable, request_timeout=10
+        )
+        found = asked[self._group_id].result().topic_partitions
+        for each in found:
+            if each.error is not None:
+                raise KafkaException(each.error)
+        return [each.offset for each in found]
+
+    def has(self, *offsets: int) -> bool:
+        return self.offsets(stable=False) == list(offsets)
+
+    def is_unstable(self) -> bool:
+        try:
+            self.offsets(stable=True)
+        except KafkaException as error:
+            return int(error.args[0].code()) == UNSTABLE
+        return False
+
+
+@pytest.fixture
+def reader(gateway: Gateway, group_id: str) -> Reader:
+    return Reader(gateway, group_id)
+
+
+@pytest.fixture
+def worker(gateway: Gateway, group_id: str) -> Iterator[Worker]:
+    worker = Worker(gateway, group_id, f"id-{group_id}")
+    yield worker
+    worker.close()
+
+
+@pytest.mark.parametrize("produces", [True, False])
+def test_offsets_are_committed_with_their_transaction(worker: Worker, reader: Reader, produces: bool) -> None:
+    """A transaction of offsets alone has an end as well."""
+    for offset in (3, 5):
+        worker.begin(offset, produces=produces)
+        assert reader.is_unstable()
+        worker.producer.commit_transaction(60)
+        wait_until(lambda offset=offset: reader.has(offset, offset))  # type: ignore[misc]
+        assert reader.offsets(stable=True) == [offset, offset]
+
+
+def test_offsets_of_an_aborted_transaction_are_dropped(worker: Worker, reader: Reader) -> None:
+    worker.begin(3)
+    worker.producer.commit_transaction(60)
+    wait_until(lambda: reader.has(3, 3))
+    worker.begin(7)
+    assert reader.is_unstable()
+    worker.producer.abort_transaction(60)
+    wait_until(lambda: not reader.is_unstable())
+    assert reader.has(3, 3)
+
+
+def test_a_new_process_aborts_the_transaction_of_the_old_one(
+    gateway: Gateway, worker: Worker, reader: Reader, group_id: str
+) -> None:
+    """The brokers fence the old producer: nothing that it left pending stays, and it commits nothing any more."""
+    worker.begin(4)
+    assert reader.is_unstable()
+    other = Producer({"bootstrap.servers": gateway.bootstrap_servers, "transactional.id": f"id-{group_id}"})
+    other.init_transactions(60)
+    wait_until(lambda: not reader.is_unstable())
+    assert reader.has(-1001, -1001)
+    with pytest.raises(KafkaException):
+        worker.producer.commit_transaction(60)
+    assert reader.has(-1001, -1001)
+
+
+def test_a_transaction_that_is_left_open_ends_by_its_timeout(gateway: Gateway, reader: Reader, group_id: str) -> None:
+    """The brokers look every ten seconds. Nobody tells the gateway, and the offsets are dropped nevertheless."""
+    worker = Worker(gateway, group_id, f"id-{group_id}", **{"transaction.timeout.ms": 2_000})
+    worker.begin(4)
+    wait_until(lambda: not reader.is_unstable())
+    assert reader.has(-1001, -1001)
+    worker.close()
+
+
+# -- who dies ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ends", ["commit", "abort"])
+def test_a_transaction_may_end_while_no_coordinator_runs(
+    run_service: Callable[..., Service], ends: str, group_id: str
+) -> None:
+    """kill -9 of the driver: the next one reads how the transaction has ended."""
+    service = run_service("transactions")
+    service.await_ready()
+    with Gateway(service.settings.model_copy(update={"gateway_port": 0})) as gateway:
+        worker = Worker(gateway, group_id, f"id-{group_id}")
+        reader = Reader(gateway, group_id)
+        worker.begin(3)
+        service.kill()
+        getattr(worker.producer, f"{ends}_transaction")(60)
+        run_service("transactions").await_ready()
+        wait_until(lambda: not reader.is_unstable())
+        assert reader.has(*([3, 3] if ends == "commit" else [-1001, -1001]))
+        worker.close()
+
+
+@pytest.mark.parametrize("ends", ["commit", "abort"])
+def test_a_transaction_goes_on_through_another_gateway(
+    coordinator: Coordinator, gateway: Gateway, ends: str, group_id: str
+) -> None:
+    """The first gateway ends after the commit; nothing that it knew is needed."""
+    settings = coordinator.settings.model_copy(update={"gateway_port": 0})
+    with Gateway(settings) as other:
+        worker = Worker(other, group_id, f"id-{group_id}", **{"socket.timeout.ms": 10_000})
+        worker.begin(3)
+        port = int(other.bootstrap_servers.rpartition(":")[2])
+    reader = Reader(gateway, group_id)
+    assert reader.is_unstable()
+    with Gateway(settings.model_copy(update={"gateway_port": port})):
+        getattr(worker.producer, f"{ends}_transaction")(60)
+        wait_until(lambda: not reader.is_unstable())
+        assert reader.has(*([3, 3] if ends == "commit" else [-1001, -1001]))
+        worker.close()
+
+
+# -- the writer --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def transaction(broker: Broker, group_id: str) -> Transaction:
+    """A transaction of a new producer."""
+    return new_producer(broker, group_id)
+
+
+def new_producer(broker: Broker, transactional_id: str) -> Transaction:
+    with connect(broker.bootstrap_servers) as wire:
+        nobody = {"producer_id": -1, "producer_epoch": -1}
+        request = InitProducerIdRequest(
+            version=4, transactional_id=transactional_id, transaction_timeout_ms=60_000, **nobody
+        )
+        find = FindCoordinatorRequest(version=4, key_type=1, coordinator_keys=[transactional_id])
+        wait_until(lambda: wire.call(find).coordinators[0].error_code == 0)
+        wait_until(lambda: wire.call(request).error_code == 0)
+        answer = wire.call(request)
+    return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)
+
+
+@pytest.fixture
+def writers(coordinator: Coordinator) -> Iterator[list[TransactionWriter]]:
+    """Writers of two gateways."""
+    settings = coordinator.settings
+    writers = [TransactionWriter(settings, settings.transactions_topic) for _ in range(2)]
+    yield writers
+    for writer in writers:
+        writer.close()
+
+
+def test_gateways_write_for_one_producer_in_turn(writers: list[TransactionWriter], transaction: Transaction) -> None:
+    """The brokers would take a sequence number that the other gateway has used for a repeat of its record."""
+    one, two = writers
+    one.join(transaction, 1)
+    places = [writer.write(transaction, 1, b"g", b"{}") for writer in (one, one, two, one, two, two, one)]
+    assert [place - places[0] for place in places] == list(range(7))
+
+
+def test_a_record_outside_of_a_transaction_is_refused(
+    writers: list[TransactionWriter], transaction: Transaction
+) -> None:
+    with pytest.raises(InvalidTxnStateError):
+        writers[0].write(transaction, 1, b"g", b"{}")
+
+
+def test_a_fenced_producer_is_refused(
+    broker: Broker, writers: list[TransactionWriter], transaction: Transaction
+) -> None:
+    writer, _ = writers
+    writer.join(transaction, 1)
+    writer.write(transaction, 1, b"g", b"{}")
+    new_producer(broker, transaction.transactional_id)
+    with pytest.raises((InvalidProducerEpochError, ProducerFencedError)):
+        writer.join(transaction, 0)
+    with pytest.raises((InvalidProducerEpochError, ProducerFencedError)):
+        writer.write(transaction, 1, b"g", b"{}")
+
+
+def test_many_producers_write_at_once(broker: Broker, writers: list[TransactionWriter], group_id: str) -> None:
+    """Writes for different producers do not wait for each other, and each has a place of its own."""
+    transactions = [new_producer(broker, f"{group_id}-{number}") for number in range(10)]
+
+    def write(transaction: Transaction) -> list[int]:
+        writers[0].join(transaction, 1)
+        return [writers[0].write(transaction, 1, b"g", b"{}") for _ in range(5)]
+
+    with ThreadPoolExecutor(len(transactions)) as threads:
+        places = [place for some in threads.map(write, transactions) for place in some]
+    assert len(set(places)) == 50
+
+
+# -- the Java client ---------------------------------------------------------------------------------------------------
+
+COPIED = 500
+"""The records of each partition that copiers copy."""
+
+
+@pytest.mark.nightly
+def test_copiers_copy_each_record_once(broker: Broker, gateway: Gateway, group_id: str, tmp_path: Path) -> None:
+    """Kafka's own copier, two processes in one group, with random aborts; one of them is killed with SIGKILL."""
+    source, sink = "copied-from", "copied-to"
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({name: {"num_partitions": 2} for name in (source, sink)}, wait_for_metadata=True)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    values = {f"{partition}-{number}".encode() for partition in (0, 1) for number in range(COPIED)}
+    for value in values:
+        producer.produce(source, value, partition=int(value[:1]))
+    producer.flush()
+
+    def copier(name: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        command = run(
+            "org.apache.kafka.tools.TransactionalMessageCopier",
+            *("--input-topic", source, "--input-partition", "0", "--output-topic", sink),
+            *("--broker-list", gateway.bootstrap_servers, "--consumer-group", group_id),
+            *("--transaction-size", "20", "--transaction-timeout", "5000", "--transactional-id", f"{group_id}-{name}"),
+            *("--group-mode", "--use-group-metadata", "--enable-random-aborts"),
+        )
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+    found: list[bytes] = []
+    options = {"group.id": "unused", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    with ExitStack() as opened:
+        logs = [opened.enter_context((tmp_path / name).open("wb")) for name in "ab"]
+        killed, other = (copier(name, log) for name, log in zip("ab", logs, strict=True))
+        opened.callback(killed.kill)
+        opened.callback(other.kill)
+        reader = opened.enter_context(closing(Consumer({"bootstrap.servers": broker.bootstrap_servers, **options})))
+        reader.assign([TopicPartition(sink, partition, 0) for partition in (0, 1)])
+
+        def has(records: int) -> bool:
+            found.extend(m.value() or b"" for m in reader.consume(1_000, 0.2) if m.error() is None)
+            return len(found) >= records
+
+        wait_until(lambda: has(200), account=lambda: (tmp_path / "a").read_text())
+        killed.kill()
+        wait_until(lambda: has(len(values)), account=lambda: (tmp_path / "b").read_text())
+        assert not has(len(values) + 1)
+    assert sorted(found) == sorted(values), "each record is copied once"
