@@ -19,10 +19,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 from streaming.embedded import Broker
 from streaming.errors import UserError
@@ -91,7 +92,8 @@ def _serve(broker: Broker, folder: Path, serving: Serving, *, clients_first: boo
     """Run the coordinator until it has handled all requests; return a verdict if it did not, else None."""
     settings = settings_for(broker.bootstrap_servers, folder)
     if clients_first:
-        ask(settings)
+        with suppress(KafkaTimeoutError):  # the brokers have lost the topic: the start of the coordinator is refused
+            ask(settings)
     ending = serving.serve(settings, ask_late=not clients_first)
     if ending.is_refused:
         return Verdict("refused", ending.told)
