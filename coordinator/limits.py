@@ -44,10 +44,10 @@ PATTERNS_MAX = 1_000
 """Different patterns that the members of one group may have."""
 
 TOPIC_PARTITIONS_MAX = 100_000
-"""Partitions of one topic, of which a group may be told."""
+"""Partitions that a fact about one topic may have."""
 
 PLANNED_PARTITIONS_MAX = 200_000
-"""Partitions of all topics of one group of the consumer protocol. A plan takes some microseconds for each."""
+"""Partitions of all topics of one group of the consumer protocol. An assignor takes some microseconds for each."""
 
 GROUP_SUBSCRIPTIONS_BYTES_MAX = 5 * 2**20
 """Subscriptions of all members of one group of the consumer protocol. Beyond it: GROUP_MAX_SIZE_REACHED."""
@@ -69,11 +69,15 @@ producers retry. An open transaction ends by itself after its timeout, 15 minute
 SETTLED_COMMITS_MAX = 1_000
 """Committed transactions that one report may name."""
 
+SETTLED_BYTES_MAX = 8 * 2**20
+"""Output for one report of ended transactions. The commits beyond it stay pending, until the driver reports them again.
+A commit is at most as large as its request, so one report brings two such records at most."""
+
 REPUBLISHED_OFFSETS_MAX = 100
 """Offsets that one request may have written again: 100 records with the longest metadata are some 500 KB of output."""
 
 FILTERS_MAX = 64
-"""States or types that one listing may name; five states and one type exist."""
+"""States or types that one listing may name; seven states and two types exist."""
 
 REMOVED_GROUPS_MAX = 10_000
 """Removed groups of one shard whose last generation is kept; beyond it the oldest entry is dropped."""
@@ -99,7 +103,7 @@ COMMIT_METADATA_CHARS_MAX = 65_536
 """The bound for parsing; a commit is checked against `offset_metadata_max_bytes`."""
 
 RECORD_BYTES_MAX = 8 * 2**20
-"""A record of any of the four topics. A larger output is replaced by a short one that names the size."""
+"""A record of any of the coordinator's topics. A larger output is replaced by a short one that names the size."""
 
 RULES_MAX = 1_000
 """Access rules; every shard keeps all of them in its state, and every batch carries that state."""

@@ -34,8 +34,8 @@ class JoinGroup(BaseRequest, frozen=True, kw_only=True, tag="join_group"):
         require_known_member_id: A new member is first given an id by MEMBER_ID_REQUIRED and joins with that (KIP-394).
         supports_skipping_assignment: A leader that comes back under its instance id may be told to keep the present
             assignments (KIP-814). Other leaders get a response as if they were followers.
-        topics: What the sender's metadata say of the topics to which the member subscribes. Only a group of the
-            consumer protocol reads them.
+        topics: Facts about the topics to which the member subscribes. Only a group of the consumer protocol reads
+            them.
     """
 
     member_id: Id = ""
@@ -136,12 +136,15 @@ class SettleTransactions(BaseRequest, frozen=True, kw_only=True, tag="settle_tra
     Args:
         topic_id: The id of the transactions topic. If it was made anew, all pending commits are dropped, because the
             ends of their transactions are lost.
-        settled_before: All transactions with a record before this offset of the shard's partition have ended.
-        committed: The offsets before it that belong to committed transactions. The others are aborted.
+        settled_from: The offset of the shard's partition at which the report begins: the `settled_before` of the last
+            answer. A report that begins later than the reports before it ended is not believed.
+        settled_before: All transactions with a record before this offset have ended.
+        committed: The offsets between the two that belong to committed transactions. The others are aborted.
     """
 
     group_id: str = ""
     topic_id: Id
+    settled_from: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     settled_before: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     committed: Annotated[tuple[Int64, ...], Meta(max_length=limits.SETTLED_COMMITS_MAX)] = ()
 
@@ -196,7 +199,7 @@ class ListGroups(BaseRequest, frozen=True, kw_only=True, tag="list_groups"):
 
     Args:
         states: Only groups in one of these states, in upper or lower case; all when empty.
-        types: Likewise, of these types: every group here is `classic`.
+        types: Likewise, of these types: `classic`, `consumer`.
     """
 
     group_id: str = ""

@@ -162,6 +162,11 @@ class Shard:
         return not (self._groups.stored or self._groups.removed_groups or self._rules.written or self._settled_before)
 
     @property
+    def settled(self) -> tuple[str, int]:
+        """The id of the transactions topic, and the place in it before which all transactions are settled."""
+        return self._transactions_topic_id, self._settled_before
+
+    @property
     def group_ids(self) -> tuple[str, ...]:
         return tuple(self._groups.stored)
 

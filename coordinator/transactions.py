@@ -1,30 +1,33 @@
 """Offsets inside transactions: pending until the transaction ends, and then committed or dropped (KIP-98, KIP-447).
 
-A producer's transaction ends at the brokers, which tell nobody. So a gateway first writes a record of the commit to the
-transactions topic, as a part of the same transaction, and names its offset in that topic in the request: the `place` of
-the commit. The brokers then write there how the transaction ended. The coordinator's driver reads this, and reports
-with `SettleTransactions` which places were committed, and before which place all transactions have ended.
+The brokers end a producer's transaction, and write its end only to partitions that belong to the transaction. So a
+gateway first writes a record of the commit to the transactions topic, as a part of the same transaction. The request
+has the offset of that record: the `place` of the commit. The brokers then write the end of the transaction into the
+same partition. The coordinator's driver reads it there, and reports with `SettleTransactions` which places were
+committed, and before which place all transactions have ended.
 
     accepted    the offsets are pending under their place; a fetch of stable offsets is answered UNSTABLE_OFFSET_COMMIT
     committed   its offsets are stored, but for partitions with a later commit
     aborted     a place that has ended and was not committed: its offsets are dropped
 
-A request may come after the report about its place, if its sender stood still. It is refused: its producer has ended
-the transaction without a response to it, or was fenced.
+A request may come after the report about its place, if its sender has stalled. The coordinator refuses it: its producer
+has ended the transaction without a response to this request, or was fenced.
 
 Source: Kafka's OffsetMetadataManager (pendingTransactionalOffsets, replayEndTransactionMarker) and
 GroupCoordinatorService.commitTransactionalOffsets.
 """
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from msgspec import Struct
 
+from coordinator.budget import size_of
 from coordinator.config import Config
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.group_parts import AnyGroup, Offset, PendingCommit
-from coordinator.limits import PENDING_OFFSETS_MAX
+from coordinator.limits import PENDING_OFFSETS_MAX, SETTLED_BYTES_MAX
 from coordinator.offsets import error_of, publish_offset, store_offset
 from coordinator.outputs import (
     CommittedPartition,
@@ -53,6 +56,24 @@ class Settling(Struct):
     def is_of_earlier_topic(self, report: SettleTransactions) -> bool:
         """Return whether the places belong to a topic that was deleted: the ends of its transactions are lost."""
         return bool(self.topic_id) and self.topic_id != report.topic_id
+
+    def follows(self, report: SettleTransactions) -> bool:
+        """Return whether a report begins where the reports so far end, or before. An earlier one is missing if not."""
+        return report.settled_from <= self.settled_before
+
+    def ended(self, report: SettleTransactions) -> list[tuple[int, AnyGroup]]:
+        """Return the places of a report that are pending, each with its group, in the order of the places."""
+        places = range(report.settled_from, report.settled_before)
+        ended = [(place, group) for group in self.groups for place in group.pending_commits if place in places]
+        return sorted(ended, key=itemgetter(0))
+
+    def drop_all(self) -> int:
+        """Drop all pending commits. Return their number."""
+        dropped = 0
+        for group in self.groups:
+            dropped += len(group.pending_commits)
+            group.pending_commits.clear()
+        return dropped
 
 
 def is_from_no_member(request: TxnOffsetCommit) -> bool:
@@ -108,24 +129,33 @@ def commit(group: AnyGroup, request: TxnOffsetCommit, context: Context) -> Itera
 def settle(settling: Settling, request: SettleTransactions, context: Context) -> Iterator[Output]:
     """Store the offsets of the committed transactions, and drop those of the aborted ones.
 
-    The reply has the number of commits of each kind. A report that comes again changes nothing.
+    A report that comes again changes nothing. A report that follows a missing one changes nothing either. A report with
+    too much to store is handled in part. The reply has the place up to which all is settled: the driver goes on there.
     """
-    is_lost = settling.is_of_earlier_topic(request)
-    settling.settled_before = max(0 if is_lost else settling.settled_before, request.settled_before)
+    stored = dropped = spent_bytes = 0
+    if settling.is_of_earlier_topic(request):
+        dropped, settling.settled_before = settling.drop_all(), 0
     settling.topic_id = request.topic_id
-    wanted, stored, dropped = set[int]() if is_lost else set(request.committed), 0, 0
-    for group in settling.groups:
-        ended = sorted(place for place in group.pending_commits if is_lost or place < request.settled_before)
-        for place in ended:
+    if settling.follows(request):
+        committed, reached = set(request.committed), request.settled_before
+        for place, group in settling.ended(request):
+            if spent_bytes > SETTLED_BYTES_MAX:
+                reached = place
+                break
             pending = group.pending_commits.pop(place)
-            if place in wanted:
+            if place in committed:
                 stored += 1
-                yield from _store(group, place, pending)
+                for output in _store(group, place, pending):
+                    spent_bytes += size_of(output)
+                    yield output
             else:
                 dropped += 1
-        if ended:
-            group.look_at_offsets(group.vitals.now_ms)
-    answer = SettleTransactionsAnswer(request_id=request.request_id, committed=stored, aborted=dropped)
+        settling.settled_before = max(settling.settled_before, reached)
+    for group in settling.groups:
+        group.look_at_offsets(group.vitals.now_ms)
+    answer = SettleTransactionsAnswer(
+        request_id=request.request_id, committed=stored, aborted=dropped, settled_before=settling.settled_before
+    )
     yield Reply(request.reply_to, answer)
 
 

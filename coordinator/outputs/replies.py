@@ -91,10 +91,16 @@ class TxnOffsetCommitAnswer(Answer, frozen=True, kw_only=True, tag="txn_offset_c
 
 
 class SettleTransactionsAnswer(Answer, frozen=True, kw_only=True, tag="settle_transactions"):
-    """The number of pending commits that were stored, and of those that were dropped."""
+    """The number of pending commits that were stored, and of those that were dropped.
+
+    Args:
+        settled_before: The place before which all is settled now. It is below that of the report if the report had too
+            much to store, or if an earlier report is missing.
+    """
 
     committed: int = 0
     aborted: int = 0
+    settled_before: int = 0
 
 
 class FetchedOffset(Struct, frozen=True):
@@ -231,7 +237,7 @@ class AssignedTopic(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True, omit_defaults=True):
-    """What the coordinator was never told: answer with `group_topics`, then send the heartbeat again."""
+    """Topics and patterns without facts: send the facts with `group_topics`, or with a heartbeat."""
 
     topics: tuple[str, ...] = ()
     regexes: tuple[str, ...] = ()
@@ -290,7 +296,7 @@ class ConsumerGroupDescribeAnswer(Answer, frozen=True, kw_only=True, tag="consum
 
 
 class AssignmentNotice(Answer, frozen=True, kw_only=True, tag="assignment_notice"):
-    """Sent without a request: the member's next heartbeat brings something new. A hint, as `rebalance_notice` is."""
+    """Sent without a request: the member's next heartbeat has a change. A hint, as `rebalance_notice` is."""
 
     group_id: str
     member_id: str

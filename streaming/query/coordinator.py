@@ -276,7 +276,7 @@ class Coordinator:
         self._topic_watch = TopicWatch(settings)
         self._mark = Mark()
         self._repeats = RepeatWatch(settings)
-        self._transactions = TransactionWatch(settings)
+        self._transactions = TransactionWatch(settings, self.tallies)
         self._stopping = threading.Event()
 
     def start(self) -> None:

@@ -229,6 +229,7 @@ def _tally(number: int, shard: Shard, log: list[Received], outputs: Iterable[Out
         oldest_ms=_waited_ms(log, now_ms),
         deferred=deferred,
         due_in_ms=shard.due_in_ms,
+        settled=shard.settled,
     )
 
 

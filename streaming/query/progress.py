@@ -107,6 +107,13 @@ class Tallies:
             return {shard: (tally.groups, tally.members) for shard, tally in self._shards.items()}
 
     @property
+    def settled(self) -> dict[int, tuple[str, int]]:
+        """By shard that was called since the start, the id of the transactions topic, and the place before which all
+        transactions are settled."""
+        with self._lock:
+            return {shard: tally.settled for shard, tally in self._shards.items()}
+
+    @property
     def due_ms(self) -> dict[int, int | None]:
         """The next time at which a timeout of each shard is due, by this machine's monotonic clock."""
         with self._lock:

@@ -8,8 +8,10 @@ record before it. So for each partition, the offset of the shard with the same n
     a record                    its commit is committed
     the reader's position       all transactions with a record before it have ended; those without a record are aborted
 
-Each report is a request to the coordinator, so a replay contains it. Reported records are deleted at the brokers, so
-the next start reads only what may not be reported yet. A report that is sent again changes nothing.
+Each report is a request to the coordinator, so a replay contains it. A report begins where the shard has settled all,
+as the figures of the shard's latest batch show it. A shard has one report at a time: the next one follows when a batch
+has handled it. A report that was lost, refused or handled in part is so sent again, and one that comes twice changes
+nothing. Records that the shard has settled are deleted at the brokers.
 
 An open transaction holds back all that are later in its partition, until it ends or its timeout passes. Until then,
 fetches of stable offsets wait.
@@ -20,8 +22,11 @@ Source: KIP-98 (last stable offset).
 import logging
 import threading
 import uuid
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -29,20 +34,27 @@ from coordinator.guard import COORDINATOR
 from coordinator.limits import SETTLED_COMMITS_MAX
 from coordinator.requests import SettleTransactions
 from streaming.config.settings import Settings
-from streaming.errors import UserError
 from streaming.kafka import topics
 from streaming.kafka.clients import ANSWER_WAIT_S, Options, admin, consumer, producer
 from streaming.moments import monotonic_ms, unix_ms
+from streaming.query.progress import Tallies
 from streaming.wire.signing import Signer
 
 log = logging.getLogger(__name__)
 
 CLIENT_ID = "coordinator-transactions"
 RECORDS_AT_ONCE = SETTLED_COMMITS_MAX
-POLL_S = 0.5
+UNREPORTED_MAX = 100 * SETTLED_COMMITS_MAX
+"""Committed records that may wait for their reports. Beyond it nothing is read; the other records stay in the topic."""
+
+IDLE_WAIT_S = 0.5
+REPORT_WAIT_S = 0.05
+"""The wait for new records while a report is on its way."""
+
+RETRY_WAIT_S = 1.0
 DELETE_EVERY_MS = 60_000
-SEND_WAIT_MS = 600_000
-"""How long a report may wait for unavailable brokers. After it, the reader begins again at the oldest record."""
+SEND_WAIT_MS = 60_000
+"""How long a report may wait for unavailable brokers, below the age that a signature may have. A new one is made then."""
 
 CLOSE_WAIT_S = 2.0
 
@@ -59,9 +71,24 @@ _READING: Options = {
     "queued.max.messages.kbytes": 16_384,
 }
 
+Settled = tuple[str, int]
+"""The id of the transactions topic that a shard knows, and the place before which it has settled all."""
+
+
+class OnItsWay(NamedTuple):
+    """A report that no batch has handled yet.
+
+    Args:
+        request_id: The id of the report.
+        offset: Its offset in the shard's partition of the request topic; None before the brokers have it.
+    """
+
+    request_id: str
+    offset: int | None = None
+
 
 class Settling:
-    """What is read and not reported yet. This class does not use Kafka.
+    """What is read, and what the shards have settled of it. This class does not use Kafka.
 
     Args:
         topic_id: The id of the topic.
@@ -71,7 +98,9 @@ class Settling:
         self._topic_id = topic_id
         self._committed: defaultdict[int, list[int]] = defaultdict(list)
         self._read_to: dict[int, int] = {}
-        self._reported: dict[int, int] = {}
+        self._on_their_way: dict[int, OnItsWay] = {}
+        self.settled: dict[int, int] = {}
+        """By partition, the offset before which its shard has settled all."""
 
     def take(self, partition: int, offset: int) -> None:
         """Add a committed record."""
@@ -82,40 +111,74 @@ class Settling:
         """Note that the reader has reached the end of a partition."""
         self._read_to[partition] = max(offset, self._read_to.get(partition, 0))
 
-    def reports(self) -> Iterator[tuple[int, SettleTransactions]]:
-        """Yield the reports that are due, each with its shard."""
-        for partition, read_to in self._read_to.items():
-            if read_to <= self._reported.get(partition, 0):
-                continue
-            committed = self._committed.pop(partition, [])
-            while len(committed) > SETTLED_COMMITS_MAX:
-                some, committed = committed[:SETTLED_COMMITS_MAX], committed[SETTLED_COMMITS_MAX:]
-                yield partition, self._report(some[-1] + 1, some)
-            yield partition, self._report(read_to, committed)
-            self._reported[partition] = read_to
+    def note(self, handled: Mapping[int, int], settled: Mapping[int, Settled]) -> None:
+        """Note what the batches have done so far.
 
-    def _report(self, settled_before: int, committed: list[int]) -> SettleTransactions:
+        Args:
+            handled: By shard, the offset of the request topic before which all requests are handled.
+            settled: What each shard has settled, not older than `handled`.
+        """
+        for shard, (topic_id, place) in settled.items():
+            self.settled[shard] = place if topic_id == self._topic_id else 0
+            committed = self._committed[shard]
+            del committed[: bisect_left(committed, self.settled[shard])]
+        for shard, sent in list(self._on_their_way.items()):
+            if sent.offset is not None and sent.offset < handled.get(shard, 0):
+                del self._on_their_way[shard]
+
+    def reports(self, settled: Mapping[int, Settled]) -> Iterator[tuple[int, SettleTransactions]]:
+        """Yield the reports that are due, each with its shard. A shard that knows another topic gets one at once."""
+        for partition, read_to in self._read_to.items():
+            if partition in self._on_their_way or partition not in settled:
+                continue
+            known, begin = settled[partition][0], self.settled.get(partition, 0)
+            if read_to > begin or known not in ("", self._topic_id):
+                report = self._report(begin, read_to, self._committed[partition])
+                self._on_their_way[partition] = OnItsWay(report.request_id)
+                yield partition, report
+
+    def sent(self, shard: int, request_id: str, offset: int | None) -> None:
+        """Note that the brokers have a report at this offset; None if they do not take it."""
+        if self._on_their_way.get(shard, OnItsWay("")).request_id != request_id:
+            return
+        if offset is None:
+            del self._on_their_way[shard]
+        else:
+            self._on_their_way[shard] = OnItsWay(request_id, offset)
+
+    def _report(self, begin: int, read_to: int, committed: list[int]) -> SettleTransactions:
+        some = committed[:SETTLED_COMMITS_MAX]
         return SettleTransactions(
             request_id=f"settle-{uuid.uuid4().hex}",
             reply_to=CLIENT_ID,
             client_id="coordinator",
             principal=COORDINATOR,
             topic_id=self._topic_id,
-            settled_before=settled_before,
-            committed=tuple(committed),
+            settled_from=begin,
+            settled_before=read_to if len(some) == len(committed) else some[-1] + 1,
+            committed=tuple(some),
         )
 
     @property
-    def reported(self) -> Mapping[int, int]:
-        """By partition, the offset before which all records are reported."""
-        return self._reported
+    def is_waiting(self) -> bool:
+        """True if a report is on its way."""
+        return bool(self._on_their_way)
+
+    @property
+    def unreported(self) -> int:
+        """The number of committed records that no shard has settled."""
+        return sum(map(len, self._committed.values()))
 
 
 class TransactionWatch:
-    """A thread that reads the transactions topic and reports how transactions have ended."""
+    """A thread that reads the transactions topic and reports how transactions have ended.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    Args:
+        tallies: The figures of the batches, with the places that the shards have settled.
+    """
+
+    def __init__(self, settings: Settings, tallies: Tallies) -> None:
+        self._settings, self._tallies = settings, tallies
         self._signer = Signer(settings.signing(), COORDINATOR)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="transactions", daemon=True)
@@ -134,15 +197,15 @@ class TransactionWatch:
         while not self._closing.is_set():
             try:
                 self._read()
-            except (KafkaException, UserError) as error:
+            except Exception as error:  # while this thread stands still, all offsets inside transactions stay pending
                 log.warning("the ends of transactions could not be read or reported; it is tried again: %s", error)
-                self._closing.wait(POLL_S)
+                self._closing.wait(RETRY_WAIT_S)
 
     def _read(self) -> None:
         """Read the topic from its oldest record on, until the thread is to stop.
 
         Raises:
-            KafkaException: The topic cannot be read, or a report was not stored.
+            KafkaException: The topic cannot be read.
             UserError: The topic is missing, or no broker answers.
         """
         topic_id = topics.topic_ids(self._settings)[self._settings.transactions_topic]
@@ -151,10 +214,14 @@ class TransactionWatch:
         reader = self._open()
         try:
             while not self._closing.is_set():
-                for message in reader.consume(RECORDS_AT_ONCE, POLL_S):
-                    _take(settling, message)
-                if self._report(settling, sender):
-                    deleting.delete(settling.reported)
+                wait_s = REPORT_WAIT_S if settling.is_waiting else IDLE_WAIT_S
+                if settling.unreported < UNREPORTED_MAX:
+                    for message in reader.consume(RECORDS_AT_ONCE, wait_s):
+                        _take(settling, message)
+                else:
+                    self._closing.wait(wait_s)
+                self._report(settling, sender)
+                deleting.delete(settling.settled)
         finally:
             reader.close()
             sender.flush(CLOSE_WAIT_S)
@@ -166,29 +233,26 @@ class TransactionWatch:
         reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
         return reader
 
-    def _report(self, settling: Settling, sender: Producer) -> bool:
-        """Send the reports that are due. Return whether all reports so far are stored.
-
-        Raises:
-            KafkaException: A report was not stored.
-        """
-        errors: list[KafkaError] = []
-
-        def note(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                errors.append(error)
-
-        for shard, report in settling.reports():
+    def _report(self, settling: Settling, sender: Producer) -> None:
+        """Send the reports that are due."""
+        sender.poll(0)
+        handled = self._tallies.read_to
+        settled = self._tallies.settled  # read last, so it is not older
+        settling.note(handled, settled)
+        for shard, report in settling.reports(settled):
             value = self._signer.value_of(report, unix_ms())
-            sender.produce(self._settings.requests_topic, value, partition=shard, on_delivery=note)
-        unsent = sender.flush(POLL_S)
-        if errors:
-            raise KafkaException(errors[0])
-        return not unsent
+            told = partial(_delivered, settling, shard, report.request_id)
+            sender.produce(self._settings.requests_topic, value, partition=shard, on_delivery=told)
+
+
+def _delivered(settling: Settling, shard: int, request_id: str, error: KafkaError | None, message: Message) -> None:
+    if error is not None:
+        log.warning("the brokers do not take a report of ended transactions; another one is made: %s", error)
+    settling.sent(shard, request_id, None if error is not None else message.offset())
 
 
 class Deleting:
-    """The deletion of reported records, once a minute at most."""
+    """The deletion of settled records, once a minute at most."""
 
     def __init__(self, settings: Settings) -> None:
         self._topic = settings.transactions_topic
@@ -196,9 +260,9 @@ class Deleting:
         self._deleted: dict[int, int] = {}
         self._next_ms = monotonic_ms() + DELETE_EVERY_MS
 
-    def delete(self, reported: Mapping[int, int]) -> None:
-        """Delete the records before these offsets, if it is time. Those that stay are reported again after a start."""
-        wanted = {p: offset for p, offset in reported.items() if offset > self._deleted.get(p, 0)}
+    def delete(self, settled: Mapping[int, int]) -> None:
+        """Delete the records before these offsets, if it is time. Those that stay are read again after a start."""
+        wanted = {p: offset for p, offset in settled.items() if offset > self._deleted.get(p, 0)}
         if not wanted or monotonic_ms() < self._next_ms:
             return
         self._next_ms = monotonic_ms() + DELETE_EVERY_MS
@@ -206,8 +270,8 @@ class Deleting:
         for place, deleted in self._admin.delete_records(places, request_timeout=ANSWER_WAIT_S).items():
             try:
                 deleted.result(2 * ANSWER_WAIT_S)
-            except KafkaException as error:
-                log.warning("reported records of transactions could not be deleted: %s", error)
+            except (KafkaException, TimeoutError) as error:
+                log.warning("settled records of transactions could not be deleted: %s", error)
             else:
                 self._deleted[place.partition] = place.offset
 

@@ -121,6 +121,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         oldest_ms: The wait of the oldest request when the batch was planned; 0 without requests.
         deferred: Requests that the shard has left to the next batch.
         due_in_ms: The time from the batch to the shard's next deadline; None without a deadline.
+        settled: The id of the transactions topic, and the place in it before which all transactions are settled.
     """
 
     shard: int
@@ -132,6 +133,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     oldest_ms: int
     deferred: int
     due_in_ms: int | None
+    settled: tuple[str, int] = ("", 0)
 
     def to_json(self) -> str:
         return _encode(self).decode()

@@ -131,7 +131,7 @@ class CommitsAreFenced:
                 elif isinstance(output.answer, TxnOffsetCommitAnswer):
                     self._note_pending(self.asked.by(output), output.answer)
                 elif isinstance(output.answer, SettleTransactionsAnswer):
-                    self._settle(self.asked.by(output), stored)
+                    self._settle(self.asked.by(output), output.answer, stored)
                 elif isinstance(output.answer, RepublishGroupAnswer):
                     stored.pop(self.asked.by(output).group_id, None)
             elif forgotten(output):
@@ -148,9 +148,13 @@ class CommitsAreFenced:
         if taken:
             self.pending[request.group_id][request.place] = taken
 
-    def _settle(self, request: SettleTransactions, stored: dict[str, list[tuple[str, int]]]) -> None:
+    def _settle(
+        self, request: SettleTransactions, answer: SettleTransactionsAnswer, stored: dict[str, list[tuple[str, int]]]
+    ) -> None:
+        """Compare what a report has stored with its committed places. It may be handled in part, or not at all."""
+        places = range(request.settled_from, min(request.settled_before, answer.settled_before))
         for group_id, commits in self.pending.items():
-            ended = {place: commits.pop(place) for place in list(commits) if place < request.settled_before}
+            ended = {place: commits.pop(place) for place in list(commits) if place in places}
             allowed = {each for place in request.committed for each in ended.get(place, ())}
             found = set(stored.pop(group_id, ()))
             assert found <= allowed, f"{found - allowed} are stored, and belong to no committed transaction"

@@ -298,7 +298,7 @@ def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:
     assert rows.iloc[-1]["topic"] is None
     assert rows.iloc[-1]["tally"] == {
         "shard": HOME, "groups": 1, "members": 1, "requests": 2, "heartbeats": 2, "answered": 2, "oldest_ms": 400,
-        "deferred": 0, "due_in_ms": 10_500,
+        "deferred": 0, "due_in_ms": 10_500, "settled": ["", 0],
     }  # fmt: skip
 
 
