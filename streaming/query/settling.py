@@ -54,7 +54,7 @@ REPORT_WAIT_S = 0.05
 RETRY_WAIT_S = 1.0
 DELETE_EVERY_MS = 60_000
 SEND_WAIT_MS = 60_000
-"""How long a report may wait for unavailable brokers, below the age that a signature may have. A new one is made then."""
+"""How long a report may wait for unavailable brokers; a signature may be older than this. Then a new report is made."""
 
 CLOSE_WAIT_S = 2.0
 
