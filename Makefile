@@ -23,7 +23,7 @@ test: $(READY)  ## the checks of the code, and the tests: each promise once, on 
 	@$(BIN)/python -m pytest -m "not long" $(REAL) --durations 10
 
 test-busy: $(READY)  ## `make test` beside two busy processes for each core: nothing may fail because it is slow
-	@$(BIN)/python -m tests.busy $(MAKE) test
+	@$(BIN)/python -m tests.busy --tally docs/tallies/busy.json $(MAKE) test
 
 test-all: test  ## the long tests as well: more clients, more kills, more simulations
 	@$(BIN)/python -m pytest -m "long and not nightly" $(REAL) --durations 10

@@ -29,7 +29,7 @@ class Driver:
         return reports
 
     def handle(self, shard: int, place: int, topic_id: str = "id") -> None:
-        """Let a batch handle all reports so far. The shard has then settled all before a place."""
+        """Note that a batch has handled all reports so far. The shard has then settled all before a place."""
         self.shards[shard] = topic_id, place
         self.handled[shard] = self.offset + 1
         self.offset += 1
