@@ -1,4 +1,6 @@
-"""kill -9 of one serving process after another. Each kill follows when all members were served after the last kill.
+"""kill -9 of serving processes, in bursts of up to three kinds at a time.
+
+Each burst follows when all members were served after the last one.
 
  kind | killed process | restarted by |
  --- | --- | --- |
@@ -7,7 +9,7 @@
  python worker | a process that runs the operator, or the daemon that forked it | Spark, which repeats the task |
  gateway | one of two, with all of its connections | the test, as a supervisor |
 
-The time of a kill is random: up to a second after the members were served. Sessions last longer than any restart takes,
+The time of a burst is random: up to a second after the members were served. Sessions last longer than any restart,
 so no rebalance is expected.
 """
 
@@ -15,11 +17,13 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from tests.chaos.deployment import Deployment
+from tests.chaos.gateways import GatewayProcess
 from tests.cluster.standalone import Cluster
 from tests.system.waiting import wait_until
 
@@ -27,9 +31,10 @@ MEMBERS = 4
 SHARES = {"gateway": 8, "python worker": 6, "executor": 4, "driver": 2}
 """The number of kills of each kind in twenty. A driver takes the longest to restart."""
 
+BURST_MAX = 3
 MOMENT_S = 1.0
 COMMITS = 2
-"""The number of commits that must be acknowledged to a member after a kill. The second commit is sent after the first
+"""The number of commits that must be acknowledged to a member after a burst. The second commit is sent after the first
 response, and so after the kill."""
 
 
@@ -48,35 +53,48 @@ class Killer:
 
     def run(self, times: int, until_s: float) -> None:
         """Kill until `times` kills are done or until a time of the machine's monotonic clock."""
-        while self.done.total() < times and time.monotonic() < until_s:
-            self.kill_one()
+        while (left := times - self.done.total()) > 0 and time.monotonic() < until_s:
+            self.kill_some(min(left, self._chance.randint(1, BURST_MAX)))
 
-    def kill_one(self) -> None:
-        """Kill a process of a random kind, and wait until every member has been served after the kill."""
-        kind = self._chance.choices([*SHARES], [*SHARES.values()])[0]
+    def kill_some(self, count: int) -> None:
+        """Kill processes of `count` kinds at most, and wait until every member has been served after that."""
+        drawn = self._chance.choices([*SHARES], [*SHARES.values()], k=count)
+        kinds = [kind for kind in SHARES if kind in drawn]  # the driver is the last: its executors end with it
         self._deployment.producing.join(self._chance.uniform(0, MOMENT_S))
         began_s = time.monotonic()
-        self._report(f"kill {self.done.total() + 1}: {kind}")
-        {
-            "gateway": self._kill_gateway,
-            "python worker": lambda: self._kill_process(self._cluster.python_workers),
-            "executor": lambda: self._kill_process(self._cluster.at_work),
-            "driver": self._kill_driver,
-        }[kind]()
-        self.done[kind] += 1
+        self._report(f"kill {self.done.total() + 1}: {', '.join(kinds)}")
+        starts = [self._kill(kind) for kind in kinds]
+        for start in starts:
+            start()
+        self.done.update(kinds)
         self._await_served()
-        self.longest_s[kind] = max(self.longest_s.get(kind, 0.0), round(time.monotonic() - began_s, 1))
+        for kind in kinds:
+            self.longest_s[kind] = max(self.longest_s.get(kind, 0.0), round(time.monotonic() - began_s, 1))
 
-    def _kill_gateway(self) -> None:
-        gateway = self._chance.choice(self._deployment.gateways)
-        gateway.kill()
+    def _kill(self, kind: str) -> Callable[[], None]:
+        """Kill a process of a kind. Return the start of the next one; it does nothing where Spark starts it itself."""
+        match kind:
+            case "gateway":
+                gateway = self._chance.choice(self._deployment.gateways)
+                gateway.kill()
+                return partial(self._start_gateway, gateway)
+            case "driver":
+                self._deployment.service.kill()
+                return self._start_driver
+            case "executor":
+                self._kill_process(self._cluster.at_work)
+            case _:
+                self._kill_process(self._cluster.python_workers)
+        return lambda: None
+
+    def _start_gateway(self, gateway: GatewayProcess) -> None:
         gateway.start(self._deployment.broker.bootstrap_servers, "chaos")
         gateway.await_ready()
 
-    def _kill_driver(self) -> None:
-        self._deployment.service.kill()
-        self._deployment.start_coordinator()
-        self._deployment.service.await_ready()
+    def _start_driver(self) -> None:
+        if self._deployment.service.process.poll() is not None:
+            self._deployment.start_coordinator()
+            self._deployment.service.await_ready()
 
     def _kill_process(self, found: Callable[[], list[psutil.Process]]) -> None:
         """Kill one of the found processes, as soon as one is found."""
