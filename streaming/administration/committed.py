@@ -25,7 +25,7 @@ from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import OffsetRecord
 from streaming.config.settings import Settings
 from streaming.kafka.clients import ANSWER_WAIT_S, admin
-from streaming.views.group import PartitionKey
+from streaming.views.fields import PartitionKey
 from streaming.views.reading import Reading
 from streaming.wire.records import decode_group_record
 from streaming.wire.standing import Order, Standing

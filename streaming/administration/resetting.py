@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from streaming.errors import BadReset, NotFound
-from streaming.views.group import PartitionKey
+from streaming.views.fields import PartitionKey
 from streaming.views.words import escape
 
 

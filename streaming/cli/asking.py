@@ -23,7 +23,7 @@ from streaming.administration.resetting import Bounds, NewOffset
 from streaming.client.transport import COMMAND_WAIT_S, Transport
 from streaming.config.settings import Settings
 from streaming.errors import NotFound, RequestRefused
-from streaming.views.group import PartitionKey
+from streaming.views.fields import PartitionKey
 from streaming.views.lag import EndOffsets
 from streaming.views.words import escape
 

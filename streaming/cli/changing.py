@@ -15,7 +15,7 @@ from streaming.cli.showing import Wanted, folded, present
 from streaming.config.settings import Settings
 from streaming.errors import Exit, NotFound, RequestRefused, UserError
 from streaming.views import GroupView
-from streaming.views.group import PartitionKey
+from streaming.views.fields import PartitionKey
 from streaming.views.words import brief, escape
 
 

@@ -9,25 +9,23 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from coordinator.phases import GroupType, Phase
+from coordinator.phases import GroupType
 from streaming.cli.kafka_printing import in_line, say, under_a_blank_line, warn, widths_of
 from streaming.cli.output import MISSING, to_cell
-from streaming.cli.showing import REBALANCING, ends_of
+from streaming.cli.showing import ends_of, incomplete
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.clients import ANSWER_WAIT_S, admin
 from streaming.views import answers
-from streaming.views.group import known
+from streaming.views.fields import known
 from streaming.views.rows import MemberRow, OffsetRow
 from streaming.views.words import escape
 
 
 def _say_state(group: Any) -> None:
-    """Print to standard error why a description is incomplete."""
-    if group.state is Phase.EMPTY:
-        warn(f"\nConsumer group '{escape(group.group_id)}' has no active members.")
-    elif group.state in REBALANCING:
-        warn(f"\nWarning: Consumer group '{escape(group.group_id)}' is rebalancing.")
+    """Print to standard error, under a blank line, why a description is incomplete."""
+    for sentence in incomplete(group):
+        warn(f"\n{sentence}")
 
 
 _OFFSETS = (

@@ -7,7 +7,7 @@ from streaming.cli.output import Column
 from streaming.views import GroupView, answers
 from streaming.views.lag import Ends
 from streaming.views.rows import MemberRow, OffsetRow
-from streaming.views.words import spans
+from streaming.views.words import by_topic
 
 
 class PartitionLine(NamedTuple):
@@ -62,8 +62,7 @@ def partition_lines(group: GroupView, ends: Ends) -> list[PartitionLine]:
 
 def assignment(assigned: dict[str, list[int]] | None) -> str | None:
     """Return partitions as text: `orders 0-2 5, payments 1`; None if there are none."""
-    owned = sorted((topic, each) for topic, each in (assigned or {}).items() if each)
-    return ", ".join(f"{topic} {spans(each)}" for topic, each in owned) or None
+    return by_topic(assigned or {}) or None
 
 
 def subscription(row: MemberRow) -> str | None:

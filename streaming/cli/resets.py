@@ -26,7 +26,7 @@ from streaming.errors import BadReset, RequestRefused, UserError
 from streaming.logs import tell
 from streaming.moments import unix_ms
 from streaming.views import GroupView
-from streaming.views.group import PartitionKey
+from streaming.views.fields import PartitionKey
 from streaming.views.words import escape
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from coordinator.outputs import DescribeGroupAnswer
 from coordinator.phases import GroupType, Phase
-from streaming.cli.lines import MEMBERS, OFFSETS, PARTITIONS, PartitionLine, assignment, member_lines, partition_lines
+from streaming.cli.lines import MEMBERS, OFFSETS, PARTITIONS, PartitionLine, member_lines, partition_lines
 from streaming.cli.options import GroupOrder
 from streaming.cli.output import Column, Output, OutputFormat
 from streaming.cli.times import moment
@@ -23,6 +23,7 @@ from streaming.views.fold import TopicKind
 from streaming.views.lag import EndOffsets, Ends, places
 from streaming.views.reading import Reading
 from streaming.views.rows import GroupDetail, GroupSummary
+from streaming.views.waits import in_short
 from streaming.views.words import escape
 
 
@@ -198,12 +199,18 @@ REBALANCING = frozenset({Phase.PREPARING, Phase.COMPLETING, Phase.ASSIGNING, Pha
 """The states in which a description is incomplete."""
 
 
-def say_state(group: GroupView) -> None:
-    """Print to standard error why a description is incomplete, as Kafka's tool does."""
+def incomplete(group: GroupView) -> Iterator[str]:
+    """Yield the sentence that tells why a description is incomplete, as Kafka's tool does; none if it is complete."""
     if group.state is Phase.EMPTY:
-        tell(f"Consumer group '{escape(group.group_id)}' has no active members.")
+        yield f"Consumer group '{escape(group.group_id)}' has no active members."
     elif group.state in REBALANCING:
-        tell(f"Warning: Consumer group '{escape(group.group_id)}' is rebalancing.")
+        yield f"Warning: Consumer group '{escape(group.group_id)}' is rebalancing."
+
+
+def say_state(group: GroupView) -> None:
+    """Print to standard error why a description is incomplete."""
+    for sentence in incomplete(group):
+        tell(sentence)
 
 
 def describe(settings: Settings, wanted: Wanted, output: Output) -> None:
@@ -270,7 +277,7 @@ def _facts(group: GroupView, ends: Ends, now: int) -> Iterator[Fact]:
     yield "TYPE", summary.type
     yield "STATE", summary.state
     yield "SINCE", moment(summary.since_ms)
-    yield from (_epochs if summary.type is GroupType.CONSUMER else _generation)(detail)
+    yield from _epochs(detail, now) if summary.type is GroupType.CONSUMER else _generation(detail)
     yield "MEMBERS", summary.members
     yield "SUBSCRIBED", ", ".join(detail.subscribed_topics) if detail.subscribed_topics else None
     yield "PARTITIONS", summary.partitions
@@ -293,14 +300,13 @@ def _generation(detail: GroupDetail) -> Iterator[Fact]:
     yield "LEADER", detail.leader
 
 
-def _epochs(detail: GroupDetail) -> Iterator[Fact]:
+def _epochs(detail: GroupDetail, now: int) -> Iterator[Fact]:
     summary = detail.summary
     yield "GROUP-EPOCH", summary.generation_id
     yield "ASSIGNMENT-EPOCH", summary.assignment_epoch
     yield "ASSIGNOR", summary.protocol_name or None
-    for member in detail.members:
-        if member.revoking:
-            yield "WAITS-FOR", f"{member.member_id} to give up {assignment(member.revoking)}"
+    for wait in detail.waits:
+        yield "WAITS-FOR", in_short(wait, now)
 
 
 FLAPPING_SHOWN = 3

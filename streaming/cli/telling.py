@@ -115,12 +115,12 @@ def show_timeline(told: Timeline, limit: int | None, output: Output) -> None:
 def why(settings: Settings, group_id: str, at_ms: int | None, output: Output) -> None:
     """Show why a group last rebalanced, or last before a moment: the cause, the member, and advice."""
     views = folded(settings, [group_id])
-    show_why(views, remembered(views, group_id), at_ms, output)
+    show_why(views, remembered(views, group_id), at_ms, output, unix_ms())
 
 
-def show_why(views: Views, group: GroupView, at_ms: int | None, output: Output) -> None:
+def show_why(views: Views, group: GroupView, at_ms: int | None, output: Output, now_ms: int | None = None) -> None:
     """Write the sentences of the explanation, or one sentence if the group has not rebalanced."""
-    answer = explained(group, at_ms)
+    answer = explained(group, at_ms, now_ms)
     if output.form is OutputFormat.json:
         output.answer(answer)
     elif answer is None:

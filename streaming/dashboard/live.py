@@ -20,8 +20,8 @@ from streaming.dashboard.feed import Change, Feed
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.views import GroupView, Raw, Views
 from streaming.views import answers as say
+from streaming.views.fields import PartitionKey
 from streaming.views.fold import PublishedRecord
-from streaming.views.group import PartitionKey
 from streaming.views.lag import Ends, places
 from streaming.views.rows import GroupSummary
 from streaming.views.why import why
@@ -210,7 +210,8 @@ class Live:
             if (group := self.views.groups.get(group_id)) is None:
                 raise NoSuchGroup
             offsets = {topic: dict(each) for topic, each in group.offsets.items()}
-            return self._cursor(), replace(group, events=list(group.events), offsets=offsets)
+            moving = replace(group.moving)
+            return self._cursor(), replace(group, events=list(group.events), offsets=offsets, moving=moving)
 
     def _summary(self, group: GroupView) -> GroupSummary:
         return say.summary(group, self._ends, self._now_ms())

@@ -276,7 +276,7 @@ class Coordinator:
         self._topic_watch = TopicWatch(settings)
         self._mark = Mark()
         self._repeats = RepeatWatch(settings)
-        self._transactions = TransactionWatch(settings, self.tallies)
+        self.transactions = TransactionWatch(settings, self.tallies)
         self._stopping = threading.Event()
 
     def start(self) -> None:
@@ -309,7 +309,7 @@ class Coordinator:
         self._topic_watch.start()
         self._await_first_batch(self._query)
         self._repeats.start()
-        self._transactions.start()
+        self.transactions.start()
 
     def _await_first_batch(self, query: StreamingQuery) -> None:
         while query.lastProgress is None and not self._stopping.is_set():
@@ -346,7 +346,7 @@ class Coordinator:
         self._alarm.close()
         self._topic_watch.close()
         self._repeats.close()
-        self._transactions.close()
+        self.transactions.close()
         query = self._query
         if query is None or not query.isActive:
             self._mark.remove()

@@ -1,14 +1,16 @@
 """The query's health checks and its metrics for Prometheus."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streaming.kafka.pulse import Pulse
+from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
 from streaming.query.progress import Tallies
+from streaming.query.unsettled import Unsettled
 
 QUERY_SILENT_S = 60.0
 """The longest time between two reports of Spark that the query is active. After it, the query or its Java counts as
@@ -26,7 +28,7 @@ class QueryHealth:
     def __init__(self, coordinator: Coordinator, pulse: Pulse) -> None:
         self._coordinator, self._pulse = coordinator, pulse
         self.registry = CollectorRegistry()
-        self.registry.register(_Figures(coordinator.tallies, pulse))
+        self.registry.register(_Figures(coordinator.tallies, coordinator.transactions.unsettled, pulse))
 
     def unhealthy_reasons(self) -> Sequence[str]:
         wrong = []
@@ -46,11 +48,11 @@ class QueryHealth:
 
 
 class _Figures(Collector):
-    """The query's metrics, collected when Prometheus asks. They have no labels, because clients choose the names of
-    groups."""
+    """The query's metrics, collected when Prometheus asks. They have no names of groups as labels, because clients
+    choose these."""
 
-    def __init__(self, tallies: Tallies, pulse: Pulse) -> None:
-        self._tallies, self._pulse = tallies, pulse
+    def __init__(self, tallies: Tallies, unsettled: Unsettled, pulse: Pulse) -> None:
+        self._tallies, self._unsettled, self._pulse = tallies, unsettled, pulse
 
     def collect(self) -> Iterable[Metric]:
         totals, latest = self._tallies.totals, self._tallies.latest
@@ -72,9 +74,28 @@ class _Figures(Collector):
                 latest.oldest_ms / 1_000,
             )
             yield GaugeMetricFamily("groupcoord_state_bytes", "Memory of the shards' states.", latest.state_bytes)
+        yield from self._of_transactions()
         if self._pulse.waiting is not None:
             yield GaugeMetricFamily(
                 "groupcoord_requests_waiting",
                 "Records of the request topic that no ended batch has read.",
                 self._pulse.waiting,
             )
+
+    def _of_transactions(self) -> Iterator[Metric]:
+        records = GaugeMetricFamily(
+            "groupcoord_transactions_unsettled_records",
+            "Records of the transactions topic of which no shard has settled the end, by shard.",
+            labels=["shard"],
+        )
+        waited = GaugeMetricFamily(
+            "groupcoord_transactions_unsettled_seconds",
+            "Time for which these shards have settled nothing: an open transaction holds back all later ones.",
+            labels=["shard"],
+        )
+        for shard, number in self._unsettled.records().items():
+            records.add_metric([str(shard)], number)
+        for shard, waited_ms in self._unsettled.waited_ms(monotonic_ms()).items():
+            waited.add_metric([str(shard)], waited_ms / 1_000)
+        yield records
+        yield waited

@@ -20,6 +20,7 @@ from msgspec import structs
 from pyspark.sql.streaming.state import GroupState
 
 from coordinator.config import Config
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import CorruptState
 from coordinator.outputs import Output, Reply
 from coordinator.requests import Heartbeat, Received, Wake
@@ -44,6 +45,9 @@ OUTPUT_COLUMNS = ["topic", "partition", "keys", "values", "versions", "times", "
 ALARM_WAIT_MS = 3_000
 """The time that the alarm has to wake a shard that is due, before Spark's timeout does; less than `late_notice_ms` by
 default."""
+
+HEARTBEATS = (Heartbeat, ConsumerGroupHeartbeat)
+"""The requests of both protocols that a tally counts as heartbeats."""
 
 _encode_rows = msgspec.msgpack.Encoder().encode
 _decode_rows = msgspec.msgpack.Decoder(list[tuple[int, int, bytes | None]]).decode
@@ -224,7 +228,7 @@ def _tally(number: int, shard: Shard, log: list[Received], outputs: Iterable[Out
         groups=len(shard.group_ids),
         members=shard.members,
         requests=sum(type(received.request) is not Wake for received in log) - deferred,
-        heartbeats=sum(type(received.request) is Heartbeat for received in log),
+        heartbeats=sum(type(received.request) in HEARTBEATS for received in log),
         answered=sum(isinstance(output, Reply) for output in outputs),
         oldest_ms=_waited_ms(log, now_ms),
         deferred=deferred,

@@ -38,6 +38,7 @@ from streaming.kafka import topics
 from streaming.kafka.clients import ANSWER_WAIT_S, Options, admin, consumer, producer
 from streaming.moments import monotonic_ms, unix_ms
 from streaming.query.progress import Tallies
+from streaming.query.unsettled import Unsettled
 from streaming.wire.signing import Signer
 
 log = logging.getLogger(__name__)
@@ -173,12 +174,16 @@ class Settling:
 class TransactionWatch:
     """A thread that reads the transactions topic and reports how transactions have ended.
 
+    Attributes:
+        unsettled: The figures of the transactions that no shard has settled.
+
     Args:
         tallies: The figures of the batches, with the places that the shards have settled.
     """
 
     def __init__(self, settings: Settings, tallies: Tallies) -> None:
         self._settings, self._tallies = settings, tallies
+        self.unsettled = Unsettled()
         self._signer = Signer(settings.signing(), COORDINATOR)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="transactions", daemon=True)
@@ -221,6 +226,7 @@ class TransactionWatch:
                 else:
                     self._closing.wait(wait_s)
                 self._report(settling, sender)
+                self.unsettled.note(self._ends(reader), settling.settled, monotonic_ms())
                 deleting.delete(settling.settled)
         finally:
             reader.close()
@@ -232,6 +238,15 @@ class TransactionWatch:
         partitions = range(self._settings.request_partitions)
         reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
         return reader
+
+    def _ends(self, reader: Consumer) -> dict[int, int]:
+        """Return the ends of the partitions as the last responses had them, open transactions included."""
+        ends = {}
+        for place in reader.assignment():
+            marks = reader.get_watermark_offsets(place, cached=True)
+            if marks is not None and marks[1] >= 0:
+                ends[place.partition] = marks[1]
+        return ends
 
     def _report(self, settling: Settling, sender: Producer) -> None:
         """Send the reports that are due."""

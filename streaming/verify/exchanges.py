@@ -29,7 +29,8 @@ from coordinator.requests import (
     Wake,
 )
 from streaming.verify.findings import Finding, Kind
-from streaming.verify.published import Watched
+from streaming.verify.published import Published, Watched
+from streaming.verify.transactions import Transactions
 from streaming.views.words import escape
 from streaming.wire.records import decode_answer, decode_request
 
@@ -111,8 +112,9 @@ class Exchanges:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def asked(self, records: Iterable[Any], groups: Mapping[str, Watched], *, is_cut: bool) -> Iterator[Finding]:
+    def asked(self, records: Iterable[Any], published: Published, *, is_cut: bool) -> Iterator[Finding]:
         """Judge one partition's requests, in order, against the records that its groups have published."""
+        groups, transactions = published.groups, Transactions()
         committed: dict[tuple[str, str, int], int] = {}
         from_ms = math.inf if is_cut else -math.inf
         for record in records:
@@ -122,18 +124,21 @@ class Exchanges:
                 continue
             asker = request.reply_to, request.request_id
             self._asked[asker] += 1
+            heard = self._heard.get(asker, [])
+            place = f"{record.topic}-{record.partition}@{record.offset}"
+            if not isinstance(request, Unreadable):
+                transactions.take(request, heard[0].answer if len(heard) == 1 else None, record.timestamp, place)
             if self._wanted is not None and _group_id(request) not in self._wanted:
                 continue
             self.requests += 1
-            place = f"{record.topic}-{record.partition}@{record.offset}"
             asked = SentRequest(record.partition, record.offset, record.timestamp, request, place)
-            heard = self._heard.get(asker, [])
             if not heard:
                 self._open.append(asked)
             elif not isinstance(request, PARKED):
                 self._handled[record.partition] = record.offset
             yield from self._fits(asked, heard)
             yield from self._judge_offsets(asked, heard, groups, committed)
+        yield from self._judge_transactions(transactions, published, from_ms)
         self._open = [asked for asked in self._open if not self._is_excused(asked, groups)]
         self._requests_from_ms = max(self._requests_from_ms, from_ms)
 
@@ -239,6 +244,32 @@ class Exchanges:
                     " and neither it nor a later offset is published"
                 )
                 yield Finding(Kind.COMMIT_LOST, request.group_id, asked.place, text)
+
+    def _judge_transactions(
+        self, transactions: Transactions, published: Published, from_ms: float
+    ) -> Iterator[Finding]:
+        """Check the commits inside the transactions of one shard.
+
+        Args:
+            from_ms: The time of the oldest request that was read; minus infinity if none is gone.
+        """
+        settled_ms = self._newest_ms - self._settling_ms
+        for commit, ended_ms in transactions.kept():
+            group_id, topic, partition = commit.key
+            if ended_ms > settled_ms or (group := published.groups.get(group_id)) is None:
+                continue
+            latest = group.committed.get((topic, partition))
+            if latest is None or latest.at_ms < commit.at_ms:
+                text = (
+                    f"{commit.offset} was committed in a transaction for {escape(topic)}-{partition},"
+                    " and neither it nor a later offset is published"
+                )
+                yield Finding(Kind.COMMIT_LOST, group_id, commit.where, text)
+        for commit in transactions.never(from_ms):
+            if published.offsets.has(*commit.key, commit.offset, commit.at_ms):
+                group_id, topic, partition = commit.key
+                text = f"{commit.offset} for {escape(topic)}-{partition} is published, and its transaction was aborted"
+                yield Finding(Kind.ABORTED_KEPT, group_id, commit.where, text)
 
 
 def _kind(request: Request | Unreadable) -> str:

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     ANSWERED_TWICE = "answered twice"
     NEVER_ANSWERED = "never answered"
     COMMIT_LOST = "commit lost"
+    ABORTED_KEPT = "aborted commit kept"
     STANDS_OLD = "an older record stands last"
     UNREADABLE = "unreadable"
 
@@ -49,7 +50,8 @@ EXPLAINED = {
     Kind.ANSWERS_NOBODY:  "a reply answers a request, and has its kind",
     Kind.ANSWERED_TWICE:  "a request has one response; a reply that is written again is the same",
     Kind.NEVER_ANSWERED:  "every request has a response",
-    Kind.COMMIT_LOST:     "an acknowledged commit is kept",
+    Kind.COMMIT_LOST:     "an acknowledged commit is kept, and so is that of a committed transaction",
+    Kind.ABORTED_KEPT:    "the offsets of an aborted transaction are never committed",
     Kind.STANDS_OLD:      "the last record of a key is the newest one; a late repeat is corrected",
     Kind.UNREADABLE:      "only the coordinator writes its output topics, and its records follow its schemas",
 }  # fmt: skip

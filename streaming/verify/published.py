@@ -8,7 +8,7 @@ it.
 
 import math
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -18,6 +18,7 @@ from coordinator.outputs import AnyEvent, GroupConverted, GroupDeleted, GroupRec
 from coordinator.phases import Phase
 from streaming.verify.consumers import ConsumerAudit, is_of_consumers
 from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
+from streaming.verify.offsets import Committed, WrittenOffsets
 from streaming.verify.tokens import Tokens
 from streaming.verify.version_audit import Holes, VersionAudit
 from streaming.views.version_follower import EVENTS, GROUPS
@@ -40,13 +41,6 @@ WHOLE_HISTORIES = (Kind.NOT_FREE, Kind.NOT_COVERED)
 
 Record = AnyEvent | GroupRecord | OffsetRecord | Tombstone
 Wrong = tuple[Kind, str]
-
-
-class Committed(NamedTuple):
-    """The last record of the groups topic about a partition's offset. Without an offset, it is a tombstone."""
-
-    offset: int | None
-    at_ms: int
 
 
 class ReadPosition(Struct):
@@ -120,6 +114,7 @@ class Published:
         self._held: list[Finding] = []
         self._recent: dict[int, None] = {}
         self.groups: dict[str, Watched] = {}
+        self.offsets = WrittenOffsets()
 
     def take(self, topic: int, record: Any) -> Iterator[Finding]:
         """Judge one Kafka record. The records of each topic come in order, both topics roughly by time."""
@@ -137,6 +132,7 @@ class Published:
         group = self.groups.setdefault(read.group_id, Watched())
         if topic == GROUPS:
             _note_late(group, read, record)
+            self.offsets.take(read)
         if version is None:
             return
         doubtful = group.places[topic].doubtful

@@ -56,7 +56,7 @@ def verify(
             report.groups += len(judge.groups)
             report.corrected += sum(group.standing.corrected for group in judge.groups.values())
             is_cut = requests.first_offsets[partition] > 0
-            _add(report, exchanges.asked(requests.read(partition), judge.groups, is_cut=is_cut))
+            _add(report, exchanges.asked(requests.read(partition), judge, is_cut=is_cut))
     _add(report, exchanges.end())
     report.records, report.requests, report.commits = progress.read, exchanges.requests, exchanges.commits
     return report

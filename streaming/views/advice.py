@@ -80,8 +80,9 @@ OF_CONSUMERS = ADVICE | {
         "Unavoidable: a subscribed topic was created or deleted, or has more partitions now."),
     "regex_resolved": Advice(False, None,
         "Unavoidable: the pattern of a member matches other topics than before."),
-    "assignor_changed": Advice(False, None,
-        "Give all members the same group.remote.assignor: most of them ask for another one now."),
+    "assignor_changed": Advice(True, "group.remote.assignor",
+        "Avoidable: check group.remote.assignor, which must be the same for all members. Most of them ask for another"
+        " assignor now."),
 }  # fmt: skip
 """The table of groups of the consumer protocol."""
 

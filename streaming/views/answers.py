@@ -17,8 +17,9 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import MOVES, GroupType, Phase
+from streaming.views.fields import held, known, protocol_of, state_of
 from streaming.views.fold import Views
-from streaming.views.group import GroupView, held, known, protocol_of, weight
+from streaming.views.group import GroupView, weight
 from streaming.views.lag import Ends, lag
 from streaming.views.owners import Span, owner_at, spans_of_owners, token_at
 from streaming.views.rebalances import Rebalance, latest, rebalances
@@ -36,6 +37,7 @@ from streaming.views.rows import (
     RebalanceRow,
     Timeline,
 )
+from streaming.views.waits import running_waits
 from streaming.views.why import Begun, explain, flapping, times_begun
 from streaming.views.words import to_line
 
@@ -95,7 +97,7 @@ def _member(m: GroupMember, of_group: GroupType, *, is_leader: bool) -> MemberRo
         fencing_token=m.fencing_token or None,
         protocol=protocol_of(m, of_group),
         member_epoch=known(m.member_epoch),
-        state=known(m.state),
+        state=state_of(m),
         rack_id=known(m.rack_id),
         subscribed_topics=None if subscribed is None else list(subscribed),
         regex=known(m.regex),
@@ -137,12 +139,14 @@ def offsets(group: GroupView, ends: Ends) -> list[OffsetRow]:
 
 def detail(group: GroupView, ends: Ends, now_ms: int) -> GroupDetail:
     """Return all that is known of a group now, and why it last rebalanced."""
-    record, last = group.record, latest(group.events)
+    record, last = group.record, latest(group.events, group.moving)
+    waits = running_waits(group, last)
     topics = record.subscribed_topics if record else None
     return GroupDetail(
         summary=summary(group, ends, now_ms),
         joins_until_ms=_joins_until_ms(group),
-        awaited=_awaited(group),
+        awaited=[each.member_id for each in waits] or _awaited(group),
+        waits=waits,
         moves=_moves(group),
         leader=record.leader if record else None,
         subscribed_topics=list(topics) if topics is not None else None,
@@ -178,7 +182,7 @@ def timeline(
         known_from_ms=known_from_ms,
         rebalances=[
             _rebalance(group, each, begun)
-            for each in rebalances(group.events)
+            for each in rebalances(group.events, group.moving)
             if each.started_ms <= end and (each.ended_ms is None or each.ended_ms >= begin)
         ],
         lanes=[
@@ -282,9 +286,8 @@ _CAME_ALREADY = frozenset({"member_joined", "metadata_changed", "leader_rejoined
 
 
 def _awaited(group: GroupView) -> list[str]:
+    """Return the members that the rebalance of a classic group may wait for."""
     record = group.record
-    if record is not None and record.type == GroupType.CONSUMER.value:
-        return [member.member_id for member in record.members if known(member.revoking)]
     if record is None or record.state not in (Phase.PREPARING, Phase.COMPLETING):
         return []
     if record.state is Phase.COMPLETING:

@@ -200,6 +200,7 @@ class Views(Struct):
                 self.ended.pop(group.group_id, None)
             case GroupRecord():
                 group.record = told
+                group.moving.take(told)
                 self.ended.pop(group.group_id, None)
             case Tombstone(topic=None):
                 group.record = None

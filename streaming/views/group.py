@@ -2,9 +2,9 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import Struct, field
 
 from coordinator.outputs import (
     AnyEvent,
@@ -25,36 +25,11 @@ from coordinator.outputs import (
     RebalanceStarted,
 )
 from coordinator.phases import GroupType, Phase
+from streaming.views.fields import PartitionKey, held, known
+from streaming.views.moving import Moving
 from streaming.views.version_follower import VersionFollower
 from streaming.wire.records import Tombstone
 from streaming.wire.standing import Order, order_of
-
-PartitionKey = tuple[str, int]
-"""A topic and a partition."""
-
-T = TypeVar("T")
-
-
-def known(value: T | UnsetType) -> T | None:
-    """Return a field of a record; None if the record does not have the field."""
-    return None if value is UNSET else value
-
-
-def protocol_of(member: GroupMember, of_group: GroupType) -> str | None:
-    """Return the protocol that a member uses, which in a mixed group may be the classic one; None if it is unknown.
-
-    Coordinators that publish no `protocol` of a member leave it unknown in groups of the consumer protocol.
-    """
-    if of_group is GroupType.CLASSIC:
-        return str(of_group.value)
-    protocol = getattr(member, "protocol", None)
-    return protocol if isinstance(protocol, str) else None
-
-
-def held(member: GroupMember) -> Iterator[tuple[str, list[int]]]:
-    """Yield the partitions that a member owns: those that it may use, and those that it has not given up yet."""
-    for partitions in (member.assigned, known(member.revoking)):
-        yield from (partitions or {}).items()
 
 
 def weight(event: AnyEvent) -> int:
@@ -151,6 +126,7 @@ class GroupView(Struct):
         known_from_ms: Events before this time were dropped; 0 if none was.
         conversions: The changes of the protocol among the events.
         has_plans: Whether a server assignor has ever made a plan.
+        moving: The partitions that waited for their owners, as the records show them.
         ended: Until the views are live, by key the order of its last tombstone.
     """
 
@@ -163,6 +139,7 @@ class GroupView(Struct):
     known_from_ms: int = 0
     conversions: list[GroupConverted] = field(default_factory=list)
     has_plans: bool = False
+    moving: Moving = field(default_factory=Moving)
     tallied: Tallied = field(default_factory=Tallied)
     versions: VersionFollower = field(default_factory=VersionFollower)
     ended: dict[str, Order] = field(default_factory=dict)
@@ -256,3 +233,4 @@ class GroupView(Struct):
             self.known_from_ms = self.events[dropped - 1].at_ms + 1
             del self.events[:dropped]
             self.conversions = [event for event in self.conversions if event.at_ms >= self.known_from_ms]
+            self.moving.forget(self.events[0].version or 0)

@@ -12,7 +12,8 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.clients import ANSWER_WAIT_S, admin
-from streaming.views.group import GroupView, PartitionKey
+from streaming.views.fields import PartitionKey
+from streaming.views.group import GroupView
 
 AT_ONCE = 5_000
 """The maximum number of partitions of one request."""

@@ -20,8 +20,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from coordinator.phases import GroupType, Phase
+from streaming.views.fields import AWAY, held, known, state_of
 from streaming.views.fold import Views
-from streaming.views.group import DURATIONS_MS, GroupView, Tallied, held, known
+from streaming.views.group import DURATIONS_MS, GroupView, Tallied
 from streaming.views.lag import Ends, lag
 
 TOPICS_OF_A_GROUP_MAX = 200
@@ -57,7 +58,7 @@ ERRORS: Mapping[GroupType, tuple[str, ...]] = {
 FENCES = {GroupType.CLASSIC: (), GroupType.CONSUMER: ("FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID")}
 """The errors with which the coordinator refuses heartbeats of the consumer protocol."""
 
-STATES = ("stable", "unrevoked", "unreleased")
+STATES = ("stable", "unrevoked", "unreleased", AWAY)
 """The states of a member of a group of the consumer protocol."""
 
 Labels = tuple[str, ...]
@@ -105,7 +106,7 @@ def _of_consumers(figure: Callable[[GroupView], float | None]) -> Figure:
 def _states(group: GroupView) -> Mapping[str, float]:
     if group.type is not GroupType.CONSUMER:
         return {}
-    counts = Counter(known(member.state) for member in group.members)
+    counts = Counter(map(state_of, group.members))
     return {state: counts[state] for state in STATES}
 
 

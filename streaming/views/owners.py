@@ -21,7 +21,8 @@ from coordinator.outputs import (
     RebalanceCompleted,
 )
 from coordinator.phases import GroupType
-from streaming.views.group import GroupView, PartitionKey
+from streaming.views.fields import PartitionKey
+from streaming.views.group import GroupView
 from streaming.views.rebalances import named
 
 

@@ -1,10 +1,10 @@
 """Rebalances, read from a group's events: causes, durations, members that joined and left, partitions that moved.
 
 In a group of the consumer protocol, partitions move one by one while the rebalance runs. The next owner of a partition
-waits until the member that has it gives it up: `Wait`.
+waits until the member that has it gives it up, leaves or is dropped: `Wait`.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
@@ -20,9 +20,16 @@ from coordinator.outputs import (
     RebalanceCompleted,
     RebalanceStarted,
 )
+from streaming.views.moving import Moving
 
 LATE = frozenset({"joins_overdue", "syncs_overdue", "revocation_overdue"})
-"""The reasons for the expulsion of members for which other members waited without success."""
+"""The reasons for the expulsion of members for which other members waited without success.
+
+A member whose session expired is one of them only if it had partitions that a plan had given to another member.
+"""
+
+GIVEN_UP = "given_up"
+"""The end of a wait for a member that gave up the partition. All others are ends of the membership."""
 
 _ENDS = (RebalanceCompleted, GroupEmptied)
 
@@ -38,12 +45,13 @@ def named(event: AssignmentChanged) -> list[Handover]:
 
 
 class Wait(Struct):
-    """A partition that could not be assigned before another member gave it up.
+    """A partition that a plan had given to one member while another member was its owner.
 
     Args:
-        member_id: The member that had to give it up.
-        next_id: The member that got it; null if none has it yet.
-        wait_ms: The time from the plan that moved the partition until the member gave it up, or was removed.
+        member_id: The owner.
+        next_id: The member that got the partition; null if none has it yet.
+        wait_ms: The time from the plan that moved the partition until the owner gave it up, left or was dropped.
+        ended: `given_up`, `member_left`, or the reason for which the owner was dropped.
     """
 
     topic: str
@@ -51,6 +59,7 @@ class Wait(Struct):
     member_id: str
     next_id: str | None
     wait_ms: int
+    ended: str = GIVEN_UP
 
 
 class Rebalance(Struct, kw_only=True):
@@ -61,8 +70,9 @@ class Rebalance(Struct, kw_only=True):
         completed: None while the rebalance runs, and if it ended without any member.
         ended_ms: The time at which the assignments were computed, or the last member left; None while it runs.
         moves: The owners of each partition that changed hands, before and after the rebalance.
-        late: Members that were expelled because they did not join, sync or give up partitions in time.
-        plans: How many plans server assignors made. Only groups of the consumer protocol have them.
+        late: Members that were expelled while others waited for them.
+        plans_ms: The times of the plans of server assignors, by group epoch. Only groups of the consumer protocol have
+            them.
         moving_ms: The times of the plans that moved partitions.
         waits: Partitions that waited for a member, by topic and partition.
         confirmed: By member, how many of the plans that moved partitions it has followed by giving some up.
@@ -74,7 +84,7 @@ class Rebalance(Struct, kw_only=True):
     ended_ms: int | None = None
     moves: dict[Place, Handover] = field(default_factory=dict)
     late: list[MemberExpired] = field(default_factory=list)
-    plans: int = 0
+    plans_ms: dict[int, int] = field(default_factory=dict)
     moving_ms: list[int] = field(default_factory=list)
     waits: dict[Place, Wait] = field(default_factory=dict)
     confirmed: dict[str, int] = field(default_factory=dict)
@@ -96,33 +106,77 @@ class Rebalance(Struct, kw_only=True):
         """The partitions whose owner after the rebalance is another one than before it."""
         return [move for move in self.moves.values() if move.before != move.after]
 
-    def hand_over(self, event: AssignmentChanged, left: Collection[str]) -> None:
+    def hand_over(self, event: AssignmentChanged, left: "Left", moving: Moving) -> None:
         """Add partitions that changed hands.
 
         Args:
-            left: Members that no one waited for, because they left or were dropped.
+            left: The members that are gone, because they left or were dropped.
         """
-        gave_up = {each.before for each in event.handovers if each.before is not None and each.after is None} - {*left}
-        latest = len(self.moving_ms) - 1
-        since_ms = {m: self.moving_ms[min(self.confirmed.get(m, 0), latest)] for m in gave_up if latest >= 0}
+        since_ms = self._since_ms(event, left, moving)
         for each in named(event):
             place = each.topic, each.partition
             first = self.moves.get(place, each)
             self.moves[place] = Handover(*place, first.before, each.after)
-            if each.after is None and each.before in since_ms:
-                wait_ms = event.at_ms - since_ms[each.before]
-                self.waits[place] = Wait(*place, each.before, None, wait_ms)
+            if each.before is not None and place in since_ms:
+                ended = _why_gone(left[each.before]) if each.before in left else GIVEN_UP
+                self.waits[place] = Wait(*place, each.before, None, event.at_ms - since_ms[place], ended)
             elif each.after is not None and (wait := self.waits.get(place)) is not None:
                 wait.next_id = each.after
-        for member_id in since_ms:
+        for member_id in {each.before for each in event.handovers if each.before is not None and each.after is None}:
             self.confirmed[member_id] = self.confirmed.get(member_id, 0) + 1
+            self._note_late(left.get(member_id))
+
+    def _since_ms(self, event: AssignmentChanged, left: "Left", moving: Moving) -> dict[Place, int]:
+        """Return since when others waited for the partitions that became free.
+
+        The records show which plan had moved a partition. Without them, a member that gave partitions up is taken to
+        have followed the first plan that it had not followed yet; of a member that is gone nothing is known.
+        """
+        latest, since_ms = len(self.moving_ms) - 1, dict[Place, int]()
+        freed = {(each.topic, each.partition): each.before for each in named(event) if each.before and not each.after}
+        if latest < 0:
+            return since_ms
+        epochs = moving.within(self.first_version, event.version) if freed else {}
+        for place, owner in freed.items():
+            if (epoch := epochs.get((place, owner))) in self.plans_ms:
+                since_ms[place] = self.plans_ms[epoch]
+        shown = {freed[place] for place in since_ms}
+        for place, owner in freed.items():
+            if owner not in shown and (owner not in left or _why_gone(left[owner]) in LATE):
+                since_ms[place] = self.moving_ms[min(self.confirmed.get(owner, 0), latest)]
+        return since_ms
+
+    def _note_late(self, gone: "MemberExpired | MemberLeft | None") -> None:
+        """Note a member whose session expired while others waited for it."""
+        if not isinstance(gone, MemberExpired) or gone.why in LATE or gone in self.late:
+            return
+        if gone.why == "session_expired" and any(w.member_id == gone.member_id for w in self.waits.values()):
+            self.late.append(gone)
+
+    @property
+    def first_version(self) -> int:
+        """The version of its first event; 0 if that is unknown."""
+        return (self.started[0].version or 0) if self.started else 0
 
 
-def rebalances(events: Iterable[AnyEvent]) -> list[Rebalance]:
-    """Return the rebalances in a group's events, the oldest first. The events are in order."""
+Left = dict[str, MemberExpired | MemberLeft]
+"""The events of the members that are gone, by member id."""
+
+
+def _why_gone(event: MemberExpired | MemberLeft) -> str:
+    return event.why if isinstance(event, MemberExpired) else "member_left"
+
+
+def rebalances(events: Iterable[AnyEvent], moving: Moving | None = None) -> list[Rebalance]:
+    """Return the rebalances in a group's events, the oldest first. The events are in order.
+
+    Args:
+        moving: The partitions that waited for their owners; None if they are not of interest.
+    """
     told: list[Rebalance] = []
     running: Rebalance | None = None
-    left: set[str] = set()
+    left: Left = {}
+    moving = moving or Moving()
     for event in events:
         match event:
             case RebalanceStarted():
@@ -131,11 +185,11 @@ def rebalances(events: Iterable[AnyEvent]) -> list[Rebalance]:
                     told.append(running)
                 running.started.append(event)
             case MemberJoined():
-                left.discard(event.member_id)
-            case MemberExpired() if running is not None and event.why in LATE:
-                running.late.append(event)
+                left.pop(event.member_id, None)
             case MemberExpired() | MemberLeft():
-                left.add(event.member_id)
+                left[event.member_id] = event
+                if running is not None and isinstance(event, MemberExpired) and event.why in LATE:
+                    running.late.append(event)
             case RebalanceCompleted():
                 ended = running or Rebalance(generation_id=0, started=[])
                 if running is None:
@@ -145,19 +199,19 @@ def rebalances(events: Iterable[AnyEvent]) -> list[Rebalance]:
             case GroupEmptied() if running is not None:
                 running.generation_id, running.ended_ms, running = event.generation_id or 0, event.at_ms, None
             case PlanMade() if running is not None:
-                running.plans += 1
+                running.plans_ms[event.generation_id or 0] = event.at_ms
                 running.moving_ms += [event.at_ms] if event.moved else []
             case AssignmentChanged() if running is not None:
-                running.hand_over(event, left)
-            case AssignmentChanged() if told and told[-1].ended_ms == event.at_ms and not told[-1].plans:
-                told[-1].hand_over(event, left)
+                running.hand_over(event, left, moving)
+            case AssignmentChanged() if told and told[-1].ended_ms == event.at_ms and not told[-1].plans_ms:
+                told[-1].hand_over(event, left, moving)
     return told
 
 
-def latest(events: Sequence[AnyEvent]) -> Rebalance | None:
+def latest(events: Sequence[AnyEvent], moving: Moving | None = None) -> Rebalance | None:
     """Return the last rebalance in a group's events, without reading all events before it."""
     for index in range(len(events) - 1, -1, -1):
-        if isinstance(events[index], _ENDS) and (told := rebalances(events[index + 1 :])):
+        if isinstance(events[index], _ENDS) and (told := rebalances(events[index + 1 :], moving)):
             return told[-1]
-    told = rebalances(events)
+    told = rebalances(events, moving)
     return told[-1] if told else None

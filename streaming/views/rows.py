@@ -9,6 +9,7 @@ from coordinator.outputs import AnyEvent, RebalanceStarted
 from coordinator.phases import GroupType, Phase
 from streaming.views.fold import Alarm
 from streaming.views.owners import Span
+from streaming.views.waits import WaitedFor
 from streaming.views.why import Flapping, Why
 
 
@@ -47,9 +48,10 @@ class MemberRow(Struct, kw_only=True):
         partitions: How many partitions it owns, the ones that it has to give up included.
         assigned: The assigned partitions by topic; null if the assignment is not in Kafka's own format.
         fencing_token: The token that the member shows for its assignment; null without one.
-        protocol: `classic` or `consumer`; null if the coordinator does not publish it.
+        protocol: `classic` or `consumer`; null in a record of an older coordinator.
         member_epoch: The epoch that the member has reached; -2 for a static member that is away.
-        state: `stable`; `unrevoked`: it has to give up `revoking`; `unreleased`: it waits for the rest of `target`.
+        state: `stable`; `unrevoked`: it has to give up `revoking`; `unreleased`: it waits for the rest of `target`;
+            `away`: a static member that went away for a while.
         regex: The pattern that the member subscribes to; "" for none.
         revoking: The partitions that it has to give up, by topic.
         target: Its part of the latest plan, by topic.
@@ -159,13 +161,16 @@ class GroupDetail(Struct, kw_only=True):
         joins_until_ms: The end of the running join phase; null outside a join phase.
         awaited: The members that a rebalance may wait for: during the join phase, the members from before it; then the
             leader, whose assignments are due. Only the coordinator knows which of these members have rejoined already.
-            In a group of the consumer protocol, the members that have to give up partitions.
+            In a group of the consumer protocol, the members of `waits`.
+        waits: The members that a group of the consumer protocol waits for: the owners of partitions that the latest
+            plan gives to others, and static members that are away.
         moves: The phase changes that are possible from the current phase; none for a group of the consumer protocol.
     """
 
     summary: GroupSummary
     joins_until_ms: int | None
     awaited: list[str]
+    waits: list[WaitedFor]
     moves: list[Move]
     leader: str | None
     subscribed_topics: list[str] | None

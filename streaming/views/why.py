@@ -17,10 +17,11 @@ from msgspec import Struct, field
 
 from coordinator.outputs import AnyEvent, MemberExpired, MemberFenced, MemberJoined, RebalanceStarted
 from coordinator.phases import GroupType
-from streaming.views.advice import ADVICE, DID, DID_OF_CONSUMERS, OF_CONSUMERS, UNKNOWN
-from streaming.views.epochs import EpochCause, WaitedFor, epochs, in_words, waits
+from streaming.views.advice import ADVICE, DID, DID_OF_CONSUMERS, OF_CONSUMERS, UNKNOWN, Advice
+from streaming.views.epochs import EpochCause, epochs, in_words
 from streaming.views.group import GroupView
 from streaming.views.rebalances import Rebalance, latest, rebalances
+from streaming.views.waits import WaitedFor, waits
 from streaming.views.words import brief, clock, duration, escape
 
 COMES_BACK_MS = 120_000
@@ -67,25 +68,34 @@ class Why(Struct, kw_only=True):
     waits: list[WaitedFor] = field(default_factory=list)
 
 
-def why(group: GroupView, at_ms: int | None = None) -> Why | None:
-    """Return the explanation of a group's last rebalance, or the last before a moment; None without a rebalance."""
+def why(group: GroupView, at_ms: int | None = None, now_ms: int | None = None) -> Why | None:
+    """Return the explanation of a group's last rebalance, or the last before a moment; None without a rebalance.
+
+    Args:
+        now_ms: The present, for the durations of waits that last; None to tell the times of their beginnings instead.
+    """
     if at_ms is None:
-        last = latest(group.events)
+        last = latest(group.events, group.moving)
     else:
-        last = next((r for r in reversed(rebalances(group.events)) if r.started_ms <= at_ms), None)
-    return explain(group, last) if last else None
+        told = rebalances(group.events, group.moving)
+        last = next((r for r in reversed(told) if r.started_ms <= at_ms), None)
+    return explain(group, last, now_ms=now_ms) if last else None
 
 
-def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None) -> Why:
+def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None, now_ms: int | None = None) -> Why:
     """Return the explanation of one rebalance of a group.
+
+    A rebalance in which the group was converted is explained by the protocol that the group has at its end.
 
     Args:
         begun: The result of `times_begun`, for callers that explain many rebalances.
+        now_ms: As for `why`.
     """
     began = _began(group, rebalance.started[0]) if rebalance.started else None
     behind = _late(rebalance) or began
-    is_consumer = group.type_at(rebalance.started_ms) is GroupType.CONSUMER
-    advice = (OF_CONSUMERS if is_consumer else ADVICE).get(behind.cause, UNKNOWN) if behind else UNKNOWN
+    is_consumer = _type_of(group, rebalance) is GroupType.CONSUMER
+    advice = _advice(behind.cause, is_consumer=is_consumer) if behind else UNKNOWN
+    waited = waits(group, rebalance) if is_consumer else []
     times = _times(times_begun(group) if begun is None else begun, rebalance, behind)
     return Why(
         group_id=group.group_id,
@@ -102,10 +112,20 @@ def explain(group: GroupView, rebalance: Rebalance, begun: Begun | None = None) 
         who=_who(rebalance, behind, began, times, is_consumer=is_consumer),
         advice=advice.text.format(took=_took(behind, "as it is set")),
         flapping=times >= FLAPPING,
-        details=in_words(group, rebalance) if is_consumer else [],
+        details=in_words(rebalance, waited, now_ms) if is_consumer else [],
         epochs=epochs(rebalance) if is_consumer else [],
-        waits=waits(group, rebalance) if is_consumer else [],
+        waits=waited,
     )
+
+
+def _type_of(group: GroupView, rebalance: Rebalance) -> GroupType:
+    """Return the protocol of a group at the end of a rebalance, or now if it still runs."""
+    return group.type if rebalance.ended_ms is None else group.type_at(rebalance.ended_ms)
+
+
+def _advice(cause: str, *, is_consumer: bool) -> Advice:
+    """Return the row of a cause. A converted group may have begun to rebalance for a cause of its other protocol."""
+    return (OF_CONSUMERS if is_consumer else ADVICE).get(cause) or OF_CONSUMERS.get(cause, UNKNOWN)
 
 
 class _Behind(NamedTuple):
@@ -136,6 +156,7 @@ _LATE = {
     "joins_overdue": "join_overdue",
     "syncs_overdue": "sync_overdue",
     "revocation_overdue": "revocation_overdue",
+    "session_expired": "session_expired",
 }
 """The causes, by the reason for which a member was dropped."""
 
@@ -149,6 +170,8 @@ def _late(rebalance: Rebalance) -> _Behind | None:
     if not rebalance.late:
         return None
     late = rebalance.late[0]
+    if late.why == "session_expired":
+        return _Behind(late.why, late, late.silence_ms)
     waited = [wait.wait_ms for wait in rebalance.waits.values() if wait.member_id == late.member_id]
     if waited:
         return _Behind(_LATE[late.why], late, max(waited))
@@ -209,7 +232,8 @@ def _did(behind: _Behind, texts: Mapping[str, str]) -> str:
         return f"An operator ({escape(who.client_id)}{host}) requested it{whom}{said}"
     if cause == "group_converted":
         return "The last member of the consumer protocol is gone, and the group has the classic protocol now"
-    did = texts.get(cause, cause.replace("_", " ")).format(took=_took(behind, "too long"))
+    text = texts.get(cause) or DID_OF_CONSUMERS.get(cause, cause.replace("_", " "))
+    did = text.format(took=_took(behind, "too long"))
     return f"{brief(who.member_id) or escape(who.client_id) or 'A client'}{host} {did}{said}"
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from coordinator.consumer_group import AWAY_EPOCH
 from coordinator.outputs import (
     AccessChanged,
     AccessDenied,
@@ -135,7 +136,12 @@ def spans(numbers: Collection[int]) -> str:
 
 def in_partitions(assigned: Mapping[str, Collection[int]]) -> str:
     """Return partitions by topic as text: `orders 0-2 5, payments 1`."""
-    return ", ".join(f"{escape(topic)} {spans(each)}" for topic, each in sorted(assigned.items()) if each) or "nothing"
+    return escape(by_topic(assigned)) or "nothing"
+
+
+def by_topic(assigned: Mapping[str, Collection[int]]) -> str:
+    """Return partitions by topic as text that is not escaped; "" if there are none."""
+    return ", ".join(f"{topic} {spans(each)}" for topic, each in sorted(assigned.items()) if each)
 
 
 def _count(number: int, what: str) -> str:
@@ -176,8 +182,9 @@ def _consumer_group(record: GroupRecord) -> str:
 def _consumer(member: GroupMember) -> str:
     gives_up = f", gives up {in_partitions(member.revoking)}" if member.revoking else ""
     waits = ", waits for more" if member.state == "unreleased" else ""
+    epoch = "away" if member.member_epoch == AWAY_EPOCH else f"at {member.member_epoch}"
     has = in_partitions(member.assigned or {})
-    return f"{brief(member.member_id)} at {member.member_epoch}: {has}{gives_up}{waits}"
+    return f"{brief(member.member_id)} {epoch}: {has}{gives_up}{waits}"
 
 
 def _offset(record: OffsetRecord) -> str:
@@ -197,7 +204,8 @@ def _started(event: RebalanceStarted) -> str:
 def phases(event: RebalanceCompleted) -> str:
     """Return the durations of the two phases of a rebalance. A group of the consumer protocol has no leader."""
     if event.leader is None:
-        return f"plan {duration(event.joins_ms)}, handover {duration(event.syncs_ms)}"
+        planned = f"last plan {duration(event.joins_ms)} after the rebalance began"
+        return f"{planned}, handover {duration(event.syncs_ms)}"
     return f"joins {duration(event.joins_ms)}, plan {duration(event.syncs_ms)}"
 
 
@@ -233,7 +241,8 @@ def _fenced(event: MemberFenced) -> str:
 
 def _planned(event: PlanMade) -> str:
     work = f"{_count(event.partitions, 'partition')} for {_count(event.members, 'member')}, {event.moved} moved"
-    return f"plan {event.generation_id} by {escape(event.assignor)}: {work}, {event.waited_ms} ms after its cause"
+    when = f"{duration(event.waited_ms)} after the rebalance began"
+    return f"plan {event.generation_id} by {escape(event.assignor)}: {work}, {when}"
 
 
 def _back(event: MemberBack) -> str:
@@ -298,7 +307,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     MemberExpired: _expired,
     MemberFenced: _fenced,
     PlanMade: _planned,
-    MemberAway: lambda e: f"{brief(e.member_id)} is away for a while",
+    MemberAway: lambda e: f"{brief(e.member_id)} is away for a while, at the latest until {clock(e.until_ms)}",
     MemberBack: _back,
     EpochFenced: _epoch_fenced,
     GroupConverted: lambda e: (

@@ -17,6 +17,7 @@ from streaming.errors import PortTaken
 from streaming.health import Listener
 from streaming.kafka import pulse
 from streaming.kafka.pulse import Pulse
+from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
 from streaming.query.health import QUERY_SILENT_S, STALLED_S, QueryHealth
 from streaming.query.progress import Tallies
@@ -251,7 +252,9 @@ def test_a_query_that_does_not_report_whether_it_is_active_is_unhealthy(monkeypa
 
 
 def test_the_querys_figures() -> None:
-    """The metrics have all values of a batch's progress that a dashboard shows. Their only labels are Spark's names."""
+    """The metrics have all values of a batch's progress that a dashboard shows. Their labels are Spark's names, and the
+    numbers of shards.
+    """
     coordinator = Coordinator(Settings())
     brokers = Brokers()
     watched = Pulse(brokers, coordinator.tallies)
@@ -259,6 +262,7 @@ def test_the_querys_figures() -> None:
     for number, read_to in enumerate((10, 20)):
         coordinator.tallies.take(progress(number, read_to))
     watched.look()
+    coordinator.transactions.unsettled.note({3: 12}, {3: 10}, monotonic_ms() - 4_000)
     registry = QueryHealth(coordinator, watched).registry
     samples = [sample for metric in registry.collect() for sample in metric.samples]
     figures = {(sample.name, *sample.labels.values()): sample.value for sample in samples}
@@ -275,6 +279,8 @@ def test_the_querys_figures() -> None:
         ("groupcoord_members",): 5,
         ("groupcoord_oldest_request_seconds",): 1.5,
         ("groupcoord_requests_waiting",): 10,
+        ("groupcoord_transactions_unsettled_records", "3"): 2,
+        ("groupcoord_transactions_unsettled_seconds", "3"): pytest.approx(4, abs=2),
     }
 
 

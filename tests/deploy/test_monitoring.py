@@ -10,6 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from coordinator.phases import Phase
 from streaming.config.settings import Settings
 from streaming.gateway.metrics import Metrics
 from streaming.kafka.pulse import Pulse
@@ -112,6 +113,27 @@ def test_hints_of_alerts_name_existing_commands_and_settings() -> None:
             at = inner
         assert at is not commands, words
     assert set(re.findall(r"\bdashboard_\w+", hints)) <= Settings.model_fields.keys()
+
+
+AT_REST = {Phase.EMPTY, Phase.STABLE, Phase.DEAD}
+
+
+@pytest.mark.parametrize("expression", [e for _, e in expressions() if "groupcoord_group_state{" in e])
+def test_an_expression_of_rebalancing_groups_has_every_state_that_is_not_at_rest(expression: str) -> None:
+    """The groups of both protocols."""
+    (states,) = re.findall(r'groupcoord_group_state\{state=~"([^"]+)"\}', expression)
+    assert {phase for phase in Phase if re.fullmatch(states, phase.value)} == set(Phase) - AT_REST
+
+
+@pytest.mark.parametrize(
+    "family", [f for f in GAUGES + COUNTERS if "of consumer groups" in f.help], ids=lambda f: f.name
+)
+def test_the_dashboard_has_every_metric_of_the_consumer_protocol(family: Family) -> None:
+    assert any(re.search(rf"\b{family.name}(_total)?\b", expression) for _, expression in expressions())
+
+
+def test_an_alert_tells_of_fenced_heartbeats() -> None:
+    assert any("groupcoord_heartbeats_fenced_total" in rule["expr"] for rule in RULES)
 
 
 def test_panels_do_not_overlap() -> None:

@@ -233,9 +233,9 @@ def test_consumer_group_shows_its_epochs_and_targets(page: Page) -> None:
     with WebServer(live, "127.0.0.1", 0) as web:
         opened(page, web.url, "g", "members")
         strip = page.locator(".strip")
-        for text in ("Group epoch", "Assignment epoch", "uniform", "Waits for partitions of"):
+        for text in ("Group epoch", "Assignment epoch", "uniform", "Waits for", "ana to give up T 2-3"):
             expect(strip).to_contain_text(text)
-        expect(page.locator(".why")).to_contain_text("ana has not given up T 2-3 yet.")
+        expect(page.locator(".why")).to_contain_text("ana has not given up T 2-3 yet, since 00:16:42.000; next: bo.")
         expect(page.locator(ROW).first).to_contain_text("gives up partitions")
         page.get_by_role("tab", name="Partitions", exact=True).click()
         expect(page.locator(ROW).last).to_contain_text("bo")

@@ -25,6 +25,7 @@ from streaming.views.rebalances import rebalances
 from streaming.views.why import flapping
 from tests.streaming.views.consumers import GIVES_UP_AFTER_MS, ConsumerTopics, converse_consumers, life
 from tests.streaming.views.test_views import folded, raws
+from tests.streaming.views.test_waits import expired
 from tests.streaming.views.written import WrittenTopics, converse
 from tests.system.asking import Asker
 
@@ -113,7 +114,9 @@ def left_before_the_plan(world: WrittenTopics, group_id: str) -> None:
 
 
 def test_queries_agree_with_the_views_of_consumer_groups(tmp_path: Path) -> None:
-    """A life with a revocation, a mixed member and an expiry, a static member that is back, and random groups."""
+    """A life with a revocation, a mixed member and an expiry; a static member that is back; a random group; and a
+    member that expires while another one waits for its partitions.
+    """
     world, static, chance = life(), ConsumerTopics("static", T=2), random.Random(7)
     for name in ("one", "two"):
         static.join(name, "T", group_instance_id="desk")
@@ -121,12 +124,12 @@ def test_queries_agree_with_the_views_of_consumer_groups(tmp_path: Path) -> None
         static.now_ms += 2_000
     crowd = ConsumerTopics("crowd", T=4, U=2)
     converse_consumers(crowd, chance, 60)
-    groups = [group for each in (world, static, crowd) for group in folded(raws(each)).groups.values()]
+    worlds = [world, static, crowd, expired("dead")]
+    groups = [group for each in worlds for group in folded(raws(each)).groups.values()]
     events = [to_row(event) for group in groups for event in group.events]
+    rows = {"events": events, "groups": [to_row(record) for each in worlds for record in each.records], "offsets": []}
     for name, schema in TABLES.items():
-        pq.write_table(
-            pa.Table.from_pylist(events if name == "events" else [], schema=schema), tmp_path / f"{name}.parquet"
-        )
+        pq.write_table(pa.Table.from_pylist(rows[name], schema=schema), tmp_path / f"{name}.parquet")
     spark = SparkSession.builder.getOrCreate()
     register_files(spark, tmp_path)
 
@@ -138,11 +141,12 @@ def test_queries_agree_with_the_views_of_consumer_groups(tmp_path: Path) -> None
     assert {place: wait_ms for place, wait_ms in told.items() if wait_ms} == {p: ms for p, ms in waits.items() if ms}
     assert waits["g", "T", 2] == 100 + 3_200
 
-    by_member = [row.asDict() for row in spark.sql(query("waits_for_members")).collect() if row["group_id"] == "g"]
-    assert [(row["member_id"], row["partitions"], row["longest_wait_ms"]) for row in by_member] == [
-        ("ana", 2, GIVES_UP_AFTER_MS),
-        ("bo", 1, 600),
+    by_member = [
+        (row["group_id"], row["member_id"], row["partitions"], row["longest_wait_ms"])
+        for row in spark.sql(query("waits_for_members")).collect()
+        if row["group_id"] in ("g", "dead")
     ]
+    assert by_member == [("dead", "ana", 2, 43_000), ("g", "ana", 2, GIVES_UP_AFTER_MS), ("g", "bo", 1, 600)]
 
 
 @pytest.mark.nightly

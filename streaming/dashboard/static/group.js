@@ -18,10 +18,23 @@ const REFUSALS = new Set(["commit_rejected", "member_fenced", "member_expired", 
 const placeOf = (row) => `${row.partition} ${row.topic}`;
 const keyOf = (event) => `${event.at_ms} ${event.version}`;
 
-const waits = ({ summary, awaited }) => {
+const WAITS_SHOWN = 3;
+
+// A member for which a consumer group waits: for the partitions that it has to give up, or for its return.
+const wait = ({ member_id: id, partitions: of, since_ms: sinceMs, until_ms: untilMs, is_away: isAway }, nowMs) => {
+  const what = isAway ? "to come back" : `to give up ${cut(partitions(of), 60)}`;
+  const lasting = sinceMs == null ? "" : `, for ${ago(sinceMs, nowMs).replace(" ago", "")}`;
+  return html`<span title=${shown(id, 300)}>${brief(id)}</span> ${what}${lasting}${untilMs != null && html`, until <${Time} at=${untilMs} />`}`;
+};
+
+const waits = ({ summary, awaited, waits: running }, nowMs) => {
   if (awaited.length === 0) return [];
+  if (summary.type === "consumer") {
+    const more = running.length - WAITS_SHOWN;
+    const shownWaits = running.slice(0, WAITS_SHOWN).map((each, index) => html`${index > 0 && "; "}${wait(each, nowMs)}`);
+    return [["Waits for", html`${shownWaits}${more > 0 && `; and ${many(more, "more member")}`}`]];
+  }
   const names = html`<span title=${shown(awaited.join(", "), 1000)}>${cut(awaited.map((id) => brief(id)).join(", "), 60)}</span>`;
-  if (summary.type === "consumer") return [["Waits for partitions of", names]];
   return [summary.state === "CompletingRebalance" ? ["Waits for the plan of", names] : ["May wait for", names]];
 };
 
@@ -43,7 +56,7 @@ const Strip = ({ detail, nowMs }) => {
   const facts = [
     ["Type", s.type],
     ["State", html`<${State} state=${s.state} />`],
-    ...waits(detail),
+    ...waits(detail, nowMs),
     ["Members", count(s.members)],
     ["Topics", count(s.topics)],
     ["Partitions", count(s.partitions)],
@@ -69,7 +82,7 @@ const Why = ({ why, flapping }) => html`<section class="why" aria-label="Why it 
 const partitions = (of) => Object.entries(of ?? {}).filter(([, each]) => each.length).map(([topic, each]) => `${shown(topic, 60)} ${spans(each)}`).join(", ");
 const assignment = (m) => (m.assigned === null ? "not in Kafka's format" : partitions(m.assigned) || "nothing");
 const subscription = (m) => [...(m.subscribed_topics ?? []).map((topic) => shown(topic, 60)), ...(m.regex ? [`/${shown(m.regex, 60)}/`] : [])].join(", ") || "nothing";
-const DOES = { stable: "has its target", unrevoked: "gives up partitions", unreleased: "waits for partitions" };
+const DOES = { stable: "has its target", unrevoked: "gives up partitions", unreleased: "waits for partitions", away: "is away" };
 
 const Who = ({ owners, id }) =>
   id == null ? "nobody" : html`<span class="who" title=${shown(id, 300)}><${Swatch} owners=${owners} id=${id} /> ${brief(id)}</span>`;

@@ -25,10 +25,12 @@ from streaming.views import Views, answers
 from streaming.views.rebalances import rebalances
 from tests.streaming.views.consumers import ENDED_MS, JOINED_AND_FREE_MS, REVOKING_MS, life_at
 from tests.streaming.views.golden_views import ANA, BO, CY, ENDS, EVIL, NOON_MS, example_views, moved
-from tests.streaming.views.test_consumers import with_protocols
+from tests.streaming.views.test_views import folded, raws
+from tests.streaming.views.test_waits import away
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW_MS = NOON_MS + 120_000
+AWAY_MS = 1_003_000
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +54,8 @@ def _list(views: Views, to: Output) -> None:
     showing.show_groups([answers.summary(g, ENDS, NOW_MS) for g in views.present()], to)
 
 
-def _describe(group_id: str) -> Callable[[Views, Output], None]:
-    return lambda views, to: showing.show_group(views.groups[group_id], ENDS, NOW_MS, to)
+def _describe(group_id: str, now_ms: int = NOW_MS) -> Callable[[Views, Output], None]:
+    return lambda views, to: showing.show_group(views.groups[group_id], ENDS, now_ms, to)
 
 
 def _members(views: Views, to: Output) -> None:
@@ -87,22 +89,19 @@ def _explain_life(views: Views, to: Output) -> None:
         telling.show_why(views, views.groups["g"], rebalance.started_ms, to)
 
 
+def _explain_now(views: Views, to: Output) -> None:
+    telling.show_why(views, views.groups["g"], None, to, REVOKING_MS + 12_300)
+
+
 def _owners(views: Views, to: Output) -> None:
     """Show the owner of a partition before, while and after it changes hands."""
     for at_ms in (REVOKING_MS, JOINED_AND_FREE_MS, JOINED_AND_FREE_MS + 100, ENDED_MS):
         telling.show_owner(views, views.groups["g"], "T", 2, at_ms, ENDED_MS, to)
 
 
-def _as_kafkas_tool(describe: Callable[..., None], *, is_mixed: bool = False) -> Callable[[Views, Output], None]:
+def _as_kafkas_tool(describe: Callable[..., None]) -> Callable[[Views, Output], None]:
     """Return a command of `coordinator-consumer-groups` that describes the groups verbosely."""
-
-    def show(views: Views, _: Output) -> None:
-        groups = views.present()
-        if is_mixed:
-            groups = [with_protocols(group, ana="consumer", cy="consumer", dan="classic") for group in groups]
-        describe(Settings(), groups, is_verbose=True)
-
-    return show
+    return lambda views, _: describe(Settings(), views.present(), is_verbose=True)
 
 
 COMMANDS: dict[str, Callable[[Views, Output], None]] = {
@@ -114,18 +113,20 @@ COMMANDS: dict[str, Callable[[Views, Output], None]] = {
     "timeline": _timeline,
     "why": _why,
     "consumer-list": _of_consumers(REVOKING_MS, _list),
-    "consumer-describe": _of_consumers(REVOKING_MS, _describe("g")),
+    "consumer-describe": _of_consumers(REVOKING_MS, _describe("g", REVOKING_MS)),
     "consumer-members": _of_consumers(REVOKING_MS, _members),
     "consumer-members-stable": _of_consumers(ENDED_MS, _members),
     "consumer-timeline": _of_consumers(ENDED_MS, _show_life),
     "consumer-why": _of_consumers(ENDED_MS, _explain_life),
     "tool-members": _of_consumers(REVOKING_MS, _as_kafkas_tool(describe_members)),
-    "tool-members-mixed": _of_consumers(ENDED_MS, _as_kafkas_tool(describe_members, is_mixed=True)),
+    "tool-members-mixed": _of_consumers(ENDED_MS, _as_kafkas_tool(describe_members)),
     "tool-members-classic": _as_kafkas_tool(describe_members),
     "tool-states": _of_consumers(REVOKING_MS, _as_kafkas_tool(describe_states)),
     "tool-offsets": _of_consumers(JOINED_AND_FREE_MS, _as_kafkas_tool(describe_offsets)),
     "consumer-owner": _of_consumers(ENDED_MS, _owners),
-    "consumer-why-revoking": _of_consumers(REVOKING_MS, lambda v, to: telling.show_why(v, v.groups["g"], None, to)),
+    "consumer-why-revoking": _of_consumers(REVOKING_MS, _explain_now),
+    "consumer-offsets": _of_consumers(JOINED_AND_FREE_MS, _offsets),
+    "consumer-describe-away": lambda _, to: _describe("g", AWAY_MS)(folded(raws(away())), to),
 }
 
 
@@ -140,6 +141,7 @@ def printed(command: str, form: OutputFormat, *, is_terminal: bool, capsys: pyte
     return written.getvalue() if is_terminal else capsys.readouterr().out
 
 
+NOT_TABLES = (OutputFormat.wide, OutputFormat.csv, OutputFormat.json)
 FORMS = [
     *((command, OutputFormat.table, True) for command in COMMANDS if not command.startswith("tool-")),
     *((command, OutputFormat.table, False) for command in COMMANDS),
@@ -154,6 +156,7 @@ FORMS = [
     ("why", OutputFormat.json, False),
     ("consumer-members", OutputFormat.wide, False),
     ("consumer-why-revoking", OutputFormat.json, False),
+    *((f"consumer-{what}", form, False) for what in ("list", "timeline") for form in NOT_TABLES),
 ]
 
 

@@ -18,6 +18,8 @@ from streaming.dashboard.request_filter import HEADERS, LOOPBACK_NAMES, names_of
 from streaming.views import GroupView, Raw, answers
 from tests.streaming.dashboard.stage import Stage
 from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, life_at
+from tests.streaming.views.test_views import folded, raws
+from tests.streaming.views.test_waits import away
 
 NOW_MS = 1_790_000_000_000
 PLACES = [("orders", partition) for partition in range(4)]
@@ -76,8 +78,8 @@ def described(browser: Browser, path: str) -> jsonschema.Draft202012Validator:
 
 def test_responses_about_a_consumer_group_match_their_schemas() -> None:
     """The page gets its epochs, targets and waits, during a rebalance and after it."""
-    for at_ms in (REVOKING_MS, ENDED_MS):
-        live = Live(life_at(at_ms))
+    for views in (folded(raws(away())), life_at(REVOKING_MS), life_at(ENDED_MS)):
+        live = Live(views)
         live.say(Status(Phase.LIVE))
         browser = Browser(App(live).asgi(LOOPBACK_NAMES))
         for path in ("/api/groups", "/api/group?id=g", "/api/timeline?id=g", "/api/why?id=g"):

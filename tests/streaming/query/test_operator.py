@@ -10,6 +10,7 @@ import pytest
 
 from coordinator import codec, rosters
 from coordinator.config import Config
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import CorruptState
 from coordinator.hashing import shard_of
 from coordinator.requests import (
@@ -300,6 +301,13 @@ def test_the_last_row_of_a_shard_is_its_tally(spark: FakeSpark) -> None:
         "shard": HOME, "groups": 1, "members": 1, "requests": 2, "heartbeats": 2, "answered": 2, "oldest_ms": 400,
         "deferred": 0, "due_in_ms": 10_500, "settled": ["", 0],
     }  # fmt: skip
+
+
+def test_heartbeats_of_both_protocols_are_counted(spark: FakeSpark) -> None:
+    stable(spark, 0)
+    asked = ConsumerGroupHeartbeat(request_id="c", reply_to="inbox", group_id="g", member_id="x", member_epoch=3)
+    rows = spark.batch(500, [record(beat("stranger"), 2, 100), record(asked, 3, 400)])
+    assert rows.iloc[-1]["tally"]["heartbeats"] == 2
 
 
 def test_a_wake_record_is_not_counted_as_a_request_and_runs_the_shard(spark: FakeSpark) -> None:

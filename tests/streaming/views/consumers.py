@@ -7,7 +7,13 @@ import random
 from typing import Any, NamedTuple
 
 from coordinator.consumer_protocol import Subscription, assigned_partitions, write_subscription
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, OwnedPartitions, TopicFact
+from coordinator.consumer_requests import (
+    ConsumerGroupHeartbeat,
+    GroupTopics,
+    OwnedPartitions,
+    ResolvedPattern,
+    TopicFact,
+)
 from coordinator.outputs import (
     AssignedTopic,
     ConsumerGroupHeartbeatAnswer,
@@ -88,6 +94,12 @@ class ConsumerTopics(WrittenTopics):
         self.counts |= counts
         facts = tuple(TopicFact(each, topic_id(each) if n else None, n) for each, n in counts.items())
         self.ask(GroupTopics, self.group_id, topics=facts)
+        self._answers()
+
+    def resolve(self, name: str, regex: str, *matching: str) -> None:
+        """Send the group the topics that a member's pattern matches."""
+        facts = tuple(TopicFact(each, topic_id(each), self.counts[each]) for each in matching)
+        self.ask(GroupTopics, self.group_id, regexes=(ResolvedPattern(regex, matching, name),), topics=facts)
         self._answers()
 
     def _say(self, name: str, epoch: int, **fields: Any) -> None:

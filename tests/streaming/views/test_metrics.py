@@ -40,6 +40,7 @@ from streaming.views.metrics import CAUSES, ERRORS, STATES, WHYS, GroupFigures
 from streaming.wire.records import OutputTopics, to_row
 from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, ConsumerTopics, Member, life_at
 from tests.streaming.views.test_views import folded, raws
+from tests.streaming.views.test_waits import away
 
 TOPICS = OutputTopics("replies", "groups", "events", "requests")
 WHO: dict[str, Any] = {"member_id": "ana", "client_id": "c", "client_host": "h"}
@@ -331,10 +332,20 @@ def test_metrics_of_a_consumer_group() -> None:
         for name in ("generation", "assignment_epoch", "members", "assigned_partitions", "revoking_partitions")
     } == {"generation": 3, "assignment_epoch": 3, "members": 2, "assigned_partitions": 4, "revoking_partitions": 2}
     states = {state: figures["groupcoord_group_members_in_state", "g", state] for state in STATES}
-    assert states == {"stable": 0, "unrevoked": 1, "unreleased": 1}
+    assert states == {"stable": 0, "unrevoked": 1, "unreleased": 1, "away": 0}
     assert figures["groupcoord_group_type", "g", "consumer"] == 1
     assert figures["groupcoord_group_state", "g", "Reconciling"] == 1
     assert figures["groupcoord_group_idle_members", "g"] == 1
+
+
+def test_a_member_that_is_away_is_not_counted_as_stable() -> None:
+    """Its record has the state `stable`, and epoch -2."""
+    shown = ScrapedViews()
+    shown.views = folded(raws(away()))
+    shown.views.is_live = True
+    figures = shown.scraped()
+    states = {state: figures["groupcoord_group_members_in_state", "g", state] for state in STATES}
+    assert states == {"stable": 0, "unrevoked": 0, "unreleased": 0, "away": 1}
 
 
 def test_metrics_of_a_whole_life_of_a_consumer_group() -> None:
