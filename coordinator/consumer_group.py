@@ -1,8 +1,8 @@
 """The data of a group of the consumer protocol: its vitals, which every heartbeat changes, and the rest.
 
     assigned   the partitions that a member was given and may use
-    revoking   the partitions that a member was told to give up, and has not confirmed
-    target     the partitions that the latest plan gives to a member
+    revoking   the partitions that a member has to give up, and whose release it has not confirmed
+    target     the partitions of a member in the target assignment
 
 A partition is free if no member has it in `assigned` or `revoking`. Topics are named by their ids; `topics` has the
 present id of each name.
@@ -17,7 +17,8 @@ from msgspec import Struct, field
 
 from coordinator.assignors.server import Target, Targets
 from coordinator.budget import Allowance
-from coordinator.consumer_member import ConsumerMember, MemberState, Partitions, Pulse
+from coordinator.consumer_member import Classic, ConsumerMember, MemberState, Partitions, Pulse
+from coordinator.consumer_parts import Change, News, Resolution, Topic
 from coordinator.group_parts import NEVER_MS, AnyGroup, GroupVitals, Offset, PendingCommit, Session
 from coordinator.phases import GroupType, Phase
 
@@ -30,15 +31,15 @@ class ConsumerVitals(GroupVitals, Struct, array_like=True):
     """The part of a group that a heartbeat reads and writes. All times are in Unix milliseconds.
 
     Args:
-        group_epoch: Grows by one for each change that needs a new plan.
+        group_epoch: Raised by one for each change that needs a new target assignment.
         sessions: By member id, in the order in which the members joined.
-        assignment_epoch: The group epoch for which the targets were made.
+        assignment_epoch: The group epoch for which the target assignment was computed.
         unsettled: How many members are not settled.
-        revocations: By member id, when a member that has to give up partitions is overdue.
-        joins, syncs: By member id of a classic member, when the join that it was told to send is overdue, and the sync
-            that follows its join.
-        plan_ms: When the next plan is made.
-        asks: Whether answers ask for topics or for a pattern's topics, also those to plain heartbeats.
+        revocations: By member id, the deadline of a member that has to give up partitions.
+        joins, syncs: By member id of a classic member, the deadline of the join for which the coordinator has asked,
+            and of the sync that follows a join.
+        plan_ms: When the next target assignment is computed.
+        asks: Whether responses ask for topics or for a pattern's topics, also those to plain heartbeats.
         offsets_ms, earliest_ms, back_ms, instances, publish_ms: As in the vitals of a classic group.
     """
 
@@ -60,67 +61,21 @@ class ConsumerVitals(GroupVitals, Struct, array_like=True):
     asks: bool = False
 
 
-class Topic(Struct, array_like=True, frozen=True):
-    """What the group was told of a topic: its id and its number of partitions; None and 0 if it does not exist."""
-
-    topic_id: str | None = None
-    partitions: int = 0
-
-
-class Resolution(Struct, array_like=True, frozen=True):
-    """The topics that a pattern matches, for the member whose heartbeat brought them.
-
-    Args:
-        topics: Sorted; None if nobody has resolved the pattern yet.
-    """
-
-    member_id: str
-    topics: tuple[str, ...] | None = None
-
-
-class Change(Struct, array_like=True, frozen=True):
-    """A rebalance in progress.
-
-    Args:
-        started_ms: When the group epoch first grew.
-        planned_ms: When the latest plan was made; 0 before the first one.
-        before: The members when it began.
-    """
-
-    started_ms: int
-    planned_ms: int
-    before: tuple[str, ...]
-
-
-class News:
-    """What has changed in a group since its news were last told; it is not part of the state.
-
-    Attributes:
-        before: The members before the first one came or went; None if none has.
-        handovers: Topic id, number, old holder, new holder; a partition has one holder or none.
-    """
-
-    def __init__(self) -> None:
-        self.is_changed = False
-        self.before: tuple[str, ...] | None = None
-        self.handovers: list[tuple[str, int, str | None, str | None]] = []
-
-
 class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     """A group: all data that the coordinator has of it.
 
     Args:
         since_ms: When the group entered its state.
-        assignment_ms: When the latest plan was made; 0 for never.
+        assignment_ms: When the latest target assignment was computed; 0 for never.
         published_ms: When the group's record was last written.
         token: The highest fencing token that the group has given; 0 before the first one.
-        targets: The latest plan, by member id.
-        topics: What the group was told of topics, by name.
-        gone_topics: The names of topic ids that are no present topic's, while a member has their partitions.
+        targets: The target assignment, by member id.
+        topics: The facts about topics, by name.
+        gone_topics: The names of ids that no existing topic has, while a member has partitions of them.
         patterns: The patterns that some member has.
         change: The rebalance in progress.
         subscriptions_bytes: The size of the subscriptions of all members.
-        assignor: The assignor that made the latest plan; "" before the first one.
+        assignor: The assignor of the latest target assignment; "" before the first one.
         allowance: The size of recent large responses about the group.
         pending_commits: The commits of open transactions, by their place.
     """
@@ -167,8 +122,10 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         """Add a member. It is not settled before it was reconciled."""
         assert member.member_id not in self.members, f"{member.member_id} is a member already"
         self._note_members()
+        self.protocols_bytes += member.protocols_bytes
         self.members[member.member_id] = member
         self.subscriptions_bytes += member.subscription_bytes
+        self.__dict__.pop("subscribed", None)
         self.vitals.sessions[member.member_id] = pulse
         self.vitals.noting(pulse.deadline_ms)
         self.vitals.unsettled += not pulse.is_settled
@@ -184,6 +141,8 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         for waits in (self.vitals.revocations, self.vitals.joins, self.vitals.syncs):
             waits.pop(member.member_id, None)
         self.set_target(member.member_id, None)
+        self._note_subscription(member)
+        self.protocols_bytes -= member.protocols_bytes
         self.subscriptions_bytes -= member.subscription_bytes
         del self.members[member.member_id]
         if member.group_instance_id is not None:
@@ -245,9 +204,34 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         Args:
             names: Sorted, each once.
         """
+        if (names, regex) == (member.names, member.regex):
+            return
+        self.news.is_changed = True
+        self._note_subscription(member)
         self.subscriptions_bytes -= member.subscription_bytes
         member.names, member.regex = names, regex
         self.subscriptions_bytes += member.subscription_bytes
+
+    def _note_subscription(self, member: ConsumerMember) -> None:
+        """Note that a member gets another subscription, or none."""
+        self.news.has_unsubscribed = self.news.has_unsubscribed or bool(member.names or member.regex)
+        self.__dict__.pop("subscribed", None)
+
+    @cached_property
+    def protocols_bytes(self) -> int:
+        """The size of the subscription metadata of all classic members, in bytes."""
+        return sum(member.protocols_bytes for member in self.members.values())
+
+    def set_classic(self, member: ConsumerMember, classic: Classic | None) -> None:
+        """Replace what a member of the classic protocol offers; None if it uses the consumer protocol."""
+        self.protocols_bytes -= member.protocols_bytes
+        member.classic = classic
+        self.protocols_bytes += member.protocols_bytes
+
+    def sender_of(self, member_id: str, group_instance_id: str | None) -> ConsumerMember | None:
+        """Return the member that sends a join, or that the sender of the join replaces; None for a new member."""
+        holder = self.vitals.instances.get(group_instance_id or "", "")
+        return self.members.get(member_id) or self.members.get(holder)
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 
@@ -285,7 +269,7 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
             self.news.handovers.append((topic_id, number, None, member_id))
 
     def set_targets(self, targets: Targets) -> None:
-        """Replace the plan. Members follow it when they are reconciled."""
+        """Replace the target assignment. The members do not change before they are reconciled."""
         self.targets, self.news.is_changed = targets, True
         self.__dict__.pop("planned", None)
         self.vitals.assignment_epoch = self.vitals.group_epoch
@@ -314,16 +298,33 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         return frozenset(topic.topic_id for topic in topics if topic is not None and topic.topic_id is not None)
 
     @cached_property
+    def resolutions_bytes(self) -> int:
+        """The approximate size of the topics of all patterns."""
+        return sum(resolution.topics_bytes for resolution in self.patterns.values())
+
+    def set_pattern(self, pattern: str, resolution: Resolution | None) -> None:
+        """Replace the topics of a pattern; None removes the pattern."""
+        before = self.patterns.get(pattern, Resolution(""))
+        self.resolutions_bytes += (resolution or Resolution("")).topics_bytes - before.topics_bytes
+        self.__dict__.pop("subscribed", None)
+        if resolution is None:
+            del self.patterns[pattern]
+        else:
+            self.patterns[pattern] = resolution
+            if before.topics not in (None, resolution.topics):
+                self.news.is_changed = self.news.has_unsubscribed = True
+
+    @cached_property
     def names_by_id(self) -> dict[str, str]:
         """The names of the existing topics, by id."""
         return {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id is not None}
 
     def name_of(self, topic_id: str) -> str:
-        """Return the name of a topic that the group knows, or knew while it had the id."""
+        """Return the name of the topic with an id, or of an earlier topic that had it; "" if there is none."""
         return self.names_by_id.get(topic_id) or self.gone_topics.get(topic_id, "")
 
     def set_topic(self, name: str, topic: Topic | None) -> None:
-        """Replace what the group knows of a topic; None removes it."""
+        """Replace the fact about a topic; None removes it."""
         before = self.topics.pop(name, None)
         if before is not None and before.topic_id is not None and self.holders.get(before.topic_id):
             self.gone_topics[before.topic_id] = name
@@ -340,9 +341,20 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         """Change to Dead: the shard removes the group."""
         self.vitals.phase, self.since_ms = Phase.DEAD, now_ms
 
+    @cached_property
+    def subscribed(self) -> set[str]:
+        """The names of all topics that some member subscribes to, by name or by its pattern."""
+        names = {name for member_names in {m.names for m in self.members.values()} for name in member_names}
+        return names.union(*(self.patterns[regex].topics or () for regex in self.regexes if regex in self.patterns))
+
+    @property
+    def regexes(self) -> set[str]:
+        """The patterns of all members."""
+        return {member.regex for member in self.members.values() if member.regex}
+
     def subscribes(self, topic: str) -> bool:
         """Return whether a member subscribes to a topic, by name or by its pattern."""
-        return any(topic in self.names_of(member) for member in self.members.values())
+        return topic in self.subscribed
 
 
 def _places(*parts: Partitions) -> set[tuple[str, int]]:

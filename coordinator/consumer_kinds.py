@@ -11,7 +11,7 @@ from msgspec import Struct
 from coordinator import offsets, republishing, transactions
 from coordinator.checks import is_empty
 from coordinator.consumer import administration, classics, describe, heartbeats
-from coordinator.consumer.checks import GROUP_CHECKS, tells_of_few_partitions
+from coordinator.consumer.checks import GROUP_CHECKS, tells_of_few_matches, tells_of_few_partitions
 from coordinator.consumer.offsets import may_commit, may_commit_in_transaction, may_fetch
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
 from coordinator.kind import Kind, always
@@ -64,7 +64,7 @@ CONSUMER_KINDS: dict[type[Struct], Kind] = {
         is_costly=heartbeats.repeats_the_assignment,
         on_refusal=heartbeats.note_fencing,
     ),
-    GroupTopics: _row(GroupTopics, describe.tell_topics, tells_of_few_partitions),
+    GroupTopics: _row(GroupTopics, describe.tell_topics, tells_of_few_partitions, tells_of_few_matches),
     # -- the classic protocol ------------------------------------------------------------------------------------------
     JoinGroup: _row(JoinGroup, classics.join, *classics.JOIN_CHECKS),
     SyncGroup: _row(SyncGroup, classics.sync, *classics.SYNC_CHECKS),

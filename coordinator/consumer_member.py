@@ -1,7 +1,7 @@
 """The data of one member of a group of the consumer protocol.
 
     assigned   the partitions that a member was given and may use
-    revoking   the partitions that a member was told to give up, and has not confirmed
+    revoking   the partitions that a member has to give up, and whose release it has not confirmed
 
 Source: Kafka's ConsumerGroupMember; KIP-848.
 """
@@ -19,15 +19,15 @@ Partitions = dict[str, dict[int, int]]
 
 
 class MemberState(IntEnum):
-    """What a member has to do next. The numbers are those of Kafka's records."""
+    """The next step of a member. The numbers are those of Kafka's records."""
 
-    STABLE = 0  # nothing
+    STABLE = 0  # none
     UNREVOKED = 1  # confirm that it has given up `revoking`
     UNRELEASED = 2  # wait until the rest of its target is free
 
 
 class Pulse(Session, array_like=True):
-    """A member's session, and what a heartbeat needs to know about the member.
+    """A member's session, and the data of the member that a plain heartbeat reads.
 
     Args:
         epoch: The member epoch.
@@ -41,9 +41,14 @@ class Pulse(Session, array_like=True):
 
 
 class Classic(Struct, array_like=True, frozen=True):
-    """What only a member of the classic protocol has: the assignors that it offers, with its subscription in each."""
+    """The assignors that a member of the classic protocol offers, with its subscription for each."""
 
     protocols: tuple[Protocol, ...]
+
+    @property
+    def protocols_bytes(self) -> int:
+        """The size of the subscription metadata in bytes, over all assignors."""
+        return sum(len(p.metadata) for p in self.protocols)
 
 
 class ConsumerMember(Struct, array_like=True, kw_only=True):
@@ -81,7 +86,17 @@ class ConsumerMember(Struct, array_like=True, kw_only=True):
         """The approximate size of the member's subscription."""
         return subscription_bytes(self.names, self.regex)
 
+    @property
+    def protocols_bytes(self) -> int:
+        """The size of the subscription metadata of a classic member, in bytes."""
+        return 0 if self.classic is None else self.classic.protocols_bytes
+
 
 def subscription_bytes(names: Collection[str], regex: str) -> int:
-    """Return the approximate size of a subscription: its characters, and a byte for each name."""
-    return sum(map(len, names)) + len(names) + len(regex)
+    """Return the approximate size of a subscription."""
+    return names_bytes(names) + len(regex)
+
+
+def names_bytes(names: Collection[str]) -> int:
+    """Return the approximate size of topic names: their characters, and a byte for each name."""
+    return sum(map(len, names)) + len(names)

@@ -1,4 +1,4 @@
-"""The requests of the consumer protocol, and the facts about topics that they bring. `requests` has all others.
+"""The requests of the consumer protocol, and the facts about topics in them. `requests` has all other requests.
 
 Source: KIP-848 and Kafka's message schemas ConsumerGroupHeartbeatRequest.json and ConsumerGroupDescribeRequest.json.
 `group_topics` is our own.
@@ -13,7 +13,7 @@ from coordinator.base_request import BaseRequest, Id, Int32, Name, Reason, Topic
 
 
 class TopicFact(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a sender's metadata say of a topic.
+    """A fact about a topic, from the sender's metadata.
 
     Args:
         topic_id: null if the topic does not exist.
@@ -28,28 +28,28 @@ class OwnedPartitions(Struct, frozen=True, forbid_unknown_fields=True):
     """The partitions of one topic that a member owns."""
 
     topic_id: TopicId
-    partitions: Annotated[tuple[Int32, ...], Meta(max_length=limits.PARTITIONS_PER_REQUEST_MAX)]
+    partitions: Annotated[tuple[Int32, ...], Meta(max_length=limits.TOPIC_PARTITIONS_MAX)]
 
 
 class ConsumerGroupHeartbeat(
     BaseRequest, frozen=True, kw_only=True, omit_defaults=True, tag="consumer_group_heartbeat"
 ):
-    """Join a group of the consumer protocol, follow its plan, renew the session, or leave (KIP-848).
+    """Join a group of the consumer protocol, confirm partitions, renew the session, or leave (KIP-848).
 
-    A field that is null is as it was in an earlier request of the member.
+    A null field has the value of an earlier request of the member.
 
     Args:
         member_id: Made by the client, for the life of its process.
         member_epoch: 0 to join, above 0 the member's epoch, -1 to leave, -2 if a static member goes away for a while.
-        rebalance_timeout_ms: How long the member may take to give partitions up; -1 for as before.
+        rebalance_timeout_ms: How long the member may take to give partitions up; -1 for the earlier value.
         subscribed_topic_names: The whole list.
         subscribed_topic_regex: One pattern; "" for none any more.
-        topic_partitions: All that the member owns now.
+        topic_partitions: All partitions that the member owns now.
         version: The version of Kafka's request. In version 0, a member may join without an id.
-        topics: What the sender's metadata say of the topics to which the member subscribes.
+        topics: Facts about the topics to which the member subscribes.
         regex_topics: The topics that the pattern matches, as far as the member may see them.
         regex_error: Why the pattern does not compile.
-        again: The sender asks on the member's behalf: the session is not renewed.
+        again: A gateway sends it on the member's behalf, so the session is not renewed.
     """
 
     member_id: Id = ""
@@ -71,7 +71,7 @@ class ConsumerGroupHeartbeat(
 
     @property
     def is_full(self) -> bool:
-        """True if the member says all: it has lost what it knew of the answers."""
+        """True if it has all fields: a member sends them again when a response may have been lost."""
         subscribes = self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         return self.rebalance_timeout_ms != -1 and subscribes and self.topic_partitions is not None
 
@@ -97,11 +97,11 @@ class ResolvedPattern(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GroupTopics(BaseRequest, frozen=True, kw_only=True, tag="group_topics"):
-    """Tell a group of the consumer protocol that topics have changed, or what its coordinator asked for."""
+    """Send facts to a group of the consumer protocol: topics have changed, or its coordinator has asked for them."""
 
     topics: Annotated[tuple[TopicFact, ...], Meta(max_length=limits.SUBSCRIBED_NAMES_MAX)] = ()
     regexes: Annotated[tuple[ResolvedPattern, ...], Meta(max_length=limits.PATTERNS_MAX)] = ()
 
 
 class ConsumerGroupDescribe(BaseRequest, frozen=True, kw_only=True, tag="consumer_group_describe"):
-    """Request a group of the consumer protocol: its epochs, its members, what they have and what they should have."""
+    """Request the description of a group of the consumer protocol: epochs, members, assignments and targets."""

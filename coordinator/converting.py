@@ -1,4 +1,4 @@
-"""The conversion of a group from one protocol to the other. The committed offsets stay.
+"""New groups, and the conversion of a group from one protocol to the other. The committed offsets stay.
 
     Empty group, a member of the other protocol joins   replaced; epochs and generations begin anew
     classic group, a member of the consumer protocol    its members go on in a group of the consumer protocol, with
@@ -6,34 +6,62 @@
     the last member of the consumer protocol is gone    its classic members go on in a classic group; generation =
                                                         group epoch; they rebalance
 
-`group_consumer_migration_policy` says which of the last two may happen.
+The setting `group_consumer_migration_policy` allows both of the last two, one of them, or none.
 
 Source: Kafka's GroupMetadataManager.getOrMaybeCreateConsumerGroup, convertToConsumerGroup and
 convertToClassicGroup, ConsumerGroup.fromClassicGroup and toClassicGroup; KIP-848.
 """
 
 from collections.abc import Generator, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
+from coordinator.budget import answer_bytes
 from coordinator.config import Config
+from coordinator.consumer import topics
 from coordinator.consumer.classics import UPGRADES, assignment_bytes
-from coordinator.consumer_group import ConsumerGroup, ConsumerVitals, Topic
+from coordinator.consumer_group import ConsumerGroup, ConsumerVitals
 from coordinator.consumer_kinds import CONSUMER_KINDS
 from coordinator.consumer_member import Classic, ConsumerMember, Partitions, Pulse
+from coordinator.consumer_parts import Topic
 from coordinator.consumer_protocol import CONSUMERS, Subscription, read_assignment, read_subscription
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.describe import publish, publishing
 from coordinator.errors import ErrorCode
 from coordinator.events import Blame, event
 from coordinator.group import Group, Member, Vitals
 from coordinator.group_parts import Session
+from coordinator.kinds import KINDS
 from coordinator.outputs import Ask, ConsumerGroupHeartbeatAnswer, GroupConverted, Output, Reply
 from coordinator.phases import Phase
 from coordinator.rebalance import prepare, refuse_join, refuse_sync, subscribed, vote
 from coordinator.refusals import refusal
 from coordinator.requests import JoinGroup
+
+
+def found(
+    group: Group | ConsumerGroup, request: Any, config: Config
+) -> Generator[Output, None, Group | ConsumerGroup | None]:
+    """Return a new group that a request creates; None if the request is refused.
+
+    A refused heartbeat creates no group. A refused join or commit does, as the protocol of the classic groups has it.
+    """
+    if isinstance(group, Group):
+        yield publish(group)
+    elif (refused := _refused_by(group, request, config)) is not None:
+        yield refused
+        return None
+    return group
+
+
+def _refused_by(group: Group | ConsumerGroup, request: Any, config: Config) -> Reply | None:
+    """Return the refusal of a request by the group that would be made for it; None if the request passes all checks."""
+    row = CONSUMER_KINDS[type(request)] if isinstance(group, ConsumerGroup) else KINDS[type(request)]
+    if (refused := row.refuse_costly(group, request, group.allowance, group.vitals.now_ms)) is not None:
+        return refused
+    error = row.error_of(group, request, config)
+    return None if error is ErrorCode.NONE else row.refuse(request, error)
 
 
 def convert(
@@ -50,31 +78,55 @@ def convert(
     elif isinstance(group, ConsumerGroup) or isinstance(request, JoinGroup):
         return group
     else:
-        upgraded = _upgraded(group, request, now_ms, config)
-        if isinstance(upgraded, Refusal):
-            yield upgraded.of(request)
+        upgraded = yield from _upgrade(group, request, now_ms, config)
+        if upgraded is None:
             return None
-        row = CONSUMER_KINDS[type(request)]
-        if (error := row.error_of(upgraded, request, config)) is not ErrorCode.NONE:
-            yield row.refuse(request, error)
-            return None
-        yield from _answer_parked(group)
         other = upgraded
+    if (refused := _refused_by(other, request, config)) is not None:
+        yield refused
+        return None
+    if isinstance(group, Group):
+        yield from _answer_parked(group)
     yield _conversion(other, group.generation_id, now_ms)
+    if isinstance(other, Group):
+        yield publish(other)
     return other
 
 
+def _upgrade(
+    group: Group, request: ConsumerGroupHeartbeat, now_ms: int, config: Config
+) -> Generator[Output, None, ConsumerGroup | None]:
+    """Return a classic group with members as a group of the consumer protocol; None after a refusal.
+
+    A refusal may name many topics, so it counts against the allowance for large responses.
+    """
+    row = CONSUMER_KINDS[type(request)]
+    if (refused := row.refuse_costly(group, request, group.allowance, now_ms)) is not None:
+        yield refused
+        return None
+    upgraded = _upgraded(group, request, now_ms, config)
+    if isinstance(upgraded, Refusal):
+        refused = upgraded.of(request)
+        group.allowance = group.allowance.with_answer(answer_bytes([refused], request.request_id), now_ms)
+        yield refused
+        return None
+    return upgraded
+
+
 def downgrade(
-    group: ConsumerGroup, now_ms: int, config: Config, *, is_after_removal: bool
+    group: ConsumerGroup, now_ms: int, config: Config, *, has_lost_consumer: bool
 ) -> Generator[Output, None, Group]:
     """Return a group without a member of the consumer protocol as a classic group.
 
-    Its members rebalance if the latest plan is out of date. The removal of the last member of the consumer protocol has
-    raised the group epoch. The generation is the epoch before, so that the members keep their generation and are told
-    to rejoin.
+    Its members rebalance if the target assignment is out of date.
+
+    Args:
+        has_lost_consumer: The removal of the last member of the consumer protocol has just raised the group epoch. The
+            generation is the epoch before, so that the members keep their generation, and the responses to their
+            heartbeats ask them to rejoin.
     """
     is_stale = group.vitals.assignment_epoch < group.vitals.group_epoch
-    group.vitals.group_epoch -= is_after_removal
+    group.vitals.group_epoch -= has_lost_consumer
     classic = _downgraded(group, now_ms)
     yield _conversion(classic, group.generation_id, now_ms)
     if is_stale:
@@ -102,7 +154,7 @@ def _conversion(group: Group | ConsumerGroup, before: int, now_ms: int) -> Group
 def _replaced(group: Group | ConsumerGroup, now_ms: int) -> Group | ConsumerGroup:
     """Return an Empty group of the other protocol. Its epochs or generations begin anew.
 
-    An Empty group has no member whose epoch could be mistaken.
+    An Empty group has no member whose epoch could be confused with a new one.
     """
     other: Group | ConsumerGroup
     if isinstance(group, Group):
@@ -127,7 +179,7 @@ def _take_over(group: Group | ConsumerGroup, before: Group | ConsumerGroup, now_
 
 
 class Refusal(NamedTuple):
-    """Why a classic group is not converted.
+    """The reason why a classic group is not converted.
 
     Args:
         ask: The topics of its members' partitions, if they are not known.
@@ -144,7 +196,7 @@ class Refusal(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """What a member of a classic group has said and was given."""
+    """The subscription and the partitions of a member of a classic group."""
 
     member: Member
     subscription: Subscription
@@ -156,8 +208,8 @@ def _upgraded(group: Group, request: ConsumerGroupHeartbeat, now_ms: int, config
     readings = _read(group, config)
     if isinstance(readings, Refusal):
         return readings
-    facts = {fact.topic: fact for fact in request.topics}
-    unknown = sorted({topic for reading in readings for topic in reading.assigned if topic not in facts})
+    named = {fact.topic for fact in request.topics}
+    unknown = sorted({topic for reading in readings for topic in reading.assigned if topic not in named})
     if unknown:
         why = "the partitions of the group's members are not known yet"
         return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, why, Ask(tuple(unknown)))
@@ -165,10 +217,10 @@ def _upgraded(group: Group, request: ConsumerGroupHeartbeat, now_ms: int, config
     vitals = ConsumerVitals(group_epoch=epoch, assignment_epoch=epoch)
     other = ConsumerGroup(vitals=vitals, group_id=group.group_id, since_ms=now_ms)
     _take_over(other, group, now_ms)
-    for reading in readings:
-        for topic in reading.subscription.topics:
-            if (fact := facts.get(topic)) is not None:
-                other.set_topic(topic, Topic(fact.topic_id, fact.partitions))
+    facts = topics.told(other, request.topics, is_authoritative=False)
+    for topic in {topic: None for reading in readings for topic in reading.subscription.topics}:
+        if topic in facts:
+            other.set_topic(topic, facts[topic])
     for reading in readings:
         _add_classic(other, reading, facts, group.vitals.sessions[reading.member.member_id], epoch)
     other.vitals.phase = other.state
@@ -176,7 +228,7 @@ def _upgraded(group: Group, request: ConsumerGroupHeartbeat, now_ms: int, config
 
 
 def _read(group: Group, config: Config) -> list[_Reading] | Refusal:
-    """Return what all members of a group have said; a refusal if the group may not be converted."""
+    """Return the subscriptions and the partitions of all members; a refusal if the group may not be converted."""
     if config.group_consumer_migration_policy not in UPGRADES:
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "its members use the classic protocol, and may not be mixed")
     if group.protocol_type != CONSUMERS:
@@ -200,7 +252,7 @@ def _read(group: Group, config: Config) -> list[_Reading] | Refusal:
 
 
 def _add_classic(
-    group: ConsumerGroup, reading: _Reading, facts: dict[str, TopicFact], session: Session, epoch: int
+    group: ConsumerGroup, reading: _Reading, facts: dict[str, Topic], session: Session, epoch: int
 ) -> None:
     """Add a member of the classic protocol with its partitions. A partition of two members stays with the first."""
     before = reading.member
@@ -221,7 +273,7 @@ def _add_classic(
     group.vitals.renew(group.vitals.sessions[member.member_id], group.vitals.now_ms)
     assigned: Partitions = {}
     for topic, numbers in reading.assigned.items():
-        fact = facts[topic]
+        fact = facts.get(topic, Topic())
         taken = group.holders.get(fact.topic_id or "", {})
         free = [n for n in dict.fromkeys(numbers) if 0 <= n < fact.partitions and n not in taken]
         if fact.topic_id is not None and free:

@@ -1,11 +1,13 @@
 """Functions that make events, with the group's next version, time and generation, and the cause that they name."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from coordinator.group_parts import AnyGroup
-from coordinator.outputs import Event, MemberEvent
+from coordinator.outputs import ClockAhead, Event, MemberEvent
+from coordinator.requests import Received
 
 E = TypeVar("E", bound=Event)
 M = TypeVar("M", bound=MemberEvent)
@@ -57,4 +59,18 @@ def member_event(kind: type[M], group: AnyGroup, member: AnyMember, now_ms: int,
         client_id=member.client_id,
         client_host=member.client_host,
         **fields,
+    )
+
+
+def clock_ahead(partition: int, records: Sequence[Received], latest_ms: int) -> ClockAhead:
+    """Make the event of records whose times are later than the latest time of a step."""
+    return ClockAhead(
+        group_id=None,
+        version=None,
+        at_ms=latest_ms,
+        generation_id=None,
+        partition=partition,
+        offset=records[0].offset,
+        records=len(records),
+        ahead_ms=max(received.at_ms for received in records) - latest_ms,
     )

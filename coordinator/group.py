@@ -120,7 +120,7 @@ class Round(Struct, array_like=True):
     before: dict[str, bytes] = field(default_factory=dict)
 
 
-class Group(AnyGroup, Struct, array_like=True, kw_only=True):
+class Group(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
     """A group: all data that the coordinator has of it.
 
     Args:

@@ -1,10 +1,13 @@
-"""What groups of both protocols have in common: times and waits, versions, fencing tokens and committed offsets.
+"""The common parts of groups of both protocols: times and waits, versions, fencing tokens and committed offsets.
 
 `GroupVitals` and `AnyGroup` are mixins of the two kinds of vitals and of groups. A mixin names the fields that its
 methods need, and each kind has them as fields of its own, because the order of the fields is part of the stored bytes.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -13,6 +16,9 @@ from coordinator.phases import Phase
 
 NEVER_MS = 2**62
 """A time later than any other, in milliseconds."""
+
+PLACE_END = 2**63
+"""Above the places of all commits. Earlier code accepted every place that fits into 64 bits."""
 
 
 class Session(Struct, array_like=True):
@@ -61,10 +67,60 @@ class PendingCommit(Struct, array_like=True):
     def count(self) -> int:
         return sum(map(len, self.offsets.values()))
 
-    def replace(self, topic: str, partition: int) -> None:
-        """Note that a later commit has replaced the offset of a partition."""
-        if partition in (partitions := self.offsets.get(topic, {})):
-            partitions[partition] = None
+    def partitions(self) -> Iterator[tuple[tuple[str, int], Offset | None]]:
+        """Yield each partition with its offset."""
+        for topic, partitions in self.offsets.items():
+            for partition, offset in partitions.items():
+                yield (topic, partition), offset
+
+
+class PendingIndex:
+    """The pending commits of a group by partition, so that no request looks through all of them. It is not stored.
+
+    Attributes:
+        offsets: The number of all their offsets, also of those that a later commit has replaced.
+    """
+
+    def __init__(self, commits: Mapping[int, PendingCommit]) -> None:
+        self.offsets = 0
+        self._counts = Counter[tuple[str, int]]()
+        self._places: dict[tuple[str, int], list[int]] = {}  # sorted; without commits whose offset was replaced
+        for place, commit in commits.items():
+            self.add(place, commit)
+
+    def __contains__(self, partition: tuple[str, int]) -> bool:
+        return partition in self._counts
+
+    def add(self, place: int, commit: PendingCommit) -> None:
+        """Add a commit."""
+        self.offsets += commit.count
+        for partition, offset in commit.partitions():
+            self._counts[partition] += 1
+            if offset is not None:
+                insort(self._places.setdefault(partition, []), place)
+
+    def remove(self, place: int, commit: PendingCommit) -> None:
+        """Remove a commit."""
+        self.offsets -= commit.count
+        for partition, offset in commit.partitions():
+            self._counts[partition] -= 1
+            if not self._counts[partition]:
+                del self._counts[partition]
+            if offset is not None:
+                places = self._places[partition]
+                del places[bisect_left(places, place)]
+                if not places:
+                    del self._places[partition]
+
+    def take(self, partition: tuple[str, int], before: int) -> list[int]:
+        """Remove a partition from the commits with a place before `before`. Return their places."""
+        places = self._places.get(partition, [])
+        taken, left = places[: (end := bisect_left(places, before))], places[end:]
+        if left:
+            self._places[partition] = left
+        else:
+            self._places.pop(partition, None)
+        return taken
 
 
 class GroupVitals:
@@ -167,7 +223,35 @@ class AnyGroup:
 
     def is_unstable(self, topic: str, partition: int) -> bool:
         """Return whether an open transaction may commit an offset of this partition."""
-        return any(partition in commit.offsets.get(topic, {}) for commit in self.pending_commits.values())
+        return bool(self.pending_commits) and (topic, partition) in self.pending_index
+
+    @cached_property
+    def pending_index(self) -> PendingIndex:
+        """The pending commits by partition."""
+        return PendingIndex(self.pending_commits)
+
+    def keep_pending(self, place: int, commit: PendingCommit) -> None:
+        """Store the offsets of an open transaction."""
+        assert place not in self.pending_commits, f"the commit {place} is pending already"
+        self.pending_index.add(place, commit)
+        self.pending_commits[place] = commit
+
+    def drop_pending(self, place: int) -> PendingCommit | None:
+        """Remove the offsets of a transaction that has ended, and return them."""
+        if (commit := self.pending_commits.get(place)) is not None:
+            self.pending_index.remove(place, commit)
+            del self.pending_commits[place]
+        return commit
+
+    def replace_pending(self, topic: str, partition: int, before: int = PLACE_END) -> None:
+        """Note that a later commit has replaced the pending offsets of a partition.
+
+        Args:
+            before: Only those of commits with a place before it.
+        """
+        if self.pending_commits:
+            for place in self.pending_index.take((topic, partition), before):
+                self.pending_commits[place].offsets[topic][partition] = None
 
     def has_room_for_offset(self, topic: str, partition: int) -> bool:
         """Return whether an offset may be stored: it replaces another one, or the group has room for one more."""

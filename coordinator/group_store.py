@@ -12,7 +12,7 @@ from coordinator.codec import RemovedGroup, Stored
 from coordinator.consumer_group import INITIAL_EPOCH, ConsumerGroup, ConsumerVitals
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.group import Group, Vitals
-from coordinator.group_parts import NEVER_MS
+from coordinator.group_parts import NEVER_MS, PLACE_END
 from coordinator.limits import ENDED_MS, REMOVED_GROUP_MS, REMOVED_GROUPS_MAX, SHORT_REMOVED_GROUPS_MAX
 from coordinator.phases import GroupType, Phase
 from coordinator.rosters import Rosters
@@ -101,8 +101,10 @@ class GroupStore:
 
     # -- creation and removal ------------------------------------------------------------------------------------------
 
-    def create(self, group_id: str, at_ms: int, group_type: GroupType | None = None) -> Group | ConsumerGroup:
-        """Add a group. It begins after the end of a removed group with its id, and continues its generations.
+    def draft(self, group_id: str, at_ms: int, group_type: GroupType | None = None) -> Group | ConsumerGroup:
+        """Return a new group, which `put` adds.
+
+        It begins after the end of a removed group with its id, and continues its generations.
 
         Args:
             group_type: The type of the group; a classic one if it is None.
@@ -117,19 +119,19 @@ class GroupStore:
             vitals = Vitals(now_ms=at_ms, generation_id=generation_id)
             group = Group(vitals=vitals, group_id=group_id, since_ms=at_ms, token=token)
         group.look_at_offsets(at_ms)
-        self.put(group)
         return group
 
     def put(self, group: Group | ConsumerGroup) -> None:
         """Add a group, in place of the one with its id."""
         group_id = group.group_id
+        self.removed_groups.pop(group_id, None)
         self.stored.setdefault(group_id, _UNWRITTEN)
         self.vitals[group_id], self._groups[group_id] = group.vitals, group
 
     def _begin(self, group_id: str, at_ms: int) -> tuple[int, int, int]:
         """Return when a new group begins, and the last generation and fencing token of a removed group with its id."""
         at_ms = max(at_ms, self.not_before_ms(group_id))
-        removed = self.removed_groups.pop(group_id, None)
+        removed = self.removed_groups.get(group_id)
         is_kept = removed is not None and removed.until_ms > at_ms
         return (at_ms, removed.generation_id, removed.token) if removed and is_kept else (at_ms, 0, 0)
 
@@ -185,7 +187,7 @@ class GroupStore:
 
 def _lowest_place(group: Group | ConsumerGroup) -> int:
     """Return the lowest place of a group's pending commits; a place above all others if it has none."""
-    return min(group.pending_commits, default=NEVER_MS)
+    return min(group.pending_commits, default=PLACE_END)
 
 
 def _protocol_type(group: Group | ConsumerGroup) -> str:

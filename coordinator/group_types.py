@@ -1,4 +1,4 @@
-"""What a shard asks of a group of either type: its deadlines, and what follows a request."""
+"""The functions of a shard that depend on the type of a group: deadlines, short replies, published records."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -35,7 +35,7 @@ def answer_of_vitals(
 def with_published(
     group: Group | ConsumerGroup, outputs: Iterator[Output], request: Any, at_ms: int, config: Config
 ) -> Iterator[Output]:
-    """Return the outputs of a request, with what the group publishes because of them."""
+    """Return the outputs of a request, with the records and events that the group publishes after them."""
     if isinstance(group, ConsumerGroup):
         return following(group, outputs, at_ms, config, getattr(request, "member_id", ""))
     return publishing(group, outputs)

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import structs
 
-from coordinator.access import ANONYMOUS, CLUSTER_NAME, Access, Operation, Resource, Table
+from coordinator.access import ANONYMOUS, CLUSTER_NAME, UNKNOWN_HOST, Access, Operation, Resource, Table
 from coordinator.codec import decode_access, encode_access
 from coordinator.config import Config
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat
@@ -61,6 +61,9 @@ REFUSALS = {
 UNNAMED = Right(Operation.DESCRIBE, Resource.GROUP)
 """The right that a refusal names if a record is not trusted and its request needs no right."""
 
+UNSIGNED = "a gateway sends such a request, and signs it"
+"""The sentence of the refusal of a request that needs a signature."""
+
 Take = Callable[[Received], Iterable[Output]]
 
 
@@ -81,6 +84,8 @@ class Guard:
         if kind is None or kind.right is None:
             return True
         request: Any = received.request
+        if kind.needs_signature and not _is_signed(request):
+            return False
         operation, resource, holder = kind.right
         if holder is not None and request.principal == holder:
             return True
@@ -97,7 +102,8 @@ class Guard:
         assert kind is not None, "every request has a row"
         operation, resource, _ = kind.right or UNNAMED
         yield _denied(received, request, operation, resource, [_name_of(request, resource)])
-        yield kind.refuse(request, REFUSALS[resource], received.doubt)
+        why = UNSIGNED if kind.needs_signature and not _is_signed(request) else None
+        yield kind.refuse(request, REFUSALS[resource], received.doubt or why)
 
     def limited(self, received: Received, kind: Kind, take: Take) -> Iterator[Output]:
         """Handle the part of a request for which its sender has the rights, and refuse the rest.
@@ -273,6 +279,11 @@ def check_access(rules: KeptRules, request: CheckAccess, context: Context) -> It
 
 
 # -- denials -----------------------------------------------------------------------------------------------------------
+
+
+def _is_signed(request: Request) -> bool:
+    """Return whether a record was signed: only then it has a principal or a host. A gateway names the client's host."""
+    return request.principal is not None or request.client_host != UNKNOWN_HOST
 
 
 def _name_of(request: Any, resource: Resource) -> str:

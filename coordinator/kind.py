@@ -2,8 +2,9 @@
 
 A request passes the following steps in this order. The first failure answers it.
 
-    1. right            if access rules are in use: the client has the right that the request needs; topics for which
-                        the client does not have `topic_right` are refused and left out of the request
+    1. right            if access rules are in use: the client has the right that the request needs, and the record is
+                        signed if `needs_signature` is true; topics for which the client does not have `topic_right` are
+                        refused and left out of the request
     2. group id         the group id is not too long, and not empty if `needs_group_id` is true
     3. home             the group belongs to this shard, or else NOT_COORDINATOR
     4. is_costly        the allowance for costly responses is not used up, or else COORDINATOR_LOAD_IN_PROGRESS
@@ -14,7 +15,8 @@ A request passes the following steps in this order. The first failure answers it
     9. handler          the handler answers
 
 Between the third step and the fourth, the group's deadlines fire up to the time of the request. Then a request whose
-`creates_group` returns True creates the group that it names, if the group does not exist and the sixth step passes.
+`creates_group` returns True creates the group that it names, if the group does not exist, the fifth step has no
+response and the sixth step passes. A heartbeat of the consumer protocol has to pass the eighth step too.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +27,7 @@ from msgspec import Struct
 
 from coordinator import refusals
 from coordinator.access import Operation, Resource
+from coordinator.budget import Allowance
 from coordinator.checks import GroupCheck, OwnCheck
 from coordinator.config import Config
 from coordinator.context import Context
@@ -32,6 +35,8 @@ from coordinator.errors import ErrorCode
 from coordinator.outputs import Answer, Output, Reply
 from coordinator.phases import GroupType
 from coordinator.requests import Request
+
+TOO_MUCH_ASKED = "recent requests have used up the allowance for large responses; retry in some seconds"
 
 
 class Subject(Enum):
@@ -101,6 +106,8 @@ class Kind(Struct, frozen=True):
         subject: The handler's first argument.
         right: The right that the request needs; None if every client may send it.
         topic_right: The right that the request needs for each topic that it names.
+        needs_signature: Whether the record must be signed, if access rules are in use: only gateways and administrators
+            know the data that it needs.
         limited: Returns the part of a request that the client may send, or the topics that refuse the whole request.
             `(guard, request)`; None if the client may send the whole request.
         visible: Returns the part of an answer that the client may see. `(guard, request, answer)`; None if the client
@@ -126,6 +133,7 @@ class Kind(Struct, frozen=True):
     subject: Subject = Subject.GROUP
     right: Right | None = None
     topic_right: TopicRight | None = None
+    needs_signature: bool = False
     limited: Callable[[Any, Any], Any] | None = None
     visible: Callable[[Any, Any, Any], Answer] | None = None
     needs_group_id: bool = False
@@ -157,6 +165,12 @@ class Kind(Struct, frozen=True):
             if (error := check(request, config)) is not ErrorCode.NONE:
                 return error
         return ErrorCode.NONE
+
+    def refuse_costly(self, subject: Any, request: Request, allowance: Allowance, now_ms: int) -> Reply | None:
+        """Return the refusal of a request if its response is costly and the allowance is used up; None otherwise."""
+        if self.is_costly(subject, request) and allowance.left_at(now_ms) <= 0:
+            return self.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TOO_MUCH_ASKED)
+        return None
 
     def refuse(self, request: Request, error: ErrorCode, why: str | None = None) -> Reply:
         """Return the reply that refuses a request.

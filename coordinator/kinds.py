@@ -168,6 +168,7 @@ KINDS: dict[type[Struct], Kind] = {
         TxnOffsetCommitAnswer,
         transactions.commit,
         right=READ_GROUP,
+        needs_signature=True,  # its place is that of a record which a gateway has written
         topic_right=TopicRight(Operation.READ, "offsets", CommittedPartition),
         needs_group_id=True,
         absent=ErrorCode.ILLEGAL_GENERATION,

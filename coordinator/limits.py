@@ -52,6 +52,15 @@ PLANNED_PARTITIONS_MAX = 200_000
 GROUP_SUBSCRIPTIONS_BYTES_MAX = 5 * 2**20
 """Subscriptions of all members of one group of the consumer protocol. Beyond it: GROUP_MAX_SIZE_REACHED."""
 
+GROUP_RESOLUTIONS_BYTES_MAX = 5 * 2**20
+"""Topics of all patterns of one group: two of the longest that a request can bring, as a member may change its pattern.
+The state and the group's record have them. Beyond it, a heartbeat is answered GROUP_MAX_SIZE_REACHED, and
+`group_topics` INVALID_REQUEST."""
+
+OWNED_PARTITIONS_MAX = PLANNED_PARTITIONS_MAX
+"""Partitions that one heartbeat may list as owned, over all topics: a member is assigned no more. Beyond it:
+INVALID_REQUEST."""
+
 LEAVING_MEMBERS_MAX = 10_000
 """Members that one leave request may name."""
 
@@ -65,6 +74,9 @@ removed, and a join with it is answered UNKNOWN_MEMBER_ID. Kafka bounds pending 
 PENDING_OFFSETS_MAX = 10_000
 """Offsets of open transactions of one group. Beyond it a commit is answered COORDINATOR_LOAD_IN_PROGRESS, which
 producers retry. An open transaction ends by itself after its timeout, 15 minutes at most by a broker's default."""
+
+PLACE_MAX = 2**62 - 1
+"""The offset of a record in the transactions topic: far beyond any, and so far below 2^63 that a report can pass it."""
 
 SETTLED_COMMITS_MAX = 1_000
 """Committed transactions that one report may name."""
@@ -133,6 +145,10 @@ DEFERRED_BYTES_MAX = 16 * 2**20
 
 ANSWER_BYTES_FREE = 16 * 2**10
 """A response up to this size is never refused for its size."""
+
+ASK_BYTES_MAX = ANSWER_BYTES_FREE
+"""Topic names for which the response to one heartbeat asks. A plain heartbeat has some hundred bytes, so its response
+must not have all names of a group. The next response asks for the rest."""
 
 ANSWER_BYTES_BURST = 16 * 2**20
 """Larger responses that repeat stored data (a description, a listing, all offsets, all members) are sent until this

@@ -12,7 +12,7 @@ from coordinator.context import Context
 from coordinator.errors import ErrorCode
 from coordinator.events import event
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS, AnyGroup, Offset
+from coordinator.group_parts import NEVER_MS, PLACE_END, AnyGroup, Offset
 from coordinator.outputs import (
     CommitRejected,
     CommittedPartition,
@@ -91,16 +91,14 @@ def has_short_metadata(asked: OffsetToCommit, config: Config) -> bool:
     return _utf16_length(asked.metadata or "") <= config.offset_metadata_max_bytes
 
 
-def store_offset(group: AnyGroup, topic: str, partition: int, offset: Offset, before: int = NEVER_MS) -> None:
+def store_offset(group: AnyGroup, topic: str, partition: int, offset: Offset, before: int = PLACE_END) -> None:
     """Store an offset. It replaces the pending offsets of the partition too.
 
     Args:
         before: Only those of commits with a place before it.
     """
     group.keep_offset(topic, partition, offset)
-    for place, pending in group.pending_commits.items():
-        if place < before:
-            pending.replace(topic, partition)
+    group.replace_pending(topic, partition, before)
 
 
 def _store(group: AnyGroup, request: OffsetCommit, asked: OffsetToCommit, now_ms: int, config: Config) -> Published:
@@ -272,8 +270,7 @@ def delete(group: AnyGroup, request: OffsetDelete, context: Context) -> Iterator
     for topic, partition in [(t.topic, p) for t in request.topics for p in t.partitions]:
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribes(topic) else ErrorCode.NONE
         if error is ErrorCode.NONE:
-            for pending in group.pending_commits.values():
-                pending.replace(topic, partition)
+            group.replace_pending(topic, partition)
         if error is ErrorCode.NONE and partition in group.offsets.get(topic, {}):
             gone.append((topic, partition))
             yield from _drop(group, [(topic, partition)], now_ms)

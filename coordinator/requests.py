@@ -119,7 +119,7 @@ class TxnOffsetCommit(BaseRequest, frozen=True, kw_only=True, tag="txn_offset_co
         generation_id: For a member of the consumer protocol, its member epoch.
     """
 
-    place: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    place: Annotated[int, Meta(ge=0, le=limits.PLACE_MAX)]
     producer_id: Int64
     producer_epoch: Int32
     generation_id: Int32 = -1

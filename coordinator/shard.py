@@ -24,25 +24,23 @@ from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_kinds import CONSUMER_KINDS
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.context import Context
-from coordinator.converting import convert, downgrade
-from coordinator.describe import publish
+from coordinator.converting import convert, downgrade, found
 from coordinator.errors import ErrorCode
+from coordinator.events import clock_ahead
 from coordinator.group import Group
-from coordinator.group_parts import NEVER_MS, GroupVitals
+from coordinator.group_parts import NEVER_MS, PLACE_END, GroupVitals
 from coordinator.group_store import GroupStore
 from coordinator.group_types import answer_of_vitals, timers_of, with_published
 from coordinator.guard import KeptRules
 from coordinator.hashing import shard_of
 from coordinator.kind import Kind, Subject
 from coordinator.kinds import KINDS
-from coordinator.outputs import ClockAhead, Output
+from coordinator.outputs import Output
 from coordinator.phases import Phase
 from coordinator.refusals import reject
 from coordinator.requests import Heartbeat, JoinGroup, Received, Unreadable, Wake
 from coordinator.rosters import Rosters
 from coordinator.transactions import Settling
-
-TOO_MUCH_ASKED = "recent requests have used up the allowance for large responses; retry in some seconds"
 
 
 class Shard:
@@ -136,7 +134,7 @@ class Shard:
             if type(request) is not Wake:
                 outputs.extend(self._charged(received, self._take(received)))
         if ahead:
-            outputs.append(self._clock_ahead(ahead))
+            outputs.append(clock_ahead(self._partition, ahead, latest_ms))
         return outputs
 
     @property
@@ -220,19 +218,6 @@ class Shard:
             error, why = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard has too many requests to answer"
             yield KINDS[type(request)].refuse(request, error, why)
 
-    def _clock_ahead(self, records: Sequence[Received]) -> ClockAhead:
-        latest_ms = self._times.latest_ms
-        return ClockAhead(
-            group_id=None,
-            version=None,
-            at_ms=latest_ms,
-            generation_id=None,
-            partition=self._partition,
-            offset=records[0].offset,
-            records=len(records),
-            ahead_ms=max(received.at_ms for received in records) - latest_ms,
-        )
-
     # -- one request ---------------------------------------------------------------------------------------------------
 
     def _take(self, received: Received) -> Iterable[Output]:
@@ -263,22 +248,19 @@ class Shard:
         group = yield from self._group_for(kind, received)
         if group is None:
             return
-        if isinstance(group, ConsumerGroup):
-            kind = CONSUMER_KINDS[type(request)]
+        kind = CONSUMER_KINDS[type(request)] if isinstance(group, ConsumerGroup) else kind
         at_ms = group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
         self._note_lateness(group.vitals, now_ms)
-        if kind.is_costly(group, request) and group.allowance.left_at(at_ms) <= 0:
-            yield kind.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TOO_MUCH_ASKED)
+        if (refused := kind.refuse_costly(group, request, group.allowance, at_ms)) is not None:
+            yield refused
             return
+        epoch = group.generation_id
         brought = list(with_published(group, self._handle(kind, group, received, at_ms), request, at_ms, self._config))
         yield from brought
         if kind.is_costly(group, request):
             group.allowance = group.allowance.with_answer(answer_bytes(brought, request.request_id), at_ms)
-        if group.phase is Phase.DEAD:
-            self._groups.forget(group)
-        elif isinstance(group, ConsumerGroup) and must_downgrade(group, self._config):
-            is_after_removal = not isinstance(request, JoinGroup)
-            self._groups.put((yield from downgrade(group, at_ms, self._config, is_after_removal=is_after_removal)))
+        has_lost_consumer = group.generation_id > epoch and not isinstance(request, JoinGroup)
+        yield from self._conclude(group, has_lost_consumer=has_lost_consumer)
         yield from self._advance(group_id, at_ms, noticed_ms=at_ms)  # deadlines that the request itself has set
 
     def _group_for(self, kind: Kind, received: Received) -> Generator[Output, None, Group | ConsumerGroup | None]:
@@ -292,30 +274,33 @@ class Shard:
                 why = f"this group's requests belong in partition {home}"
                 yield kind.refuse(request, ErrorCode.NOT_COORDINATOR, why)
                 return None
-            if not self._founds(kind, request):
+            if not self._founds(kind, received):
                 yield from self._handle(kind, None, received, received.at_ms)
                 return None
-            group = self._groups.create(group_id, received.at_ms, kind.founds)
-            if isinstance(group, Group):
-                yield publish(group)
-        elif kind.founds not in (None, group.type) and self._founds(kind, request):
+            group = yield from found(self._groups.draft(group_id, received.at_ms, kind.founds), request, self._config)
+        elif kind.founds in (None, group.type) or not self._founds(kind, received):
+            return group
+        else:
             at_ms = group.vitals.now_ms = max(received.at_ms, group.vitals.now_ms)
             self._note_lateness(group.vitals, self._times.now_ms)
             group = yield from convert(group, request, at_ms, self._config)
-            if group is not None:
-                self._groups.put(group)
+        if group is not None:
+            self._groups.put(group)
         return group
 
-    def _founds(self, kind: Kind, request: Any) -> bool:
+    def _founds(self, kind: Kind, received: Received) -> bool:
         """Return whether a request creates its group, or replaces an Empty group of the other protocol."""
-        return kind.creates_group(request) and kind.error_on_its_own(request, self._config) is ErrorCode.NONE
+        request: Any = received.request
+        if not kind.creates_group(request) or kind.error_on_its_own(request, self._config) is not ErrorCode.NONE:
+            return False
+        return kind.answers_at_once(None, request, self._context(received, received.at_ms)) is None
 
     def _take_for_groups(self, kind: Kind, received: Received) -> Iterator[Output]:
         """Handle a request to all groups, after their deadlines up to the time of the request."""
         request: Any = received.request
         at_ms = received.at_ms
-        if kind.is_costly(self._groups, request) and self._allowance.left_at(at_ms) <= 0:
-            yield kind.refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, TOO_MUCH_ASKED)
+        if (refused := kind.refuse_costly(self._groups, request, self._allowance, at_ms)) is not None:
+            yield refused
             return
         for group_id in self._groups.due_by(at_ms):
             if group_id not in self._waiting:
@@ -329,7 +314,7 @@ class Shard:
         """Handle a report of ended transactions, after the deadlines of the groups with their commits."""
         request: Any = received.request
         settling = Settling(self._transactions_topic_id, self._settled_before)
-        before = NEVER_MS if settling.is_of_earlier_topic(request) else request.settled_before
+        before = PLACE_END if settling.is_of_earlier_topic(request) else request.settled_before
         for group_id in self._groups.with_pending(before):
             yield from self._advance(group_id, received.at_ms, self._times.now_ms)
             if (group := self._groups.open(group_id)) is not None:
@@ -348,9 +333,7 @@ class Shard:
     def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
         """Check a request, and call its handler or refuse it."""
         request: Any = received.request
-        absent_ms = self._groups.not_before_ms(request.group_id) or self._times.floor_ms
-        place = self._partition, received.offset
-        context = Context(at_ms, self._config, *place, self._secret, absent_ms, self._settled_before)
+        context = self._context(received, at_ms)
         if (outputs := kind.answers_at_once(subject, request, context)) is not None:
             yield from outputs
         elif (error := kind.error_of(subject, request, self._config)) is ErrorCode.NONE:
@@ -359,6 +342,12 @@ class Shard:
             if subject is not None:
                 yield from kind.on_refusal(subject, request, error, context)
             yield kind.refuse(request, error)
+
+    def _context(self, received: Received, at_ms: int) -> Context:
+        request: Any = received.request
+        absent_ms = self._groups.not_before_ms(request.group_id) or self._times.floor_ms
+        partition, offset = self._partition, received.offset
+        return Context(at_ms, self._config, partition, offset, self._secret, absent_ms, self._settled_before)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -383,14 +372,20 @@ class Shard:
             return
         group = self._groups.open(group_id)
         assert group is not None, "a group with vitals exists"
-        until_ms = max(until_ms, vitals.now_ms)
+        until_ms, epoch = max(until_ms, vitals.now_ms), group.generation_id
         yield from timers_of(group).advance(group, until_ms, noticed_ms, self._config)
+        if (yield from self._conclude(group, has_lost_consumer=group.generation_id > epoch)):
+            yield from self._advance(group_id, until_ms, noticed_ms)
+
+    def _conclude(self, group: Group | ConsumerGroup, *, has_lost_consumer: bool) -> Generator[Output, None, bool]:
+        """Remove a group that has ended, or replace it by a classic one if need be. Return whether it was replaced."""
         if group.phase is Phase.DEAD:
             self._groups.forget(group)
         elif isinstance(group, ConsumerGroup) and must_downgrade(group, self._config):
             now_ms = group.vitals.now_ms
-            self._groups.put((yield from downgrade(group, now_ms, self._config, is_after_removal=True)))
-            yield from self._advance(group_id, until_ms, noticed_ms)
+            self._groups.put((yield from downgrade(group, now_ms, self._config, has_lost_consumer=has_lost_consumer)))
+            return True
+        return False
 
 
 _BY_SUBJECT: dict[Subject, Callable[[Shard, Kind, Received], Iterator[Output]]] = {

@@ -20,7 +20,7 @@ GroupCoordinatorService.commitTransactionalOffsets.
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from coordinator.budget import size_of
 from coordinator.config import Config
@@ -72,7 +72,8 @@ class Settling(Struct):
         dropped = 0
         for group in self.groups:
             dropped += len(group.pending_commits)
-            group.pending_commits.clear()
+            for place in list(group.pending_commits):
+                group.drop_pending(place)
         return dropped
 
 
@@ -102,13 +103,16 @@ def refuse_late(group: AnyGroup | None, request: TxnOffsetCommit, context: Conte
 
 def has_room(group: AnyGroup, request: TxnOffsetCommit, config: Config) -> ErrorCode:
     """COORDINATOR_LOAD_IN_PROGRESS: the open transactions have too many offsets of this group."""
-    pending = sum(commit.count for commit in group.pending_commits.values())
-    fits = pending + len(request.offsets) <= PENDING_OFFSETS_MAX
-    return ErrorCode.NONE if fits else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    fits = group.pending_index.offsets + len(request.offsets) <= PENDING_OFFSETS_MAX
+    return ErrorCode.NONE if fits or request.place in group.pending_commits else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def commit(group: AnyGroup, request: TxnOffsetCommit, context: Context) -> Iterator[Output]:
-    """Keep the offsets of a transaction until it ends. The reply is as that of a commit; no session is renewed."""
+    """Keep the offsets of a transaction until it ends. The reply is as that of a commit; no session is renewed.
+
+    A request with the place of a pending commit is a repeat, and changes nothing: a later commit may have replaced some
+    of its offsets.
+    """
     pending: dict[str, dict[int, Offset | None]] = {}
     ended = []
     for asked in request.offsets:
@@ -119,10 +123,11 @@ def commit(group: AnyGroup, request: TxnOffsetCommit, context: Context) -> Itera
             )
             pending.setdefault(asked.topic, {})[asked.partition] = offset
         ended.append(CommittedPartition(asked.topic, asked.partition, error.name, error.number))
-    if pending:
-        group.pending_commits[request.place] = PendingCommit(
+    if pending and request.place not in group.pending_commits:
+        kept = PendingCommit(
             request.producer_id, request.producer_epoch, request.generation_id, request.member_id, pending
         )
+        group.keep_pending(request.place, kept)
     yield Reply(request.reply_to, TxnOffsetCommitAnswer(request_id=request.request_id, partitions=tuple(ended)))
 
 
@@ -142,7 +147,8 @@ def settle(settling: Settling, request: SettleTransactions, context: Context) ->
             if spent_bytes > SETTLED_BYTES_MAX:
                 reached = place
                 break
-            pending = group.pending_commits.pop(place)
+            pending = group.drop_pending(place)
+            assert pending is not None, "the places of a report were just read"
             if place in committed:
                 stored += 1
                 for output in _store(group, place, pending):
@@ -160,9 +166,14 @@ def settle(settling: Settling, request: SettleTransactions, context: Context) ->
 
 
 def _store(group: AnyGroup, place: int, pending: PendingCommit) -> Iterator[Output]:
-    """Store the offsets of one committed transaction, in place of earlier ones, which may be pending still."""
+    """Store the offsets of one committed transaction, in place of earlier ones, which may be pending still.
+
+    They are committed now: the times of a partition's records must not go back, and the requests of two transactions
+    may come in another order than their places.
+    """
     for topic, partitions in pending.offsets.items():
         for partition, offset in partitions.items():
             if offset is not None:
-                store_offset(group, topic, partition, offset, before=place)
-                yield publish_offset(group, topic, partition, offset, pending.generation_id, pending.member_id)
+                committed = structs.replace(offset, commit_timestamp_ms=group.vitals.now_ms)
+                store_offset(group, topic, partition, committed, before=place)
+                yield publish_offset(group, topic, partition, committed, pending.generation_id, pending.member_id)

@@ -1,10 +1,10 @@
-"""Groups of the consumer protocol (KIP-848): a group epoch, a plan by the coordinator, and members that follow it.
+"""Groups of the consumer protocol (KIP-848): the coordinator computes the assignments, and each member reconciles.
 
-    a subscription, the members or the topics change   ->  group epoch + 1
-    a plan is made for it                              ->  assignment epoch = group epoch; every member has a target
-    each member gives up what its target lacks, then   ->  member epoch = assignment epoch
-    takes what is free
+    a subscription, the set of members or a topic changes  ->  group epoch + 1
+    a server assignor computes the target assignment       ->  assignment epoch = group epoch; every member has a target
+    each member gives up the partitions that its target    ->  member epoch = assignment epoch
+    lacks, and then takes the free ones
 
-`heartbeats` handles the one request that stands for the classic protocol's joins, syncs, heartbeats and leaves. Read
-`group`, `reconciling` and `checks` first.
+`heartbeats` handles the one request that replaces the joins, syncs, heartbeats and leaves of the classic protocol. Read
+`coordinator.consumer_group`, `reconciling` and `checks` first.
 """

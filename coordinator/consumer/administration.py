@@ -40,7 +40,7 @@ def names_a_member(group: ConsumerGroup, request: Leaving | ExpelMember, config:
 
 
 def leave(group: ConsumerGroup, request: LeaveGroup, context: Context) -> Iterator[Output]:
-    """Remove the members that leave. The group epoch grows once, however many they are.
+    """Remove members. The group epoch is raised once, whatever the number of members.
 
     Replies with, for each entry:
         UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: as `names_a_member`.
@@ -70,7 +70,7 @@ def expel(group: ConsumerGroup, request: ExpelMember, context: Context) -> Itera
 
 
 def rebalance(group: ConsumerGroup, request: RebalanceGroup, context: Context) -> Iterator[Output]:
-    """Raise the group epoch at an operator's request, so that a new plan is made."""
+    """Raise the group epoch at an operator's request, so that a new target assignment is computed."""
     if group.members:
         behind = Blame("operator", "", request.client_id, request.client_host, request.reason)
         yield from raise_epoch(group, behind, context.now_ms)

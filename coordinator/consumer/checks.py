@@ -7,14 +7,22 @@ Source: Kafka's GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsIn
 consumerGroupHeartbeat, getOrMaybeSubscribeStaticConsumerMember and throwIfConsumerGroupMemberEpochIsInvalid; KIP-848.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from coordinator.config import Config
+from coordinator.consumer import topics
 from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
-from coordinator.consumer_member import ConsumerMember, subscription_bytes
+from coordinator.consumer_member import ConsumerMember, names_bytes, subscription_bytes
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
 from coordinator.errors import ErrorCode
-from coordinator.limits import GROUP_SUBSCRIPTIONS_BYTES_MAX, PATTERNS_MAX, PLANNED_PARTITIONS_MAX
+from coordinator.limits import (
+    GROUP_RESOLUTIONS_BYTES_MAX,
+    GROUP_SUBSCRIPTIONS_BYTES_MAX,
+    OWNED_PARTITIONS_MAX,
+    PATTERNS_MAX,
+    PLANNED_PARTITIONS_MAX,
+)
+from coordinator.requests import JoinGroup
 
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 
@@ -50,12 +58,18 @@ def names_no_empty_place(request: ConsumerGroupHeartbeat, config: Config) -> Err
 
 
 def says_all_if_it_joins(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
-    """INVALID_REQUEST: it joins without a rebalance timeout, with partitions, or without a subscription."""
+    """INVALID_REQUEST: a join has no rebalance timeout, has owned partitions, or has no subscription."""
     if request.member_epoch != JOIN_EPOCH:
         return ErrorCode.NONE
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_whole = request.rebalance_timeout_ms != -1 and request.topic_partitions == () and subscribes
     return ErrorCode.NONE if is_whole else ErrorCode.INVALID_REQUEST
+
+
+def owns_few_partitions(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """INVALID_REQUEST: the request lists more owned partitions than a group may have."""
+    fits = sum(len(owned.partitions) for owned in request.topic_partitions or ()) <= OWNED_PARTITIONS_MAX
+    return ErrorCode.NONE if fits else ErrorCode.INVALID_REQUEST
 
 
 def has_a_known_epoch(request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
@@ -72,14 +86,15 @@ def names_a_known_assignor(request: ConsumerGroupHeartbeat, config: Config) -> E
 
 
 def is_of_a_newcomer(request: ConsumerGroupHeartbeat) -> bool:
-    """Return whether a heartbeat creates its group: it joins, and its pattern compiles."""
-    return request.member_epoch == JOIN_EPOCH and request.regex_error is None
+    """Return whether a heartbeat creates its group: it joins."""
+    return request.member_epoch == JOIN_EPOCH
 
 
 OWN_CHECKS = (
     names_itself,
     names_no_empty_place,
     says_all_if_it_joins,
+    owns_few_partitions,
     has_a_known_epoch,
     names_a_known_assignor,
 )
@@ -88,9 +103,9 @@ OWN_CHECKS = (
 
 
 def has_room(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
-    """GROUP_MAX_SIZE_REACHED: the group has `group_consumer_max_size` members, and the sender would be another one.
+    """GROUP_MAX_SIZE_REACHED: the group has `group_consumer_max_size` members, and the sender would be one more.
 
-    A process that takes the place of a static member is no further member, as in Kafka from 4.4 on.
+    A process that replaces a static member adds no member, as in Kafka from 4.4 on.
     """
     is_known = request.member_id in group.members or request.group_instance_id in group.vitals.instances
     is_refused = request.member_epoch >= JOIN_EPOCH and not is_known
@@ -100,23 +115,62 @@ def has_room(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Conf
 
 def has_room_for_its_subscription(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
     """GROUP_MAX_SIZE_REACHED: the subscriptions of all members would be too long together."""
-    names, regex = request.subscribed_topic_names or (), request.subscribed_topic_regex or ""
-    more = subscription_bytes(names, regex) if names or regex else 0
-    member = group.members.get(request.member_id)
-    before = member.subscription_bytes if member is not None and more else 0
-    fits = not more or group.subscriptions_bytes - before + more <= GROUP_SUBSCRIPTIONS_BYTES_MAX
+    member = group.sender_of(request.member_id, request.group_instance_id)
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    if request.member_epoch < JOIN_EPOCH or (names is None and regex is None):
+        return ErrorCode.NONE
+    names = (member.names if member else ()) if names is None else names
+    regex = (member.regex if member else "") if regex is None else regex
+    return has_room_for(group, member, subscription_bytes(set(names), regex))
+
+
+def has_room_for(group: ConsumerGroup, member: ConsumerMember | None, size: int) -> ErrorCode:
+    """GROUP_MAX_SIZE_REACHED: the subscriptions of all members would be too long together.
+
+    Args:
+        member: The member that gets another subscription; None for a new member.
+        size: The size of its subscription.
+    """
+    before = member.subscription_bytes if member else 0
+    fits = size <= before or group.subscriptions_bytes - before + size <= GROUP_SUBSCRIPTIONS_BYTES_MAX
     return ErrorCode.NONE if fits else ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def has_room_for_its_resolution(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
+    """GROUP_MAX_SIZE_REACHED: the topics of all patterns would be too long together."""
+    if request.regex_topics is None:
+        return ErrorCode.NONE
+    regex = request.subscribed_topic_regex
+    if regex is None and (member := group.members.get(request.member_id)) is not None:
+        regex = member.regex
+    fits = not regex or has_room_for_resolutions(group, {regex: request.regex_topics})
+    return ErrorCode.NONE if fits else ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def tells_of_few_matches(group: ConsumerGroup, request: GroupTopics, config: Config) -> ErrorCode:
+    """INVALID_REQUEST: the topics of all patterns would be too long together."""
+    resolved = {each.regex: each.topics for each in request.regexes if topics.is_told_by_member(group, each)}
+    fits = has_room_for_resolutions(group, resolved)
+    return ErrorCode.NONE if fits else ErrorCode.INVALID_REQUEST
+
+
+def has_room_for_resolutions(group: ConsumerGroup, resolved: Mapping[str, Collection[str]]) -> bool:
+    """Return whether a group may store the topics of some patterns: they get no longer, or not too long."""
+    more = sum(map(names_bytes, resolved.values()))
+    before = sum(group.patterns[regex].topics_bytes for regex in resolved if regex in group.patterns)
+    return more <= before or group.resolutions_bytes - before + more <= GROUP_RESOLUTIONS_BYTES_MAX
+
+
 def tells_of_few_partitions(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeat | GroupTopics, config: Config
+    group: ConsumerGroup, request: ConsumerGroupHeartbeat | GroupTopics | JoinGroup, config: Config
 ) -> ErrorCode:
-    """INVALID_REQUEST: with these topics, the group would have more partitions than a plan may have."""
+    """INVALID_REQUEST: with these topics, the group would have more partitions than a target assignment may have."""
     if not request.topics:
         return ErrorCode.NONE
-    told = {fact.topic: fact.partitions for fact in request.topics}
-    known = {name: topic.partitions for name, topic in group.topics.items()}
-    fits = sum((known | told).values()) <= PLANNED_PARTITIONS_MAX
+    told = topics.told(group, request.topics, is_authoritative=isinstance(request, GroupTopics))
+    before = sum(topic.partitions for topic in group.topics.values())
+    after = sum(topic.partitions for topic in (group.topics | told).values())
+    fits = after <= max(before, PLANNED_PARTITIONS_MAX)
     return ErrorCode.NONE if fits else ErrorCode.INVALID_REQUEST
 
 
@@ -136,7 +190,10 @@ def is_a_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: C
 
 
 def takes_no_ones_place(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
-    """UNRELEASED_INSTANCE_ID: it joins with the instance id of a member that has not gone away, be it itself."""
+    """UNRELEASED_INSTANCE_ID: a member that has not gone away has the instance id of the join.
+
+    The sender may be that member.
+    """
     if request.member_epoch != JOIN_EPOCH or request.group_instance_id is None:
         return ErrorCode.NONE
     holder = group.vitals.instances.get(request.group_instance_id)
@@ -147,8 +204,8 @@ def takes_no_ones_place(group: ConsumerGroup, request: ConsumerGroupHeartbeat, c
 def has_an_accepted_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:
     """FENCED_MEMBER_EPOCH: the epoch is not the member's.
 
-    The previous epoch passes if the member says what it owns and owns no more than it was given: the last answer to it
-    was lost.
+    The previous epoch is accepted if the request lists owned partitions, and all of them are assigned to the member:
+    the last response to it was lost.
     """
     member = group.members.get(request.member_id)
     if member is None or request.member_epoch <= JOIN_EPOCH:
@@ -161,7 +218,7 @@ def has_an_accepted_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat,
 
 
 def _owns_no_more(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> bool:
-    """Return whether a member says what it owns, and was given all of it."""
+    """Return whether a request lists owned partitions, and all of them are assigned to the member."""
     if request.topic_partitions is None:
         return False
     return all(member.assigned.get(o.topic_id, {}).keys() >= set(o.partitions) for o in request.topic_partitions)
@@ -183,6 +240,7 @@ def has_a_pattern_that_is_taken(group: ConsumerGroup, request: ConsumerGroupHear
 GROUP_CHECKS: tuple[GroupCheck, ...] = (
     has_room,
     has_room_for_its_subscription,
+    has_room_for_its_resolution,
     tells_of_few_partitions,
     is_a_member,
     takes_no_ones_place,

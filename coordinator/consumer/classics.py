@@ -1,8 +1,9 @@
 """Members of the classic protocol in a group of the consumer protocol.
 
-The coordinator plans for them as for all members, and they learn of it by the requests that they know: a heartbeat is
-answered REBALANCE_IN_PROGRESS when a join would bring something, the join takes part of the plan at once, and the sync
-gets the assignment. There is no leader, and no member waits for the joins of the others.
+They have targets as all members have, and the requests of the classic protocol bring the changes. A heartbeat is
+answered REBALANCE_IN_PROGRESS when a join would change something for the member. The join reconciles the member at
+once. The response to the sync has the assignment. The group has no leader, and no member waits for the joins of other
+members.
 
 Source: Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup and
 classicGroupHeartbeatToConsumerGroup; KIP-848.
@@ -14,10 +15,11 @@ from msgspec import structs
 
 from coordinator.config import Config
 from coordinator.consumer import planning, topics
+from coordinator.consumer.checks import has_room_for, tells_of_few_partitions
 from coordinator.consumer.publishing import raise_epoch
 from coordinator.consumer.reconciling import Owned, is_waiting_for_free, reconcile
 from coordinator.consumer_group import ConsumerGroup
-from coordinator.consumer_member import Classic, ConsumerMember, MemberState, Pulse
+from coordinator.consumer_member import Classic, ConsumerMember, MemberState, Pulse, subscription_bytes
 from coordinator.consumer_protocol import CONSUMERS, Subscription, read_subscription, write_assignment
 from coordinator.consumer_requests import OwnedPartitions
 from coordinator.context import Context
@@ -25,6 +27,7 @@ from coordinator.errors import ErrorCode
 from coordinator.events import blame, member_event
 from coordinator.group_parts import NEVER_MS, Session
 from coordinator.hashing import member_suffix
+from coordinator.limits import GROUP_PROTOCOLS_BYTES_MAX
 from coordinator.outputs import (
     HeartbeatAnswer,
     JoinGroupAnswer,
@@ -62,9 +65,9 @@ def has_room(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorC
 
 
 def offers_a_common_protocol(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
-    """INCONSISTENT_GROUP_PROTOCOL: it is no consumer, or offers no protocol that all classic members offer.
+    """INCONSISTENT_GROUP_PROTOCOL: the sender is no consumer, or offers no protocol that all classic members offer.
 
-    Its own old list counts, as in a classic group.
+    The sender's own earlier list counts, as in a classic group.
     """
     offers = [{p.name for p in m.classic.protocols} for m in group.members.values() if m.classic is not None]
     common = set.intersection(*offers) if offers else {p.name for p in request.protocols}
@@ -73,7 +76,7 @@ def offers_a_common_protocol(group: ConsumerGroup, request: JoinGroup, config: C
 
 
 def is_known_if_static(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
-    """UNKNOWN_MEMBER_ID: it has a member id and an instance id that no member has.
+    """UNKNOWN_MEMBER_ID: the request has a member id, and an instance id that no member has.
 
     FENCED_INSTANCE_ID: another member has the instance id.
     """
@@ -86,12 +89,27 @@ def is_known_if_static(group: ConsumerGroup, request: JoinGroup, config: Config)
 
 
 def is_readable(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
-    """INCONSISTENT_GROUP_PROTOCOL: the subscription cannot be read, so nothing can be planned for the member."""
+    """INCONSISTENT_GROUP_PROTOCOL: the subscription cannot be read, so the member could be assigned no partition."""
     try:
         read_subscription(request.protocols[0].metadata)
     except ValueError:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE
+
+
+def has_room_for_its_subscription(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
+    """GROUP_MAX_SIZE_REACHED: the subscriptions of all members would be too long together."""
+    subscription = read_subscription(request.protocols[0].metadata)
+    member = group.sender_of(request.member_id, request.group_instance_id)
+    return has_room_for(group, member, subscription_bytes(set(subscription.topics), ""))
+
+
+def has_room_for_its_metadata(group: ConsumerGroup, request: JoinGroup, config: Config) -> ErrorCode:
+    """GROUP_MAX_SIZE_REACHED: a classic group of the same members would be too large for its leader's response."""
+    member = group.sender_of(request.member_id, request.group_instance_id)
+    before, size = member.protocols_bytes if member else 0, Classic(request.protocols).protocols_bytes
+    fits = size <= before or group.protocols_bytes - before + size <= GROUP_PROTOCOLS_BYTES_MAX
+    return ErrorCode.NONE if fits else ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 def is_a_classic_member(group: ConsumerGroup, request: SyncGroup | Heartbeat, config: Config) -> ErrorCode:
@@ -117,7 +135,7 @@ def is_of_this_epoch(group: ConsumerGroup, request: SyncGroup | Heartbeat, confi
 
 
 def names_its_protocol(group: ConsumerGroup, request: SyncGroup, config: Config) -> ErrorCode:
-    """INCONSISTENT_GROUP_PROTOCOL: the protocol is not the first one of its join, or not of consumers."""
+    """INCONSISTENT_GROUP_PROTOCOL: the protocol is not the first one of the member's join, or its type is another."""
     classic = group.members[request.member_id].classic
     assert classic is not None, "only classic members sync"
     is_other = request.protocol_name not in (None, classic.protocols[0].name)
@@ -125,7 +143,17 @@ def names_its_protocol(group: ConsumerGroup, request: SyncGroup, config: Config)
     return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_other or is_no_consumer else ErrorCode.NONE
 
 
-JOIN_CHECKS = (is_new_if_empty, may_be_mixed, has_room, offers_a_common_protocol, is_known_if_static, is_readable)
+JOIN_CHECKS = (
+    is_new_if_empty,
+    may_be_mixed,
+    has_room,
+    has_room_for_its_metadata,
+    offers_a_common_protocol,
+    is_known_if_static,
+    is_readable,
+    has_room_for_its_subscription,
+    tells_of_few_partitions,
+)
 HEARTBEAT_CHECKS = (is_a_classic_member, is_of_this_epoch)
 SYNC_CHECKS = (*HEARTBEAT_CHECKS, names_its_protocol)
 
@@ -136,7 +164,7 @@ def join(group: ConsumerGroup, request: JoinGroup, context: Context) -> Iterator
     """Add or update a member of the classic protocol. The reply comes at once.
 
     Replies with:
-        MEMBER_ID_REQUIRED: the member is new; the id to join with, of which nothing is kept.
+        MEMBER_ID_REQUIRED: the member is new. The reply has the id to join with, which is not stored.
     """
     now_ms, config = context.now_ms, context.config
     if not request.member_id and request.group_instance_id is None and request.require_known_member_id:
@@ -176,7 +204,7 @@ def _enter(
 ) -> tuple[ConsumerMember, MemberJoined | MemberFenced | None]:
     """Return the member that joins, and the event if it is new or takes the place of another process.
 
-    A repeated first join finds the member that it has made.
+    For a repeated first join, the member is the one that the first request added.
     """
     classic = Classic(request.protocols)
     holder = group.vitals.instances.get(request.group_instance_id or "")
@@ -184,7 +212,7 @@ def _enter(
     known = group.members.get(member_id)
     pulse = Pulse(NEVER_MS, request.session_timeout_ms, is_classic=True)
     if known is not None:
-        known.classic = classic
+        group.set_classic(known, classic)
         group.vitals.sessions[known.member_id].timeout_ms = request.session_timeout_ms
         group.vitals.sessions[known.member_id].is_classic = True
         return known, None
@@ -233,15 +261,14 @@ def _take(
     """Update the member and the group from a join.
 
     Returns:
-        Why the group needs a new plan, None if it does not; and whether the member's subscription has changed.
+        The cause of a new target assignment, None without one; and whether the member's subscription has changed.
     """
     before = member.names, member.regex
     member.client_id, member.client_host, member.reply_to = request.client_id, request.client_host, request.reply_to
     member.rebalance_timeout_ms, member.rack_id = request.rebalance_timeout_ms, subscription.rack_id
     member.assignor = None
     group.set_subscription(member, tuple(sorted(set(subscription.topics))), "")
-    names = set(member.names)
-    has_new_topics = topics.learn(group, (f for f in request.topics if f.topic in names), is_authoritative=False)
+    has_new_topics = topics.learn(group, request.topics, set(member.names), is_authoritative=False)
     has_changed = (member.names, member.regex) != before
     if has_changed:
         return "subscription_changed", True
@@ -249,7 +276,7 @@ def _take(
 
 
 def _owned(group: ConsumerGroup, owned: Mapping[str, object]) -> Owned:
-    """Return the partitions that a subscription says its member owns, by the ids of their topics."""
+    """Return the owned partitions of a subscription, by the ids of their topics."""
     return [
         OwnedPartitions(topic.topic_id, tuple(numbers))  # type: ignore[arg-type]
         for name, numbers in owned.items()
@@ -270,7 +297,7 @@ def sync(group: ConsumerGroup, request: SyncGroup, context: Context) -> Iterator
     """Reply with the member's assignment, in the version of its own subscription.
 
     Replies with:
-        REBALANCE_IN_PROGRESS: a later plan was made since the member joined.
+        REBALANCE_IN_PROGRESS: a later target assignment was computed since the member joined.
     """
     member = group.members[request.member_id]
     is_behind = group.vitals.assignment_epoch > group.epoch_of(member.member_id)
@@ -299,7 +326,11 @@ def assignment_bytes(group: ConsumerGroup, member: ConsumerMember, partitions: M
 
 
 def heartbeat(group: ConsumerGroup, request: Heartbeat, context: Context) -> Iterator[Output]:
-    """Renew the session. REBALANCE_IN_PROGRESS: a join of the member would bring something."""
+    """Renew the session.
+
+    Replies with:
+        REBALANCE_IN_PROGRESS: a join would change something for the member.
+    """
     member = group.members[request.member_id]
     group.vitals.renew(group.vitals.sessions[member.member_id], context.now_ms)
     if must_join(group, member):
@@ -310,7 +341,7 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, context: Context) -> Ite
 
 
 def must_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Return whether a join of a classic member would bring something."""
+    """Return whether a join would change something for a classic member."""
     if group.epoch_of(member.member_id) < group.vitals.assignment_epoch or member.state is MemberState.UNREVOKED:
         return True
     return is_waiting_for_free(group, member)
@@ -325,6 +356,6 @@ def must_downgrade(group: ConsumerGroup, config: Config) -> bool:
 
 
 def _expect_join(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-    """Set the deadline of a member that was told to join, unless it is set already."""
+    """Set the join deadline of a member that was answered REBALANCE_IN_PROGRESS, unless it is set already."""
     if member.member_id not in group.vitals.joins:
         group.vitals.joins[member.member_id] = _wait(group, member, now_ms)

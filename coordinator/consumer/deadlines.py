@@ -1,6 +1,6 @@
 """The deadlines of a group of the consumer protocol, and what each of them changes. `timers` fires them.
 
-A plan that is due is made by the next request; the deadline makes it if no request comes.
+The next request computes a target assignment that is due. If no request comes, a deadline computes it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ OVERDUE = {
     Kind.JOIN: "joins_overdue",
     Kind.SYNC: "syncs_overdue",
 }
-"""Why a member is dropped when its deadline has passed."""
+"""The reason in the event of a member that is removed because its deadline has passed."""
 
 
 def deadlines(group: ConsumerGroup) -> Iterator[Deadline]:
@@ -92,7 +92,7 @@ def _due(group: ConsumerGroup, due: Deadline, config: Config) -> Iterator[Output
 
 
 def _member_due(group: ConsumerGroup, due: Deadline) -> Iterator[Output]:
-    """Drop a member that was silent, or that has not done in time what it was told to do."""
+    """Remove a member whose session, revocation, join or sync is overdue."""
     member, session = group.members[due.member_id], group.vitals.sessions[due.member_id]
     why = OVERDUE[Kind(due.kind)]
     silence_ms = session.timeout_ms if due.kind == Kind.SESSION and not session.extended else None

@@ -53,17 +53,14 @@ def _described(group: ConsumerGroup, member: ConsumerMember) -> DescribedConsume
 
 
 def tell_topics(group: ConsumerGroup, request: GroupTopics, context: Context) -> Iterator[Output]:
-    """Store facts about topics and patterns. The group epoch grows if they change what members subscribe to."""
+    """Store facts about topics and patterns. The group epoch is raised if the subscribed topics have changed."""
     cause = None
     for resolved in request.regexes:
-        member = group.members.get(resolved.member_id)
-        has_pattern = member is not None and member.regex == resolved.regex
-        if has_pattern and topics.resolve(
+        if topics.is_told_by_member(group, resolved) and topics.resolve(
             group, resolved.regex, resolved.member_id, resolved.topics, is_authoritative=True
         ):
             cause = "regex_resolved"
-    names = topics.subscribed_names(group)
-    if topics.learn(group, (f for f in request.topics if f.topic in names), is_authoritative=True):
+    if topics.learn(group, request.topics, group.subscribed, is_authoritative=True):
         cause = cause or "topics_changed"
     if cause is not None and group.members:
         behind = Blame(cause, "", request.client_id, request.client_host)

@@ -1,11 +1,11 @@
-"""Heartbeats of the consumer protocol: a member joins, follows the plan, renews its session, goes away or leaves.
+"""Heartbeats of the consumer protocol: a member joins, reconciles, renews its session, goes away or leaves.
 
-    1. `checks` refuses what is wrong
-    2. the member is found, made, or takes the place of a static member that went away
-    3. the member and the group take what the request says; the group epoch grows if that needs a new plan
-    4. a plan is made if one is due
-    5. the member is reconciled with it
-    6. the session is renewed, and the member is answered
+    1. `checks` refuses a wrong request
+    2. the member is found or added, or it replaces a static member that went away
+    3. the request updates the member and the group; the group epoch is raised if a new target assignment is needed
+    4. the target assignment is computed if it is due
+    5. the member is reconciled with its target
+    6. the session is renewed, and the request is answered
 
 Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat, consumerGroupLeave; KIP-848.
 """
@@ -17,7 +17,7 @@ from msgspec import UNSET, structs
 
 from coordinator.config import Config
 from coordinator.consumer import planning, topics
-from coordinator.consumer.checks import JOIN_EPOCH, is_blank
+from coordinator.consumer.checks import JOIN_EPOCH, is_blank, owns_few_partitions
 from coordinator.consumer.leaving import go_away, leave
 from coordinator.consumer.publishing import raise_epoch
 from coordinator.consumer.reconciling import reconcile
@@ -26,7 +26,7 @@ from coordinator.consumer_member import ConsumerMember, MemberState, Pulse
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
-from coordinator.events import blame, member_event
+from coordinator.events import blame, event, member_event
 from coordinator.group_parts import NEVER_MS, GroupVitals, Session
 from coordinator.hashing import member_suffix
 from coordinator.outputs import (
@@ -44,7 +44,7 @@ from coordinator.phases import Phase
 def heartbeat_of_vitals(
     vitals: GroupVitals, request: ConsumerGroupHeartbeat, now_ms: int, config: Config
 ) -> Reply | None:
-    """Answer the heartbeat of a settled member, if it only renews its session; None for every other one."""
+    """Return the reply to a settled member's heartbeat that only renews its session; None for all other heartbeats."""
     if not isinstance(vitals, ConsumerVitals):
         return None
     pulse = vitals.sessions.get(request.member_id)
@@ -54,6 +54,8 @@ def heartbeat_of_vitals(
     if not request.is_plain or vitals.asks or vitals.group_epoch != vitals.assignment_epoch:
         return None
     if instance_id is not None and vitals.instances.get(instance_id) != request.member_id:
+        return None
+    if request.topic_partitions and owns_few_partitions(request, config) is not ErrorCode.NONE:
         return None
     if not request.again:
         vitals.renew(pulse, now_ms)
@@ -101,7 +103,7 @@ def _follow(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Cont
     yield Reply(request.reply_to, _answer(group, member, request, context, tells_all=tells_all))
 
 
-# -- who sends it ------------------------------------------------------------------------------------------------------
+# -- the sender --------------------------------------------------------------------------------------------------------
 
 
 def _enter(
@@ -138,7 +140,8 @@ def _of_this_protocol(group: ConsumerGroup, member: ConsumerMember, context: Con
     if member.classic is None:
         return member
     vitals, pulse = group.vitals, group.vitals.sessions[member.member_id]
-    member.classic, pulse.is_classic = None, False
+    group.set_classic(member, None)
+    pulse.is_classic = False
     pulse.timeout_ms = context.config.group_consumer_session_timeout_ms
     vitals.renew(pulse, context.now_ms)
     vitals.joins.pop(member.member_id, None)
@@ -164,7 +167,7 @@ def _new_id(request: ConsumerGroupHeartbeat, context: Context) -> str:
     return member_suffix(context.secret, request.group_id, (request.reply_to, request.request_id))
 
 
-# -- what it says ------------------------------------------------------------------------------------------------------
+# -- the update --------------------------------------------------------------------------------------------------------
 
 
 def _take(
@@ -173,7 +176,7 @@ def _take(
     """Update the member and the group from a request.
 
     Returns:
-        Why the group needs a new plan, None if it does not; and whether the member's subscription has changed.
+        The cause of a new target assignment, None without one; and whether the member's subscription has changed.
     """
     before, vote = (member.names, member.regex), member.assignor
     _update(group, member, request)
@@ -183,7 +186,7 @@ def _take(
             group, member.regex, member.member_id, request.regex_topics, is_authoritative=False
         )
     names = set(group.names_of(member)) if request.topics else set[str]()
-    has_new_topics = topics.learn(group, (f for f in request.topics if f.topic in names), is_authoritative=False)
+    has_new_topics = topics.learn(group, request.topics, names, is_authoritative=False)
     has_changed = (member.names, member.regex) != before
     cause = None
     if member.names != before[0] or (member.regex != before[1] and not topics.is_unresolved(group, member.regex)):
@@ -200,8 +203,9 @@ def _take(
 def _update(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:
     """Update a member with the fields that a request has.
 
-    A plain heartbeat changes neither its client nor its mailbox: on the path by the vitals alone it could not, and the
-    batches decide which path it takes. A client that has changed its connection sends a full request.
+    A plain heartbeat changes neither the member's client nor its mailbox. The short path has only the vitals, and the
+    cut of the log into batches decides whether a heartbeat takes it. A client with a new connection sends a full
+    request.
     """
     if not request.is_plain:
         member.client_id, member.client_host = request.client_id, request.client_host
@@ -219,7 +223,7 @@ def _update(group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroup
 
 
 def _await_revocation(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-    """Set the deadline of a member that has to give up partitions; remove it from every other one."""
+    """Set the revocation deadline of a member that has to give up partitions; remove the deadline from all others."""
     group.vitals.revocations.pop(member.member_id, None)
     if member.state is MemberState.UNREVOKED:
         timeout_ms = max(member.rebalance_timeout_ms, 0)
@@ -272,15 +276,23 @@ def assigned_topics(group: ConsumerGroup, partitions: Mapping[str, Iterable[int]
 def note_fencing(
     group: ConsumerGroup, request: ConsumerGroupHeartbeat, error: ErrorCode, context: Context
 ) -> Iterator[Output]:
-    """Yield the event of a member that is fenced."""
-    member = group.members.get(request.member_id)
-    if member is not None and error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID):
-        yield member_event(
-            EpochFenced,
-            group,
-            member,
-            context.now_ms,
-            error=error.name,
-            claimed_epoch=request.member_epoch,
-            member_epoch=group.epoch_of(member.member_id),
-        )
+    """Yield the event of a sender that is fenced.
+
+    A static member that was replaced is no member any more: the event has the epoch of the member that replaced it.
+    """
+    if error not in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID):
+        return
+    member = group.sender_of(request.member_id, request.group_instance_id)
+    assert member is not None, "a sender is fenced by a member"
+    yield event(
+        EpochFenced,
+        group,
+        context.now_ms,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id or member.group_instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        error=error.name,
+        claimed_epoch=request.member_epoch,
+        member_epoch=group.epoch_of(member.member_id),
+    )

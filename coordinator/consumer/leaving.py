@@ -1,4 +1,4 @@
-"""The end of a membership in a group of the consumer protocol, and its pause.
+"""Members that leave a group of the consumer protocol, are removed from it, or go away for a while.
 
 Source: Kafka's GroupMetadataManager.consumerGroupLeave, consumerGroupStaticMemberGroupLeave and
 consumerGroupFenceMember; KIP-848.
@@ -23,7 +23,7 @@ from coordinator.outputs import (
 
 
 def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Context) -> Iterator[Output]:
-    """Remove a member at its own request. Its epoch is not looked at."""
+    """Remove a member at its own request. The epochs are not compared."""
     member = group.members[request.member_id]
     group.remove(member)
     yield member_event(MemberLeft, group, member, context.now_ms, reason=None)
@@ -32,9 +32,9 @@ def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Contex
 
 
 def go_away(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Context) -> Iterator[Output]:
-    """Keep the place of a static member that goes away for a while. Its session is not renewed.
+    """Keep a static member that goes away for a while. Its session is not renewed.
 
-    What it had to give up is free at once; what it was given stays its own.
+    Its partitions in `revoking` are free at once. Its partitions in `assigned` remain its own.
     """
     member = group.members[request.member_id]
     assigned = {topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in member.assigned.items()}
@@ -68,5 +68,5 @@ def drop(
 
 
 def after_removal(group: ConsumerGroup, behind: Blame, now_ms: int) -> Iterator[Output]:
-    """Raise the group epoch after members were removed; the caller does so once, however many there were."""
+    """Raise the group epoch after a removal. The caller calls it once for all members that one request removes."""
     yield from raise_epoch(group, behind, now_ms)

@@ -1,7 +1,7 @@
 """The checks of commits and fetches of a group of the consumer protocol.
 
-The field `generation_id` of a request carries the member epoch. The instance id is not looked at, and no commit renews
-a session.
+The field `generation_id` of a request carries the member epoch. The instance id is not compared, and no commit renews a
+session.
 
 Source: Kafka's ConsumerGroup.validateOffsetCommit and validateOffsetFetch; KIP-848.
 """
@@ -66,7 +66,7 @@ def _stale(member: ConsumerMember) -> ErrorCode:
 def _had_all(
     group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit | TxnOffsetCommit, config: Config
 ) -> bool:
-    """Return whether a member still has all partitions of a commit, and was given them at its epoch or before.
+    """Return whether a member still has all partitions of a commit, and got them at the commit's epoch or before.
 
     A partition whose metadata is too long is refused alone, whatever its epoch, as in Kafka.
     """

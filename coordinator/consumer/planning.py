@@ -1,31 +1,33 @@
-"""Plans: a server assignor gives every partition of the subscribed topics to a member.
+"""Target assignments: a server assignor assigns every partition of the subscribed topics to a member.
 
-A plan is made at the first request after the group epoch has grown, or at a deadline if no request comes; at most once
-in `group_consumer_assignment_interval_ms`. Its input are the targets before, not the partitions that members own.
+The first request after a raise of the group epoch computes the target assignment; if no request comes, a deadline does.
+It is computed once in `group_consumer_assignment_interval_ms` at most. The input has the targets before, not the
+partitions that members own.
 
 Source: Kafka's TargetAssignmentBuilder and GroupMetadataManager.maybeUpdateTargetAssignment; KIP-848.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from coordinator.assignors.server import SERVER_ASSIGNORS, GroupSpec, MemberSpec, Targets
+from coordinator.assignors.server import SERVER_ASSIGNORS, GroupSpec, MemberSpec, Target, Targets
 from coordinator.config import Config
 from coordinator.consumer import topics
-from coordinator.consumer_group import Change, ConsumerGroup
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.consumer_parts import Change
 from coordinator.events import event
 from coordinator.group_parts import NEVER_MS
 from coordinator.outputs import Output, PlanMade
 
 
 def is_due(group: ConsumerGroup, now_ms: int, config: Config) -> bool:
-    """Return whether the group waits for a plan, and the latest one was made long enough ago."""
+    """Return whether the group waits for a target assignment, and the latest one is old enough."""
     is_waiting = group.vitals.group_epoch > group.vitals.assignment_epoch and bool(group.members)
     return is_waiting and (not group.assignment_ms or now_ms >= _next_ms(group, config))
 
 
 def schedule(group: ConsumerGroup, now_ms: int, config: Config) -> None:
-    """Set the deadline at which the plan is made if no request comes before; remove it if no plan is wanted."""
+    """Set the deadline that computes the target assignment if no request comes before; remove it if none is due."""
     vitals = group.vitals
     if vitals.group_epoch == vitals.assignment_epoch or not group.members:
         vitals.plan_ms = NEVER_MS
@@ -38,7 +40,7 @@ def _next_ms(group: ConsumerGroup, config: Config) -> int:
 
 
 def make_plan(group: ConsumerGroup, now_ms: int, config: Config, named: str | None = None) -> Iterator[Output]:
-    """Make a plan for the present group epoch.
+    """Compute the target assignment of the present group epoch.
 
     Args:
         named: The assignor that the present request names; it wins a tied vote.
@@ -63,7 +65,7 @@ def make_plan(group: ConsumerGroup, now_ms: int, config: Config, named: str | No
 
 
 def has_another_assignor(group: ConsumerGroup, config: Config, named: str | None) -> bool:
-    """Return whether the members vote for another assignor than that of the latest plan.
+    """Return whether the members vote for another assignor than that of the latest target assignment.
 
     Args:
         named: The assignor that the present request names; it wins a tied vote.
@@ -72,7 +74,7 @@ def has_another_assignor(group: ConsumerGroup, config: Config, named: str | None
 
 
 def voted_assignor(group: ConsumerGroup, config: Config, named: str | None = None) -> str:
-    """Return the assignor with the most votes; the first configured one if nobody votes."""
+    """Return the assignor with the most votes; without a vote, the first configured one."""
     configured = config.group_consumer_assignors
     votes = Counter(m.assignor for m in group.members.values() if m.assignor in configured)
     if not votes:
@@ -87,17 +89,35 @@ def _spec(group: ConsumerGroup) -> GroupSpec:
     topic_ids = {key: group.topic_ids_of(member) for key, member in subscriptions.items()}
     subscribed = frozenset().union(*topic_ids.values())
     is_homogeneous = len(subscriptions) == 1 and not all(next(iter(subscriptions)))
-    counts = {topic.topic_id: topic.partitions for topic in group.topics.values() if topic.topic_id in subscribed}
+    topics_by_id = {topic.topic_id: topic for topic in group.topics.values() if topic.topic_id is not None}
+    counts = {topic_id: topics_by_id[topic_id].partitions for topic_id in topics_by_id if topic_id in subscribed}
     return GroupSpec(
         members=[
-            MemberSpec(member_id, m.group_instance_id, topic_ids[m.names, m.regex], group.targets.get(member_id, {}))
+            MemberSpec(
+                member_id,
+                m.group_instance_id,
+                topic_ids[m.names, m.regex],
+                _existing(group.targets.get(member_id, {}), counts),
+            )
             for member_id, m in group.members.items()
         ],
-        partitions={topic_id: count for topic_id, count in counts.items() if topic_id is not None},
+        partitions=counts,
         names=group.names_by_id,
         is_homogeneous=is_homogeneous,
         names_subscribed=max((len(set(group.names_of(m))) for m in subscriptions.values()), default=0),
     )
+
+
+def _existing(target: Target, counts: Mapping[str, int]) -> Target:
+    """Return a target without the partitions that its topics no longer have.
+
+    Kafka cannot take partitions away from a topic, but a topic may be reported as gone and then with fewer partitions.
+    """
+    beyond = [each for each, numbers in target.items() if each in counts and max(numbers, default=-1) >= counts[each]]
+    if not beyond:
+        return target
+    cut = target | {topic_id: [n for n in target[topic_id] if n < counts[topic_id]] for topic_id in beyond}
+    return {topic_id: numbers for topic_id, numbers in cut.items() if numbers}
 
 
 def _moved(before: Targets, after: Targets) -> int:

@@ -1,7 +1,7 @@
-"""The records, events and notices that follow from a change of a group.
+"""The records, events and notices after a change of a group.
 
-Every change of a group goes through `following`, which compares the group before and after. So no handler has to
-remember what is published, and nothing is published for a mere heartbeat.
+The outputs of every request and of every deadline pass through `following`, which compares the group before and after.
+So no handler publishes a change itself, and a heartbeat without a change publishes no record.
 
 Source: our own; Kafka's coordinator publishes none of this.
 """
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from coordinator.config import Config
 from coordinator.consumer import planning, topics
 from coordinator.consumer.reconciling import is_waiting_for_free
-from coordinator.consumer.topics import subscribed_names
-from coordinator.consumer_group import AWAY_EPOCH, Change, ConsumerGroup, News
+from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
 from coordinator.consumer_member import ConsumerMember, MemberState
+from coordinator.consumer_parts import Change, News
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.events import Blame, event
 from coordinator.group_parts import NEVER_MS
@@ -47,9 +47,12 @@ STATE_NAMES = {
 PARTITION_RECORD_BYTES = 12
 """The bytes that one partition takes there: in `assigned` or `revoking`, and in the target."""
 
+SUBSCRIPTION_RECORD_FACTOR = 2
+"""How often a subscription is written there: with its member, and in the list of all topics."""
+
 
 def raise_epoch(group: ConsumerGroup, behind: Blame, now_ms: int) -> Iterator[Output]:
-    """Raise the group epoch: the plan is out of date. The caller does so once a request."""
+    """Raise the group epoch, because the target assignment is out of date. The caller calls it once for a request."""
     group.vitals.group_epoch += 1
     if group.change is None:
         before = group.news.before
@@ -71,7 +74,7 @@ def raise_epoch(group: ConsumerGroup, behind: Blame, now_ms: int) -> Iterator[Ou
 def following(
     group: ConsumerGroup, outputs: Iterable[Output], now_ms: int, config: Config, answered: str = ""
 ) -> Iterator[Output]:
-    """Yield the outputs of one request or deadline, and what follows from the changes of the group.
+    """Yield the outputs of one request or deadline, and the outputs that the changes of the group cause.
 
     Args:
         answered: The member to which the request is answered. It needs no notice.
@@ -91,14 +94,15 @@ def following(
 def _publish_changes(
     group: ConsumerGroup, news: News, now_ms: int, config: Config, answered: str, *, is_planned: bool
 ) -> Iterator[Output]:
-    """Yield what follows from the changes of a group."""
+    """Yield the events, the notices and the record after a change of a group."""
     if news.handovers:
         handovers = tuple(
             Handover(group.name_of(topic_id), number, was, now) for topic_id, number, was, now in news.handovers
         )
         yield event(AssignmentChanged, group, now_ms, handovers=handovers)
-    if not group.members:
+    if news.has_unsubscribed or not group.members:
         topics.forget_unused(group)
+        group.look_at_offsets(now_ms)  # those of topics without a subscriber may expire
     yield from _enter_state(group, now_ms)
     planning.schedule(group, now_ms, config)
     yield from _notices(group, _all_behind(group) if is_planned else _all_waiting(group, news), answered)
@@ -111,7 +115,7 @@ def _enter_state(group: ConsumerGroup, now_ms: int) -> Iterator[Output]:
     if state is not vitals.phase:
         vitals.phase, group.since_ms = state, now_ms
         if state is Phase.EMPTY:
-            # In Kafka 4.4 a group that empties waits for no plan.
+            # From Kafka 4.4 on, an emptied group waits for no target assignment.
             vitals.assignment_epoch, vitals.plan_ms = vitals.group_epoch, NEVER_MS
             yield event(GroupEmptied, group, now_ms)
             group.look_at_offsets(now_ms)
@@ -146,7 +150,7 @@ def _completed(group: ConsumerGroup, change: Change, now_ms: int) -> RebalanceCo
 
 
 def _all_behind(group: ConsumerGroup) -> Iterator[ConsumerMember]:
-    """Yield the members that the latest plan concerns, unless they have to confirm something first."""
+    """Yield the members below the assignment epoch, unless they have to confirm a release first."""
     for member in group.members.values():
         is_behind = group.epoch_of(member.member_id) < group.vitals.assignment_epoch
         if is_behind and member.state is not MemberState.UNREVOKED:
@@ -169,7 +173,7 @@ def _notices(group: ConsumerGroup, members: Iterable[ConsumerMember], answered: 
 
 
 def _notice(group: ConsumerGroup, member: ConsumerMember) -> AssignmentNotice | RebalanceNotice:
-    """Return the notice that a member's next request brings something; a classic member has to join again."""
+    """Return the notice after which a member sends a heartbeat at once; a classic member joins again."""
     group_id, member_id, epoch = group.group_id, member.member_id, group.vitals.group_epoch
     if member.classic is not None:
         return RebalanceNotice(request_id=None, group_id=group_id, member_id=member_id, generation_id=epoch)
@@ -191,6 +195,7 @@ def publish_at_a_bounded_rate(group: ConsumerGroup, now_ms: int) -> Iterator[Out
 def _wait_ms(group: ConsumerGroup) -> int:
     partitions = sum(map(len, group.holders.values())) + sum(map(len, group.planned.values()))
     size = MEMBER_RECORD_BYTES * len(group.members) + PARTITION_RECORD_BYTES * partitions
+    size += SUBSCRIPTION_RECORD_FACTOR * group.subscriptions_bytes + group.resolutions_bytes
     return size * 1_000 // PUBLISH_BYTES_PER_S if size > PUBLISH_BYTES_FREE else 0
 
 
@@ -206,7 +211,7 @@ def publish(group: ConsumerGroup) -> Published:
         protocol_type=CONSUMERS,
         protocol_name=group.assignor or None,
         leader=None,
-        subscribed_topics=tuple(sorted(subscribed_names(group))),
+        subscribed_topics=tuple(sorted(group.subscribed)),
         members=tuple(_published(group, member) for member in group.members.values()),
         version=version,
         type="consumer",
@@ -239,7 +244,7 @@ def _published(group: ConsumerGroup, member: ConsumerMember) -> GroupMember:
 
 
 def _by_name(group: ConsumerGroup, partitions: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:
-    """Return partitions by the names of their topics. A topic that was made anew has the partitions of both."""
+    """Return partitions by the names of their topics. The partitions of two topics with one name are joined."""
     named: dict[str, list[int]] = {}
     for topic_id, numbers in partitions.items():
         named.setdefault(group.name_of(topic_id), []).extend(numbers)

@@ -1,6 +1,6 @@
-"""Reconciliation: a member gives up what its target lacks, confirms that, and then takes what is free.
+"""Reconciliation: a member gives up the partitions that its target lacks, confirms that, and takes the free ones.
 
-The table has what happens to a member at one of its heartbeats.
+The table has the procedure for a member at one of its heartbeats.
 
     state       and                                              then
     STABLE      the assignment epoch is another than its own     next
@@ -10,7 +10,8 @@ The table has what happens to a member at one of its heartbeats.
     UNREVOKED   it owns none of them                             next
     UNRELEASED                                                   next
 
-Every change sets the previous epoch, also if the epoch stays: a heartbeat that repeats it finds its answer lost.
+Every change sets the previous epoch, also if the epoch stays. A heartbeat with the previous epoch shows that the
+response with the newer one was lost.
 
 Source: Kafka's CurrentAssignmentBuilder; KIP-848.
 """
@@ -22,7 +23,7 @@ from coordinator.consumer_member import ConsumerMember, MemberState, Partitions
 from coordinator.consumer_requests import OwnedPartitions
 
 Owned = Iterable[OwnedPartitions] | None
-"""The partitions that a member says it owns; None if the request does not say it."""
+"""The partitions that a request lists as owned; None if the request has no list."""
 
 
 def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Owned, *, has_changed: bool) -> bool:
@@ -40,7 +41,7 @@ def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Owned, *, has
 
 
 def owns_any(owned: Owned, partitions: Partitions) -> bool:
-    """Return whether a member may still own some of these partitions. A member that does not say it may."""
+    """Return whether a member may still own some of these partitions. It may if its request has no list."""
     if owned is None:
         return True
     return any(not partitions.get(o.topic_id, {}).keys().isdisjoint(o.partitions) for o in owned)
@@ -89,7 +90,7 @@ def _shrink(group: ConsumerGroup, member: ConsumerMember, owned: Owned) -> bool:
 
 
 def is_waiting_for_free(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Return whether the next request of a member that waits for partitions brings something.
+    """Return whether the next request of a member that waits for partitions gives it some.
 
     A member of the consumer protocol gets each of them when it is free; a classic member gets them all at once.
     """

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from coordinator.consumer.checks import JOIN_EPOCH
 from coordinator.consumer_requests import ConsumerGroupDescribe, ConsumerGroupHeartbeat, GroupTopics
 from coordinator.context import Context
 from coordinator.errors import ErrorCode
@@ -13,7 +12,6 @@ from coordinator.outputs import (
     GroupTopicsAnswer,
     Output,
 )
-from coordinator.phases import Phase
 from coordinator.refusals import refusal
 
 REASONS = {
@@ -38,16 +36,8 @@ def reason(request: ConsumerGroupHeartbeat, error: ErrorCode) -> str | None:
 
 
 def heartbeat(group: Group | None, request: ConsumerGroupHeartbeat, context: Context) -> Iterator[Output]:
-    """Refuse a heartbeat that creates no group.
-
-    Replies with:
-        INVALID_REGULAR_EXPRESSION: it would have created the group, but its pattern does not compile.
-        GROUP_ID_NOT_FOUND: the group does not exist, or has members of the classic protocol.
-    """
-    error, why = ErrorCode.GROUP_ID_NOT_FOUND, NOT_OF_CONSUMERS
-    if (group is None or group.phase is Phase.EMPTY) and request.member_epoch == JOIN_EPOCH:
-        error, why = ErrorCode.INVALID_REGULAR_EXPRESSION, request.regex_error or ""
-    yield refusal(ConsumerGroupHeartbeatAnswer, request, error, why)
+    """Reply with GROUP_ID_NOT_FOUND to a heartbeat that creates no group."""
+    yield refusal(ConsumerGroupHeartbeatAnswer, request, ErrorCode.GROUP_ID_NOT_FOUND, NOT_OF_CONSUMERS)
 
 
 def group_topics(group: Group | None, request: GroupTopics, context: Context) -> Iterator[Output]:
@@ -56,7 +46,7 @@ def group_topics(group: Group | None, request: GroupTopics, context: Context) ->
 
 
 def describe(group: Group | None, request: ConsumerGroupDescribe, context: Context) -> Iterator[Output]:
-    """Reply with GROUP_ID_NOT_FOUND: the administrator's tool asks for a classic group next."""
+    """Reply with GROUP_ID_NOT_FOUND. An administrator's tool then requests the description of a classic group."""
     error = ErrorCode.GROUP_ID_NOT_FOUND
     why = " not found." if group is None else " is not a consumer group."
     sentence = "Group " + request.group_id + why

@@ -1,62 +1,79 @@
-"""What a group knows of topics and of patterns. It was told all of it by records, so that a replay plans the same.
+"""The facts about topics that a group has, and the topics of its patterns.
 
-    a heartbeat   tells of the topics that it subscribes to, as the sender's metadata have them
-    group_topics  tells of changes, and answers what the coordinator asks for; it is authoritative
+Records bring all of them, so a replay computes the same assignments.
 
-A group knows only topics that some member subscribes to. Kafka's coordinator reads the cluster's metadata instead, and
-resolves patterns itself.
+    a heartbeat   brings facts about the topics of its subscription, from the sender's metadata
+    group_topics  brings changes, and the facts for which the coordinator has asked; it is authoritative
+
+A group has facts only about topics to which some member subscribes. Kafka's coordinator reads the cluster's metadata
+instead, and resolves patterns itself.
 
 Source: Kafka's ConsumerGroup.subscriptionMetadata and ResolvedRegularExpression; KIP-848.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Container, Iterable, Sequence
+from itertools import accumulate
 
 from msgspec import UNSET, UnsetType
 
-from coordinator.consumer_group import ConsumerGroup, Resolution, Topic
-from coordinator.consumer_member import ConsumerMember
-from coordinator.consumer_requests import TopicFact
+from coordinator.consumer_group import ConsumerGroup
+from coordinator.consumer_member import ConsumerMember, names_bytes
+from coordinator.consumer_parts import Resolution, Topic
+from coordinator.consumer_requests import ResolvedPattern, TopicFact
+from coordinator.limits import ASK_BYTES_MAX
 from coordinator.outputs import Ask
 
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-def learn(group: ConsumerGroup, facts: Iterable[TopicFact], *, is_authoritative: bool) -> bool:
-    """Store facts of topics. Return whether a topic of the group has changed.
+def learn(group: ConsumerGroup, facts: Collection[TopicFact], names: Container[str], *, is_authoritative: bool) -> bool:
+    """Store facts of topics. Return whether a topic of `names` has changed.
 
     A topic for which the group has no fact yet counts as one that does not exist.
 
-    A fact is ignored if it takes partitions away from a topic, because Kafka cannot do that: it is old. A fact that is
-    not authoritative does not change a topic's id.
+    Args:
+        names: The topics to which the members subscribe. The group has no use for facts about further ones.
     """
     has_changed = False
+    for name, topic in told(group, facts, is_authoritative=is_authoritative).items():
+        before = group.topics.get(name)
+        if name in names or before is not None:
+            group.set_topic(name, topic)
+            has_changed = has_changed or (name in names and topic != (before or Topic()))
+    return has_changed
+
+
+def told(group: ConsumerGroup, facts: Collection[TopicFact], *, is_authoritative: bool) -> dict[str, Topic]:
+    """Return the topics of some facts, each as the group would have it after them. The group does not change.
+
+    A fact is ignored if it takes partitions away from a topic, because Kafka cannot do that: it is old. A fact that is
+    not authoritative does not change a topic's id. A fact with the id of another topic is ignored, because the group
+    identifies partitions by the ids.
+    """
+    after: dict[str, Topic] = {}
+    names_by_id = dict(group.names_by_id) if facts else {}
     for fact in facts:
-        before = group.topics.get(fact.topic)
+        before = after.get(fact.topic) or group.topics.get(fact.topic)
         topic = Topic(fact.topic_id, fact.partitions if fact.topic_id is not None else 0)
         if before is not None:
             is_same = topic.topic_id == before.topic_id
             if (is_same and topic.partitions <= before.partitions) or not (is_same or is_authoritative):
                 continue
-        group.set_topic(fact.topic, topic)
-        has_changed = has_changed or topic != (before or Topic())
-    return has_changed
-
-
-def subscribed_names(group: ConsumerGroup) -> set[str]:
-    """Return the names of all topics that some member subscribes to, by name or by its pattern."""
-    names = {name for member_names in {m.names for m in group.members.values()} for name in member_names}
-    for resolution in group.patterns.values():
-        names.update(resolution.topics or ())
-    return names
+        if topic.topic_id is not None and names_by_id.setdefault(topic.topic_id, fact.topic) != fact.topic:
+            continue
+        if before is not None and before.topic_id is not None and before.topic_id != topic.topic_id:
+            names_by_id.pop(before.topic_id, None)
+        after[fact.topic] = topic
+    return after
 
 
 def forget_unused(group: ConsumerGroup) -> None:
     """Remove patterns that no member subscribes to, and topics that no member subscribes to or has partitions of."""
-    patterns = {member.regex for member in group.members.values()}
+    patterns = group.regexes
     for pattern in [p for p in group.patterns if p not in patterns]:
-        del group.patterns[pattern]
+        group.set_pattern(pattern, None)
     held = (group.names_by_id.get(topic_id) for topic_id, holders in group.holders.items() if holders)
-    names = subscribed_names(group).union(filter(None, held))
+    names = group.subscribed.union(filter(None, held))
     for name in [name for name in group.topics if name not in names]:
         group.set_topic(name, None)
     for topic_id in [each for each in group.gone_topics if not group.holders.get(each)]:
@@ -64,10 +81,16 @@ def forget_unused(group: ConsumerGroup) -> None:
 
 
 def unknown(group: ConsumerGroup, member: ConsumerMember) -> Ask | UnsetType:
-    """Return what the group needs to know for a member, and was never told."""
-    names = tuple(sorted(name for name in group.names_of(member) if name not in group.topics))
+    """Return the topics and the pattern of a member's subscription that no record has described; UNSET for none."""
+    names = sorted(name for name in group.names_of(member) if name not in group.topics)
     patterns = (member.regex,) if member.regex and is_orphaned(group, member.regex) else ()
-    return Ask(names, patterns) if names or patterns else UNSET
+    return Ask(_first(names), patterns) if names or patterns else UNSET
+
+
+def _first(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the first names, as many as one response may ask for. The next response asks for the others."""
+    sizes = accumulate(names_bytes((name,)) for name in names)
+    return tuple(name for name, size in zip(names, sizes, strict=True) if size <= ASK_BYTES_MAX)
 
 
 def has_orphans(group: ConsumerGroup) -> bool:
@@ -77,7 +100,7 @@ def has_orphans(group: ConsumerGroup) -> bool:
 
 def has_unknown_names(group: ConsumerGroup) -> bool:
     """Return whether the group asks for facts about a topic."""
-    return any(name not in group.topics for name in subscribed_names(group))
+    return any(name not in group.topics for name in group.subscribed)
 
 
 # -- patterns ----------------------------------------------------------------------------------------------------------
@@ -96,17 +119,23 @@ def resolve(
     """
     before = group.patterns.get(pattern)
     if before is None:
-        group.patterns[pattern] = Resolution(member_id, _sorted(topics))
+        group.set_pattern(pattern, Resolution(member_id, _sorted(topics)))
         return topics is not None
     may_change = is_authoritative or before.member_id == member_id or is_orphaned(group, pattern)
     if topics is None or not may_change:
         return False
-    group.patterns[pattern] = Resolution(member_id, _sorted(topics))
+    group.set_pattern(pattern, Resolution(member_id, _sorted(topics)))
     return group.patterns[pattern].topics != before.topics
 
 
+def is_told_by_member(group: ConsumerGroup, resolved: ResolvedPattern) -> bool:
+    """Return whether the member for which a pattern was resolved has the pattern."""
+    member = group.members.get(resolved.member_id)
+    return member is not None and member.regex == resolved.regex
+
+
 def is_unresolved(group: ConsumerGroup, pattern: str) -> bool:
-    """Return whether nobody has said yet which topics a pattern matches."""
+    """Return whether no record has listed the topics that a pattern matches."""
     resolution = group.patterns.get(pattern)
     return bool(pattern) and (resolution is None or resolution.topics is None)
 

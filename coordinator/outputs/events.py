@@ -16,7 +16,11 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"):
-    """Joins are being collected, because of `cause`: which member, on which host, and its own reason."""
+    """A rebalance has begun because of `cause`: the member, its host, and its own reason.
+
+    In a classic group the joins of all members are awaited, until `joins_until_ms`. In a group of the consumer protocol
+    the group epoch was raised, and `joins_until_ms` is the time of the event.
+    """
 
     cause: str
     member_id: str
@@ -28,9 +32,15 @@ class RebalanceStarted(Event, frozen=True, kw_only=True, tag="rebalance_started"
 
 
 class RebalanceCompleted(Event, frozen=True, kw_only=True, tag="rebalance_completed"):
-    """All members of `generation_id` have an assignment. Durations count from the first `rebalance_started`.
+    """The group is Stable. Durations count from the first `rebalance_started`.
 
-    `fencing_token` is given to all of them; 0 from older coordinators.
+    In a classic group, all members of `generation_id` have an assignment: `joins_ms` is the time of the join phase, and
+    `syncs_ms` the time until the leader's assignments. In a group of the consumer protocol, all members have reached
+    the group epoch `generation_id`: `joins_ms` is the time until the latest target assignment, `syncs_ms` the time
+    after it, `protocol_name` is the assignor, and there is no leader.
+
+    `fencing_token` is the highest token of the group, and in a classic group that of all members; 0 from older
+    coordinators.
     """
 
     duration_ms: int
@@ -82,7 +92,10 @@ class MemberLeft(MemberEvent, frozen=True, kw_only=True, tag="member_left"):
 
 
 class MemberExpired(MemberEvent, frozen=True, kw_only=True, tag="member_expired"):
-    """A member was dropped: `why` is session_expired, joins_overdue, syncs_overdue, group_full or expelled.
+    """A member was dropped.
+
+    `why` is session_expired, joins_overdue, syncs_overdue, group_full or expelled; or revocation_overdue, for a member
+    of the consumer protocol that did not give partitions up within its rebalance timeout.
 
     `silence_ms` is how long its session had run without a request; null if the member was dropped for another reason,
     or if the coordinator was unavailable meanwhile. `reason` is the reason of the operator that expelled it.
@@ -139,10 +152,10 @@ class GroupDeleted(Event, frozen=True, kw_only=True, tag="group_deleted"):
 
 
 class PlanMade(Event, frozen=True, kw_only=True, tag="plan_made"):
-    """A server assignor has made a plan for `generation_id`, the group epoch.
+    """A server assignor has computed the target assignment of `generation_id`, the group epoch.
 
-    `moved` counts the partitions that the plan gives to another member than the plan before. `waited_ms` is the time
-    since the group epoch first grew.
+    `moved` counts the partitions that were not in the earlier target of their member. `waited_ms` is the time since the
+    group epoch was first raised in this rebalance.
     """
 
     assignor: str
@@ -153,7 +166,7 @@ class PlanMade(Event, frozen=True, kw_only=True, tag="plan_made"):
 
 
 class GroupConverted(Event, frozen=True, kw_only=True, tag="group_converted"):
-    """The group has another protocol, `group_type`, and `members` members. Its offsets are as before."""
+    """The group has changed to the protocol `group_type`, with `members` members. Its offsets stay."""
 
     group_type: str
     members: int

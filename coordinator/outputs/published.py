@@ -9,8 +9,9 @@ class GroupMember(Struct, frozen=True, kw_only=True):
     """A member in the group record. `assigned` is the decoded assignment, for the types `consumer` and `resources`.
 
     `fencing_token` is the one that came with the assignment; 0 before the first one, and from older coordinators. Only
-    members of the consumer protocol have the fields after it: `assigned` may be used, `revoking` has to be given up,
-    and `target` is the member's part of the latest plan. Its `state` is stable, unrevoked or unreleased.
+    members of groups of the consumer protocol have the fields after it: `assigned` may be used, `revoking` has to be
+    given up, and `target` is the member's part of the target assignment. Its `state` is stable, unrevoked or
+    unreleased.
     """
 
     member_id: str
@@ -33,10 +34,14 @@ class GroupMember(Struct, frozen=True, kw_only=True):
 
 
 class GroupRecord(Struct, frozen=True, kw_only=True):
-    """A group as of its latest change of phase or generation. Key: `["group", group_id]`.
+    """A group as of its latest published change. Key: `["group", group_id]`.
+
+    A classic group is published when its phase or its generation changes, and when a static member restarts. A group of
+    the consumer protocol is published when an epoch, a member, its partitions or its target changes; a large one at a
+    bounded rate.
 
     Only groups of the consumer protocol have a `type`, "consumer", and an `assignment_epoch`. Their `generation_id` is
-    the group epoch, their `protocol_name` is the assignor of the latest plan, and they have no leader.
+    the group epoch, their `protocol_name` is the assignor of the latest target assignment, and they have no leader.
     """
 
     group_id: str

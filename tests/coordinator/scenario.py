@@ -308,8 +308,9 @@ class Scenario:
         self.outputs += self.latest
         self._learn(self.latest)
         groups = {group_id: self.shard.group(group_id) for group_id in self.shard.group_ids}
+        step = Step(log, self.latest, now_ms, groups)
         for checker in self._checkers:
-            checker.watch(Step(log, self.latest, now_ms, groups))
+            checker.watch(step)
         return self.latest
 
     def _learn(self, outputs: Sequence[Output]) -> None:

@@ -42,6 +42,7 @@ from coordinator.requests import (
     SetAccess,
     SyncGroup,
     TopicPartitions,
+    TxnOffsetCommit,
 )
 from coordinator.shard import Shard
 from tests.coordinator.scenario import SECRET, Scenario
@@ -210,6 +211,32 @@ def test_the_coordinators_principal_without_a_signature_is_refused():
     again = msgspec.structs.replace(AGAIN, principal=COORDINATOR)
     assert [o.answer.code for o in log.ask(again, doubt="not signed") if isinstance(o, Reply)] == [31]
     assert log.hears(OF_A_GROUP["describe"](group_id="g", principal=COORDINATOR)).code == 30
+
+
+@pytest.mark.parametrize(("principal", "host", "code"), [
+    (ANA, "/10.0.0.1", 0),
+    (ANA, "", 0),
+    (None, "/10.0.0.1", 0),
+    (None, "", 30),
+])  # fmt: skip
+def test_a_commit_in_a_transaction_needs_a_signature(principal: str | None, host: str, code: int):
+    """Its place is that of a record that a gateway has written. Only a signed record has a principal or a host."""
+    log = Log(rules=(allow("User:*", "ALL"), allow("User:*", "ALL", "t", of="TOPIC")))
+    fields = {**ASKED, "client_host": host, "group_id": "g", "principal": principal, "offsets": OFFSETS[:1]}
+    request = TxnOffsetCommit(**fields, place=5, producer_id=1, producer_epoch=0)
+    (answer,) = [output.answer for output in log.ask(request) if isinstance(output, Reply)]
+    assert [p.code for p in answer.partitions] == [code]
+    assert answer.code == code
+    if code:
+        assert "signs it" in answer.error_message
+        assert not log.shard.group_ids
+
+
+def test_a_commit_in_a_transaction_needs_no_signature_where_access_is_open():
+    log = Log(config=msgspec.structs.replace(CONFIG, access="open"))
+    fields = {**ASKED, "client_host": "", "group_id": "g", "offsets": OFFSETS[:1]}
+    request = TxnOffsetCommit(**fields, place=5, producer_id=1, producer_epoch=0)
+    assert [p.code for p in log.hears(request).partitions] == [0]
 
 
 def test_open_access_checks_no_principal():

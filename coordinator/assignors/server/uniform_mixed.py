@@ -33,7 +33,7 @@ class _Levelling:
         order = members_in_order([member.member_id for member in spec.members])
         self.members = [spec.members[place] for place in order]
         self.sizes = [0] * len(self.members)
-        self.owned: list[dict[str, list[int]]] = [{} for _ in self.members]
+        self.owned: list[dict[str, set[int]]] = [{} for _ in self.members]
         self.subscribers_of: dict[str, list[int]] = {}
         for number, member in enumerate(self.members):
             for topic_id in sorted(member.topic_ids):
@@ -62,7 +62,7 @@ class _Levelling:
         for number, member in enumerate(self.members):
             for topic_id, partitions in member.target.items():
                 if topic_id in member.topic_ids:
-                    self.owned[number][topic_id] = list(partitions)
+                    self.owned[number][topic_id] = set(partitions)
                     self.sizes[number] += len(partitions)
                     for partition in partitions:
                         is_taken[topic_id][partition] = 1
@@ -113,7 +113,7 @@ class _Levelling:
         return has_moved
 
     def _give(self, number: int, topic_id: str, partition: int) -> None:
-        self.owned[number].setdefault(topic_id, []).append(partition)
+        self.owned[number].setdefault(topic_id, set()).add(partition)
         self.sizes[number] += 1
 
 

@@ -1,4 +1,4 @@
-"""What a member of the consumer protocol subscribes to, and its assignment."""
+"""The subscription of a member of the consumer protocol, and its assignment."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -14,7 +14,7 @@ class ConsumerProtocolConfig(MemberConfig, frozen=True, kw_only=True):
     """The identity and the timeouts of a member. The coordinator chooses session timeout and heartbeat interval.
 
     Args:
-        member_id: Made by the client; the member has it for life.
+        member_id: Made by the client, and kept for the life of the member.
         server_assignor: The assignor that the member votes for; None for the coordinator's default.
     """
 
@@ -24,7 +24,7 @@ class ConsumerProtocolConfig(MemberConfig, frozen=True, kw_only=True):
 
 
 class Wanted(Struct, frozen=True):
-    """A subscription, and what the sender's metadata say of its topics.
+    """A subscription, and the facts about its topics from the brokers' metadata.
 
     Args:
         regex: One pattern of RE2; "" for a subscription by names.

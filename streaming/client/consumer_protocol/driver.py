@@ -40,11 +40,11 @@ class ConsumerProtocolDriver(MemberDriver[ConsumerProtocolMember]):
 
     @property
     def failed(self) -> Failed | None:
-        """Why the coordinator refuses the member for good; None if it does not."""
+        """The error with which the coordinator refuses the member for good; None without one."""
         return self.member.failed
 
     def follow(self, wanted: Wanted) -> None:
-        """Set the subscription, or what is known of its topics."""
+        """Set the subscription and the facts about its topics."""
         self._do(lambda now_ms: self.member.follow(wanted, now_ms))
 
     def reconciled(self, target: Target) -> None:

@@ -1,6 +1,6 @@
-"""A consumer's subscription with what the brokers' metadata say of its topics: their ids and partition counts.
+"""A consumer's subscription with the facts from the brokers' metadata: the ids and partition counts of its topics.
 
-The coordinator reads no metadata. A group of the consumer protocol knows of topics what its members' clients tell it.
+The coordinator reads no metadata. The clients of a group of the consumer protocol send it the facts about its topics.
 """
 
 from collections.abc import Collection, Iterable
@@ -60,7 +60,7 @@ def _knows(snapshot: Snapshot, topics: Collection[str] | None) -> bool:
 
 
 def _facts(snapshot: Snapshot, names: Iterable[str]) -> dict[str, TopicFact]:
-    """Return the facts about topics. One whose state the brokers do not know at present has none."""
+    """Return the facts about topics. A topic whose state is unclear at present has none."""
     return {name: _fact(snapshot, name) for name in names if name not in snapshot.unclear}
 
 

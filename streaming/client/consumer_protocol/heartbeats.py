@@ -1,14 +1,14 @@
-"""The heartbeats of one member: what each of them says, which of them await a response, and when the next one is due.
+"""The heartbeats of one member: their fields, the ones that await a response, and the time of the next one.
 
     joining, after an error or without a response     all fields
-    else                                              what differs from the earlier requests
+    else                                              the fields that differ from the earlier requests
     the instance id                                   always
 
-One heartbeat is under way at a time. If no response comes within the interval, the next one is sent all the same: the
-log holds it, and a coordinator that was unavailable counts it later. It has all fields, because the one before it may
-have raised the member's epoch. Then only the response to the last one counts: a member that took partitions from an
-earlier response would have denied in the later request that it owns them. So that a slow coordinator is not always
-late, the time until the next repeat doubles, up to `REPEAT_INTERVALS_MAX`.
+At most one heartbeat is under way. If no response comes within the interval, the next heartbeat is sent all the same:
+the log keeps it, and a coordinator that was unavailable counts it later. It has all fields, because the heartbeat
+before it may have raised the member's epoch. From then on, only the response to the last heartbeat counts: if a member
+took partitions from an earlier response, the list of owned partitions in the later request would lack them. The time
+until the next repeat doubles, up to `REPEAT_INTERVALS_MAX`, so that a slow coordinator is not always late.
 
 Source: Kafka's ConsumerHeartbeatRequestManager.HeartbeatState and HeartbeatRequestState; KIP-848.
 """
@@ -33,7 +33,7 @@ DEFAULT_INTERVAL_MS = 5_000
 
 
 class _Said(Struct):
-    """What the coordinator knows from earlier requests of this membership."""
+    """The subscription and the partitions in the latest request of this membership."""
 
     wanted: Wanted
     owned: Partitions
@@ -53,7 +53,7 @@ class Heartbeats:
         self._sent_ms = 0
         self.interval_ms = DEFAULT_INTERVAL_MS
         self.due_ms = NEVER_MS
-        """When the next heartbeat is due, if nothing else is to be said before."""
+        """The time of the next heartbeat, unless a change makes it earlier."""
 
     @property
     def is_awaited(self) -> bool:
@@ -66,7 +66,7 @@ class Heartbeats:
         """Make the next heartbeat, which is sent at once.
 
         Args:
-            owes: The member has to acknowledge an assignment, so that it says which partitions it owns.
+            owes: The member has to acknowledge an assignment, so the request lists the owned partitions.
         """
         if self._unanswered:
             self._said = None
@@ -126,7 +126,7 @@ class Heartbeats:
         self.due_ms = max(now_ms, self._sent_ms + interval_ms)
 
     def say_all(self, due_ms: int | None = None) -> None:
-        """Set the next heartbeat to have all fields; set its time as well, unless that stays the same."""
+        """Make the next heartbeat have all fields, and set its time if one is given."""
         self._said = None
         self.due_ms = self.due_ms if due_ms is None else due_ms
 

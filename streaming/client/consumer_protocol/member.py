@@ -4,8 +4,8 @@ Like the coordinator's core, this module uses no clock, no randomness and no net
 returns actions: requests to send, and effects that only the member's owner can carry out. `states` has the moves,
 `reactions` the actions after errors. `deadline_ms` is the one time at which time alone causes more actions.
 
-A notice says that the next heartbeat brings something: it is then sent at once. Without notices, each step of a
-rebalance would wait for the interval that the coordinator names.
+When the coordinator sends a notice of a change, the member sends its next heartbeat at once. Without notices, each step
+of a rebalance would wait for the interval that the coordinator names.
 
 Source: Kafka's AbstractMembershipManager, ConsumerMembershipManager and ConsumerHeartbeatRequestManager; KIP-848.
 """
@@ -28,7 +28,7 @@ from streaming.client.consumer_protocol.topic_news import TopicNews
 
 
 class AssignmentChanged(Struct, frozen=True):
-    """Another assignment has come: release and take partitions, then call `reconciled`. The latest one is `target`."""
+    """The assignment has changed: release and take partitions, then call `reconciled`. `target` is the latest one."""
 
 
 Todo = Sent | ConsumerGroupHeartbeat | GroupTopics | Effect | AssignmentChanged
@@ -53,7 +53,7 @@ class ConsumerProtocolMember:
         self.asked: frozenset[str] = frozenset()
         """The topics about which the coordinator has asked."""
         self.failed: Failed | None = None
-        """Why the member is FATAL."""
+        """The error that made the member FATAL; None without one."""
         self._wanted: Wanted | None = None
         self._membership = 0
         self._rejoins = False
@@ -86,7 +86,7 @@ class ConsumerProtocolMember:
         return []
 
     def follow(self, wanted: Wanted, now_ms: int) -> list[Todo]:
-        """Set the subscription, or what is known of its topics. The group is told of what has changed."""
+        """Set the subscription and the facts about its topics. Changes are sent to the group."""
         before, self._wanted = self._wanted, wanted
         if not self.is_in_group or before is None:
             return []
@@ -104,7 +104,7 @@ class ConsumerProtocolMember:
         return self._send(now_ms)
 
     def reconciled(self, target: Target, now_ms: int) -> list[Todo]:
-        """Continue after the owner has reconciled with a target; void if the membership has ended since."""
+        """Continue after the owner has reconciled with a target. If the membership has ended since, do nothing."""
         if target.membership != self._membership or self.state is not State.RECONCILING:
             return []
         self.owned = target.partitions
@@ -205,7 +205,7 @@ class ConsumerProtocolMember:
 
     @property
     def _held(self) -> Partitions:
-        """The partitions that the member owns, or may take at any time: it must not deny that it owns them."""
+        """The partitions that the member owns, or may take at any time. Each list of owned partitions has them."""
         return self.owned if self.target is None else self.owned | self.target.partitions
 
     def _tell_topics(self, now_ms: int) -> list[Todo]:
@@ -255,7 +255,7 @@ class ConsumerProtocolMember:
         return todos + self._tell_topics(now_ms)
 
     def _take(self, answer: ConsumerGroupHeartbeatAnswer) -> list[Todo]:
-        """Note the assignment in a response, and let the owner reconcile with it if it is another one."""
+        """Store the assignment of a response, and return the action that lets the owner reconcile with it."""
         if answer.assignment is None:
             return []
         target = Target(self._membership, self.epoch, read(answer.assignment), answer.fencing_token)
@@ -267,7 +267,7 @@ class ConsumerProtocolMember:
         return [AssignmentChanged()]
 
     def _note_ask(self, answer: AnyAnswer) -> bool:
-        """Note what the coordinator asks for. Return whether the next heartbeat can answer that, and has not yet."""
+        """Store the `ask` of a response. Return whether it is a new one, which the next heartbeat answers."""
         ask = answer.ask if isinstance(answer, ConsumerGroupHeartbeatAnswer) else UNSET
         before, self._last_ask = self._last_ask, ask or None
         if not ask:

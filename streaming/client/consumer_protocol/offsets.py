@@ -44,7 +44,7 @@ class Offsets:
     def __init__(self, member: Membership, prefix: str) -> None:
         self._member, self._calls = member, Calls(member.config, prefix)
         self.has_doubts = False
-        """The last response says that the member's epoch is not the coordinator's."""
+        """Whether the last response had an error about the member's epoch or its id."""
 
     @property
     def due_ms(self) -> int:

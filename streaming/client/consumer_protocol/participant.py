@@ -33,7 +33,7 @@ class Subscriber(Listening, Protocol):
     """The owner of a participant."""
 
     def wanted(self, asked: frozenset[str]) -> Wanted | None:
-        """Return the subscription with what is known of its topics; None until enough is known to join.
+        """Return the subscription with the facts about its topics; None until the topics have been read.
 
         It is called before each step. If nothing has changed, it returns the same object.
 
@@ -110,7 +110,7 @@ class ConsumerProtocolParticipant:
                 self._owner.hear(effect)
 
     def _reconcile(self) -> None:
-        """Release and take partitions as the latest assignment says, and acknowledge it, even if the listener fails."""
+        """Release and take partitions by the latest assignment, and acknowledge it, even if the listener fails."""
         target, before = self._driver.target, self._target
         if target is None or target is before:
             return

@@ -11,7 +11,7 @@ from coordinator.errors import ErrorCode
 class Act(Enum):
     """A member's action after an error."""
 
-    RETRY = auto()  # say all again, after a backoff
+    RETRY = auto()  # send all fields again, after a backoff
     REJOIN = auto()  # give up all partitions as lost, and join with epoch 0
     TELL = auto()  # raise the error in `poll`, and continue
     STOP = auto()  # report to the owner: a retry cannot succeed
@@ -30,10 +30,11 @@ _BY_NUMBER = {error.number: act for error, act in _ACTS.items()}
 
 
 def reaction(code: int, epoch: int) -> Act:
-    """Return the action after an error in the response to a heartbeat; all others than these stop the member.
+    """Return the action after an error in the response to a heartbeat. An error without a row stops the member.
 
-    A group that does not exist any more has no members: a member that has an epoch founds it again. Kafka's clients
-    stop then. Without an epoch the error means that the group's members use the classic protocol, and may not be mixed.
+    GROUP_ID_NOT_FOUND for a member with an epoch means that the group does not exist any more. The member then creates
+    the group again. Kafka's clients stop. Without an epoch the error means that the group's members use the classic
+    protocol, and may not be mixed.
     """
     if code == ErrorCode.GROUP_ID_NOT_FOUND.number and epoch > 0:
         return Act.REJOIN

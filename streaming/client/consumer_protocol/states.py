@@ -14,23 +14,23 @@ from enum import Enum, auto
 class State(Enum):
     """The state of a member. Only in the states of `IN_GROUP` does it send heartbeats."""
 
-    UNSUBSCRIBED = auto()  # it is no member, and does not want to be one
+    UNSUBSCRIBED = auto()  # it is no member, and has no subscription
     JOINING = auto()  # it sends epoch 0, and waits for the response
     RECONCILING = auto()  # an assignment waits for its owner, or the owner's listener is being called
-    ACKNOWLEDGING = auto()  # its next request says which partitions it owns now
+    ACKNOWLEDGING = auto()  # its next request lists the partitions that it owns now
     STABLE = auto()  # it follows its assignment
     FENCED = auto()  # the coordinator has refused its epoch; its owner still has to release the partitions
-    STALE = auto()  # its owner did not poll for too long, so it has left; likewise
+    STALE = auto()  # its owner did not poll for too long, so it has left; its owner still has to release the partitions
     FATAL = auto()  # the coordinator refuses it for good
 
 
 class Cause(Enum):
-    """What moves a member."""
+    """The cause of a move."""
 
     SUBSCRIBED = auto()
     ASSIGNED = auto()  # a response has another assignment
     RECONCILED = auto()  # the owner has released and taken partitions
-    ACKNOWLEDGED = auto()  # a request says so
+    ACKNOWLEDGED = auto()  # a request lists the owned partitions
     FENCED = auto()
     NOT_POLLED = auto()
     RELEASED = auto()  # the owner has given up all partitions, as lost

@@ -1,8 +1,8 @@
-"""What one member tells its group of topics: the changes that it sees in the brokers' metadata.
+"""The `group_topics` requests of one member: the changes of topics in the brokers' metadata.
 
-A heartbeat tells of topics that the group does not know yet, and of no changes. So a member tells all that it knows
-once it has joined, and each change after that. A request that changes nothing has no effect on the group. The topics
-that a pattern matches depend on the rights of the client, so they are told only when they change.
+A group takes facts from a heartbeat only about topics for which it has none yet. So a member sends all its facts once
+it has joined, and each change after that. A request that changes nothing has no effect on the group. The topics that a
+pattern matches depend on the rights of the client, so they are sent only when they change.
 
 Source: our own; Kafka's coordinator reads the cluster's metadata.
 """
@@ -42,7 +42,7 @@ class TopicNews:
             self._told = structs.replace(self._told, regex=wanted.regex, matched=wanted.matched)
 
     def make(self, wanted: Wanted, now_ms: int) -> GroupTopics | None:
-        """Make the request that tells the group the news; None if there are none, or a request is under way."""
+        """Make the request with the changes; None if there are none, or a request is under way."""
         if self._telling is not None and now_ms < self.due_ms:
             return None
         facts = tuple(fact for name, fact in wanted.facts.items() if self._told.facts.get(name) != fact)
@@ -74,5 +74,5 @@ class TopicNews:
         return True
 
     def forget(self) -> None:
-        """End the membership: the next one tells all again."""
+        """End the membership: the next one sends all facts again."""
         self._told, self._telling, self.due_ms = Wanted(), None, NEVER_MS

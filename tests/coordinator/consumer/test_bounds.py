@@ -1,16 +1,25 @@
 """Tests of hostile and of large input to a group of the consumer protocol."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from coordinator import limits
-from coordinator.consumer import checks
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, TopicFact
+from coordinator.consumer import checks, classics
+from coordinator.consumer_protocol import Subscription, write_subscription
+from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, ResolvedPattern, TopicFact
+from coordinator.outputs import Published
+from coordinator.requests import Protocol, Request
 from tests.coordinator.consumer.conversation import Conversation, topic_id
+from tests.coordinator.consumer.test_mixed import Mixed
 
 JOIN: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ("T",), "topic_partitions": ()}
+HEARTBEAT = {"kind": "consumer_group_heartbeat", "request_id": "r", "reply_to": "b", "group_id": "g"}
+COMMIT = {**HEARTBEAT, "kind": "txn_offset_commit", "producer_id": 1, "producer_epoch": 0, "offsets": []}
+REPORT = {"kind": "settle_transactions", "request_id": "r", "reply_to": "b", "topic_id": "t", "settled_before": 9}
+FACT, OWNED = {"topic": "t"}, {"topic_id": topic_id("T"), "partitions": []}
 
 
 @pytest.mark.parametrize(
@@ -18,9 +27,6 @@ JOIN: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names"
     [
         {"member_epoch": 2**31},
         {"member_epoch": -(2**31) - 1},
-        {"subscribed_topic_names": ["t"] * (limits.SUBSCRIBED_NAMES_MAX + 1)},
-        {"subscribed_topic_regex": "a" * (limits.PATTERN_CHARS_MAX + 1)},
-        {"topics": [{"topic": "t", "topic_id": topic_id("T"), "partitions": limits.TOPIC_PARTITIONS_MAX + 1}]},
         {"topics": [{"topic": "t", "topic_id": topic_id("T"), "partitions": -1}]},
         {"topics": [{"topic": "t", "topic_id": "no id"}]},
         {"topic_partitions": [{"topic_id": topic_id("T") + "A", "partitions": []}]},
@@ -28,11 +34,60 @@ JOIN: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names"
     ],
     ids=str,
 )
-def test_a_record_beyond_a_bound_is_no_request(fields: dict[str, Any]):
-    record = {"kind": "consumer_group_heartbeat", "request_id": "r", "reply_to": "b", "group_id": "g"}
-    msgspec.convert(record, ConsumerGroupHeartbeat)
+def test_a_record_with_a_wrong_field_is_no_request(fields: dict[str, Any]):
+    msgspec.convert(HEARTBEAT, ConsumerGroupHeartbeat)
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(record | fields, ConsumerGroupHeartbeat)
+        msgspec.convert(HEARTBEAT | fields, ConsumerGroupHeartbeat)
+
+
+def heartbeat(**fields: Any) -> dict[str, Any]:
+    return {**HEARTBEAT, **fields}
+
+
+def told(**fields: Any) -> dict[str, Any]:
+    return {**HEARTBEAT, "kind": "group_topics", **fields}
+
+
+def resolved(**fields: Any) -> dict[str, Any]:
+    return told(regexes=[{"regex": "r", "topics": [], "member_id": "m", **fields}])
+
+
+BOUNDS: dict[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
+    # a bound                  a record with a field of that length
+    "subscribed names":       (limits.SUBSCRIBED_NAMES_MAX, lambda n: heartbeat(subscribed_topic_names=["t"] * n)),
+    "name of a topic":        (limits.NAME_CHARS_MAX,       lambda n: heartbeat(subscribed_topic_names=["x" * n])),
+    "pattern":                (limits.PATTERN_CHARS_MAX,    lambda n: heartbeat(subscribed_topic_regex="a" * n)),
+    "facts":                  (limits.SUBSCRIBED_NAMES_MAX, lambda n: heartbeat(topics=[FACT] * n)),
+    "partitions of a topic":  (limits.TOPIC_PARTITIONS_MAX, lambda n: heartbeat(topics=[{**FACT, "partitions": n}])),
+    "topics of a pattern":    (limits.SUBSCRIBED_NAMES_MAX, lambda n: heartbeat(regex_topics=["t"] * n)),
+    "owned topics":           (limits.PARTITIONS_PER_REQUEST_MAX, lambda n: heartbeat(topic_partitions=[OWNED] * n)),
+    "owned partitions of a topic": (limits.TOPIC_PARTITIONS_MAX,
+                               lambda n: heartbeat(topic_partitions=[{**OWNED, "partitions": [0] * n}])),
+    "error of a pattern":     (limits.REASON_CHARS_MAX,     lambda n: heartbeat(regex_error="x" * n)),
+    "told topics":            (limits.SUBSCRIBED_NAMES_MAX, lambda n: told(topics=[FACT] * n)),
+    "told patterns":          (limits.PATTERNS_MAX,         lambda n: told(regexes=resolved()["regexes"] * n)),
+    "told pattern":           (limits.PATTERN_CHARS_MAX,    lambda n: resolved(regex="x" * n)),
+    "topics of a told pattern": (limits.SUBSCRIBED_NAMES_MAX, lambda n: resolved(topics=["t"] * n)),
+    "committed transactions": (limits.SETTLED_COMMITS_MAX,  lambda n: {**REPORT, "committed": [1] * n}),
+    "place":                  (limits.PLACE_MAX,            lambda n: {**COMMIT, "place": n}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("bound", "make"), BOUNDS.values(), ids=BOUNDS)
+def test_a_request_at_its_bound_is_read_and_one_beyond_it_is_not(bound: int, make: Callable[[int], dict[str, Any]]):
+    msgspec.convert(make(bound), Request)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(make(bound + 1), Request)
+
+
+def test_the_owned_partitions_of_a_request_are_bounded_over_all_topics(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checks, "OWNED_PARTITIONS_MAX", 4)
+    Conversation().plays("""
+        T:2
+        A 0                     -> 2 {0 1}
+        A 2 own T 0 1 U 0 1     -> 2
+        A 2 own T 0 1 U 0 1 2   -> 42
+    """)
 
 
 def test_the_subscriptions_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -60,6 +115,100 @@ def test_the_partitions_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatch):
     c = Conversation().plays("T:3\nU:2\nA 0 names T U -> 2 {T 0 1 2, U 0 1}\nT:4\nB 0 names T -> 42")
     assert c.sends(GroupTopics, topics=(TopicFact("T", topic_id("T"), 4),)).code == 42
     c.plays("T:3\nB 0 names T -> 2 {}")
+
+
+def test_facts_that_the_group_ignores_hide_no_partitions(monkeypatch: pytest.MonkeyPatch):
+    """The bound holds for what the group has after the request, whatever the last fact about a topic says."""
+    monkeypatch.setattr(checks, "PLANNED_PARTITIONS_MAX", 5)
+    c = Conversation().plays("T:3\nU:3\nA 0 names T U W -> 42")
+    twice = (c.fact("T"), c.fact("U"), TopicFact("U", topic_id("U"), 0))
+    fields = JOIN | {"member_id": "A", "subscribed_topic_names": ("T", "U")}
+    assert c.sends(ConsumerGroupHeartbeat, **fields, topics=twice).code == 42
+    assert c.sends(ConsumerGroupHeartbeat, **fields, topics=(c.fact("T"),)).code == 0
+    smaller = (TopicFact("T", topic_id("T"), 0), c.fact("U"))
+    assert c.sends(ConsumerGroupHeartbeat, **fields, topics=smaller).code == 42
+    assert c.sends(GroupTopics, topics=smaller).code == 42
+    assert c.sends(GroupTopics, topics=(TopicFact("T"), c.fact("U"))).code == 0
+
+
+def test_the_facts_of_a_join_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checks, "PLANNED_PARTITIONS_MAX", 5)
+    c = mixed("T:5\nA 0 -> 2 {0 1 2 3 4}\nT:6")
+    assert c.joins("P").code == 42
+    c.plays("T:5")
+    assert c.joins("P").code == 0
+
+
+def mixed(text: str) -> Mixed:
+    c = Mixed()
+    c.plays(text)
+    return c
+
+
+def test_the_subscriptions_of_classic_members_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checks, "GROUP_SUBSCRIPTIONS_BYTES_MAX", 8)
+    c = mixed("T:1\nA 0 names T -> 2 {0}")
+
+    def joins(name: str, *topics: str) -> int:
+        metadata = write_subscription(Subscription(topics))
+        return int(c.joins(name, protocols=(Protocol("range", metadata),)).code)
+
+    assert [joins("P", "abcdef"), joins("P", "abcde"), joins("P", "abcde"), joins("P", "abcdef")] == [81, 0, 0, 81]
+    assert c.group.subscriptions_bytes == 8
+
+
+def test_the_metadata_of_classic_members_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    """A downgrade makes a classic group of them, whose leader gets all of it in one response."""
+    size = len(write_subscription(Subscription(("T",))))
+    monkeypatch.setattr(classics, "GROUP_PROTOCOLS_BYTES_MAX", 3 * size)
+    c = mixed("T:1\nA 0 -> 2 {0}")
+
+    def joins(name: str, offers: int, instance: str | None = None) -> Any:
+        metadata = write_subscription(Subscription(("T",)))
+        protocols = tuple(Protocol(name, metadata) for name in ("range", "x", "y", "z")[:offers])
+        return c.joins(name, instance=instance, protocols=protocols)
+
+    assert [joins("P", 4).code, joins("P", 2).code, joins("Q", 2).code, joins("Q", 1).code] == [81, 0, 81, 0]
+    assert c.group.protocols_bytes == 3 * size
+    c.plays("P 2 names T -> 2")
+    assert c.group.protocols_bytes == size, "P uses the consumer protocol now"
+    static = joins("", 2, "i").member_id
+    assert joins("", 2, "i").code == 0, "it replaces its earlier process"
+    assert static not in c.group.members
+    c.plays("R(i) 0 -> 2 {}\nQ -1 -> -1")
+    assert c.group.protocols_bytes == 0
+
+
+def test_the_topics_of_patterns_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checks, "GROUP_RESOLUTIONS_BYTES_MAX", 8)
+    c = Conversation().plays("""
+        T:1
+        A 0 regex a = abc  -> 2 {}
+        B 0 regex b = abcd -> 81
+        B 0 regex b = abc  -> 2 {}
+        A 2 regex a = abcd -> 81
+        A 2 regex a = ab   -> 2
+    """)
+    assert c.group.resolutions_bytes == 7
+
+    def tells(regex: str, *names: str, member_id: str) -> int:
+        return int(c.sends(GroupTopics, regexes=(ResolvedPattern(regex, names, member_id),)).code)
+
+    assert [tells("a", "abcd", member_id="A"), tells("a", "abcd", member_id="B")] == [42, 0]
+    assert [tells("a", "abc", member_id="A"), c.group.resolutions_bytes] == [0, 8]
+    c.plays("A -1 -> -1")
+    assert c.group.resolutions_bytes == 4
+
+
+def test_the_record_of_a_group_with_long_subscriptions_is_written_at_a_bounded_rate():
+    names = tuple(f"{number:05}" + "n" * 15 for number in range(10_000))
+    c = Conversation()
+    for number in range(10):
+        fields = JOIN | {"subscribed_topic_names": names}
+        c.sends(ConsumerGroupHeartbeat, member_id=f"m{number}", **fields)
+        c.now_ms += 1
+    records = [o for o in c.outputs if isinstance(o, Published)]
+    assert len(records) < 3, "each of them has 400 KB and more"
 
 
 def test_facts_that_contradict_each_other_are_taken_one_after_the_other():

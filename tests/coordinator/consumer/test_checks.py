@@ -123,6 +123,26 @@ def test_an_epoch_that_is_not_the_members_is_fenced():
     ]
 
 
+def test_a_static_member_that_was_replaced_is_fenced():
+    """FENCED_INSTANCE_ID: the event has the epoch of the member that has the instance id now."""
+    c = Conversation().plays("""
+        T:4
+        A(i) 0   -> 2 {0 1 2 3}
+        A(i) -2  -> -2
+        B(i) 0   -> 2 {0 1 2 3}
+        A(i) 2   -> 82
+        A(i) -1  -> 82
+        A 2      -> 25
+    """)
+    assert [
+        (e.member_id, e.group_instance_id, e.client_id, e.error, e.claimed_epoch, e.member_epoch)
+        for e in c.events(EpochFenced)
+    ] == [
+        ("A", "i", "client-A", "FENCED_INSTANCE_ID", 2, 2),
+        ("A", "i", "client-A", "FENCED_INSTANCE_ID", -1, 2),
+    ]
+
+
 def test_a_refused_heartbeat_does_not_renew_the_session():
     c = Conversation(group_consumer_session_timeout_ms=10_000).plays("T:4\nA 0 -> 2 {0 1 2 3}")
     before = c.group.vitals.sessions["A"].deadline_ms

@@ -342,14 +342,15 @@ def test_a_group_that_is_not_of_consumers_is_not_converted(c: Mixed):
 
 
 def test_a_refused_heartbeat_converts_nothing(c: Mixed):
-    """81 and 128 come from checks of the converted group."""
+    """next-generation.md 1.3: 128 comes from a check of the converted group, after the checks of the conversion."""
     classic(c)
     fields: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_partitions": (), "topics": (c.fact("T"),)}
-    answer = c.sends(
-        ConsumerGroupHeartbeat, member_id="X", subscribed_topic_regex="(", regex_error="missing )", **fields
-    )
-    assert answer.code == 69
-    assert c.shard.group("g") is not None
+    fields |= {"subscribed_topic_regex": "(", "regex_error": "missing )"}
+    before = c.shard.group("g")
+    answer = c.sends(ConsumerGroupHeartbeat, member_id="X", **fields)
+    assert (answer.code, answer.error_message) == (128, "missing )")
+    assert c.shard.group("g") == before
+    assert c.sends(ConsumerGroupHeartbeat, member_id="X", **{**fields, "topics": ()}).code == 14
 
 
 def test_a_dynamic_member_changes_its_protocol(c: Mixed):

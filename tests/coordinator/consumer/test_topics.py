@@ -1,9 +1,12 @@
 """Tests of what a group knows of topics and patterns, and what their changes do (next-generation.md 5)."""
 
+import pytest
 from msgspec import UNSET
 
+from coordinator import limits
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, ResolvedPattern, TopicFact
-from coordinator.outputs import Ask, RebalanceStarted
+from coordinator.outputs import Ask, GroupRecord, OffsetsExpired, Published, RebalanceStarted
+from coordinator.requests import OffsetCommit, OffsetToCommit
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 
 
@@ -170,3 +173,73 @@ def test_every_heartbeat_asks_for_a_pattern_whose_resolver_is_gone():
     assert [c.sends(ConsumerGroupHeartbeat, **plain).ask for _ in range(2)] == [Ask((), ("T.*",))] * 2
     c.sends(GroupTopics, regexes=(ResolvedPattern("T.*", ("T",), "B"),))
     assert c.sends(ConsumerGroupHeartbeat, **plain).ask is UNSET
+
+
+def test_a_pattern_is_forgotten_when_its_last_member_has_another_one():
+    """Also without a new target assignment: a change to a pattern that nobody has resolved raises no epoch."""
+    c = Conversation().plays("A 0 regex a -> 1 {}\nB 0 regex b -> 1 {}\nA 1 regex c -> 1\n= Stable 1 1")
+    assert list(c.group.patterns) == ["b", "c"]
+    c.plays("A 1 regex -> 2\nB 1 regex -> 2")
+    assert c.group.patterns == {}
+    assert not c.group.vitals.asks
+
+
+def test_one_member_does_not_use_up_the_patterns_of_a_group():
+    """PATTERNS_MAX bounds the patterns of the members, not those that they have had."""
+    c = Conversation().plays("A 0 regex a -> 1 {}")
+    for number in range(limits.PATTERNS_MAX + 1):
+        c.plays(f"A 1 regex a{number} -> 1")
+    assert len(c.group.patterns) == 1
+
+
+@pytest.mark.parametrize("end", ["leaves", "session", "replaced"])
+def test_a_pattern_is_forgotten_with_its_last_member_at_once(end: str):
+    """next-generation.md 3.6: before the next target assignment. The group's record has the topics no more."""
+    c = Conversation(group_consumer_session_timeout_ms=10_000).plays("T:1\nU:1\nA(i) 0 regex .* = U -> 2 {U 0}")
+    if end == "replaced":
+        c.plays("A(i) -2 -> -2\nA2(i) 0 names T regex -> 2 {}")
+    else:
+        c.plays("-- 6000\nB 0 names T -> 3 {0}")
+        c.plays("A -1 -> -1") if end == "leaves" else c.plays("-- 4000")
+    assert c.group.patterns == {}
+    records = [o.record for o in c.latest if isinstance(o, Published) and isinstance(o.record, GroupRecord)]
+    assert records[-1].subscribed_topics == ("T",)
+
+
+def test_a_pattern_that_another_member_has_is_kept():
+    c = Conversation().plays("T:1\nA 0 regex .* = T -> 2 {0}\nB 0 regex .* -> 2 {}\nA 2 regex x -> 2 {}")
+    assert c.group.patterns[".*"].topics == ("T",)
+
+
+def test_the_responses_ask_for_many_topics_bit_by_bit():
+    """The response to a heartbeat of a hundred bytes has no megabytes. At last, the responses have named all topics."""
+    names = tuple(f"{number:05}" + "x" * 240 for number in range(300))
+    c = Conversation()
+    c.sends(ConsumerGroupHeartbeat, member_id="A", rebalance_timeout_ms=1_000, topic_partitions=(),
+            subscribed_topic_names=names)  # fmt: skip
+    asked: list[str] = []
+    while (ask := c.sends(ConsumerGroupHeartbeat, member_id="A", member_epoch=2).ask) is not UNSET:
+        assert sum(map(len, ask.topics)) < 16384
+        asked += ask.topics
+        c.sends(GroupTopics, topics=tuple(map(TopicFact, ask.topics)))
+    assert asked == list(names)
+
+
+# -- offsets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["names", "pattern", "matches", "leaves"])
+def test_offsets_of_a_topic_expire_when_no_member_subscribes_to_it_any_more(how: str):
+    """next-generation.md 6.3: by the time of the commit, in any state of the group."""
+    c = Conversation(offsets_retention_ms=5_000).plays("T:1\nU:1\nA 0 names T -> 2 {0}\n-- 1000")
+    c.plays(f"B 0 {'names U' if how in ('names', 'leaves') else 'names none regex U.* = U'} -> 3 {{U 0}}")
+    c.sends(OffsetCommit, member_id="B", generation_id=3, offsets=(OffsetToCommit("U", 0, 7),))
+    c.plays("-- 6000")
+    assert c.group.offsets_count == 1, "B may be reading it"
+    if how == "matches":
+        c.sends(GroupTopics, regexes=(ResolvedPattern("U.*", (), "B"),))
+    else:
+        c.says({"names": "B 3 names none", "pattern": "B 3 regex", "leaves": "B -1"}[how])
+    c.plays("-- 1")
+    assert c.group.offsets_count == 0
+    assert [e.partitions for e in c.events(OffsetsExpired)] == [(("U", 0),)]

@@ -29,6 +29,13 @@ from tests.coordinator.invariants.consumer_groups import (
     RevocationsEnd,
     TheSettledHaveTheirTargets,
 )
+from tests.coordinator.invariants.consumer_lives import (
+    ConsumerGroupsAreBounded,
+    ConsumerHandoversAddUp,
+    EmptyConsumerGroupsEnd,
+    GenerationsOutliveConversions,
+    TakersHaveHigherTokens,
+)
 from tests.coordinator.invariants.consumer_members import (
     CommitsComeFromHolders,
     HeartbeatsFitTheMember,
@@ -53,6 +60,7 @@ from tests.coordinator.invariants.rolls import AnswersFitTheGroup, MisroutedIsRe
 from tests.coordinator.invariants.sizes import OutputsAreBounded
 from tests.coordinator.invariants.step import Checker, KnownRequests, Step, Truth
 from tests.coordinator.invariants.tokens import TokensGrow
+from tests.coordinator.invariants.transactions import checkers_of_transactions
 from tests.coordinator.invariants.truth import JumpsHarmNobody, TheUnreadIsHeardFirst
 from tests.coordinator.invariants.views import ClassicOnly, ClassicView, name_of
 
@@ -69,6 +77,7 @@ def all_checkers(config: Config) -> list[Checker]:
 
     return [
         RepliesFitTheirRequests(asked),  # the first one: the others look up a response's request
+        *checkers_of_transactions(asked),
         classic(GenerationsGrow()),
         classic(PhasesAreLegal()),
         classic(GenerationsAreAgreed(by_classic)),
@@ -84,8 +93,8 @@ def all_checkers(config: Config) -> list[Checker]:
         TheNewestOfAKeyIsKnown(),
         CommitsAreKept(asked),
         classic(CommitsAreFenced(by_classic)),
-        classic(OffsetsAreForgottenInTime(config)),
-        classic(OffsetsAreForgottenAtLast(config)),
+        OffsetsAreForgottenInTime(config),
+        OffsetsAreForgottenAtLast(config),
         TheForgottenAreTold(),
         classic(GroupsAreBounded(config)),
         classic(AnswersFitTheGroup(by_classic)),
@@ -112,4 +121,9 @@ def _of_consumer_groups(config: Config, asked: KnownRequests) -> list[Checker]:
         PlansAreComplete(),
         CommitsComeFromHolders(asked),
         ConsumerSessionsAreKept(config, asked),
+        ConsumerGroupsAreBounded(config),
+        ConsumerHandoversAddUp(),
+        EmptyConsumerGroupsEnd(),
+        GenerationsOutliveConversions(asked),
+        TakersHaveHigherTokens(),
     ]

@@ -32,7 +32,8 @@ class RepliesFitTheirRequests:
 
     def __init__(self, asked: KnownRequests | None = None) -> None:
         self.asked = asked or KnownRequests()
-        self.members: dict[str, str] = {}
+        self.members: dict[tuple[str | None, str], str] = {}
+        """The mailboxes of the latest joins: a member of another group may have the same id."""
         self.heard: defaultdict[str, set[str]] = defaultdict(set)
         """The mailboxes to which joins and heartbeats of the consumer protocol were answered, by member id."""
 
@@ -40,22 +41,23 @@ class RepliesFitTheirRequests:
         self.asked.note(step)
         for output in step.outputs:
             if isinstance(output, GONE):
-                self.members.pop(output.member_id, None)
+                self.members.pop((output.group_id, output.member_id), None)
             if not isinstance(output, Reply):
                 continue
             answer, request = output.answer, self.asked.by(output)
             if isinstance(answer, ConsumerGroupHeartbeatAnswer | JoinGroupAnswer) and answer.member_id:
                 self.heard[answer.member_id].add(output.to)
             if isinstance(answer, JoinGroupAnswer) and answer.code == NONE:
-                is_again = not getattr(request, "member_id", "") and answer.member_id in self.members
-                self.members[answer.member_id] = self.members[answer.member_id] if is_again else output.to
+                member = getattr(request, "group_id", None), answer.member_id
+                is_again = not getattr(request, "member_id", "") and member in self.members
+                self.members[member] = self.members[member] if is_again else output.to
             if isinstance(answer, AssignmentNotice):
                 assert answer.request_id is None, "a notice has a request id"
                 assert output.to in self.heard[answer.member_id], f"the wrong mailbox {output.to}: {answer}"
                 continue
             if isinstance(answer, RebalanceNotice):
                 assert answer.request_id is None, "a notice has a request id"
-                assert self.members.get(answer.member_id, output.to) == output.to, (
+                assert self.members.get((answer.group_id, answer.member_id), output.to) == output.to, (
                     f"the wrong mailbox {output.to}: {answer}"
                 )
                 continue

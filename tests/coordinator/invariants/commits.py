@@ -4,6 +4,7 @@ from collections import defaultdict
 from itertools import repeat
 
 from coordinator.config import Config
+from coordinator.consumer_group import ConsumerGroup
 from coordinator.consumer_protocol import CONSUMERS
 from coordinator.group import Group
 from coordinator.group_parts import NEVER_MS, Offset
@@ -23,7 +24,7 @@ from coordinator.outputs import (
     TxnOffsetCommitAnswer,
 )
 from coordinator.phases import Phase
-from coordinator.requests import OffsetCommit, OffsetFetch, SettleTransactions, TxnOffsetCommit
+from coordinator.requests import OffsetCommit, OffsetFetch, TxnOffsetCommit
 from tests.coordinator.invariants.rolls import Roll
 from tests.coordinator.invariants.step import NONE, KnownRequests, Step, forgotten
 
@@ -110,12 +111,11 @@ class CommitsAreFenced:
     """I14: a commit is accepted from a member of this generation, or from outside in a group without members.
 
     Any other commit stores no offset, and its response has an error for each partition. A commit inside a transaction
-    stores its offsets when the transaction is reported as committed, and never else.
+    is accepted from such a sender too, or from one that names no member. `transactions` has what becomes of it.
     """
 
     def __init__(self, asked: KnownRequests | None = None) -> None:
         self.asked = asked or KnownRequests()
-        self.pending: defaultdict[str, dict[int, set[tuple[str, int]]]] = defaultdict(dict)
         self.rolls: defaultdict[str, Roll] = defaultdict(Roll)
 
     def watch(self, step: Step) -> None:
@@ -129,44 +129,36 @@ class CommitsAreFenced:
                     request = self.asked.by(output)
                     self._judge(request, output.answer, stored.pop(request.group_id, []))
                 elif isinstance(output.answer, TxnOffsetCommitAnswer):
-                    self._note_pending(self.asked.by(output), output.answer)
+                    if any(p.code == NONE for p in output.answer.partitions):
+                        self._is_fenced(self.asked.by(output))
                 elif isinstance(output.answer, SettleTransactionsAnswer):
-                    self._settle(self.asked.by(output), output.answer, stored)
+                    stored.clear()
                 elif isinstance(output.answer, RepublishGroupAnswer):
                     stored.pop(self.asked.by(output).group_id, None)
             elif forgotten(output):
                 self.rolls.pop(output.group_id, None)
-                self.pending.pop(output.group_id or "", None)
             elif isinstance(output, Published) and isinstance(output.record, OffsetRecord):
                 stored[output.group_id].append((output.record.topic, output.record.partition))
             elif output.group_id is not None:
                 self.rolls[output.group_id].note(output)
         assert not stored, f"no response has {dict(stored)}"
 
-    def _note_pending(self, request: TxnOffsetCommit, answer: TxnOffsetCommitAnswer) -> None:
-        taken = {(p.topic, p.partition) for p in answer.partitions if p.code == NONE}
-        if taken:
-            self.pending[request.group_id][request.place] = taken
-
-    def _settle(
-        self, request: SettleTransactions, answer: SettleTransactionsAnswer, stored: dict[str, list[tuple[str, int]]]
-    ) -> None:
-        """Compare what a report has stored with its committed places. It may be handled in part, or not at all."""
-        places = range(request.settled_from, min(request.settled_before, answer.settled_before))
-        for group_id, commits in self.pending.items():
-            ended = {place: commits.pop(place) for place in list(commits) if place in places}
-            allowed = {each for place in request.committed for each in ended.get(place, ())}
-            found = set(stored.pop(group_id, ()))
-            assert found <= allowed, f"{found - allowed} are stored, and belong to no committed transaction"
-
     def _judge(self, request: OffsetCommit, answer: OffsetCommitAnswer, stored: list[tuple[str, int]]) -> None:
         taken = [(p.topic, p.partition) for p in answer.partitions if p.code == NONE]
         assert taken == stored, f"{request.request_id} is answered {taken}, and {stored} are stored"
+        if taken:
+            self._is_fenced(request)
+
+    def _is_fenced(self, request: OffsetCommit | TxnOffsetCommit) -> None:
+        """Check that the sender of an accepted commit may commit."""
         roll = self.rolls.get(request.group_id)
-        if not taken or (roll and request.generation_id < 0 and roll.state is Phase.EMPTY):
+        if roll and request.generation_id < 0 and roll.state is Phase.EMPTY:
+            return
+        is_in_transaction, sender = isinstance(request, TxnOffsetCommit), (request.member_id, request.group_instance_id)
+        if is_in_transaction and request.generation_id < 0 and sender == ("", None):
             return
         assert roll is not None, f"{request.member_id} commits to a group that does not exist"
-        assert roll.state in (Phase.PREPARING, Phase.STABLE), (
+        assert is_in_transaction or roll.state in (Phase.PREPARING, Phase.STABLE), (
             f"{request.member_id} commits before the assignments have arrived"
         )
         assert request.member_id in roll.members, f"{request.member_id} commits and is not a member"
@@ -178,7 +170,8 @@ class OffsetsAreForgottenInTime:
     """I15: an expired offset has had its whole retention, and no member reads its topic; every removal is reported.
 
     The retention counts from when the group became Empty. It counts from the commit if the group did not exist, or if
-    its members no longer subscribe to the topic. A commit may have its own.
+    its members no longer subscribe to the topic, and always in a group of the consumer protocol. A commit may have its
+    own.
     """
 
     def __init__(self, config: Config) -> None:
@@ -222,11 +215,14 @@ class OffsetsAreForgottenInTime:
             assert topic not in group.subscribed_topics, f"{topic} is subscribed: {group}"
 
     def _promised_ms(self, group: GroupRecord, offset: OffsetRecord) -> int:
-        assert group.state in (Phase.EMPTY, Phase.STABLE), f"{group.state} and an offset expires"
-        since_ms = offset.commit_timestamp_ms
-        if group.state is Phase.EMPTY and group.protocol_type:
+        since_ms, is_classic = offset.commit_timestamp_ms, group.type != "consumer"
+        if is_classic:
+            assert group.state in (Phase.EMPTY, Phase.STABLE), f"{group.state} and an offset expires"
+        elif group.members:
+            assert offset.topic not in (group.subscribed_topics or ()), f"{offset.topic} is subscribed"
+        if is_classic and group.state is Phase.EMPTY and group.protocol_type:
             since_ms = group.since_ms
-        if group.state is Phase.STABLE:
+        if is_classic and group.state is Phase.STABLE:
             assert group.protocol_type == CONSUMERS, "the topics of its members are not known"
             assert group.subscribed_topics is not None, "the topics of its members cannot be read"
             assert offset.topic not in group.subscribed_topics, f"{offset.topic} is subscribed"
@@ -237,7 +233,10 @@ class OffsetsAreForgottenInTime:
 
 
 class OffsetsAreForgottenAtLast:
-    """I15, I22: offsets of groups without members expire at the end of their retention."""
+    """I15, I22: offsets of groups without members expire at the end of their retention.
+
+    In a group of the consumer protocol, so do those of topics to which no member subscribes.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -252,17 +251,22 @@ class OffsetsAreForgottenAtLast:
             kept = group.all_offsets() if group.phase is Phase.EMPTY else ()
             expiries_ms = [self._expiry_ms(group, o) for t, p, o in kept if not group.is_unstable(t, p)]
             self.earliest_ms[group_id] = min(expiries_ms, default=NEVER_MS)
+        for group_id, consumers in step.consumer_groups.items():
+            unread = [(t, p, o) for t, p, o in consumers.all_offsets() if not consumers.subscribes(t)]
+            expiries_ms = [self._expiry_ms(consumers, o) for t, p, o in unread if not consumers.is_unstable(t, p)]
+            self.earliest_ms[group_id] = min(expiries_ms, default=NEVER_MS)
         if step.received:
             self.read_ms = max(self.read_ms, step.received[-1].at_ms)
         horizon_ms = min(step.now_ms, self.read_ms) - self.config.clock_slack_ms
         for group_id, at_ms in self.earliest_ms.items() if step.has_honest_clocks and not step.deferred else ():
             assert at_ms > horizon_ms, f"an offset of {group_id} had to expire at {at_ms}"
 
-    def _expiry_ms(self, group: Group, offset: Offset) -> int:
+    def _expiry_ms(self, group: Group | ConsumerGroup, offset: Offset) -> int:
         if offset.expire_timestamp_ms is not None:
             return offset.expire_timestamp_ms
         kept_ms = self.config.offsets_retention_by_group_ms.get(group.group_id, self.config.offsets_retention_ms)
-        return (group.since_ms if group.protocol_type else offset.commit_timestamp_ms) + kept_ms
+        counts_from_empty = isinstance(group, Group) and group.protocol_type
+        return (group.since_ms if counts_from_empty else offset.commit_timestamp_ms) + kept_ms
 
 
 class TheForgottenAreTold:

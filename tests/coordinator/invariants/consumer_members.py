@@ -24,14 +24,19 @@ from coordinator.outputs import (
     Output,
     Published,
     Reply,
+    TxnOffsetCommitAnswer,
 )
-from coordinator.requests import OffsetCommit
+from coordinator.requests import OffsetCommit, TxnOffsetCommit
 from tests.coordinator.invariants.step import GONE, NONE, KnownRequests, Step, forgotten
 
+ILLEGAL = ErrorCode.ILLEGAL_GENERATION.number
 UNKNOWN, FENCED_EPOCH = ErrorCode.UNKNOWN_MEMBER_ID.number, ErrorCode.FENCED_MEMBER_EPOCH.number
 STALE_EPOCH = ErrorCode.STALE_MEMBER_EPOCH.number
 MEMBER_EPOCHS_FROM = 9
 """The first version of OffsetCommit that has member epochs."""
+
+AnyCommit = OffsetCommit | TxnOffsetCommit
+AnyCommitAnswer = OffsetCommitAnswer | TxnOffsetCommitAnswer
 
 Place = tuple[str, int]
 """A partition: topic id and number."""
@@ -45,13 +50,15 @@ class Held:
         epoch: Its member epoch.
         uses: The partitions that it may use, each with the epoch at which they were first given.
         told: Its latest assignment.
-        names: The names of the topics.
+        given: The epoch from which each partition of it was in all assignments, whatever was said in the member's name.
+        names: The names of the topics, by id. A topic has several only if the facts are wrong.
     """
 
     epoch: int = 0
     uses: dict[Place, int] = field(default_factory=dict)
     told: frozenset[Place] = frozenset()
-    names: dict[str, str] = field(default_factory=dict)
+    given: dict[Place, int] = field(default_factory=dict)
+    names: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
 class Heard(NamedTuple):
@@ -80,7 +87,7 @@ class Members:
         self.classic: defaultdict[str, set[str]] = defaultdict(set)
         """The members of the classic protocol, by group."""
 
-    def heard(self, step: Step) -> Iterator[Heard | tuple[OffsetCommit, OffsetCommitAnswer, dict[str, Held]]]:
+    def heard(self, step: Step) -> Iterator[Heard | tuple[AnyCommit, AnyCommitAnswer, dict[str, Held]]]:
         """Follow the outputs of a step, and yield the answers to heartbeats and to commits in consumer groups."""
         self.asked.note(step)
         for output in step.news:
@@ -90,7 +97,7 @@ class Members:
                 yield self._heartbeat(self.asked.by(output), output.answer)
             elif isinstance(output.answer, JoinGroupAnswer) and output.answer.code == NONE:
                 self._is_classic_now(self.asked.by(output).group_id, output.answer.member_id)
-            elif isinstance(output.answer, OffsetCommitAnswer):
+            elif isinstance(output.answer, OffsetCommitAnswer | TxnOffsetCommitAnswer):
                 request = self.asked.by(output)
                 if request.group_id in self.groups:
                     yield request, output.answer, self.groups[request.group_id]
@@ -113,7 +120,9 @@ class Members:
         elif isinstance(output, MemberJoined):
             self._new.add((output.group_id, output.member_id))
         elif isinstance(output, MemberBack) and (old := members.pop(output.replaces, None)) is not None:
-            members[output.member_id] = Held(0, dict.fromkeys(old.told, 0), old.told, old.names)
+            members[output.member_id] = Held(
+                0, dict.fromkeys(old.told, 0), old.told, dict.fromkeys(old.told, 0), old.names
+            )
         elif isinstance(output, MemberAway) and (held := members.get(output.member_id)) is not None:
             held.uses = dict.fromkeys(held.told, 0)
         if isinstance(output, MemberFenced):
@@ -139,8 +148,10 @@ class Members:
             held.uses = {place: epoch for place, epoch in held.uses.items() if place in owned}
         if answer.assignment is not None:
             held.told = frozenset((t.topic_id, n) for t in answer.assignment for n in t.partitions)
-            held.names = {**held.names, **{t.topic_id: t.topic for t in answer.assignment}}
+            told = {t.topic_id: held.names.get(t.topic_id, frozenset()) | {t.topic} for t in answer.assignment}
+            held.names = {**held.names, **told}
             held.uses = {**held.uses, **{place: known.get(place, given_at) for place in held.told}}
+            held.given = {place: held.given.get(place, held.uses[place]) for place in held.told}
         return Heard(request, answer, members, before, was_classic)
 
 
@@ -205,7 +216,7 @@ class HeartbeatsFitTheMember:
 class CommitsComeFromHolders:
     """10.9, 8: an accepted commit names its sender's epoch, or only partitions that it had at the epoch that it names.
 
-    A commit with the epoch of its member is accepted.
+    A commit with the epoch of its member is accepted. The same holds for commits inside transactions.
     """
 
     def __init__(self, asked: KnownRequests) -> None:
@@ -216,16 +227,17 @@ class CommitsComeFromHolders:
             if not isinstance(heard, Heard):
                 self._judge(*heard)
 
-    def _judge(self, request: OffsetCommit, answer: OffsetCommitAnswer, members: dict[str, Held]) -> None:
+    def _judge(self, request: AnyCommit, answer: AnyCommitAnswer, members: dict[str, Held]) -> None:
         held = members.get(request.member_id)
         codes = {partition.code for partition in answer.partitions}
         if held is None or request.generation_id < 0:
             return
         if request.generation_id == held.epoch:
-            is_refused = bool(codes & {STALE_EPOCH, UNKNOWN})
-            assert not is_refused or request.version < MEMBER_EPOCHS_FROM, f"its own epoch is refused: {request}"
+            is_old = isinstance(request, OffsetCommit) and request.version < MEMBER_EPOCHS_FROM
+            assert is_old or not codes & {STALE_EPOCH, UNKNOWN, ILLEGAL}, f"its own epoch is refused: {request}"
         elif NONE in codes:
             assert request.generation_id < held.epoch, f"the epoch is {held.epoch}: {request}"
-            given = {(held.names.get(topic_id), n): epoch for (topic_id, n), epoch in held.uses.items()}
+            epochs = held.uses | {p: min(e, held.uses.get(p, e)) for p, e in held.given.items()}
+            given = {(name, n): epoch for (t, n), epoch in epochs.items() for name in held.names.get(t, ())}
             for place in ((p.topic, p.partition) for p in answer.partitions if p.code == NONE):
                 assert given.get(place, held.epoch) <= request.generation_id, f"{place} was not its own: {request}"
