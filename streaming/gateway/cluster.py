@@ -8,7 +8,7 @@ groups there, and the broker may return.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
@@ -49,6 +49,7 @@ class Cluster:
         self._ours: dict[int, Address] = {}
         self._alive: tuple[int, ...] = ()
         self._partitions: dict[str, int] = {}
+        self._names = frozenset[str]()
         self._asked_s = float("-inf")
         self._asking: asyncio.Task[None] | None = None
 
@@ -98,9 +99,9 @@ class Cluster:
         return self._partitions.get(topic)
 
     @property
-    def topics(self) -> Set[str]:
-        """The names of all topics in the last metadata."""
-        return self._partitions.keys()
+    def names(self) -> frozenset[str]:
+        """The names of all topics in the last metadata: the same object as long as they are the same."""
+        return self._names
 
     @property
     def is_recent(self) -> bool:
@@ -134,5 +135,7 @@ class Cluster:
             log.warning("the brokers do not return their topics: %s", error)
             return
         self._partitions = {name: len(topic.partitions) for name, topic in told.topics.items() if not topic.error}
+        if self._partitions.keys() != self._names:
+            self._names = frozenset(self._partitions)
         self._asked_s = time.monotonic()
         await self.learn(((b.id, b.host, b.port) for b in told.brokers.values()), are_all=True)

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from coordinator.outputs import AssignmentNotice, RebalanceNotice
 from streaming.gateway.apis import Api, Handling
@@ -26,10 +27,11 @@ from streaming.gateway.finding import Finding, Negotiating
 from streaming.gateway.flow import Flow
 from streaming.gateway.frames import BadFrame, Frames
 from streaming.gateway.heartbeats import Heartbeats
-from streaming.gateway.limits import PIECE_BYTES, keep_alive
+from streaming.gateway.limits import PIECE_BYTES
 from streaming.gateway.members import Members
 from streaming.gateway.messages import Malformed
 from streaming.gateway.outgoing import Outgoing
+from streaming.gateway.peer import has_closed, keep_alive
 from streaming.gateway.questions import Questions
 from streaming.gateway.relaying import Relaying
 from streaming.gateway.sasl import BadSasl
@@ -115,7 +117,7 @@ class Connection(asyncio.Protocol):
         self._view = PortView(shared, node_id, identity)
         work = self._work = Work(flow)
         self._heartbeats = Heartbeats(shared.settings.gateway_heartbeat_hold_ms, flow.give)
-        self._questions = Questions(shared.asking, identity, flow.questions, self._tell)
+        self._questions = Questions(shared.asking, identity, flow.questions, self._tell, self.outgoing.hold)
         self._members = Members(shared, flow, work, self._questions, self._heartbeats, self._view.may_see)
         self._relaying = Relaying(shared, node_id, flow, work, identity)
         self._frames = Frames(Dispatcher(flow, identity, self._handlers(), self._relaying, self, self._clock))
@@ -124,7 +126,8 @@ class Connection(asyncio.Protocol):
         shared, node_id, flow, work = self._shared, self._node_id, self._flow, self._work
         view = self._view
         authenticating = Authenticating(flow, self._identity, self._relaying.forward, self._clock)
-        transactions = ClientTransactions(shared, flow, self._questions, self._identity)
+        has_left = partial(has_closed, self._transport.get_extra_info("socket"))
+        transactions = ClientTransactions(shared, self._questions, self._identity, has_left)
         serve = Serving(shared, flow, work, self._questions, view, self._heartbeats, self._members, transactions).serve
         return {
             Handling.SERVED: serve,

@@ -1,14 +1,14 @@
-"""The response to a heartbeat of the consumer protocol, which is held for a while so that it can bring news.
+"""Held responses to heartbeats of the consumer protocol: a member gets a change of its assignment at once.
 
 With Kafka, each step of a rebalance waits for a member's next heartbeat, every five seconds. Here a heartbeat counts
-when it arrives, but a response without news is held until shortly before the client would give up. When a notice says
-that there is news for the member, the gateway sends a heartbeat on its behalf, and the response brings the answer.
+when it arrives, but a response without a change is held until shortly before the client would give up. When a notice
+for the member comes, the gateway sends a heartbeat on the member's behalf, and the held response becomes its answer.
 
 A response is held only if it assigns nothing and the member owes no acknowledgement, because a client sends that only
 after the response. Its epoch may be newer than the member's: a commit with the older epoch is accepted.
 A held response is sent as soon as the client sends any other request: responses keep the order of the requests. The
-next heartbeat then comes an interval after the one before, and news waits for it. A client that commits often would
-have no held response most of the time, so it is told a short interval.
+next heartbeat then comes an interval after the one before, and a change waits for it. A client that commits often would
+have no held response most of the time, so the responses to it have a short interval.
 
 Source: KIP-848; the bounds of clients are those that librdkafka and Java's consumer were seen to have.
 """
@@ -38,10 +38,10 @@ SHORT_INTERVAL_MS = 2_000
 because librdkafka waits no longer for a response than the interval."""
 
 SHORT_FOR_S = 30.0
-"""A client is told the short interval until this long after a request has last ended a held response."""
+"""Responses have the short interval until this long after a request has last ended a held response."""
 
 PROMPT_MS = 1_000
-"""If a heartbeat had no answer of the coordinator for longer, the client is told the usual interval: a client with the
+"""If the coordinator has not answered a heartbeat for longer, the response has the usual interval: a client with the
 short one would soon give up, and would add to the load."""
 
 MEMBERS_MAX = 100
@@ -53,9 +53,20 @@ Owned = frozenset[tuple[str, tuple[int, ...]]]
 AskAgain = Callable[[ConsumerGroupHeartbeat, Callable[[AnyAnswer], object]], object]
 """Sends a heartbeat with a new request id, and calls the function with the answer."""
 
+PASSING = frozenset(
+    error.number
+    for error in (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    )
+)
+"""Errors after which a client remains a member, and keeps its partitions."""
+
 NO_ANSWER = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""Clients look for the coordinator, keep their connection and their partitions, and then say all that they own: an
-answer that comes too late is made up for."""
+"""With this error, clients look for the coordinator, keep their connection and their partitions, and then send a full
+request. It makes up for an answer that comes too late."""
 
 
 @dataclass(eq=False)
@@ -65,7 +76,7 @@ class _Held:
     Args:
         answer: The coordinator's answer, from which the response is made.
         is_asking: Whether a heartbeat on the member's behalf has no answer yet.
-        limit_ms: How long the client waits for the response: the interval that it was told before.
+        limit_ms: How long the client waits for the response: the interval of the response before.
         is_prompt: Whether the coordinator's answer came soon.
         is_over: Whether the response must be sent as soon as that answer has come.
     """
@@ -103,6 +114,12 @@ class ConsumerHeartbeats:
         self._held: _Held | None = None
         self._told_ms: int | None = None
         self._ended_s: float | None = None
+        self._slow_s = float("-inf")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether responses may be held. Without it, the client is answered as by Kafka."""
+        return self._hold_ms_max > 0
 
     @property
     def told_ms(self) -> int | None:
@@ -110,12 +127,16 @@ class ConsumerHeartbeats:
         return self._told_ms
 
     def answer_now(self, slot: Slot, answer: ConsumerGroupHeartbeatAnswer) -> ConsumerGroupHeartbeatAnswer:
-        """Return an answer that is not held, with the interval that the client is told."""
+        """Return an answer that is not held, with the interval for the client."""
         return self._with_interval(answer, self._is_prompt(slot))
 
     def end_early(self) -> None:
-        """Record that the client sends other requests between its heartbeats: it is told the short interval."""
+        """Record that the client sends other requests between its heartbeats: its responses get the short interval."""
         self._ended_s = self._clock()
+
+    def note_slow(self) -> None:
+        """Record that a client had no answer of the coordinator in time: it is told the usual interval for a while."""
+        self._slow_s = self._clock()
 
     def hold(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer) -> bool:
         """Hold a response and return True; return False if it must be sent now."""
@@ -164,9 +185,9 @@ class ConsumerHeartbeats:
     # -- the member's partitions ---------------------------------------------------------------------------------------
 
     def _note(self, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer) -> None:
-        """Store which partitions the member has, and which it is given."""
+        """Store the partitions that the member owns, and those that the answer assigns to it."""
         member_id = answer.member_id or request.member_id
-        if answer.code or request.member_epoch < 0:
+        if is_gone(request, answer):
             self._owned.pop(member_id, None)
             self._given.pop(member_id, None)
             return
@@ -201,7 +222,7 @@ class ConsumerHeartbeats:
             self._send(held)
 
     def _take(self, held: _Held, answer: AnyAnswer) -> None:
-        """Handle the answer to the heartbeat on the member's behalf: send the response if there is news."""
+        """Handle the answer to the heartbeat on the member's behalf: send the response if it has a change."""
         if held is not self._held:
             return
         held.is_asking = False
@@ -237,7 +258,10 @@ class ConsumerHeartbeats:
     def _with_interval(self, answer: ConsumerGroupHeartbeatAnswer, is_prompt: bool) -> ConsumerGroupHeartbeatAnswer:
         if answer.heartbeat_interval_ms == 0:
             return answer
-        is_short = is_prompt and self._ended_s is not None and self._clock() < self._ended_s + SHORT_FOR_S
+        now_s = self._clock()
+        if not is_prompt:
+            self.note_slow()
+        is_short = self._ended_s is not None and self._slow_s + SHORT_FOR_S <= now_s < self._ended_s + SHORT_FOR_S
         usual_ms = answer.heartbeat_interval_ms
         self._told_ms = min(usual_ms, SHORT_INTERVAL_MS) if is_short else usual_ms
         return replace(answer, heartbeat_interval_ms=self._told_ms)
@@ -247,6 +271,11 @@ class ConsumerHeartbeats:
 
     def _age_ms(self, slot: Slot) -> float:
         return (self._clock() - slot.since_s) * 1_000
+
+
+def is_gone(request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer) -> bool:
+    """Return whether the client is no member any more after an answer, or begins anew."""
+    return request.member_epoch < 0 or (answer.code != 0 and answer.code not in PASSING)
 
 
 def no_answer() -> ErrorAnswer:

@@ -5,7 +5,6 @@ client that exceeds a limit, without an effect on the others.
 """
 
 import resource
-import socket
 
 from coordinator.limits import RECORD_BYTES_MAX
 
@@ -60,22 +59,6 @@ STUCK_WAIT_S = 60.0
 
 FILES_FOR_OURSELVES = 100
 FILES_A_CONNECTION = 2
-
-_KEEP_ALIVE = {
-    socket.TCP_KEEPIDLE: 30,
-    socket.TCP_KEEPINTVL: 10,
-    socket.TCP_KEEPCNT: 3,
-    socket.TCP_USER_TIMEOUT: 60_000,
-}
-"""The system detects a peer that has disappeared within a minute."""
-
-
-def keep_alive(connection: socket.socket) -> None:
-    """Make the system detect a peer that has disappeared, and send small responses immediately."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for option, value in _KEEP_ALIVE.items():
-        connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def connections_max(wanted: int) -> int:

@@ -1,38 +1,54 @@
-"""The members of the consumer protocol that use one connection: their heartbeats and what their groups know of topics.
+"""The members of the consumer protocol that use one connection: their heartbeats, and the facts about their topics.
 
-consumer_heartbeats   holds a response until there is news
-following             tells a group about changes of the topics that its members subscribe to
+consumer_heartbeats   holds a response until the member's assignment changes
+following             sends a group the changes of the topics that its members subscribe to
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
+from itertools import compress
+from typing import Any
 
 from msgspec.structs import replace
 
+from coordinator.access import Operation, Resource
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
-from coordinator.outputs import AnyAnswer, AssignmentNotice, ConsumerGroupHeartbeatAnswer
+from coordinator.limits import SUBSCRIBED_NAMES_MAX
+from coordinator.outputs import (
+    AnyAnswer,
+    Ask,
+    AssignmentNotice,
+    CheckAccessAnswer,
+    ConsumerGroupHeartbeatAnswer,
+    JoinGroupAnswer,
+)
 from coordinator.requests import Request
-from streaming.gateway.answers import Answers
-from streaming.gateway.consumer_heartbeats import MEMBERS_MAX, PATIENCE_MS, ConsumerHeartbeats, no_answer
+from streaming.gateway.consumer_heartbeats import MEMBERS_MAX, PATIENCE_MS, ConsumerHeartbeats, is_gone, no_answer
 from streaming.gateway.exchanges.consumer_groups import heartbeat_response
-from streaming.gateway.exchanges.exchange import Question
+from streaming.gateway.exchanges.exchange import Question, expected, may
+from streaming.gateway.exchanges.membership import topics_of
 from streaming.gateway.flow import Flow
 from streaming.gateway.following import Follower
 from streaming.gateway.heartbeats import Heartbeats
+from streaming.gateway.late_answers import LateAnswers
 from streaming.gateway.questions import Questions
 from streaming.gateway.shared import Shared
 from streaming.gateway.slots import Slot
 from streaming.gateway.work import Work
 
+RIGHTS_WAIT_S = 10.0
+"""The longest wait for the rights to the topics of a pattern. Without an answer they are asked for later."""
+
 REPEATS_MAX = 2
-"""A heartbeat is repeated so often at most with the facts that the coordinator asks for."""
+"""How often a heartbeat is repeated at most with the facts for which the coordinator has asked."""
 
 
 class Members:
     """The members of one connection.
 
     Args:
-        heartbeats: Knows whether the client uses the connection only for its groups.
+        heartbeats: The holder of classic heartbeats; its `may_hold` applies to these heartbeats too.
         may_see: Returns whether the client may see a topic.
     """
 
@@ -48,23 +64,35 @@ class Members:
         self._topics, self._following = shared.topics, shared.following
         self._flow, self._work, self._questions, self._may_see = flow, work, questions, may_see
         self._heartbeats = heartbeats
+        self._has_rules = shared.settings.access == "rules"
         self._interval_ms = shared.settings.group_consumer_heartbeat_interval_ms
         hold_ms_max = shared.settings.gateway_consumer_heartbeat_hold_ms
         self._holding = ConsumerHeartbeats(hold_ms_max, flow.give, self._ask)
+        self._late = LateAnswers(self._interval_ms / 1_000)
         self._followers: dict[tuple[str, str], Follower] = {}
         self._timers: dict[Slot, asyncio.TimerHandle] = {}
 
-    def asked(self, slot: Slot, request: ConsumerGroupHeartbeat) -> None:
+    def came(self, slot: Slot, member_epoch: int) -> None:
         """Wait for the answer to a heartbeat of a member for a bounded time."""
-        if request.member_epoch > 0:
+        if member_epoch > 0:
             interval_ms = self._holding.told_ms or self._interval_ms
             patience_s = max(interval_ms - PATIENCE_MS, PATIENCE_MS) / 1_000
             self._timers[slot] = asyncio.get_running_loop().call_later(patience_s, self._give_up, slot)
 
+    def take_over(self, slot: Slot, request: ConsumerGroupHeartbeat) -> bool:
+        """Return whether the answer to an earlier heartbeat answers this one too. Otherwise it has to be sent."""
+        if not self._late.take_over(slot, request):
+            return False
+        if (answer := self._late.answer_to(request)) is not None:
+            self._react(slot, request, answer, repeats=0)
+        return True
+
     def answered(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: AnyAnswer, repeats: int = 0) -> None:
-        """Send the response to a heartbeat, hold it, or repeat the heartbeat with what the coordinator asks for."""
-        if slot.answer is not None:
-            return  # it has come too late
+        """Send the response to a heartbeat, hold it, or repeat the heartbeat with the facts that it lacks."""
+        if (waiting := self._late.deliver(slot, request, answer)) is not None:
+            self._react(waiting, request, answer, repeats)
+
+    def _react(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: AnyAnswer, repeats: int) -> None:
         if not isinstance(answer, ConsumerGroupHeartbeatAnswer):
             self._respond(slot, answer)
             return
@@ -98,7 +126,7 @@ class Members:
 
     def _may_hold(self, slot: Slot) -> bool:
         """Return whether the client uses the connection only for its groups, and waits for this response alone."""
-        if not self._heartbeats.may_hold:
+        if not (self._holding.is_on and self._heartbeats.may_hold):
             return False
         if not self._flow.slots.is_only(slot):
             self._holding.end_early()
@@ -114,55 +142,95 @@ class Members:
             timer.cancel()
 
     def _give_up(self, slot: Slot) -> None:
-        self._respond(slot, no_answer())
+        if slot.answer is None:
+            self._holding.note_slow()
+            self._respond(slot, no_answer())
 
     async def _repeat(
         self, slot: Slot, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer, repeats: int
     ) -> None:
         assert answer.ask, "the coordinator asks for something"
         await self._topics.learn(answer.ask.topics)
-        facts = {fact.topic: fact for fact in (*request.topics, *self._topics.facts_of(answer.ask.topics))}
-        request = replace(request, topics=tuple(facts.values()))
+        facts = {fact.topic: fact for fact in self._topics.facts_of(answer.ask.topics)}
+        facts = facts | {fact.topic: fact for fact in request.topics if fact.topic not in facts}
+        request = replace(request, topics=tuple(facts.values())[:SUBSCRIBED_NAMES_MAX])
         self._ask(request, lambda said: self.answered(slot, request, said, repeats + 1))
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _ask(self, request: Request, then: Callable[[AnyAnswer], object] = lambda _: None) -> None:
         """Send a request, with a new id and the client's identity, and call `then` with its answer."""
-        questions = (Question(replace(request, **self._questions.fields())),)
-
-        def answered(answers: Sequence[AnyAnswer]) -> None:
-            self._questions.answered(questions)
-            then(answers[0])
-
-        self._questions.expect(questions)
-        self._questions.send(questions, Answers(1, answered, self._flow.outgoing.hold))
+        question = Question(replace(request, **self._questions.fields()))
+        self._questions.ask((question,), lambda answers: then(answers[0]))
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
-    def _follow(self, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer) -> None:
-        """Follow the topics that a member subscribes to, and tell its group what the coordinator asks for."""
-        member_id = answer.member_id or request.member_id
-        key = request.group_id, member_id
-        before = self._followers.get(key)
-        if answer.code or request.member_epoch < 0:
-            if before is not None:
-                self._following.drop(self._followers.pop(key))
+    def joined(self, request: Any, answer: JoinGroupAnswer) -> None:
+        """Follow the topics of a classic member, if its group is one of the consumer protocol: it has no leader then.
+
+        Args:
+            request: The client's JoinGroup.
+        """
+        key = request.group_id, answer.member_id
+        if answer.leader:
+            self._forget(key)
             return
-        names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+        follower = self._follower(key, topics_of(request))
+        self._add(key, follower, None)
+        self._work.begin(self._following.answer(follower, Ask(follower.names)))
+
+    def left(self, group_id: str, member_id: str) -> None:
+        """Stop following the topics of a classic member."""
+        self._forget((group_id, member_id))
+
+    def _follow(self, request: ConsumerGroupHeartbeat, answer: ConsumerGroupHeartbeatAnswer) -> None:
+        """Follow the topics that a member subscribes to, and send its group the facts in the `ask` of the answer."""
+        key = request.group_id, answer.member_id or request.member_id
+        if is_gone(request, answer):
+            self._forget(key)
+        if answer.code or request.member_epoch < 0:
+            return
+        before, names, pattern = (
+            self._followers.get(key),
+            request.subscribed_topic_names,
+            request.subscribed_topic_regex,
+        )
         if names is not None or pattern is not None:
-            follower = Follower(
-                *key,
-                asker=self._questions,
-                send=self._ask,
-                may_see=self._may_see,
-                names=before.names if before and names is None else tuple(names or ()),
-                pattern=before.pattern if before and pattern is None else pattern or "",
-            )
-            self._followers.pop(key, None)
-            self._followers[key] = follower
-            self._following.subscribe(follower, request.topics, request.regex_topics)
-            if len(self._followers) > MEMBERS_MAX:
-                self._following.drop(self._followers.pop(next(iter(self._followers))))
+            names_now = before.names if before and names is None else tuple(names or ())
+            pattern_now = before.pattern if before and pattern is None else pattern or ""
+            self._add(key, self._follower(key, names_now, pattern_now), request.regex_topics)
         if answer.ask and (known := self._followers.get(key)) is not None:
             self._work.begin(self._following.answer(known, answer.ask))
+
+    def _follower(self, key: tuple[str, str], names: tuple[str, ...], pattern: str = "") -> Follower:
+        return Follower(
+            *key,
+            asker=self._questions,
+            send=self._ask,
+            may_see=self._may_see,
+            describable=partial(self._describable, key[0]),
+            names=names,
+            pattern=pattern,
+        )
+
+    def _add(self, key: tuple[str, str], follower: Follower, matched: tuple[str, ...] | None) -> None:
+        self._followers.pop(key, None)
+        self._followers[key] = follower
+        self._following.subscribe(follower, matched)
+        if len(self._followers) > MEMBERS_MAX:
+            self._forget(next(iter(self._followers)))
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        if (follower := self._followers.pop(key, None)) is not None:
+            self._following.drop(follower)
+
+    async def _describable(self, group_id: str, topics: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Return those topics that the rules let the client describe; None if the coordinator does not answer."""
+        if not (self._has_rules and topics):
+            return topics
+        question = may(self._questions, group_id, [(Operation.DESCRIBE, Resource.TOPIC, topic) for topic in topics])
+        try:
+            answer = expected(await self._questions.answer_to(question, RIGHTS_WAIT_S), CheckAccessAnswer)
+        except TimeoutError:
+            return None
+        return None if answer.code else tuple(compress(topics, answer.allowed))

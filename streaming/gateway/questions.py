@@ -3,12 +3,13 @@
 Each connection has its own mailbox, so that the coordinator can distinguish two clients of one gateway.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from coordinator.limits import NAME_CHARS_MAX
-from coordinator.outputs import RebalanceNotice
+from coordinator.outputs import AnyAnswer, RebalanceNotice
 from streaming.gateway.answers import Answers
 from streaming.gateway.asking import Asking
 from streaming.gateway.authenticating import Identity
@@ -21,6 +22,7 @@ class Questions:
     Args:
         unanswered: The ids of the questions that have no answer yet. This class adds and removes them.
         on_notice: Called with each notice that comes to the mailbox.
+        hold: Called with the number of bytes of answers that are held in addition; below 0 for released bytes.
     """
 
     def __init__(
@@ -29,9 +31,10 @@ class Questions:
         identity: Identity,
         unanswered: set[str],
         on_notice: Callable[[RebalanceNotice], object],
+        hold: Callable[[int], None],
     ) -> None:
         self._asking, self._identity, self._unanswered, self._on_notice = asking, identity, unanswered, on_notice
-        self._mailbox = ""
+        self._hold, self._mailbox = hold, ""
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of every request except the group id. Each call returns a new request id."""
@@ -44,18 +47,33 @@ class Questions:
             "principal": self._identity.principal,
         }
 
-    def expect(self, questions: tuple[Question, ...]) -> None:
-        """Count questions as unanswered, before the first of them is sent."""
-        self._unanswered.update(question.request.request_id for question in questions)
+    def ask(self, questions: Sequence[Question], then: Callable[[Sequence[AnyAnswer]], object]) -> None:
+        """Send questions, and call `then` with their answers in the order of the questions."""
+        ids = [question.request.request_id for question in questions]
 
-    def send(self, questions: tuple[Question, ...], answers: Answers) -> None:
-        """Send questions. `answers` collects their answers."""
+        def done(answers: Sequence[AnyAnswer]) -> None:
+            self._unanswered.difference_update(ids)
+            then(answers)
+
+        self._unanswered.update(ids)
+        answers = Answers(len(ids), done, self._hold)
         for index, question in enumerate(questions):
             self._asking.send(question.request, partial(answers.take, index), question.shard)
 
-    def answered(self, questions: tuple[Question, ...]) -> None:
-        """Count questions as answered."""
-        self._unanswered.difference_update(question.request.request_id for question in questions)
+    async def answer_to(self, question: Question, within_s: float) -> AnyAnswer:
+        """Send a question, and return its answer.
+
+        Raises:
+            TimeoutError: No answer has come within that time.
+        """
+        answered: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
+
+        def take(answers: Sequence[AnyAnswer]) -> None:
+            if not answered.done():
+                answered.set_result(answers[0])
+
+        self.ask((question,), take)
+        return await asyncio.wait_for(answered, within_s)
 
     def close(self) -> None:
         """Close the mailbox. Later answers are dropped."""

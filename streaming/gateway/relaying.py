@@ -65,7 +65,7 @@ class Relaying:
     def forward(self, slot: Slot | None, frame: bytes) -> None:
         """Send a request, without its length, to the broker. Without a slot the request has no response."""
         if self._upstream is None:
-            self._work.begin_alone(self._connect(), then=lambda: self._send(slot, frame))
+            self._work.begin_alone(self._connect(), then=lambda _: self._send(slot, frame))
         else:
             self._send(slot, frame)
 

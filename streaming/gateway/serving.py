@@ -1,16 +1,15 @@
 """The requests of one connection that this coordinator serves, each by an exchange of questions and answers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
-from coordinator.outputs import AnyAnswer, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer, JoinGroupAnswer
-from streaming.gateway.answers import Answers
+from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest
 from streaming.gateway.exchanges import SERVED
-from streaming.gateway.exchanges.exchange import Exchange, GatewayData, Preparing, Served, Subscription
+from streaming.gateway.exchanges.exchange import Exchange, Preparing, Served, Subscription
 from streaming.gateway.flow import Flow
 from streaming.gateway.heartbeats import Heartbeats
 from streaming.gateway.members import Members
@@ -19,6 +18,7 @@ from streaming.gateway.questions import Questions
 from streaming.gateway.shared import Shared
 from streaming.gateway.slots import Slot
 from streaming.gateway.work import Work
+from streaming.gateway.writing import WRITE_WAIT_S
 from streaming.kafka.patterns import Matches
 
 
@@ -31,6 +31,7 @@ class PortView:
 
     def __init__(self, shared: Shared, node_id: int | None, identity: Identity) -> None:
         self._shared, self._node_id, self._identity = shared, node_id, identity
+        self._resolved = "", Matches()
 
     @property
     def shards(self) -> int:
@@ -60,7 +61,18 @@ class PortView:
         return self._shared.authorizer.may_see(self._identity.client, topic)
 
     def matching(self, pattern: str) -> Matches:
-        return self._shared.topics.matching(pattern, self.may_see)
+        resolved, found = self._resolved
+        assert resolved == pattern, "a pattern is resolved before its exchange begins"
+        return found
+
+    async def resolve(self, pattern: str) -> Matches:
+        """Find the topics that a pattern matches, for `matching`. A connection resolves one pattern at a time."""
+        (found,) = await self._shared.topics.resolve([(pattern, self.may_see)])
+        self._resolved = pattern, found
+        return found
+
+    def follows(self, group_id: str) -> bool:
+        return self._shared.following.has(group_id)
 
 
 class Serving:
@@ -72,7 +84,7 @@ class Serving:
         flow: Flow,
         work: Work,
         questions: Questions,
-        world: GatewayData,
+        world: PortView,
         heartbeats: Heartbeats,
         members: Members,
         transactions: Preparing,
@@ -90,29 +102,41 @@ class Serving:
         """
         served = SERVED[slot.header.api_key]
         message = decode(served.request, frame, slot.header)
-        ids = served.topic_ids(message)
-        if served.prepare is not None:
-            self._work.begin_alone(self._prepare(slot, served, message))
-        elif ids is None or not all(map(self._world.topic_of, ids)):
-            self._work.begin_alone(self._topics.learn_all(), then=lambda: self._look_up(slot, served, message))
+        if served.request is ConsumerGroupHeartbeatRequest:
+            self._members.came(slot, message.member_epoch)
+        if self._is_ready(served, message):
+            self._ask(slot, served.exchange(message, self._questions, self._world), message)
         else:
-            self._look_up(slot, served, message)
+            self._work.begin_alone(
+                self._prepare(slot, served, message), then=lambda exchange: self._ask(slot, exchange, message)
+            )
 
-    async def _prepare(self, slot: Slot, served: Served, message: Any) -> None:
-        """Send what comes before an exchange to the brokers, and then start the exchange with the result."""
-        assert served.prepare is not None, "the row has some"
-        result = await served.prepare(self._transactions, message)
-        self._look_up(slot, served._replace(exchange=partial(served.exchange, written=result)), message)
+    def _is_ready(self, served: Served, message: Any) -> bool:
+        """Return whether the gateway knows enough for an exchange, and nothing has to be written before it."""
+        return served.prepare is None and self._has_ids(served, message) and self._lookup(served, message) is None
 
-    def _look_up(self, slot: Slot, served: Served, message: Any) -> None:
-        """Send the questions of a request, after the brokers' response about its topics if that is necessary."""
+    def _has_ids(self, served: Served, message: Any) -> bool:
+        ids = served.topic_ids(message)
+        return ids is not None and all(map(self._world.topic_of, ids))
+
+    def _lookup(self, served: Served, message: Any) -> Callable[[], Awaitable[None]] | None:
+        """Return the request to the brokers about the message's topics; None if the gateway knows enough of them."""
         topics = served.topics_named(message, self._world)
         if topics and not self._cluster.is_sure_of(topics):
-            self._work.begin_alone(self._cluster.refresh(), then=lambda: self._ask(slot, served, message))
-        elif (wanted := served.subscription(message)) and self._must_learn(wanted):
-            self._work.begin_alone(self._learn(wanted), then=lambda: self._ask(slot, served, message))
-        else:
-            self._ask(slot, served, message)
+            return self._cluster.refresh
+        wanted = served.subscription(message)
+        return partial(self._learn, wanted) if self._must_learn(wanted) else None
+
+    async def _prepare(self, slot: Slot, served: Served, message: Any) -> Exchange:
+        """Send what comes before an exchange to the brokers, one after another, and return the exchange."""
+        if not self._has_ids(served, message):
+            await self._topics.learn_all()
+        if (lookup := self._lookup(served, message)) is not None:
+            await lookup()
+        if served.prepare is None:
+            return served.exchange(message, self._questions, self._world)
+        written = await served.prepare(self._transactions, message, slot.since_s + WRITE_WAIT_S)
+        return served.exchange(message, self._questions, self._world, written=written)
 
     def _must_learn(self, wanted: Subscription) -> bool:
         return bool(wanted.pattern) or not self._topics.are_known(wanted.names)
@@ -122,37 +146,35 @@ class Serving:
         names = dict.fromkeys(wanted.names)
         if wanted.pattern:
             await self._topics.learn_names()
-            names.update(dict.fromkeys(self._world.matching(wanted.pattern).topics))
+            names.update(dict.fromkeys((await self._world.resolve(wanted.pattern)).topics))
         if not self._topics.are_known(names):
             await self._topics.learn(names)
 
-    def _ask(self, slot: Slot, served: Served, message: Any) -> None:
-        exchange = served.exchange(message, self._questions, self._world)
-        answers = Answers(
-            len(exchange.questions), partial(self._answer, slot, message, exchange), self._flow.outgoing.hold
-        )
-        self._questions.expect(exchange.questions)
-        if served.request is ConsumerGroupHeartbeatRequest:
-            self._members.asked(slot, _heartbeat_in(exchange))
+    def _ask(self, slot: Slot, exchange: Exchange, message: Any) -> None:
+        is_beat = slot.header.api_key == ConsumerGroupHeartbeatRequest.API_KEY
+        if is_beat and self._members.take_over(slot, _heartbeat_in(exchange)):
+            return
+        self._questions.ask(exchange.questions, partial(self._answer, slot, message, exchange))
         self._flow.bound()
-        self._questions.send(exchange.questions, answers)
 
     def _answer(self, slot: Slot, message: Any, exchange: Exchange, answers: Sequence[AnyAnswer]) -> None:
         """Send the response, or hold it for a notice of a rebalance."""
-        self._questions.answered(exchange.questions)
-        if slot.answer is not None:
-            return  # the client has an error already, because this took too long
         try:
-            response = encode(exchange.respond(answers), slot.header)
+            if slot.header.api_key == ConsumerGroupHeartbeatRequest.API_KEY:
+                self._members.answered(slot, _heartbeat_in(exchange), answers[0])
+            else:
+                self._respond(slot, message, answers, encode(exchange.respond(answers), slot.header))
         except Exception as error:
             self._flow.fail(error)
-            return
+
+    def _respond(self, slot: Slot, message: Any, answers: Sequence[AnyAnswer], response: bytes) -> None:
         match answers:
-            case [JoinGroupAnswer(code=0, member_id=member_id)]:
-                self._heartbeats.joined(member_id, message.session_timeout_ms)
-            case [ConsumerGroupHeartbeatAnswer() as said]:
-                self._members.answered(slot, _heartbeat_in(exchange), said)
-                return
+            case [JoinGroupAnswer(code=0) as joined]:
+                self._heartbeats.joined(joined.member_id, message.session_timeout_ms)
+                self._members.joined(message, joined)
+            case [LeaveGroupAnswer(code=0) as left]:
+                for member in left.members:
+                    self._members.left(message.group_id, member.member_id)
             case [HeartbeatAnswer(code=0)] if self._flow.slots.is_only(slot):
                 if self._heartbeats.hold(slot, message.member_id, response):
                     self._flow.count(slot)

@@ -12,24 +12,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from confluent_kafka import KafkaException
 
 from coordinator.consumer_requests import TopicFact
+from coordinator.limits import SUBSCRIBED_NAMES_MAX
 from streaming.gateway.cluster import METADATA_AGE_MIN_S, METADATA_AGE_S, Cluster
 from streaming.gateway.ids import id_text
-from streaming.kafka.patterns import Matches, matching
+from streaming.kafka.patterns import Matches, Patterns
 
 log = logging.getLogger(__name__)
 
 FACTS_MAX = 200_000
 """The topics with stored facts; beyond it all are dropped, and described again when they are needed."""
 
-MATCHES_MAX = 1_000
-"""The patterns with stored matches; beyond it all are dropped."""
+PATTERNS_AT_ONCE = 16
+"""The patterns that are matched while others wait."""
+
+REST_PART = 5
+"""How often the time for the facts about all topics passes at least before they are requested again."""
+
+Sees = Callable[[str], bool]
+"""Returns whether a client may see a topic. It is called in a thread."""
 
 
 class Topics:
-    """What a gateway knows of topics.
+    """The facts about topics that a gateway has.
 
     Args:
-        cluster: Has the names of all topics.
+        cluster: The cluster, with the names of all topics.
         describe: Requests facts from the brokers and blocks, as `topic_facts`.
     """
 
@@ -40,9 +47,9 @@ class Topics:
         self._running: asyncio.Task[None] | None = None
         self._waiting: asyncio.Task[None] | None = None
         self._names_by_id: dict[str, str] = {}
-        self._learned_all_s = float("-inf")
-        self._names = frozenset[str]()
-        self._matches: dict[str, Matches] = {}
+        self._learning_all: asyncio.Task[None] | None = None
+        self._learn_all_from_s = float("-inf")
+        self._patterns, self._resolving = Patterns(), asyncio.Lock()
 
     def are_known(self, names: Iterable[str]) -> bool:
         """Return whether there are facts about all topics that are not too old."""
@@ -59,20 +66,26 @@ class Topics:
         """Return the known facts about topics."""
         return tuple(self._facts[name][1] for name in names if name in self._facts)
 
-    def matching(self, pattern: str, may_see: Callable[[str], bool]) -> Matches:
-        """Return the topics that a pattern matches, among those that a client may see.
+    async def resolve(self, wanted: Sequence[tuple[str, Sees]]) -> list[Matches]:
+        """Return the topics that each pattern matches, among those that a client may see.
+
+        This runs in a thread, `PATTERNS_AT_ONCE` at a time. Callers take turns.
 
         Args:
-            may_see: Returns whether the client may see a topic.
+            wanted: Each pattern, and the function that returns whether the client may see a topic.
         """
-        if self._names != self._cluster.topics or len(self._matches) > MATCHES_MAX:
-            self._names, self._matches = frozenset(self._cluster.topics), {}
-        found = self._matches.get(pattern) or matching(pattern, self._names)
-        self._matches[pattern] = found
-        return found._replace(topics=tuple(filter(may_see, found.topics)))
+        found: list[Matches] = []
+        for start in range(0, len(wanted), PATTERNS_AT_ONCE):
+            async with self._resolving:
+                some = wanted[start : start + PATTERNS_AT_ONCE]
+                found += await asyncio.to_thread(self._resolve, some, self._cluster.names)
+        return found
+
+    def _resolve(self, wanted: Sequence[tuple[str, Sees]], names: frozenset[str]) -> list[Matches]:
+        return [_seen(self._patterns.matching(pattern, names), may_see) for pattern, may_see in wanted]
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with that id; None if there is none, as far as is known."""
+        """Return the name of the topic with that id; None if no stored fact has the id."""
         return self._names_by_id.get(id_text(topic_id))
 
     def id_of(self, name: str) -> str | None:
@@ -80,15 +93,28 @@ class Topics:
         return self._facts[name][1].topic_id if self._is_known(name, time.monotonic()) else None
 
     async def learn_all(self) -> None:
-        """Request the facts about all topics, unless they are known well enough."""
+        """Request the facts about all topics, unless they are known well enough.
+
+        A request with an unknown id leads to this, so the brokers are not asked all the time: each time they rest for
+        `REST_PART` times as long as the last one took.
+        """
         await self.learn_names()
-        now_s = time.monotonic()
-        if now_s - self._learned_all_s > METADATA_AGE_MIN_S:
-            self._learned_all_s = now_s
-            await self.learn(self._cluster.topics)
+        if self._learning_all is None and time.monotonic() >= self._learn_all_from_s:
+            self._learning_all = asyncio.get_running_loop().create_task(self._learn_all())
+        if self._learning_all is not None:
+            await asyncio.shield(self._learning_all)
+
+    async def _learn_all(self) -> None:
+        since_s = time.monotonic()
+        try:
+            await self.learn(self._cluster.names)
+        finally:
+            now_s = time.monotonic()
+            self._learn_all_from_s = now_s + max(METADATA_AGE_MIN_S, REST_PART * (now_s - since_s))
+            self._learning_all = None
 
     async def learn_names(self) -> None:
-        """Request the names of all topics from the brokers, unless they are known well enough."""
+        """Request the names of all topics from the brokers, unless they were requested recently."""
         if not self._cluster.is_recent:
             await self._cluster.refresh()
 
@@ -123,3 +149,11 @@ class Topics:
             del self._names_by_id[before.topic_id]
         if fact.topic_id is not None:
             self._names_by_id[fact.topic_id] = name
+
+
+def _seen(found: Matches, may_see: Sees) -> Matches:
+    """Return the matches that a client may see. Their number is bounded, because a request to the coordinator is."""
+    topics = tuple(filter(may_see, found.topics))
+    if len(topics) > SUBSCRIBED_NAMES_MAX:
+        return Matches(error=f"the pattern matches {len(topics)} topics, and {SUBSCRIBED_NAMES_MAX} are the maximum")
+    return found if len(topics) == len(found.topics) else Matches(topics, found.error)

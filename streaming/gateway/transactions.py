@@ -3,12 +3,17 @@
     AddOffsetsToTxn   adds the group's partition of the transactions topic to the client's transaction
     TxnOffsetCommit   writes a record there; its offset is the place of the commit, which the coordinator keeps pending
 
-The brokers end the transaction as any other, so nothing here depends on seeing its end. `coordinator.transactions` and
-`query.settling` have the rest.
+The brokers end the transaction as any other, so the gateway does not need EndTxn. `coordinator.transactions` and
+`query.settling` read and handle the end.
+
+A record may not join a later transaction than the client means. A client waits for the response before it begins
+another transaction, unless it gives up; then it closes the connection. So a request is prepared within `WRITE_WAIT_S`
+of its arrival, and the coordinator is asked only if the connection is still open after the record was written. A record
+without such a request has no effect.
 """
 
-import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
 from typing import Any
 
 from kafka.errors import TransactionalIdAuthorizationFailedError
@@ -16,40 +21,51 @@ from kafka.errors import TransactionalIdAuthorizationFailedError
 from coordinator.access import Operation, Resource
 from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
-from coordinator.outputs import AnyAnswer, CheckAccessAnswer
-from streaming.gateway.answers import Answers
+from coordinator.outputs import CheckAccessAnswer
 from streaming.gateway.authenticating import Identity
 from streaming.gateway.exchanges.exchange import expected, may
-from streaming.gateway.flow import Flow
 from streaming.gateway.questions import Questions
 from streaming.gateway.shared import Shared
-from streaming.gateway.writing import Written
+from streaming.gateway.writing import NOT_AVAILABLE, Written
 from streaming.kafka.transactional import Transaction
 
 GROUP_REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED.number
 INVALID_GROUP = ErrorCode.INVALID_GROUP_ID.number
 ID_REFUSED: int = TransactionalIdAuthorizationFailedError.errno
 
+GONE = Written(NOT_AVAILABLE)
+"""The result for a client that has closed its connection. Nobody reads the response."""
+
 
 class ClientTransactions:
-    """The transactions of one client: its rights are checked before anything is written."""
+    """The transactions of one client: its rights are checked before anything is written.
 
-    def __init__(self, shared: Shared, flow: Flow, questions: Questions, identity: Identity) -> None:
-        self._shared, self._flow, self._questions, self._identity = shared, flow, questions, identity
+    Args:
+        has_left: Returns whether the client has closed the connection, also while nothing is read from it.
+    """
 
-    async def join(self, message: Any) -> Written:
+    def __init__(self, shared: Shared, questions: Questions, identity: Identity, has_left: Callable[[], bool]) -> None:
+        self._shared, self._questions, self._identity, self._has_left = shared, questions, identity, has_left
+
+    async def join(self, message: Any, until_s: float) -> Written:
         """Prepare an AddOffsetsToTxn."""
-        refusal = await self._refusal(message)
-        shard = shard_of(message.group_id, self._shared.asking.shards)
-        return refusal or await self._shared.transactions.join(_transaction(message), shard)
+        if refusal := await self._refusal(message, until_s):
+            return refusal
+        return await self._shared.transactions.join(_transaction(message), self._shard(message), until_s)
 
-    async def write(self, message: Any) -> Written:
-        """Prepare a TxnOffsetCommit."""
-        refusal = await self._refusal(message)
-        shard = shard_of(message.group_id, self._shared.asking.shards)
-        return refusal or await self._shared.transactions.write(_transaction(message), shard, message.group_id)
+    async def write(self, message: Any, until_s: float) -> Written:
+        """Prepare a TxnOffsetCommit. The result is an error if the client has left: its record has no effect then."""
+        if refusal := await self._refusal(message, until_s):
+            return refusal
+        written = await self._shared.transactions.write(
+            _transaction(message), self._shard(message), message.group_id, until_s
+        )
+        return GONE if self._has_left() else written
 
-    async def _refusal(self, message: Any) -> Written | None:
+    def _shard(self, message: Any) -> int:
+        return shard_of(message.group_id, self._shared.asking.shards)
+
+    async def _refusal(self, message: Any, until_s: float) -> Written | None:
         """Return the error of a request that the client may not send; None if it may."""
         if not message.group_id:
             return Written(INVALID_GROUP)
@@ -57,23 +73,15 @@ class ClientTransactions:
         if not authorizer.may_use_transaction(client, message.transactional_id):
             return Written(ID_REFUSED)
         if self._shared.settings.access == "rules":
-            answer = expected(await self._ask_rights(message.group_id), CheckAccessAnswer)
-            if answer.code or not all(answer.allowed):
-                return Written(answer.code or GROUP_REFUSED)
-        return None
-
-    async def _ask_rights(self, group_id: str) -> AnyAnswer:
-        questions = (may(self._questions, group_id, [(Operation.READ, Resource.GROUP, group_id)]),)
-        answered: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
-
-        def take(answers: Sequence[AnyAnswer]) -> None:
-            self._questions.answered(questions)
-            if not answered.done():
-                answered.set_result(answers[0])
-
-        self._questions.expect(questions)
-        self._questions.send(questions, Answers(1, take, self._flow.outgoing.hold))
-        return await answered
+            question = may(self._questions, message.group_id, [(Operation.READ, Resource.GROUP, message.group_id)])
+            try:
+                answer = await self._questions.answer_to(question, until_s - time.monotonic())
+            except TimeoutError:
+                return Written(NOT_AVAILABLE)
+            said = expected(answer, CheckAccessAnswer)
+            if said.code or not all(said.allowed):
+                return Written(said.code or GROUP_REFUSED)
+        return GONE if self._has_left() else None
 
 
 def _transaction(message: Any) -> Transaction:

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from streaming.gateway.flow import Flow, Pause
+
+T = TypeVar("T")
 
 
 class Work:
@@ -20,18 +22,18 @@ class Work:
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
-    def begin_alone(self, work: Awaitable[None], then: Callable[[], None] = lambda: None) -> None:
-        """Start a task, and read no requests before it ends, so that they keep their order.
+    def begin_alone(self, work: Awaitable[T], then: Callable[[T], object] = lambda _: None) -> None:
+        """Start a task, and read no requests before it ends, so that they keep their order. One runs at a time.
 
         Args:
-            then: Called after the task, unless the connection is closed.
+            then: Called with the result of the task, unless the connection is closed. It may start another one.
         """
         self._flow.stop_requests()
 
         async def run() -> None:
-            await work
+            result = await work
             if not self._flow.is_closing:
-                then()
+                then(result)
                 self._flow.resume(Pause.WORK)
 
         self.begin(run())

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from kafka.errors import (
     BrokerResponseError,
@@ -23,7 +25,12 @@ from streaming.kafka.transactional import Transaction, TransactionWriter
 log = logging.getLogger(__name__)
 
 WRITERS = 16
-"""The maximum number of requests that are at the brokers at once; the others wait. A connection has one at most."""
+"""The maximum number of requests that are at the brokers at once; the others wait. A producer has one at most."""
+
+WRITE_WAIT_S = 5.0
+"""The longest time from the arrival of a client's request to the acknowledgement of its record. After it the client
+gets an error and nothing is written: clients give up after 30 s or more, and may then begin the producer's next
+transaction, to which a later record would belong."""
 
 NO_PLACE = -1
 NOT_AVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE.number
@@ -38,8 +45,8 @@ _PASSED_ON = frozenset(
         ProducerFencedError,
     )
 )
-"""Errors of the brokers that concern the client's own transaction. All others are this gateway's, and the client tries
-again."""
+"""Errors of the brokers that concern the client's own transaction. All others concern this gateway, and the client
+sends its request again."""
 
 
 class Written(NamedTuple):
@@ -59,15 +66,29 @@ class Transactions:
     def __init__(self, settings: Settings) -> None:
         self._writer = TransactionWriter(settings, settings.transactions_topic)
         self._threads = ThreadPoolExecutor(WRITERS, thread_name_prefix="gateway transactions")
+        self._turns = WeakValueDictionary[int, asyncio.Lock]()
 
-    async def join(self, transaction: Transaction, shard: int) -> Written:
-        """Add a shard's partition to a transaction."""
-        return await self._try(self._writer.join, transaction, shard)
+    async def join(self, transaction: Transaction, shard: int, until_s: float) -> Written:
+        """Add a shard's partition to a transaction, before a monotonic time."""
+        return await self._in_turn(transaction, until_s, self._writer.join, shard)
 
-    async def write(self, transaction: Transaction, shard: int, group_id: str) -> Written:
-        """Write a record about a commit into a transaction."""
+    async def write(self, transaction: Transaction, shard: int, group_id: str, until_s: float) -> Written:
+        """Write a record about a commit into a transaction, before a monotonic time."""
         value = json.encode({"group_id": group_id, "producer_id": transaction.producer_id})
-        return await self._try(self._writer.write, transaction, shard, group_id.encode(), value)
+        return await self._in_turn(transaction, until_s, self._writer.write, shard, group_id.encode(), value)
+
+    async def _in_turn(self, transaction: Transaction, until_s: float, send: Any, *arguments: Any) -> Written:
+        """Send a producer's requests one after another, so that a producer has one thread at most."""
+        turn = self._turns.setdefault(transaction.producer_id, asyncio.Lock())
+        try:
+            await asyncio.wait_for(turn.acquire(), until_s - time.monotonic())
+        except TimeoutError:
+            log.warning("a commit into a transaction waited too long for its producer's earlier requests")
+            return Written(NOT_AVAILABLE)
+        try:
+            return await self._try(send, transaction, *arguments, until_s)
+        finally:
+            turn.release()
 
     async def _try(self, send: Any, *arguments: Any) -> Written:
         try:

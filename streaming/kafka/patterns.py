@@ -5,6 +5,7 @@ A pattern has to match the whole name. Kafka uses RE2/J, which agrees with RE2 e
 Source: KIP-848, and Kafka's GroupMetadataManager.refreshRegularExpressions.
 """
 
+import time
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -13,14 +14,26 @@ import re2
 
 from coordinator.limits import PATTERN_CHARS_MAX, REASON_CHARS_MAX
 
-PROGRAM_BYTES_MAX = 2**20
-"""The memory for one compiled pattern. A pattern that needs more is refused."""
+PROGRAM_BYTES_MAX = 2**17
+"""The memory for one compiled pattern. A pattern that needs more is refused. The time for a name grows with it."""
+
+MATCH_S, MATCH_NAME_S = 0.1, 0.000_02
+"""The processor time in which a pattern has to be matched against names, and what each name adds to it. A usual pattern
+takes a tenth of that. A pattern that takes longer is refused."""
+
+CHECKED_NAMES = 64
+"""The names after which the time is compared with its limit."""
+
+PATTERNS_KEPT_MAX = 2_000
+"""The patterns with stored matches, of all members of one process; the others are matched against all names again."""
 
 COMPILED_MAX = 200
 """The compiled patterns that are kept."""
 
 REFUSED = r"\C"
 """Any byte: RE2 accepts it and RE2/J does not."""
+
+NO_NAMES = frozenset[str]()
 
 
 class Matches(NamedTuple):
@@ -52,7 +65,50 @@ def matching(pattern: str, names: Iterable[str]) -> Matches:
         compiled = _compiled(pattern)
     except ValueError as error:
         return Matches(error=str(error)[:REASON_CHARS_MAX])
-    return Matches(tuple(sorted(name for name in names if compiled.fullmatch(name))))
+    names = list(names)
+    until_s = time.thread_time() + MATCH_S + MATCH_NAME_S * len(names)
+    topics: list[str] = []
+    for start in range(0, len(names), CHECKED_NAMES):
+        topics += filter(compiled.fullmatch, names[start : start + CHECKED_NAMES])
+        if time.thread_time() > until_s:
+            return Matches(error="the pattern takes too long: write it with fewer repetitions")
+    return Matches(tuple(sorted(topics)))
+
+
+class Patterns:
+    """Patterns and the topics that they match. A pattern that is stored is matched against new names only.
+
+    A method may take long, so it is called in a thread; one at a time.
+    """
+
+    def __init__(self) -> None:
+        self._stored: dict[str, tuple[frozenset[str], Matches]] = {}
+        self._difference: tuple[frozenset[str], frozenset[str], frozenset[str]] = (NO_NAMES, NO_NAMES, NO_NAMES)
+
+    def matching(self, pattern: str, names: frozenset[str]) -> Matches:
+        """Return those of the names that a pattern matches as a whole.
+
+        Args:
+            names: All names. The same object as in the call before if nothing has changed.
+        """
+        before, found = self._stored.pop(pattern, (NO_NAMES, Matches()))
+        if before is not names and found.error is None:
+            found = self._changed(pattern, before, names, found)
+        self._stored[pattern] = names, found
+        if len(self._stored) > PATTERNS_KEPT_MAX:
+            del self._stored[next(iter(self._stored))]
+        return found
+
+    def _changed(self, pattern: str, before: frozenset[str], names: frozenset[str], found: Matches) -> Matches:
+        """Return the matches among the names, of which those before have been matched."""
+        if self._difference[0] is not before or self._difference[1] is not names:
+            self._difference = before, names, names - before
+        new = matching(pattern, self._difference[2])
+        if new.error is not None:
+            return new
+        left = [topic for topic in found.topics if topic in names]
+        is_same = len(left) == len(found.topics) and not new.topics
+        return found if is_same else Matches(tuple(sorted([*left, *new.topics])))
 
 
 @lru_cache(COMPILED_MAX)

@@ -11,18 +11,18 @@ from coordinator.consumer_requests import TopicFact
 AT_ONCE_MAX = 1_000
 """The topics of one request to the brokers."""
 
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_LEGAL = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 _URL_SAFE = str.maketrans("+/", "-_")
 
-_ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED}
+_ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION}
 
 
 def topic_facts(admin: Any, names: Iterable[str], timeout_s: float) -> dict[str, TopicFact]:
     """Request the facts about topics from the brokers, and wait for them.
 
-    A topic that does not exist, or that the process may not describe, has no id. A topic about which the brokers
-    return another error is left out.
+    A topic that does not exist has no id. A topic about which the brokers return another error is left out: a topic
+    that the process may not describe may exist, and its members would lose it.
 
     Args:
         admin: A client that `clients.admin` has returned.

@@ -6,16 +6,20 @@ partition. The brokers check the producer's epoch in both. A record has the prod
 partition. The leader is asked for it before each record (DescribeProducers), because another gateway may have written
 since then: a number that was used before would be taken for a repeat, and be answered with the place of that record.
 
+The caller sets a deadline, after which nothing is written. A number that is asked for too late would be right in
+whatever transaction is open then: with version 1 of transactions, a producer has the same epoch in the next one.
+
 Source: KIP-98; Kafka's ProducerAppendInfo.checkSequence; KIP-664 for DescribeProducers.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from kafka.errors import (
     BrokerResponseError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     NoError,
@@ -35,12 +39,11 @@ from kafka.structs import TopicPartition
 from streaming.config.settings import Settings
 
 REQUEST_WAIT_MS = 10_000
-WRITE_WAIT_S = 30.0
-"""The longest time in which a request is tried again. Clients give up after about as long."""
-
 RETRY_WAIT_S = 0.05
-STRIPES = 64
-"""Writes for one producer run one after another; writes for producers of different stripes run at the same time."""
+
+RESPONSE_BYTES_MAX = 64 * 2**20
+"""The largest response that is read. The leader describes all active producers of a partition in 37 bytes each, so this
+is enough for 1.8 million. kafka-python's own limit of 1 MB is reached with 27 thousand."""
 
 SEQUENCE_END = 2**31
 """Sequence numbers begin at 0 again after the largest positive int32."""
@@ -66,6 +69,8 @@ class Transaction(NamedTuple):
 class TransactionWriter:
     """A writer of one topic. It connects when it is first used. Its methods block, and threads may share it.
 
+    Requests for one producer may not run at the same time: two records would get the same number, and one place.
+
     Args:
         settings: The settings with the gateway's own access to the brokers.
         topic: The name of the topic.
@@ -76,29 +81,35 @@ class TransactionWriter:
         self._manager: KafkaConnectionManager | None = None
         self._net: NetworkSelector | None = None
         self._opening = threading.Lock()
-        self._stripes = [threading.Lock() for _ in range(STRIPES)]
+        self._closing = threading.Event()
 
-    def join(self, transaction: Transaction, partition: int) -> None:
+    def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
         """Add a partition of the topic to a transaction. A partition that it has already makes no difference.
+
+        Args:
+            until_s: The monotonic time after which no request is sent.
 
         Raises:
             KafkaError: The brokers refuse it, or do not answer.
         """
-        with self._stripes[transaction.producer_id % STRIPES]:
-            self._try(lambda manager: self._join(manager, transaction, partition))
+        self._try(lambda manager: self._join(manager, transaction, partition, until_s), until_s)
 
-    def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes) -> int:
+    def write(self, transaction: Transaction, partition: int, key: bytes, value: bytes, until_s: float) -> int:
         """Write a record as a part of a transaction, and return its offset.
+
+        Args:
+            until_s: The monotonic time after which no record is sent.
 
         Raises:
             KafkaError: The brokers refuse it, or do not answer. The record may have been written nevertheless.
         """
-        with self._stripes[transaction.producer_id % STRIPES]:
-            offset: int = self._try(lambda manager: self._write(manager, transaction, partition, key, value))
-            return offset
+        record = key, value
+        offset: int = self._try(lambda manager: self._write(manager, transaction, partition, record, until_s), until_s)
+        return offset
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. No method opens one again."""
+        self._closing.set()
         with self._opening:
             if self._manager is not None and self._net is not None:
                 self._manager.close()
@@ -107,42 +118,54 @@ class TransactionWriter:
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    def _try(self, send: Callable[[KafkaConnectionManager], Any]) -> Any:
-        """Send requests; again after an error that may pass, for `WRITE_WAIT_S`."""
-        until_s = time.monotonic() + WRITE_WAIT_S
+    def _try(self, send: Callable[[KafkaConnectionManager], Awaitable[Any]], until_s: float) -> Any:
+        """Send requests, again after an error that may pass. Raise the last error at the deadline."""
         while True:
             try:
-                manager = self._open()
-                return manager.run(send, manager)
+                manager = self._open(until_s)
+                return manager.run(_within, manager, send, until_s)
             except KafkaError as error:
-                if not _may_pass(error) or time.monotonic() > until_s:
+                if not _may_pass(error) or time.monotonic() + RETRY_WAIT_S > until_s:
                     raise
-            time.sleep(RETRY_WAIT_S)
+                if self._closing.wait(RETRY_WAIT_S):
+                    raise
 
-    def _open(self) -> KafkaConnectionManager:
-        with self._opening:
+    def _open(self, until_s: float) -> KafkaConnectionManager:
+        if not self._opening.acquire(timeout=max(until_s - time.monotonic(), 0)):
+            raise KafkaTimeoutError("the brokers could not be reached in time")
+        try:
+            if self._closing.is_set():
+                raise KafkaConnectionError("the writer is closed")
             if self._manager is None:
-                options = {
-                    **self._settings.kafka_client_arguments(),
-                    "client_id": "coordinator-gateway-transactions",
-                    "request_timeout_ms": REQUEST_WAIT_MS,
-                }
-                net = NetworkSelector(**options)
-                net.start()
-                manager = KafkaConnectionManager(net, **options)
-                try:
-                    manager.cluster.set_topics([self._topic])
-                    manager.bootstrap(REQUEST_WAIT_MS)
-                except KafkaError:
-                    manager.close()
-                    net.stop()
-                    raise
-                self._manager, self._net = manager, net
+                self._connect(until_s)
             return self._manager
+        finally:
+            self._opening.release()
+
+    def _connect(self, until_s: float) -> None:
+        options = {
+            **self._settings.kafka_client_arguments(),
+            "client_id": "coordinator-gateway-transactions",
+            "request_timeout_ms": REQUEST_WAIT_MS,
+            "receive_message_max_bytes": RESPONSE_BYTES_MAX,
+        }
+        net = NetworkSelector(**options)
+        net.start()
+        manager = KafkaConnectionManager(net, **options)
+        try:
+            manager.cluster.set_topics([self._topic])
+            manager.bootstrap(max(until_s - time.monotonic(), 0) * 1_000)
+        except KafkaError:
+            manager.close()
+            net.stop()
+            raise
+        self._manager, self._net = manager, net
 
     # -- requests; these run in the thread of kafka-python's connections -----------------------------------------------
 
-    async def _join(self, manager: KafkaConnectionManager, transaction: Transaction, partition: int) -> None:
+    async def _join(
+        self, manager: KafkaConnectionManager, transaction: Transaction, partition: int, until_s: float
+    ) -> None:
         topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         request = AddPartitionsToTxnRequest(
             max_version=ADD_ONE,
@@ -151,18 +174,26 @@ class TransactionWriter:
             v3_and_below_producer_epoch=transaction.producer_epoch,
             v3_and_below_topics=[topic(name=self._topic, partitions=[partition])],
         )
-        response = await manager.send(request, node_id=await _coordinator_of(manager, transaction.transactional_id))
+        node_id = await _coordinator_of(manager, transaction.transactional_id)
+        _check_time(until_s)
+        response = await manager.send(request, node_id=node_id)
         for result in response.results_by_topic_v3_and_below:
             for each in result.results_by_partition:
                 _refuse(each.partition_error_code, "the transaction does not take the partition")
 
     async def _write(
-        self, manager: KafkaConnectionManager, transaction: Transaction, partition: int, key: bytes, value: bytes
+        self,
+        manager: KafkaConnectionManager,
+        transaction: Transaction,
+        partition: int,
+        record: tuple[bytes, bytes],
+        until_s: float,
     ) -> int:
         leader = await self._leader_of(manager, partition)
         try:
             sequence = await self._next_sequence(manager, leader, transaction, partition)
-            return await self._produce(manager, leader, transaction, partition, sequence, (key, value))
+            _check_time(until_s)
+            return await self._produce(manager, leader, transaction, partition, sequence, record)
         except _MOVED:
             await manager.cluster.refresh_metadata()
             raise
@@ -225,6 +256,20 @@ class TransactionWriter:
         if leader is None or leader == -1:
             raise NotLeaderForPartitionError(f"{self._topic} has no leader for partition {partition}")
         return int(leader)
+
+
+async def _within(
+    manager: KafkaConnectionManager, send: Callable[[KafkaConnectionManager], Awaitable[Any]], until_s: float
+) -> Any:
+    """Send requests, and wait for their end until the deadline at most."""
+    wait_s = max(until_s - time.monotonic(), 0)
+    return await manager.wait_for(manager.call_soon(send, manager), wait_s * 1_000)
+
+
+def _check_time(until_s: float) -> None:
+    """Raise an error if the deadline is over. A request that is sent later could belong to the next transaction."""
+    if time.monotonic() >= until_s:
+        raise KafkaTimeoutError("the brokers did not answer in time, so nothing is written")
 
 
 async def _coordinator_of(manager: KafkaConnectionManager, transactional_id: str) -> int:

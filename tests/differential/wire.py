@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
 
-from kafka.protocol.admin.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer.group import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -39,6 +39,7 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Phase
 from coordinator.requests import Request
+from streaming.gateway.definitions import DeleteGroupsRequest
 from streaming.gateway.ids import id_of, id_text
 from tests.differential import wire_consumers
 from tests.differential.asking import BY_ID

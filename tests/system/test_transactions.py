@@ -1,6 +1,7 @@
 """Offsets inside transactions, with librdkafka's producer and a real broker: who reads which offset, and when."""
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -18,8 +19,9 @@ from kafka.protocol.producer import InitProducerIdRequest
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
 from streaming.kafka.transactional import Transaction, TransactionWriter
+from streaming.moments import monotonic_ms
 from streaming.query.coordinator import Coordinator
-from tests.clients.java import run
+from tests.clients import java
 from tests.system.conftest import Service
 from tests.system.waiting import wait_until
 from tests.system.wire import connect
@@ -65,10 +67,10 @@ class Worker:
 
 
 class Reader:
-    """Reads the committed offsets of a group, as a tool."""
+    """Reads the committed offsets of a group in a topic of two partitions, as a tool."""
 
-    def __init__(self, gateway: Gateway, group_id: str) -> None:
-        self._group_id = group_id
+    def __init__(self, gateway: Gateway, group_id: str, topic: str = SOURCE) -> None:
+        self._group_id, self._topic = group_id, topic
         self._admin = AdminClient({"bootstrap.servers": gateway.bootstrap_servers})
 
     def offsets(self, *, stable: bool) -> list[int]:
@@ -77,7 +79,7 @@ class Reader:
         Raises:
             KafkaException: Stable offsets are required, and a transaction is open.
         """
-        wanted = [TopicPartition(SOURCE, partition) for partition in (0, 1)]
+        wanted = [TopicPartition(self._topic, partition) for partition in (0, 1)]
         asked = self._admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self._group_id, wanted)], require_stable=stable, request_timeout=10
         )
@@ -119,6 +121,17 @@ def test_offsets_are_committed_with_their_transaction(worker: Worker, reader: Re
         worker.producer.commit_transaction(60)
         wait_until(lambda offset=offset: reader.has(offset, offset))  # type: ignore[misc]
         assert reader.offsets(stable=True) == [offset, offset]
+
+
+def test_an_open_transaction_is_counted_until_it_is_settled(worker: Worker, coordinator: Coordinator) -> None:
+    """The health port shows its record, and for how long it is open."""
+    unsettled = coordinator.transactions.unsettled
+    worker.begin(3)
+    wait_until(lambda: sum(unsettled.records().values()) >= 1)
+    (waited_ms,) = unsettled.waited_ms(monotonic_ms() + 5_000).values()
+    assert waited_ms >= 5_000
+    worker.producer.commit_transaction(60)
+    wait_until(lambda: not unsettled.records())
 
 
 def test_offsets_of_an_aborted_transaction_are_dropped(worker: Worker, reader: Reader) -> None:
@@ -201,6 +214,14 @@ def test_a_transaction_goes_on_through_another_gateway(
 # -- the writer --------------------------------------------------------------------------------------------------------
 
 
+RECORD = (b"g", b"{}")
+
+
+def later() -> float:
+    """Return a deadline that a test does not reach."""
+    return time.monotonic() + 60
+
+
 @pytest.fixture
 def transaction(broker: Broker, group_id: str) -> Transaction:
     """A transaction of a new producer."""
@@ -233,8 +254,8 @@ def writers(coordinator: Coordinator) -> Iterator[list[TransactionWriter]]:
 def test_gateways_write_for_one_producer_in_turn(writers: list[TransactionWriter], transaction: Transaction) -> None:
     """The brokers would take a sequence number that the other gateway has used for a repeat of its record."""
     one, two = writers
-    one.join(transaction, 1)
-    places = [writer.write(transaction, 1, b"g", b"{}") for writer in (one, one, two, one, two, two, one)]
+    one.join(transaction, 1, later())
+    places = [writer.write(transaction, 1, *RECORD, later()) for writer in (one, one, two, one, two, two, one)]
     assert [place - places[0] for place in places] == list(range(7))
 
 
@@ -242,20 +263,20 @@ def test_a_record_outside_of_a_transaction_is_refused(
     writers: list[TransactionWriter], transaction: Transaction
 ) -> None:
     with pytest.raises(InvalidTxnStateError):
-        writers[0].write(transaction, 1, b"g", b"{}")
+        writers[0].write(transaction, 1, *RECORD, later())
 
 
 def test_a_fenced_producer_is_refused(
     broker: Broker, writers: list[TransactionWriter], transaction: Transaction
 ) -> None:
     writer, _ = writers
-    writer.join(transaction, 1)
-    writer.write(transaction, 1, b"g", b"{}")
+    writer.join(transaction, 1, later())
+    writer.write(transaction, 1, *RECORD, later())
     new_producer(broker, transaction.transactional_id)
     with pytest.raises((InvalidProducerEpochError, ProducerFencedError)):
-        writer.join(transaction, 0)
+        writer.join(transaction, 0, later())
     with pytest.raises((InvalidProducerEpochError, ProducerFencedError)):
-        writer.write(transaction, 1, b"g", b"{}")
+        writer.write(transaction, 1, *RECORD, later())
 
 
 def test_many_producers_write_at_once(broker: Broker, writers: list[TransactionWriter], group_id: str) -> None:
@@ -263,8 +284,8 @@ def test_many_producers_write_at_once(broker: Broker, writers: list[TransactionW
     transactions = [new_producer(broker, f"{group_id}-{number}") for number in range(10)]
 
     def write(transaction: Transaction) -> list[int]:
-        writers[0].join(transaction, 1)
-        return [writers[0].write(transaction, 1, b"g", b"{}") for _ in range(5)]
+        writers[0].join(transaction, 1, later())
+        return [writers[0].write(transaction, 1, *RECORD, later()) for _ in range(5)]
 
     with ThreadPoolExecutor(len(transactions)) as threads:
         places = [place for some in threads.map(write, transactions) for place in some]
@@ -290,13 +311,7 @@ def test_copiers_copy_each_record_once(broker: Broker, gateway: Gateway, group_i
     producer.flush()
 
     def copier(name: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        command = run(
-            "org.apache.kafka.tools.TransactionalMessageCopier",
-            *("--input-topic", source, "--input-partition", "0", "--output-topic", sink),
-            *("--broker-list", gateway.bootstrap_servers, "--consumer-group", group_id),
-            *("--transaction-size", "20", "--transaction-timeout", "5000", "--transactional-id", f"{group_id}-{name}"),
-            *("--group-mode", "--use-group-metadata", "--enable-random-aborts"),
-        )
+        command = java.copier(gateway.bootstrap_servers, source, sink, group_id, f"{group_id}-{name}")
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
     found: list[bytes] = []

@@ -1,8 +1,8 @@
-"""The messages of the consumer protocol, which kafka-python has no classes for.
+"""The messages that kafka-python has no classes for: those of the consumer protocol, and DeleteGroups with version 3.
 
 The files beside this module define their fields, in the form of kafka-python's own definitions.
 
-Source: KIP-848, and Kafka's ConsumerGroupHeartbeatRequest.json to ConsumerGroupDescribeResponse.json.
+Source: KIP-848, and Kafka's ConsumerGroupHeartbeatRequest.json to DeleteGroupsResponse.json.
 """
 
 import sys
@@ -21,3 +21,5 @@ ConsumerGroupHeartbeatRequest = _message("ConsumerGroupHeartbeatRequest")
 ConsumerGroupHeartbeatResponse = _message("ConsumerGroupHeartbeatResponse")
 ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
 ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")
+DeleteGroupsRequest = _message("DeleteGroupsRequest")
+DeleteGroupsResponse = _message("DeleteGroupsResponse")

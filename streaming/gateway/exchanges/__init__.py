@@ -8,13 +8,11 @@ To serve another API, change two files.
 2. In this file, write the row: the classes of the request and the response, the first and the last version, the
    function.
 
-Only the row has the versions. The versions of offset requests end before those that identify topics only by their ids.
-The APIs that the coordinator cannot serve have rows as well, with the functions of `transactions`, which refuse them.
+Only the row has the versions. Those of TxnOffsetCommit end before the second version of transactions. A row of an API
+with a part in a client's transaction has a `prepare`, which writes that part before the exchange begins.
 """
 
 from kafka.protocol.admin.groups import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     ListGroupsRequest,
@@ -48,6 +46,8 @@ from streaming.gateway.definitions import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
 )
 from streaming.gateway.exchanges import administration, consumer_groups, membership, offsets, transactions
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, Served
@@ -82,7 +82,7 @@ SERVED: dict[int, Served] = {
         Served(OffsetDeleteRequest, OffsetDeleteResponse, 0, 0, offsets.delete, offsets.topics_named),
         Served(DescribeGroupsRequest, DescribeGroupsResponse, 0, 6, administration.describe, has_large_response=True),
         Served(ListGroupsRequest, ListGroupsResponse, 0, 5, administration.list_groups, has_large_response=True),
-        Served(DeleteGroupsRequest, DeleteGroupsResponse, 0, 2, administration.delete),
+        Served(DeleteGroupsRequest, DeleteGroupsResponse, 0, 3, administration.delete),
         Served(
             ConsumerGroupHeartbeatRequest,
             ConsumerGroupHeartbeatResponse,

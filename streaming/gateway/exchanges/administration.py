@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
-from kafka.protocol.admin.groups import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+from kafka.protocol.admin.groups import DescribeGroupsResponse, ListGroupsResponse
 from kafka.protocol.api_message import ApiMessage
 
 from coordinator import requests
@@ -16,10 +16,14 @@ from coordinator.access import Operation, Resource
 from coordinator.errors import ErrorCode
 from coordinator.outputs import AnyAnswer, CheckAccessAnswer, DeleteGroupAnswer, DescribeGroupAnswer, ListGroupsAnswer
 from coordinator.phases import Phase
+from streaming.gateway.definitions import DeleteGroupsResponse
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, Question, expected, may
 
 MISSING_GROUP = 6
 """From this version on, DescribeGroups reports a missing group also with an error (KIP-1043)."""
+
+DELETED_MESSAGE = 3
+"""From this version on, DeleteGroups has a message for each group."""
 
 OPERATIONS = {
     Operation.READ: 3,
@@ -133,11 +137,14 @@ def delete(message: Any, asker: Asker, world: GatewayData) -> Exchange:
 
     def deleted(answers: Sequence[AnyAnswer]) -> ApiMessage:
         results = [
-            DeleteGroupsResponse.DeletableGroupResult(
-                group_id=group_id, error_code=expected(answer, DeleteGroupAnswer).code
-            )
+            _deleted(group_id, expected(answer, DeleteGroupAnswer), version)
             for group_id, answer in zip(group_ids, answers, strict=True)
         ]
         return DeleteGroupsResponse(version=version, results=results)
 
     return Exchange(questions, deleted)
+
+
+def _deleted(group_id: str, said: DeleteGroupAnswer, version: int) -> Any:
+    why = {"error_message": said.error_message or None} if version >= DELETED_MESSAGE else {}
+    return DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=said.code, **why)

@@ -54,7 +54,7 @@ def heartbeat(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     names, owned = message.subscribed_topic_names, message.topic_partitions
     wanted = subscription(message)
     found = world.matching(wanted.pattern) if wanted.pattern else None
-    told = dict.fromkeys((*wanted.names, *(found.topics if found else ())))
+    told = tuple(dict.fromkeys((*wanted.names, *(found.topics if found else ()))))
     request = requests.ConsumerGroupHeartbeat(
         **asker.fields(),
         group_id=message.group_id,
@@ -68,7 +68,7 @@ def heartbeat(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         server_assignor=message.server_assignor,
         topic_partitions=None if owned is None else tuple(map(_owned, owned)),
         version=message.version,
-        topics=world.facts_of(told),
+        topics=world.facts_of(told[:SUBSCRIBED_NAMES_MAX]),  # the coordinator asks for the others
         regex_topics=found.topics if found and found.error is None else None,
         regex_error=found.error if found else None,
     )

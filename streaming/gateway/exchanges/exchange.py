@@ -56,7 +56,10 @@ class GatewayData(Protocol):
         """Return the id of a topic, as text; None if there is no such topic, or the gateway was not told lately."""
 
     def matching(self, pattern: str) -> Matches:
-        """Return the topics that a pattern matches, as far as the client may see them."""
+        """Return the topics that the message's pattern matches, as far as the client may see them."""
+
+    def follows(self, group_id: str) -> bool:
+        """Return whether the gateway knows of members of the consumer protocol in a group."""
 
 
 class Question(NamedTuple):
@@ -99,12 +102,15 @@ def no_topic_ids(message: Any) -> Collection[bytes]:
 
 
 class Preparing(Protocol):
-    """The work at the brokers for a client's transaction. Both methods return an error, or the place of a record."""
+    """The work at the brokers for a client's transaction. Both methods return an error, or the place of a record.
 
-    async def join(self, message: Any) -> Any:
+    Nothing is sent to the brokers after `until_s`, a monotonic time.
+    """
+
+    async def join(self, message: Any, until_s: float) -> Any:
         """Prepare an AddOffsetsToTxn."""
 
-    async def write(self, message: Any) -> Any:
+    async def write(self, message: Any, until_s: float) -> Any:
         """Prepare a TxnOffsetCommit."""
 
 
@@ -131,7 +137,7 @@ class Served(NamedTuple):
     topics_named: Callable[[Any, GatewayData], dict[str, int]] = no_named_topics
     topic_ids: Callable[[Any], Collection[bytes] | None] = no_topic_ids
     subscription: Callable[[Any], Subscription] = no_subscription
-    prepare: Callable[["Preparing", Any], Awaitable[Any]] | None = None
+    prepare: Callable[["Preparing", Any, float], Awaitable[Any]] | None = None
     has_large_response: bool = False
 
 

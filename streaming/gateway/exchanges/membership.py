@@ -15,8 +15,9 @@ from kafka.protocol.consumer.group import (
 )
 
 from coordinator import requests
+from coordinator.consumer_protocol import CONSUMERS, subscribed_topics
 from coordinator.errors import ErrorCode
-from coordinator.limits import REASON_CHARS_MAX
+from coordinator.limits import NAME_CHARS_MAX, REASON_CHARS_MAX, SUBSCRIBED_NAMES_MAX
 from coordinator.outputs import AnyAnswer, HeartbeatAnswer, JoinGroupAnswer, LeaveGroupAnswer, SyncGroupAnswer
 from streaming.gateway.exchanges.exchange import Asker, Exchange, GatewayData, expected, of_one
 
@@ -51,8 +52,17 @@ def join(message: Any, asker: Asker, world: GatewayData) -> Exchange:
         reason=_cut(message.reason),
         require_known_member_id=version >= TWO_STEPS,
         supports_skipping_assignment=version >= SKIPS_ASSIGNMENT,
+        topics=world.facts_of(topics_of(message)) if world.follows(message.group_id) else (),
     )
     return of_one(request, lambda answer: _joined(answer, version))
+
+
+def topics_of(message: Any) -> tuple[str, ...]:
+    """Return the topics to which a member subscribes, as far as they can be read. Their number is bounded."""
+    if message.protocol_type != CONSUMERS or not message.protocols:
+        return ()
+    topics = dict.fromkeys(subscribed_topics(message.protocols[0].metadata) or ())
+    return tuple(topic for topic in topics if len(topic) <= NAME_CHARS_MAX)[:SUBSCRIBED_NAMES_MAX]
 
 
 def _cut(reason: str | None) -> str | None:

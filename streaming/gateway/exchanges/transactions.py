@@ -23,14 +23,14 @@ _TOPIC = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _PARTITION = _TOPIC.TxnOffsetCommitResponsePartition
 
 
-def join(preparing: Preparing, message: Any) -> Awaitable[Any]:
+def join(preparing: Preparing, message: Any, until_s: float) -> Awaitable[Any]:
     """Start to add the group's partition to the client's transaction."""
-    return preparing.join(message)
+    return preparing.join(message, until_s)
 
 
-def write(preparing: Preparing, message: Any) -> Awaitable[Any]:
+def write(preparing: Preparing, message: Any, until_s: float) -> Awaitable[Any]:
     """Start to write a record of the commit into the client's transaction."""
-    return preparing.write(message)
+    return preparing.write(message, until_s)
 
 
 def add_offsets(message: Any, asker: Asker, world: GatewayData, written: Any) -> Exchange:

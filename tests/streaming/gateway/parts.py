@@ -206,6 +206,10 @@ class FakeCluster:
     is_refreshed: asyncio.Event = field(default_factory=asyncio.Event)
     is_recent: bool = True
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self.topics)
+
     def partitions_of(self, topic: str) -> int | None:
         return self.topics.get(topic)
 
@@ -232,13 +236,18 @@ class FakeTransactions:
     def __init__(self) -> None:
         self.calls: list[tuple[str, Transaction, int]] = []
         self.written = Written(0, 41)
+        self.while_writing: Callable[[], None] = lambda: None
+        self.until_s = float("-inf")
 
-    async def join(self, transaction: Transaction, shard: int) -> Written:
+    async def join(self, transaction: Transaction, shard: int, until_s: float) -> Written:
         self.calls.append(("join", transaction, shard))
+        self.until_s = until_s
         return self.written
 
-    async def write(self, transaction: Transaction, shard: int, group_id: str) -> Written:
+    async def write(self, transaction: Transaction, shard: int, group_id: str, until_s: float) -> Written:
         self.calls.append((f"write {group_id}", transaction, shard))
+        self.until_s = until_s
+        self.while_writing()
         return self.written
 
 

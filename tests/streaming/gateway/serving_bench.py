@@ -25,11 +25,13 @@ class ServingBench(FlowBench):
         self.identity = Identity((), "/10.0.0.7", "User:CN=ana")
         self.identity.client_id = "ana"
         self.heartbeats = Heartbeats(600_000, self.flow.give)
-        self.questions = Questions(self.shared.asking, self.identity, self.flow.questions, self._tell)
+        hold = self.flow.outgoing.hold
+        self.questions = Questions(self.shared.asking, self.identity, self.flow.questions, self._tell, hold)
         view = PortView(self.shared, 1, self.identity)
         self.work = Work(self.flow)
         self.members = Members(self.shared, self.flow, self.work, self.questions, self.heartbeats, view.may_see)
-        self.transactions = ClientTransactions(self.shared, self.flow, self.questions, self.identity)
+        self.has_left = False
+        self.transactions = ClientTransactions(self.shared, self.questions, self.identity, lambda: self.has_left)
         self._serving = Serving(
             self.shared, self.flow, self.work, self.questions, view, self.heartbeats, self.members, self.transactions
         )

@@ -105,6 +105,22 @@ def test_metadata_is_refreshed_when_a_topic_is_missing(monkeypatch: pytest.Monke
     run(scenario, kafka)
 
 
+def test_the_names_are_the_same_object_until_a_topic_comes_or_goes():
+    """Whoever has matched the names before sees by that whether there is something new."""
+    kafka = Kafka(THREE, t=3)
+
+    async def scenario(cluster: Cluster) -> None:
+        before = cluster.names
+        kafka.topics["t"] = 4
+        await cluster.refresh()
+        assert cluster.names is before == {"t"}
+        kafka.topics["u"] = 1
+        await cluster.refresh()
+        assert cluster.names == {"t", "u"}
+
+    run(scenario, kafka)
+
+
 def test_old_metadata_is_used_during_a_refresh(monkeypatch: pytest.MonkeyPatch):
     kafka = Kafka(THREE, t=3)
 

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
-from kafka.protocol.admin.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin.groups import DescribeGroupsRequest, ListGroupsRequest
 
 from coordinator.errors import ErrorCode
 from coordinator.outputs import DeleteGroupAnswer, DescribeGroupAnswer, ErrorAnswer, ListedGroup, ListGroupsAnswer
 from coordinator.phases import Phase
+from streaming.gateway.definitions import DeleteGroupsRequest
 from tests.streaming.gateway.examples import ended
 from tests.streaming.gateway.wiring import FakeGateway, ask
 
@@ -85,7 +86,7 @@ def test_a_listing_that_one_shard_cannot_answer_fails():
 # -- deleting ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(4))
 def test_each_group_is_deleted_once(version: int):
     """protocol.md 11: a group that is named twice is deleted once."""
     asking = ask(DeleteGroupsRequest(groups_names=["g", "h", "g"]), version)
@@ -94,3 +95,11 @@ def test_each_group_is_deleted_once(version: int):
         DeleteGroupAnswer(request_id="1"), DeleteGroupAnswer(request_id="2", **ended(ErrorCode.NON_EMPTY_GROUP))
     )
     assert [(result.group_id, result.error_code) for result in response.results] == [("g", 0), ("h", 68)]
+
+
+def test_a_group_that_is_not_deleted_has_a_message():
+    """Kafka 4.4 added the message of each group in version 3."""
+    refused = DeleteGroupAnswer(request_id="2", error_message="it has members", **ended(ErrorCode.NON_EMPTY_GROUP))
+    asking = ask(DeleteGroupsRequest(groups_names=["g", "h"]), 3)
+    response = asking.response_to(DeleteGroupAnswer(request_id="1"), refused)
+    assert [result.error_message for result in response.results] == [None, "it has members"]

@@ -35,7 +35,8 @@ class Bench(FlowBench):
         super().__init__()
         self.shared = FakeShared(self.metrics)
         identity, work = Identity(()), Work(self.flow)
-        questions = Questions(self.shared.asking, identity, self.flow.questions, lambda notice: None)
+        hold = self.flow.outgoing.hold
+        questions = Questions(self.shared.asking, identity, self.flow.questions, lambda notice: None, hold)
         relaying = Relaying(self.shared, 1, self.flow, work, identity)
         self._negotiate = Negotiating(self.shared, 1, self.flow, work).negotiate
         self._find = Finding(self.shared, self.flow, work, questions, PortView(self.shared, 1, identity), relaying).find

@@ -1,14 +1,19 @@
 """Groups are told about changes of the topics that their members subscribe to, and nothing else."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from coordinator.consumer_requests import GroupTopics, ResolvedPattern
-from coordinator.outputs import Ask
+from coordinator.errors import ErrorCode
+from coordinator.outputs import AnyAnswer, Ask, GroupTopicsAnswer
+from streaming.gateway import following as module
 from streaming.gateway.following import Follower, Following
-from tests.streaming.gateway.parts import FakeShared, fact_of
+from streaming.kafka.patterns import matching
+from tests.streaming.gateway.examples import ended
+from tests.streaming.gateway.parts import FakeShared
 from tests.streaming.gateway.wiring import FakeAsker
 
 
@@ -20,20 +25,42 @@ class Bench:
         self.topics: dict[str, int] = self.shared.cluster.topics
         self.following: Following = self.shared.following
         self.sent: list[GroupTopics] = []
+        self.answer = GroupTopicsAnswer(request_id="1")
+        self.unanswered: list[Callable[[AnyAnswer], object]] = []
+        self.answers = True
+        self.secret: str | None = ""
 
     def subscribe(
         self, group_id: str, member_id: str, names: tuple[str, ...] = (), pattern: str = "", hidden: str = ""
     ) -> Follower:
-        """Subscribe a member whose heartbeat had the facts of now."""
-        matched = None
-        if pattern:
-            matched = self.shared.topics.matching(pattern, lambda topic: topic != hidden).topics
+        """Subscribe a member."""
         follower = Follower(
-            group_id, member_id, FakeAsker(), self.sent.append, lambda topic: topic != hidden, names, pattern
+            group_id,
+            member_id,
+            FakeAsker(),
+            self._send,
+            lambda topic: topic != hidden,
+            self._describable,
+            names,
+            pattern,
         )
-        told = [fact_of(name, self.topics.get(name)) for name in (*names, *(matched or ()))]
-        self.following.subscribe(follower, told, matched)
+        self.following.subscribe(follower, matching(pattern, set(self.topics) - {hidden}).topics if pattern else None)
         return follower
+
+    async def settle(self) -> None:
+        """Confirm the facts of now."""
+        await self.following.look()
+        self.sent.clear()
+
+    def _send(self, request: GroupTopics, then: Callable[[AnyAnswer], object]) -> None:
+        self.sent.append(request)
+        if self.answers:
+            then(self.answer)
+        else:
+            self.unanswered.append(then)
+
+    async def _describable(self, topics: tuple[str, ...]) -> tuple[str, ...] | None:
+        return None if self.secret is None else tuple(topic for topic in topics if topic != self.secret)
 
     def told(self) -> list[tuple[str, dict[str, int], list[ResolvedPattern]]]:
         """Return what was sent: for each request the group, the partitions of each topic, and the patterns."""
@@ -53,6 +80,8 @@ def test_a_group_is_told_what_has_changed():
     async def scenario(bench: Bench) -> None:
         bench.subscribe("g", "ana", ("t", "later"))
         bench.subscribe("h", "bo", ("t",))
+        await bench.following.look()
+        assert bench.told() == [("g", {"t": 3, "later": 0}, []), ("h", {"t": 3}, [])]
         await bench.following.look()
         assert bench.told() == []
         bench.topics |= {"t": 5, "later": 1, "other": 1}
@@ -111,7 +140,7 @@ def test_a_pattern_that_matches_another_topic_is_told():
         bench.subscribe("g", "ana", pattern="t.*", hidden="t3")
         bench.subscribe("g", "bo", pattern="t.*", hidden="t3")
         await bench.following.look()
-        assert bench.told() == []
+        assert bench.told() == [("g", {"t": 3}, [])]
         bench.topics |= {"t2": 2, "t3": 3, "u": 1}
         await bench.following.look()
         assert bench.told() == [("g", {"t2": 2}, [ResolvedPattern("t.*", ("t", "t2"), "ana")])]
@@ -131,6 +160,98 @@ def test_the_coordinators_question_is_answered():
         bench.following.drop(ana)
         await bench.following.answer(ana, Ask(("t",)))
         assert bench.told() == []
+
+    run(scenario)
+
+
+def test_a_fact_without_a_confirmation_is_sent_again(monkeypatch: pytest.MonkeyPatch):
+    """A refused request is repeated at the next look; one without an answer when it counts as lost."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.subscribe("g", "ana", ("t",))
+        bench.answer = GroupTopicsAnswer(request_id="1", **ended(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        for _ in range(2):
+            await bench.following.look()
+            assert bench.told() == [("g", {"t": 3}, [])]
+        bench.answers = False
+        await bench.following.look()
+        assert bench.told() == [("g", {"t": 3}, [])]
+        await bench.following.look()
+        assert bench.told() == []
+        now_s = time.monotonic() + module.ANSWER_WAIT_S
+        monkeypatch.setattr(module.time, "monotonic", lambda: now_s)
+        await bench.following.look()
+        assert bench.told() == [("g", {"t": 3}, [])]
+        bench.unanswered[-1](GroupTopicsAnswer(request_id="1"))
+        await bench.following.look()
+        assert bench.told() == []
+
+    run(scenario)
+
+
+def test_many_facts_and_patterns_are_sent_in_parts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "NAMES_AT_ONCE", 4)
+
+    async def scenario(bench: Bench) -> None:
+        bench.topics |= {f"a{number}": 1 for number in range(9)}
+        bench.subscribe("g", "ana", tuple(f"a{number}" for number in range(9)), "b.*")
+        bench.subscribe("g", "bo", (), "c.*")
+        bench.topics |= {"b": 1, "c1": 1, "c2": 1, "c3": 1, "c4": 1}
+        await bench.following.look()
+        told = bench.told()
+        assert [len(facts) for _, facts, _ in told] == [4, 4, 4, 2]
+        patterns = [[each.regex for each in patterns] for _, _, patterns in told]
+        assert sorted(patterns) == [[], [], ["b.*"], ["c.*"]]
+        await bench.following.look()
+        assert bench.told() == []
+
+    run(scenario)
+
+
+def test_facts_about_topics_that_nobody_subscribes_to_are_forgotten():
+    async def scenario(bench: Bench) -> None:
+        bench.subscribe("g", "ana", ("t",))
+        await bench.settle()
+        for number in range(10):
+            bench.subscribe("g", "ana", (f"a{number}",), f"a{number}")
+            await bench.settle()
+        group = bench.following._groups["g"]
+        assert (list(group.told), list(group.matched)) == (["a9"], ["a9"])
+
+    run(scenario)
+
+
+def test_a_group_of_another_kind_is_no_longer_followed():
+    """Its last member of the consumer protocol has left: the next JoinGroup shows whether facts are of use again."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.subscribe("g", "ana", ("t",))
+        bench.answer = GroupTopicsAnswer(request_id="1", **ended(ErrorCode.GROUP_ID_NOT_FOUND))
+        await bench.settle()
+        assert not bench.following.has("g")
+
+    run(scenario)
+
+
+def test_a_pattern_matches_only_topics_that_the_client_may_describe():
+    """The rules of the coordinator apply as they do to the topics of a pattern in a heartbeat."""
+
+    async def scenario(bench: Bench) -> None:
+        ana = bench.subscribe("g", "ana", pattern="t.*")
+        await bench.settle()
+        bench.topics |= {"t-secret": 1, "t2": 1}
+        bench.secret = None
+        await bench.following.look()
+        assert bench.told() == [], "the rights are not known"
+        bench.secret = "t-secret"
+        await bench.following.look()
+        [(_, _, [resolved])] = bench.told()
+        assert resolved.topics == ("t", "t2")
+        await bench.following.look()
+        assert bench.told() == []
+        await bench.following.answer(ana, Ask(regexes=("t.*",)))
+        [(_, _, [resolved])] = bench.told()
+        assert resolved.topics == ("t", "t2")
 
     run(scenario)
 

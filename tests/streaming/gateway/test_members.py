@@ -1,192 +1,26 @@
 """The members of the consumer protocol on one connection: what is asked for them, and what they are answered."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 from uuid import UUID
 
-import pytest
 from kafka.protocol.consumer.group import OffsetCommitRequest
 
-from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import ErrorCode
 from coordinator.outputs import (
     Ask,
-    AssignedTopic,
     AssignmentNotice,
-    ConsumerGroupHeartbeatAnswer,
     ErrorAnswer,
     GroupTopicsAnswer,
 )
 from streaming.gateway import members as module
-from streaming.gateway.consumer_heartbeats import MEMBERS_MAX, PATIENCE_MS, SHORT_INTERVAL_MS
-from streaming.gateway.definitions import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from streaming.gateway.consumer_heartbeats import PATIENCE_MS, SHORT_INTERVAL_MS
+from streaming.gateway.definitions import ConsumerGroupHeartbeatResponse
 from streaming.gateway.ids import id_of
 from streaming.gateway.members import REPEATS_MAX
 from tests.streaming.gateway.examples import ended
+from tests.streaming.gateway.members_bench import ALL, INTERVAL_MS, Bench, T, run
 from tests.streaming.gateway.parts import fact_of, turn
-from tests.streaming.gateway.serving_bench import ServingBench
-
-T = fact_of("t", 3)
-ALL = (AssignedTopic(T.topic_id or "", "t", (0, 1, 2)),)
-INTERVAL_MS = 600_000
-
-
-class Bench(ServingBench):
-    """A connection with members of the consumer protocol."""
-
-    def beat(self, epoch: int = 5, member_id: str = "m", **fields: Any) -> None:
-        self.ask(
-            ConsumerGroupHeartbeatRequest(
-                version=1, group_id="g", member_id=member_id, member_epoch=epoch, rebalance_timeout_ms=9_000, **fields
-            )
-        )
-
-    def answer(self, epoch: int = 5, index: int = -1, member_id: str = "m", **fields: Any) -> None:
-        said = {"member_id": member_id, "member_epoch": epoch, "heartbeat_interval_ms": INTERVAL_MS, **fields}
-        self.asking.answer(ConsumerGroupHeartbeatAnswer, index, **said)
-
-    async def join(self, member_id: str = "m", names: tuple[str, ...] = ("t",), **fields: Any) -> None:
-        """Subscribe a member, and acknowledge its assignment. The response to that is held."""
-        self.beat(0, member_id, subscribed_topic_names=list(names), topic_partitions=[], **fields)
-        await self.idle()
-        self.answer(1, member_id=member_id, assignment=ALL)
-        assert self.response().member_epoch == 1
-        owned = ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=id_of(T.topic_id or ""), partitions=[0, 1, 2])
-        self.beat(1, member_id, topic_partitions=[owned])
-        self.answer(1, member_id=member_id)
-        assert self.frames() == []
-
-    async def idle(self) -> None:
-        """Wait for the requests to the brokers."""
-        while self.work._tasks:
-            await asyncio.sleep(0)
-
-    def frames(self) -> list[bytes]:
-        self.run_soon()
-        return self.transport.frames()
-
-    def response(self) -> Any:
-        [frame] = self.frames()
-        return ConsumerGroupHeartbeatResponse.decode(frame, version=1, header=True)
-
-    @property
-    def group_topics(self) -> list[GroupTopics]:
-        return [request for request in self.asking.requests if isinstance(request, GroupTopics)]
-
-
-def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
-    async def main() -> None:
-        bench = Bench()
-        await scenario(bench)
-        bench.members.close()
-
-    asyncio.run(main())
-
-
-# -- topics ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_subscription_waits_for_the_facts_about_its_topics():
-    async def scenario(bench: Bench) -> None:
-        bench.beat(0, subscribed_topic_names=["t", "nowhere"], topic_partitions=[])
-        assert bench.asking.requests == []
-        await bench.idle()
-        [sent] = bench.asking.requests
-        assert sent.topics == (T, fact_of("nowhere", None))
-        bench.answer(1)
-        bench.beat(0, subscribed_topic_names=["t"], topic_partitions=[])
-        assert bench.asking.requests[1].topics == (T,)
-        assert bench.shared.described == [["t", "nowhere"]]
-
-    run(scenario)
-
-
-def test_a_pattern_waits_for_the_names_and_the_facts():
-    async def scenario(bench: Bench) -> None:
-        bench.shared.cluster.is_recent = False
-        bench.shared.cluster.is_refreshed.set()
-        bench.beat(0, subscribed_topic_regex="t.*", topic_partitions=[])
-        bench.shared.cluster.topics = {"t": 3, "t2": 1, "u": 1}
-        await bench.idle()
-        [sent] = bench.asking.requests
-        assert (sent.regex_topics, sent.topics) == (("t", "t2"), (T, fact_of("t2", 1)))
-        assert bench.shared.cluster.refreshed == 1
-
-    run(scenario)
-
-
-def test_a_heartbeat_without_a_subscription_waits_for_nothing():
-    async def scenario(bench: Bench) -> None:
-        bench.beat()
-        bench.answer()
-        assert bench.shared.described == []
-
-    run(scenario)
-
-
-def test_the_topics_of_a_member_are_followed_until_it_leaves():
-    async def scenario(bench: Bench) -> None:
-        await bench.join()
-        bench.shared.cluster.topics["t"] = 4
-        await bench.shared.following.look()
-        [told] = bench.group_topics
-        assert (told.group_id, told.topics, told.principal) == ("g", (fact_of("t", 4),), "User:CN=ana")
-        bench.members.release()
-        bench.beat(-1)
-        bench.answer(-1)
-        bench.shared.cluster.topics["t"] = 5
-        await bench.shared.following.look()
-        assert len(bench.group_topics) == 1
-
-    run(scenario)
-
-
-def test_a_heartbeat_may_change_a_part_of_the_subscription():
-    async def scenario(bench: Bench) -> None:
-        await bench.join()
-        bench.members.release()
-        bench.beat(1, subscribed_topic_regex="u.*")
-        await bench.idle()
-        bench.answer(2)
-        bench.shared.cluster.topics |= {"t": 4, "u": 1}
-        await bench.shared.following.look()
-        [told] = bench.group_topics
-        assert {fact.topic for fact in told.topics} == {"t", "u"}
-        assert [resolved.topics for resolved in told.regexes] == [("u",)]
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("end", ["error", "closed"])
-def test_a_member_that_is_gone_is_not_followed(end: str):
-    async def scenario(bench: Bench) -> None:
-        await bench.join()
-        bench.members.release()
-        if end == "error":
-            bench.beat(1)
-            bench.answer(**ended(ErrorCode.UNKNOWN_MEMBER_ID))
-        else:
-            bench.members.close()
-        bench.shared.cluster.topics["t"] = 4
-        await bench.shared.following.look()
-        assert bench.group_topics == []
-
-    run(scenario)
-
-
-def test_the_followed_members_of_a_connection_are_bounded():
-    async def scenario(bench: Bench) -> None:
-        for number in range(MEMBERS_MAX + 1):
-            bench.beat(0, f"m{number}", subscribed_topic_names=[f"t{number}"], topic_partitions=[])
-            await bench.idle()
-            bench.answer(1, member_id=f"m{number}", assignment=ALL)
-        bench.shared.cluster.topics |= {"t0": 1, "t1": 1, f"t{MEMBERS_MAX}": 1}
-        await bench.shared.following.look()
-        assert {fact.topic for fact in bench.group_topics[0].topics} == {"t1", f"t{MEMBERS_MAX}"}
-
-    run(scenario)
-
 
 # -- what the coordinator asks for -------------------------------------------------------------------------------------
 
@@ -201,7 +35,7 @@ def test_a_refused_heartbeat_is_repeated_with_the_facts_that_the_coordinator_ask
         bench.answer(0, ask=Ask(("u",)), **ended(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         await bench.idle()
         first, second = bench.asking.requests
-        assert second.topics == (T, fact_of("u", 2))
+        assert second.topics == (fact_of("u", 2), T)
         assert first.request_id != second.request_id
         assert bench.frames() == []
         bench.answer(1, assignment=ALL)
@@ -305,6 +139,67 @@ def test_a_heartbeat_without_an_answer_gets_an_error_in_time():
         assert bench.response().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE.number
         bench.answer(6, assignment=ALL)
         assert bench.frames() == []
+
+    run(scenario)
+
+
+def test_a_heartbeat_is_given_up_by_the_time_of_its_arrival():
+    """The facts about its topics may take long, and the client waits no longer for that."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.members._interval_ms = PATIENCE_MS
+        bench.beat(subscribed_topic_names=["t"])
+        assert len(bench.members._timers) == 1
+        assert bench.asking.requests == []
+
+    run(scenario)
+
+
+def test_an_error_ends_the_wait_for_an_answer():
+    async def scenario(bench: Bench) -> None:
+        bench.members._interval_ms = PATIENCE_MS
+        slot = bench.beat()
+        bench.asking.answer(ErrorAnswer, **ended(ErrorCode.INVALID_REQUEST))
+        assert bench.members._timers == {}
+        assert bench.response().error_code == ErrorCode.INVALID_REQUEST.number
+        bench.members._give_up(slot)
+        assert (bench.frames(), bench.flow.outgoing.held_bytes) == ([], 0)
+
+    run(scenario)
+
+
+def test_a_client_that_is_told_a_short_interval_hears_of_late_answers():
+    """The coordinator takes longer for each heartbeat than the client waits for one."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.beat(1)
+        bench.ask(OffsetCommitRequest(version=8, group_id="g", member_id="m", topics=[]))
+        bench.answer(1)
+        assert bench.members._holding.told_ms == SHORT_INTERVAL_MS
+        bench.frames()
+        bench.members._give_up(bench.beat(1))
+        assert bench.response().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE.number
+        before = len(bench.asking.requests)
+        bench.beat(1)
+        assert len(bench.asking.requests) == before
+        bench.answer(2, assignment=ALL)
+        response = bench.response()
+        assert (response.member_epoch, response.heartbeat_interval_ms) == (2, INTERVAL_MS)
+
+    run(scenario)
+
+
+def test_without_holding_a_client_is_always_told_the_usual_interval():
+    """With `gateway_consumer_heartbeat_hold_ms` 0 all responses are Kafka's."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.members._holding._hold_ms_max = 0
+        bench.beat(1)
+        bench.ask(OffsetCommitRequest(version=8, group_id="g", member_id="m", topics=[]))
+        bench.answer(1)
+        [frame, _] = bench.frames()
+        response = ConsumerGroupHeartbeatResponse.decode(frame, version=1, header=True)
+        assert response.heartbeat_interval_ms == INTERVAL_MS
 
     run(scenario)
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -118,10 +119,65 @@ def test_the_stored_facts_are_bounded(monkeypatch: pytest.MonkeyPatch):
 def test_a_pattern_matches_what_the_client_may_see():
     async def scenario(brokers: Brokers, topics: Topics) -> None:
         brokers.cluster.topics = {"a1": 1, "a2": 1, "b": 1}
-        assert topics.matching("a.*", lambda topic: topic != "a2").topics == ("a1",)
-        assert topics.matching("a.*", lambda topic: True).topics == ("a1", "a2")
+        both = [("a.*", lambda topic: topic != "a2"), ("a.*", lambda topic: True), ("a(", bool)]
+        one, all_, wrong = await topics.resolve(both)
+        assert (one.topics, all_.topics, wrong.topics) == (("a1",), ("a1", "a2"), ())
+        assert wrong.error
         brokers.cluster.topics = {"a3": 1}
-        assert topics.matching("a.*", lambda topic: True).topics == ("a3",)
+        assert [found.topics for found in await topics.resolve(both)] == [("a3",), ("a3",), ()]
+
+    run(scenario)
+
+
+def test_patterns_do_not_block_the_event_loop():
+    """The loop serves all connections of the gateway; a thread matches the patterns."""
+
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        brokers.cluster.topics = {"a": 1}
+        is_seen = threading.Event()
+
+        def may_see(topic: str) -> bool:
+            return is_seen.wait(60)
+
+        resolving = asyncio.create_task(topics.resolve([("a", may_see)]))
+        for _ in range(10):
+            await asyncio.sleep(0.001)
+        assert not resolving.done()
+        is_seen.set()
+        assert [found.topics for found in await resolving] == [("a",)]
+
+    run(scenario)
+
+
+def test_a_pattern_that_matches_too_many_topics_is_refused_by_a_sentence(monkeypatch: pytest.MonkeyPatch):
+    """The coordinator could not read the request, and the client would not hear why."""
+    monkeypatch.setattr(module, "SUBSCRIBED_NAMES_MAX", 2)
+
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        brokers.cluster.topics = {"a1": 1, "a2": 1, "a3": 1}
+        some, all_ = await topics.resolve([("a[12]", bool), ("a.", bool)])
+        assert (some.topics, some.error, all_.topics) == (("a1", "a2"), None, ())
+        assert all_.error == "the pattern matches 3 topics, and 2 are the maximum"
+
+    run(scenario)
+
+
+def test_all_topics_are_described_for_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch):
+    """In a large cluster that takes long, and any client may send unknown ids. Requests meanwhile wait for the end."""
+
+    async def scenario(brokers: Brokers, topics: Topics) -> None:
+        clock = SimpleNamespace(now_s=0.0)
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+        brokers.may_answer.clear()
+        first, second = (asyncio.create_task(topics.learn_all()) for _ in range(2))
+        while not brokers.asked:
+            await asyncio.sleep(0.001)
+        clock.now_s = 3.0
+        brokers.may_answer.set()
+        await asyncio.gather(first, second)
+        for clock.now_s, asked in [(4.5, 1), (3 + 3 * module.REST_PART - 0.1, 1), (3 + 3 * module.REST_PART, 2)]:
+            await topics.learn_all()
+            assert len(brokers.asked) == asked
 
     run(scenario)
 

@@ -1,6 +1,8 @@
 """Transactions of clients: their rights, and what is written before the coordinator is asked."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -25,13 +27,16 @@ from coordinator.hashing import shard_of
 from coordinator.outputs import CheckAccessAnswer, CommittedPartition, TxnOffsetCommitAnswer
 from coordinator.requests import CheckAccess, TxnOffsetCommit
 from streaming.config.settings import Settings
+from streaming.gateway import serving
 from streaming.gateway.authorizer import Authorizer
 from streaming.gateway.broker_acls import NOTHING_IS_ALLOWED
-from streaming.gateway.writing import Transactions, Written
+from streaming.gateway.connection import Connection
+from streaming.gateway.writing import WRITE_WAIT_S, WRITERS, Transactions, Written
 from streaming.kafka.transactional import Transaction
 from tests.streaming.gateway.examples import ended
-from tests.streaming.gateway.parts import OWN_TOPIC, turn
+from tests.streaming.gateway.parts import OWN_TOPIC, FakeShared, turn
 from tests.streaming.gateway.serving_bench import ServingBench
+from tests.streaming.gateway.wiring import frame_of
 
 OF_THE_CLIENT = Transaction("x", 7, 3)
 
@@ -92,6 +97,103 @@ def test_a_commit_is_written_before_the_coordinator_is_asked():
         bench.asking.answer(TxnOffsetCommitAnswer, partitions=done)
         response = bench.read_response(TxnOffsetCommitResponse, 3)
         assert [p.error_code for t in response.topics for p in t.partitions] == [0]
+
+    run(scenario)
+
+
+def test_a_commit_whose_client_has_left_is_not_sent():
+    """The client may have ended the transaction by another gateway: the record may belong to the next one."""
+
+    async def scenario(bench: ServingBench) -> None:
+        bench.shared.transactions.while_writing = lambda: setattr(bench, "has_left", True)
+        bench.ask(commit())
+        await turn()
+        assert (len(bench.shared.transactions.calls), bench.asking.sent) == (1, [])
+
+    run(scenario)
+
+
+def test_a_commit_whose_client_closes_a_real_connection_is_not_sent():
+    """Reading is paused meanwhile, so asyncio does not report the end of the connection."""
+
+    async def main() -> None:
+        shared, is_written = FakeShared(), asyncio.Event()
+        shared.transactions.written = Written(0, 41)
+        write = shared.transactions.write
+
+        async def slowly(*arguments: Any) -> Written:
+            written: Written = await write(*arguments)
+            await is_written.wait()
+            return written
+
+        shared.transactions.write = slowly
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Connection(shared, None), "127.0.0.1", 0)
+        _, client = await asyncio.open_connection(*server.sockets[0].getsockname())
+        frame = frame_of(commit(), 3)
+        client.write(len(frame).to_bytes(4) + frame)
+        while not shared.transactions.calls:
+            await asyncio.sleep(0.001)
+        client.close()
+        await client.wait_closed()
+        is_written.set()
+        while shared.connections:
+            await asyncio.sleep(0.001)
+        assert shared.asking.sent == []
+        server.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("message", [add, commit])
+def test_nothing_is_written_for_a_client_that_has_left(message: Callable[[], Any]):
+    async def scenario(bench: ServingBench) -> None:
+        bench.has_left = True
+        bench.ask(message())
+        await turn()
+        assert (bench.shared.transactions.calls, bench.asking.sent) == ([], [])
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("message", [add, commit])
+def test_the_time_for_a_record_begins_when_its_request_arrives(message: Callable[[], Any]):
+    async def scenario(bench: ServingBench) -> None:
+        slot = bench.ask(message())
+        await turn()
+        assert bench.shared.transactions.until_s == slot.since_s + WRITE_WAIT_S
+
+    run(scenario)
+
+
+def test_the_right_to_the_group_is_waited_for_until_the_deadline(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(serving, "WRITE_WAIT_S", 0.02)
+
+    async def scenario(bench: ServingBench) -> None:
+        bench.shared.settings.access = "rules"
+        bench.ask(add())
+        while bench.work._tasks:
+            await asyncio.sleep(0.001)
+        assert (code_of(bench), bench.shared.transactions.calls) == (15, [])
+        bench.asking.answer(CheckAccessAnswer, allowed=(True,))
+        await turn()
+        assert bench.shared.transactions.calls == []
+
+    run(scenario)
+
+
+def test_a_request_behind_a_commit_waits_for_its_record_and_its_topics():
+    """The metadata are requested first, so that nothing comes between the record and the coordinator's request."""
+
+    async def scenario(bench: ServingBench) -> None:
+        bench.shared.cluster.sure = False
+        bench.ask(commit())
+        await turn()
+        assert (bench.shared.transactions.calls, bench.flow.is_paused) == ([], True)
+        bench.shared.cluster.is_refreshed.set()
+        await turn()
+        assert (len(bench.shared.transactions.calls), len(bench.asking.sent), bench.flow.is_paused) == (1, 1, False)
+        assert bench.owner.calls == ["stop", "take"]
 
     run(scenario)
 
@@ -169,5 +271,42 @@ def test_errors_of_the_clients_transaction_are_passed_on(
 
     transactions = Transactions(Settings())
     monkeypatch.setattr(transactions._writer, "write", fails)
-    assert asyncio.run(transactions.write(OF_THE_CLIENT, 0, "g")) == Written(code)
+    assert asyncio.run(transactions.write(OF_THE_CLIENT, 0, "g", until_s=float("inf"))) == Written(code)
     transactions.close()
+
+
+class SlowWriter:
+    """A writer whose requests end when a test allows it."""
+
+    def __init__(self) -> None:
+        self.running: list[Transaction] = []
+        self.may_end = threading.Event()
+
+    def join(self, transaction: Transaction, partition: int, until_s: float) -> None:
+        self.running.append(transaction)
+        assert self.may_end.wait(60)
+
+    def close(self) -> None:
+        self.may_end.set()
+
+
+def test_a_producer_occupies_one_thread(monkeypatch: pytest.MonkeyPatch):
+    """A producer whose requests are slow, on many connections, does not delay the others."""
+
+    async def main() -> None:
+        transactions, writer = Transactions(Settings()), SlowWriter()
+        monkeypatch.setattr(transactions, "_writer", writer)
+        other = Transaction("y", 8, 0)
+        each = [OF_THE_CLIENT] * WRITERS + [other]
+        tasks = [asyncio.create_task(transactions.join(one, 0, time.monotonic() + 60)) for one in each]
+        while len(writer.running) < 2:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+        assert writer.running == [OF_THE_CLIENT, other]
+        late = await transactions.join(OF_THE_CLIENT, 0, time.monotonic() + 0.01)
+        writer.may_end.set()
+        assert set(await asyncio.gather(*tasks)) == {Written(0)}
+        assert (late, len(writer.running), dict(transactions._turns)) == (Written(15), len(each), {})
+        transactions.close()
+
+    asyncio.run(main())

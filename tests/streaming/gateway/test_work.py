@@ -21,7 +21,7 @@ def test_requests_wait_for_a_task_that_runs_alone():
         async def wait() -> None:
             await done.wait()
 
-        Work(bench.flow).begin_alone(wait(), lambda: then.append("then"))
+        Work(bench.flow).begin_alone(wait(), lambda _: then.append("then"))
         await turn()
         assert (bench.owner.calls, bench.flow.is_paused, then) == (["stop"], True, [])
         done.set()
@@ -45,7 +45,7 @@ def test_a_parallel_task_delays_no_requests():
 def test_a_task_has_no_effect_after_the_connection_is_closed():
     async def scenario() -> None:
         bench, then = FlowBench(), list[str]()
-        Work(bench.flow).begin_alone(nothing(), lambda: then.append("then"))
+        Work(bench.flow).begin_alone(nothing(), lambda _: then.append("then"))
         bench.transport.abort()
         await turn()
         assert (bench.owner.calls, then) == (["stop"], [])
@@ -58,7 +58,7 @@ def test_an_error_of_a_task_fails_the_connection():
         bench = FlowBench()
         work = Work(bench.flow)
         work.begin(broken())
-        work.begin_alone(nothing(), lambda: [][0])
+        work.begin_alone(nothing(), lambda _: [][0])
         await turn()
         assert [type(error) for error in bench.owner.errors] == [ZeroDivisionError, IndexError]
 

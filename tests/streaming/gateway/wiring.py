@@ -106,6 +106,7 @@ class FakeGateway:
     has_all: bool = False
     has_rules: bool = False
     knows_ids: bool = False
+    followed: frozenset[str] = frozenset()
 
     def partitions_of(self, topic: str) -> int | None:
         return self.topics.get(topic)
@@ -124,6 +125,9 @@ class FakeGateway:
 
     def matching(self, pattern: str) -> Matches:
         return matching(pattern, self.topics)
+
+    def follows(self, group_id: str) -> bool:
+        return group_id in self.followed
 
 
 class SentRequest(NamedTuple):

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from coordinator.limits import PATTERN_CHARS_MAX, REASON_CHARS_MAX
-from streaming.kafka.patterns import Matches, matching
+from streaming.kafka import patterns as module
+from streaming.kafka.patterns import MATCH_NAME_S, MATCH_S, Matches, Patterns, matching
 
 NAMES = ["orders-1", "orders-2", "my-orders", "Orders", "b.c", "bxc", "größe"]
 
@@ -55,3 +56,63 @@ def test_a_hostile_pattern_takes_linear_time():
     since_s = time.process_time()
     assert matching("(a*)*(a|aa)*b", ["a" * 249] * 10_000).topics == ()
     assert time.process_time() - since_s < 60
+
+
+@pytest.mark.parametrize("pattern", ["(.?){1000}z", "(.?){200}z"])
+def test_a_pattern_that_takes_too_long_is_refused(pattern: str):
+    """Its time is linear too, but it keeps the other patterns waiting."""
+    since_s = time.thread_time()
+    names = [f"topic-{number:05}-with-a-usual-name" for number in range(5_000)]
+    assert matching(pattern, names).error
+    assert time.thread_time() - since_s < 1
+
+
+def test_a_usual_pattern_is_far_from_the_limits():
+    names = [f"topic-{number:05}-with-a-usual-name" for number in range(5_000)]
+    since_s = time.thread_time()
+    for pattern in [".*", r"(?i)topic-\d+.*", "|".join(f"(^topic-0{number}.*)" for number in range(60))]:
+        assert matching(pattern, names).topics
+    assert time.thread_time() - since_s < 3 * (MATCH_S + MATCH_NAME_S * len(names))
+
+
+# -- stored patterns ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def matched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """Record which names each pattern is matched against."""
+    calls: list[tuple[str, list[str]]] = []
+
+    def recorded(pattern: str, names: frozenset[str]) -> Matches:
+        calls.append((pattern, sorted(names)))
+        return matching(pattern, names)
+
+    monkeypatch.setattr(module, "matching", recorded)
+    return calls
+
+
+def test_a_stored_pattern_is_matched_against_new_names_only(matched: list[tuple[str, list[str]]]):
+    patterns, first = Patterns(), frozenset({"a1", "a2", "b"})
+    for _ in range(2):
+        assert patterns.matching("a.*", first).topics == ("a1", "a2")
+    second = frozenset({"a2", "a3", "b", "c"})
+    assert patterns.matching("a.*", second).topics == ("a2", "a3")
+    assert matched == [("a.*", ["a1", "a2", "b"]), ("a.*", ["a3", "c"])]
+    same = patterns.matching("a.*", second)
+    assert patterns.matching("a.*", second | {"d"}) is same, "the same matches are the same object"
+
+
+def test_a_pattern_that_is_wrong_stays_wrong(matched: list[tuple[str, list[str]]]):
+    patterns = Patterns()
+    for name in "ab":
+        assert patterns.matching("a(", frozenset({name})).error
+    assert len(matched) == 1
+
+
+def test_the_stored_patterns_are_bounded(monkeypatch: pytest.MonkeyPatch, matched: list[tuple[str, list[str]]]):
+    """The one that was used least lately is matched anew when it is used again."""
+    monkeypatch.setattr(module, "PATTERNS_KEPT_MAX", 2)
+    patterns, names = Patterns(), frozenset({"a", "b", "c"})
+    for pattern in ["a", "b", "a", "c", "a", "b"]:
+        assert patterns.matching(pattern, names).topics == (pattern,)
+    assert [pattern for pattern, _ in matched] == ["a", "b", "c", "b"]
