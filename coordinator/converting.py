@@ -127,7 +127,7 @@ def downgrade(
     """
     is_stale = group.vitals.assignment_epoch < group.vitals.group_epoch
     group.vitals.group_epoch -= has_lost_consumer
-    classic = _downgraded(group, now_ms)
+    classic = _downgraded(group, now_ms, config)
     yield _conversion(classic, group.generation_id, now_ms)
     if is_stale:
         yield from publishing(classic, prepare(classic, Blame("group_converted"), now_ms, config))
@@ -296,8 +296,11 @@ def _answer_parked(group: Group) -> Iterator[Output]:
 # -- consumer to classic -----------------------------------------------------------------------------------------------
 
 
-def _downgraded(group: ConsumerGroup, now_ms: int) -> Group:
-    """Return a group of classic members as a classic group. The members are assigned their targets."""
+def _downgraded(group: ConsumerGroup, now_ms: int, config: Config) -> Group:
+    """Return a group of classic members as a classic group. The members are assigned their targets.
+
+    A member with partitions in its target that it did not have gets a fencing token above that of their last owners.
+    """
     other = Group(
         vitals=Vitals(phase=Phase.STABLE, generation_id=group.vitals.group_epoch),
         group_id=group.group_id,
@@ -308,6 +311,9 @@ def _downgraded(group: ConsumerGroup, now_ms: int) -> Group:
     for member in group.members.values():
         assert member.classic is not None, "only classic members stay"
         session = Session(0, group.vitals.sessions[member.member_id].timeout_ms)
+        target, token = group.targets.get(member.member_id, {}), member.fencing_token
+        if any(n not in member.assigned.get(topic_id, {}) for topic_id, numbers in target.items() for n in numbers):
+            token = other.next_token(now_ms, config.fencing_token_floor)
         other.adopt(
             Member(
                 member_id=member.member_id,
@@ -317,9 +323,9 @@ def _downgraded(group: ConsumerGroup, now_ms: int) -> Group:
                 reply_to=member.reply_to,
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 protocols=member.classic.protocols,
-                assignment=assignment_bytes(group, member, group.targets.get(member.member_id, {})),
+                assignment=assignment_bytes(group, member, target),
                 is_new=False,
-                fencing_token=member.fencing_token,
+                fencing_token=token,
             ),
             session,
         )

@@ -8,4 +8,6 @@ and reads commands as words from stdin: `commit`, `pause` (stop polling), `resum
     {"event": "records", "partition": ["t", 0], "offsets": [0, 1]}
     {"event": "committed", "offsets": [["t", 0, 2]]}
     {"event": "error", "error": "..."}                      the worker continues after it
+
+Copiers copy records in transactions. They also read the command `hold`: see `copying_with_confluent`.
 """

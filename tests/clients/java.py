@@ -30,6 +30,17 @@ def run(main_class: str, *arguments: str) -> list[str]:
     return [str(find_java()), *OPTIONS, "-cp", jars, main_class, *arguments]
 
 
+def copier(bootstrap: str, source: str, sink: str, group: str, transactional_id: str) -> list[str]:
+    """Return the command of Kafka's own copier, a member of a group that copies in transactions and never ends."""
+    return run(
+        "org.apache.kafka.tools.TransactionalMessageCopier",
+        *("--input-topic", source, "--input-partition", "0", "--output-topic", sink),
+        *("--broker-list", bootstrap, "--consumer-group", group),
+        *("--transaction-size", "20", "--transaction-timeout", "5000", "--transactional-id", transactional_id),
+        *("--group-mode", "--use-group-metadata", "--enable-random-aborts"),
+    )
+
+
 def version() -> str:
     (tools,) = (jar for jar in fetch(TOOLS) if jar.name.startswith("kafka-tools-"))
     return tools.stem.rpartition("-")[2]

@@ -82,6 +82,14 @@ NEXT = (LIBRDKAFKA_848, JAVA_848, FRANZ_GO_848)
 """The clients that use the protocol of KIP-848. Their session timeout is the coordinator's setting."""
 
 
+COPIER = Kind("librdkafka, copying", LIBRDKAFKA.version, _python("copying_with_confluent"))
+COPIER_848 = Kind(
+    "librdkafka, copying, consumer protocol", LIBRDKAFKA.version, _python("copying_with_confluent", protocol="consumer")
+)
+COPIERS = (COPIER, COPIER_848)
+"""The workers that copy records in transactions; see `tests.clients.copying`."""
+
+
 def another(kind: Kind) -> Kind:
     """Return the next kind in the table. So every kind is in two mixed groups."""
     return KINDS[(KINDS.index(kind) + 1) % len(KINDS)]

@@ -68,6 +68,10 @@ class Play:
     def partitions(self, topic: str) -> set[Partition]:
         return {partition for partition in self._ends if partition[0] == topic}
 
+    def ends(self, topic: str = "") -> list[tuple[int, int]]:
+        """Return each partition of a topic, or of the play's topic, with the number of its records."""
+        return [(number, end) for (name, number), end in sorted(self._ends.items()) if name == (topic or self.name)]
+
     def start(self, kind: Kind, **options: object) -> Worker:
         """Start a worker in the play's group. It subscribes to the play's topic, unless `options` has another."""
         name = f"{self.name}-{len(self._workers)}"

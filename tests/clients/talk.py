@@ -63,6 +63,11 @@ class Orders:
             self._words.put(line.strip())
         os._exit(1)
 
+    def wait_for(self, word: str) -> None:
+        """Wait for this command, and drop those before it."""
+        while self._words.get() != word:
+            pass
+
     def next(self) -> str:
         """Return the next command, or "" if none has arrived. `pause` and `resume` also set `paused`."""
         try:

@@ -2,6 +2,7 @@
 
 import time
 from itertools import groupby
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
@@ -44,8 +45,8 @@ def write_records(messages: list[Message]) -> None:
         write_event("records", partition=partition, offsets=[offset for _, _, offset in of_partition])
 
 
-def main() -> None:
-    config, orders = read_config(), Orders()
+def consumer_options(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration with the names of librdkafka."""
     options = {
         "bootstrap.servers": config["bootstrap"],
         "group.id": config["group"],
@@ -62,7 +63,12 @@ def main() -> None:
     if config["protocol"] == "consumer":
         options |= dict.fromkeys(OF_CLASSIC)
         options["group.protocol"] = "consumer"
-    consumer = Consumer({name: value for name, value in options.items() if value is not None})
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def main() -> None:
+    config, orders = read_config(), Orders()
+    consumer = Consumer(consumer_options(config))
     topics = config["topics"] or [config["pattern"]]
     consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
     while (order := orders.next()) != "close":

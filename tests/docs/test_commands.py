@@ -23,7 +23,7 @@ PLACEHOLDERS = re.compile(r"\[[^\]]*\]|\.\.\.|'[^']*'")
 OF_OTHERS = {
     "--conf", "--packages", "--py-files", "--archives", "--jars", "--deploy-mode",  # spark-submit
     "--build",  # docker compose
-    "--steps", "--jobs", "--bugs",  # python -m tests.simulation
+    "--steps", "--jobs", "--bugs", "--seed",  # python -m tests.simulation
 }  # fmt: skip
 
 

@@ -304,7 +304,8 @@ def _topics(s: Stranger, group: AnyGroup | None) -> Fields:
 
 
 def _reads(s: Stranger, group: AnyGroup | None) -> Fields:
-    return _topics(s, group) if s.chance.random() < 0.5 else {}
+    topics = _topics(s, group) if s.chance.random() < 0.5 else {}
+    return {**topics, "require_stable": s.count % 2 == 0}
 
 
 def _lists(s: Stranger, group: AnyGroup | None) -> Fields:

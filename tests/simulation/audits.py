@@ -9,12 +9,15 @@ from coordinator.codec import RemovedGroup
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.group import Group
 from coordinator.outputs import AssignmentNotice, Output, RebalanceNotice, Reply
-from coordinator.requests import ListGroups, Received, Wake
+from coordinator.requests import ListGroups, Received, SettleTransactions, Wake
 from coordinator.shard import Shard
 from tests.coordinator.consumer.long_path import long_paths, on_long_path
 from tests.coordinator.waking import wake
 from tests.simulation.judge import Broken, Judge
 from tests.simulation.script import Script
+
+OF_ALL_GROUPS = (ListGroups, SettleTransactions, Wake)
+"""The records that are not of one group."""
 
 ByGroup = dict[str | None, list[Output]]
 
@@ -70,7 +73,7 @@ def each_alone(script: Script, judge: Judge) -> None:
         outputs = []
         for records, batch in script.batches():
             own = [
-                r if _group_of(r) == group_id or isinstance(r.request, ListGroups | Wake) else wake(r.at_ms, r.offset)
+                r if _group_of(r) == group_id or isinstance(r.request, OF_ALL_GROUPS) else wake(r.at_ms, r.offset)
                 for r in records
             ]
             outputs += living.step([*living.deferred, *own], batch.now_ms)

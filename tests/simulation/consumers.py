@@ -189,7 +189,6 @@ class Consumer:
             **self._ids(),
             member_id=self.member_id,
             member_epoch=self.epoch,
-            group_instance_id=self.config.group_instance_id,
             again=True,
         )
         self._sent = _Sent(request, now_ms)
@@ -309,4 +308,6 @@ class Consumer:
         )
 
     def _fetch(self) -> OffsetFetch:
-        return OffsetFetch(**self._ids(), member_id=self.member_id, generation_id=self.epoch)
+        ids = self._ids()
+        is_stable = self._count % 2 == 0
+        return OffsetFetch(**ids, member_id=self.member_id, generation_id=self.epoch, require_stable=is_stable)

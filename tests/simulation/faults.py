@@ -59,6 +59,24 @@ HIGHEST: dict[str, dict[str, float]] = {
     },
 }
 
+OF_TRANSACTIONS: dict[str, dict[str, float]] = {
+    "turn of a producer": {
+        "its gateway stands still": 0.5,  # between the record of a commit and its request, until after the timeout
+        "aborts": 0.3,
+        "hangs": 0.2,  # until after the timeout of its transaction
+        "another process starts": 0.1,  # with the same transactional id, so this one is fenced
+    },
+    "turn of the driver": {
+        "is killed": 0.2,  # before it reports, or between a report and the deletion of its records
+        "cuts its report": 0.5,
+        "repeats its report": 0.9,  # up to a minute later
+        "loses its report": 0.4,
+        "deletes records": 0.5,
+        "its topic is made anew": 0.05,
+    },
+}
+"""The faults of transactions, which are drawn on their own."""
+
 SHOW_CUTS = (
     "is left short",
     "reads slowly",
@@ -76,9 +94,10 @@ class Swarm:
 
     Args:
         is_exact: Leave out the faults of `SHOW_CUTS`, so that the outputs do not depend on the cuts between batches.
+        table: The possible faults.
     """
 
-    def __init__(self, chance: Random, *, is_exact: bool) -> None:
+    def __init__(self, chance: Random, *, is_exact: bool, table: dict[str, dict[str, float]] = HIGHEST) -> None:
         self._random = chance.random
         share = chance.choice((0.1, 0.3, 0.6))
         self._rates = {
@@ -87,7 +106,7 @@ class Swarm:
                 for fault, rate in highest.items()
                 if chance.random() < share and not (is_exact and fault in SHOW_CUTS)
             ]
-            for what, highest in HIGHEST.items()
+            for what, highest in table.items()
         }
 
     def faults(self, what: str) -> list[str]:
@@ -96,7 +115,7 @@ class Swarm:
 
     def calm(self) -> None:
         """Stop all faults."""
-        self._rates = {what: [] for what in HIGHEST}
+        self._rates = {what: [] for what in self._rates}
 
     def __str__(self) -> str:
         return "; ".join(f"{what} {fault} {rate:.3f}" for what, rates in self._rates.items() for fault, rate in rates)

@@ -22,6 +22,7 @@ from coordinator.outputs import Output
 from coordinator.requests import Received
 from coordinator.shard import Shard
 from tests.coordinator.invariants import MisroutedIsRefused, Step, Truth, all_checkers, name_of
+from tests.simulation.holding import HeldAnswersStayTrue
 from tests.simulation.script import Batch, Script
 
 SECRET = b"a secret of the simulation"
@@ -58,7 +59,7 @@ class Judge:
         """The groups after their last change."""
         self.outputs: list[list[Output]] = []
         self.requests = 0
-        self._checkers = [*all_checkers(config), MisroutedIsRefused(partitions)]
+        self._checkers = [*all_checkers(config), MisroutedIsRefused(partitions), HeldAnswersStayTrue()]
         self._digest = blake2b(digest_size=16)
         self._rosters = Rosters()
 
@@ -184,9 +185,11 @@ def written_as(version: int, kept: Kept, state: bytes | None) -> bytes | None:
     """Return a state as an older version of the codec wrote it. The first version could not store forgotten groups.
 
     The clock of the fifth version stays: code before it had other times, with which the checkers would fail. No version
-    in `OLDER` could store groups of the consumer protocol.
+    in `OLDER` could store groups of the consumer protocol, or the places of transactions.
     """
     if state is None or version not in OLDER or any(stored.is_consumer for stored in kept.groups.values()):
+        return state
+    if kept.pending or kept.transactions_topic_id:
         return state
     if version == 1 and (kept.removed_groups or kept.clock != Clock()):
         return state

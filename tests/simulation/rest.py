@@ -109,7 +109,7 @@ class Rounds:
         return next((message for message in messages if message is not None), None)
 
     def _overdue(self, group: AnyGroup | None, living: Sequence[AnyProcess], now_ms: int) -> str | None:
-        if not isinstance(group, ConsumerGroup) or group.phase is Phase.STABLE:
+        if not isinstance(group, ConsumerGroup) or group.phase in (Phase.STABLE, Phase.EMPTY):
             return None
         are_all_alive = group.members.keys() == {p.member_id for p in living if isinstance(p, Consumer)}
         took_ms = now_ms - self.planned_ms.get(group.group_id, now_ms)

@@ -27,6 +27,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.consumers import Consumer
 from tests.simulation.faults import Swarm
 from tests.simulation.judge import OLDER, Broken, Judge
+from tests.simulation.producers import Producers
 from tests.simulation.script import Batch, Script
 from tests.simulation.topic import GroupsTopic
 from tests.simulation.worlds import (
@@ -82,6 +83,7 @@ class Simulation:
         partitions, sizes = chance.choice((1, 1, 3)), draw_sizes(chance, is_crowded=self.is_crowded)
         own = (f"group {n}" for n in count() if shard_of(f"group {n}", partitions) == 0)
         self.group_ids = tuple(islice(own, len(sizes)))
+        lone = next(own)
         self.script = Script(draw_config(chance, is_exact, self.group_ids[0], max(sizes)), is_exact, partitions)
         self.judge = Judge(self.script.config, self.script.written_ms, partitions)
         self.pace_ms = chance.choice(PACES_MS)
@@ -103,6 +105,7 @@ class Simulation:
         self.clocks, self.topic = Clocks(chance), GroupsTopic()
         self._unavailable_until_ms = self._slow_until_ms = self._takes_max = 0
         self._restarts: list[tuple[int, MemberConfig]] = []
+        self.producers = Producers(name, self.group_ids, lone, self._of_group, is_exact=is_exact, now_ms=self.now_ms)
         for group_id, size in zip(self.group_ids, sizes, strict=True):
             for n in range(size):
                 self._start(draw_member(chance, group_id, n))
@@ -138,6 +141,8 @@ class Simulation:
         self.topic.go_on(now_ms)
         for request in self.topic.overdue(now_ms):
             self._write(now_ms, request)
+        if self.producers.due_ms <= now_ms:
+            self._transact()
         if self._alarm_ms() <= now_ms:
             self._wake()
         if self._unavailable_until_ms <= now_ms and (self._log or self.judge.deferred):
@@ -154,7 +159,7 @@ class Simulation:
         for queue in (self._to_log, self._to_inbox):
             if queue:
                 next_ms = min(next_ms, queue[0][0])
-        return min(next_ms, self._alarm_ms(), self.now_ms + IDLE_MS)
+        return min(next_ms, self._alarm_ms(), self.producers.due_ms, self.now_ms + IDLE_MS)
 
     def _alarm_ms(self) -> int:
         """Return the time at which the engine calls a shard without requests."""
@@ -181,11 +186,26 @@ class Simulation:
             self._sent += 1
             heapq.heappush(self._to_log, (at_ms, self._sent, request))
 
+    def _transact(self) -> None:
+        """Send the commits of producers, and append the reports of the driver to the log."""
+        for request in self.producers.turn(self.now_ms):
+            self._send(request)
+        unread = [*self.judge.deferred, *self._log]
+        handled = unread[0].offset if unread else self._offset
+        kept, reporting = self.judge.kept, self.producers.reporting
+        for written, report in reporting.turn(self.now_ms, handled, (kept.transactions_topic_id, kept.settled_before)):
+            if (wrong := self.producers.brokers.why_wrong(written)) is not None:
+                raise Broken("ReportsAreTrue", wrong)
+            if report is not None:
+                reporting.driver.sent(report, self._offset)
+            self._write(self.now_ms, written)
+
     def _append(self) -> None:
         """Append the requests that have arrived to the log, at the log's own time."""
         while self._to_log and self._to_log[0][0] <= self.now_ms:
             at_ms, _, request = heapq.heappop(self._to_log)
-            self._write(at_ms, request)
+            if not self.producers.is_lost(request):
+                self._write(at_ms, request)
 
     def _write(self, at_ms: int, request: Request | Unreadable | Wake) -> None:
         shown_ms = self.clocks.log_ms(at_ms, self.now_ms)
@@ -216,6 +236,8 @@ class Simulation:
         self.script.happenings += [*records, batch]
         outputs = self.judge.take(records, batch)
         self.rounds.note(outputs, self.now_ms)
+        if (untrue := self.producers.why_untrue(outputs)) is not None:
+            raise Broken("TransactionsAreTrue", untrue)
         for output in outputs:
             if type(output) is Reply:
                 self._answer(output)
@@ -255,7 +277,7 @@ class Simulation:
         while self._to_inbox and self._to_inbox[0][0] <= self.now_ms:
             _, _, to, answer = arrival = heapq.heappop(self._to_inbox)
             listeners = self._inboxes.get(to, ())
-            self.heard += bool(listeners)
+            self.heard += bool(listeners) or self.producers.hear(to, answer, self.now_ms)
             for process in listeners:
                 if process.asleep_until_ms > self.now_ms:
                     asleep.append((process.asleep_until_ms, *arrival[1:]))
@@ -365,6 +387,7 @@ class Simulation:
         self.swarm.calm()
         self.clocks.calm()
         self.cluster.calm()
+        self.producers.calm()
         self._unavailable_until_ms = self._slow_until_ms = 0
         self._restart(NEVER_MS)
         for process in list(self.processes):
@@ -383,12 +406,17 @@ class Simulation:
 
     def _restless(self) -> str | None:
         """Return a message about a group or key that is not at rest; None if all are."""
-        return rest.restless(self.judge.groups, self._living()) or self.topic.wrong()
+        restless = rest.restless(self.judge.groups, self._living()) or self.topic.wrong()
+        return restless or self.producers.wrong(self.judge.kept.pending)
 
     def _living(self) -> dict[str, list[rest.AnyProcess]]:
         """Return the subscribed processes of each group."""
         living = [process for process in self.processes if process.is_subscribed]
         return {group_id: [p for p in living if p.config.group_id == group_id] for group_id in self.group_ids}
+
+    def _of_group(self, group_id: str) -> list[rest.AnyProcess]:
+        """Return the processes of a group."""
+        return [process for process in self.processes if process.config.group_id == group_id]
 
     def _keep_apart(self) -> None:
         """Stop the processes that may not be in their group, because no conversion of it is allowed."""

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,8 @@ from msgspec.structs import replace
 
 from coordinator.clock import Clock
 from coordinator.codec import VERSION
+from coordinator.outputs import OffsetFetchAnswer, Reply, TxnOffsetCommitAnswer
+from coordinator.requests import SettleTransactions, TxnOffsetCommit
 from tests.simulation.audits import AUDITS, audit
 from tests.simulation.bugs import BUGS
 from tests.simulation.bugs.hunt import hunt
@@ -66,7 +69,41 @@ def test_every_kind_of_fault_occurs():
     assert any(later.at_ms < earlier.at_ms for s in scripts for earlier, later in _pairs(_log(s)))
     assert {s.is_exact for s in scripts} == {True, False}
     kinds = {type(record.request).__name__ for script in scripts for record in _log(script)}
-    assert len(kinds) == 18, f"expected sixteen requests, Wake and Unreadable, got {sorted(kinds)}"
+    assert len(kinds) == 20, f"expected eighteen requests, Wake and Unreadable, got {sorted(kinds)}"
+
+
+def test_every_kind_of_fault_of_transactions_occurs():
+    """docs/transactions.md: who stands still, ends, repeats or is fenced, in forty simulations."""
+    requests, answers, facts = [], [], []
+    for n in range(40):
+        simulation = Simulation(f"transactions/{n}", 1_000)
+        simulation.run()
+        log = [record.request for record in _log(simulation.script)]
+        reports = [request for request in log if isinstance(request, SettleTransactions)]
+        requests += [request for request in log if isinstance(request, TxnOffsetCommit)]
+        answers += [o.answer for outputs in simulation.judge.outputs for o in outputs if isinstance(o, Reply)]
+        facts += [
+            ("a report comes twice", len({report.request_id for report in reports}) < len(reports)),
+            ("a report begins again", any(b.settled_from < a.settled_from for a, b in pairwise(reports))),
+            ("the topic is made anew", len({report.topic_id for report in reports}) > 1),
+            ("records are deleted", simulation.producers.brokers.oldest > 0),
+            ("a transaction is aborted", not all(simulation.producers.brokers.ended.values())),
+        ]
+    places = Counter((r.group_id, r.producer_id, r.producer_epoch, r.offsets) for r in requests)
+    facts += [
+        ("a commit is repeated with another place", max(places.values()) > 1),
+        ("a process is fenced", any(request.producer_epoch > 0 for request in requests)),
+        ("a commit comes too late", _is_answered(answers, TxnOffsetCommitAnswer, "INVALID_PRODUCER_EPOCH")),
+        ("a stable fetch has to wait", _is_answered(answers, OffsetFetchAnswer, "UNSTABLE_OFFSET_COMMIT")),
+        ("a commit is of a member", any(request.member_id for request in requests)),
+        ("a commit is of no member", any(not request.member_id for request in requests)),
+    ]
+    occurred = {fact for fact, has_occurred in facts if has_occurred}
+    assert occurred == {fact for fact, _ in facts}
+
+
+def _is_answered(answers: list, kind: type, error: str) -> bool:
+    return any(p.error == error for answer in answers if isinstance(answer, kind) for p in answer.partitions)
 
 
 def _log(script: Script) -> list:
@@ -151,6 +188,15 @@ HANDFUL = (
     "a heartbeat of any epoch renews a settled member",
     "a heartbeat that brings news renews no session",
     "a commit of any older epoch is accepted",
+    "a member takes a partition with its earlier token",
+    "a release of partitions is not reported",
+    "a pending offset is visible to a plain fetch",
+    "a stable fetch is answered while a transaction is open",
+    "a group with pending commits is forgotten",
+    "an offset expires while a transaction may replace it",
+    "an aborted commit is stored",
+    "a committed commit is dropped",
+    "an earlier transaction drops the offsets of later ones",
 )
 
 
@@ -199,7 +245,7 @@ def simulation() -> Simulation:
     """A simulation with an exact script and requests to several groups, which every version could store."""
     for n in range(100):
         simulation = Simulation(f"exact/{n}", 1_000)
-        is_classic = set(simulation.protocols.values()) == {Members.CLASSIC}
+        is_classic = set(simulation.protocols.values()) == {Members.CLASSIC} and not simulation.producers.all
         if simulation.script.is_exact and len(simulation.group_ids) > 1 and is_classic:
             simulation.run()
             return simulation

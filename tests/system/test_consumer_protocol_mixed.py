@@ -12,9 +12,11 @@ from streaming.administration.listing import list_groups
 from streaming.client.transport import Transport
 from streaming.embedded import Broker
 from streaming.gateway import Gateway
+from streaming.query.coordinator import Coordinator
 from tests.clients.kinds import LIBRDKAFKA, LIBRDKAFKA_848, Kind
 from tests.clients.play import Play, Venue, playing
 from tests.clients.worker import Worker
+from tests.system import test_consumer_groups_tool as tools
 from tests.system.asking import TOLD_BY_THE_TRANSPORT
 from tests.system.waiting import wait_until
 
@@ -52,6 +54,46 @@ def test_mixed_group_shares_its_topic(play: Play, transport: Transport, assignor
     play.produce(topic, 3)
     for worker in (classic, *others):
         play.until_read(worker)
+
+
+def test_tools_show_which_members_are_upgraded(
+    play: Play, coordinator: Coordinator, broker: Broker, gateway: Gateway
+) -> None:
+    """Check 10: Kafka's kafka-consumer-groups prints UPGRADED for both coordinators' groups, and our tool the same."""
+    topic = play.topic(partitions=6)
+    crews = []
+    for address in (gateway.bootstrap_servers, broker.bootstrap_servers):
+        classic = play.start(LIBRDKAFKA, bootstrap=address, client_id="classic")
+        play.until_shared(topic, classic)
+        crew = [classic, *(play.start(LIBRDKAFKA_848, bootstrap=address, client_id="upgraded") for _ in range(2))]
+        crews.append(crew)
+    for crew in crews:
+        play.until_shared(topic, *crew)
+        wait_until(lambda crew=crew: [len(worker.owned) for worker in crew] == [2, 2, 2])
+    typed = f"--describe --group {play.name} --members --verbose"
+    wait_until(lambda: has_settled(tools.theirs(gateway.bootstrap_servers, typed).out))
+    through_gateway, ours = tools.theirs(gateway.bootstrap_servers, typed), tools.ours(coordinator, typed)
+    assert sorted(ours.out.splitlines()) == sorted(through_gateway.out.splitlines())
+    wait_until(lambda: has_settled(tools.theirs(broker.bootstrap_servers, typed).out))
+    for said in (through_gateway, tools.theirs(broker.bootstrap_servers, typed)):
+        assert upgraded(said.out) == [("CLIENT-ID", "UPGRADED"), ("classic", "false"), *[("upgraded", "true")] * 2]
+
+
+def upgraded(printed: str) -> list[tuple[str, str]]:
+    """Return the client id and the last column of each line of a table of members."""
+    lines = (line.split() for line in printed.splitlines() if line.strip())
+    return sorted((words[3], words[-1]) for words in lines)
+
+
+def has_settled(printed: str) -> bool:
+    """Return whether each member has its target's epoch and partitions, in a table of members."""
+    head, *rows = (line.split() for line in printed.splitlines() if line.strip())
+    if not rows:
+        return False
+    columns = [dict(zip(head, row, strict=False)) for row in rows]
+    return all(
+        (c["CURRENT-EPOCH"], c["CURRENT-ASSIGNMENT"]) == (c["TARGET-EPOCH"], c["TARGET-ASSIGNMENT"]) for c in columns
+    )
 
 
 def test_rolling_upgrade_and_downgrade(play: Play, transport: Transport) -> None:

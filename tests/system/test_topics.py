@@ -1,4 +1,4 @@
-"""The four topics on a real broker: they are made, checked and refused."""
+"""The topics of a coordinator on a real broker: they are made, checked and refused."""
 
 import itertools
 import time

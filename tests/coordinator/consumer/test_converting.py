@@ -119,3 +119,20 @@ def test_the_record_of_an_empty_group_names_its_new_protocol(c: Mixed):
     assert [(record.type or "classic", record.state, record.generation_id) for record in records] == [
         ("classic", Phase.EMPTY, 0)
     ]
+
+
+# -- fencing tokens ----------------------------------------------------------------------------------------------------
+
+
+def test_a_downgrade_gives_new_partitions_a_higher_token(c: Mixed):
+    """P is assigned its target, which it has never had: a store must not take it for older than the last owner."""
+    c.plays("T:2\nA 0 -> 2 {0 1}\n-- 1000")
+    c.joins("P")
+    mixed = c.shard.consumer_group("g")
+    assert mixed is not None
+    of_last_owner = mixed.members["A"].fencing_token
+    assert of_last_owner > mixed.members["P"].fencing_token
+    c.plays("A -1 -> -1")
+    group = c.shard.group("g")
+    assert group is not None
+    assert group.members["P"].fencing_token > of_last_owner

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 
 from coordinator.config import Config
 from coordinator.consumer_group import AWAY_EPOCH, ConsumerGroup
+from coordinator.consumer_requests import TopicFact
 from coordinator.group import Group
 from coordinator.group_parts import NEVER_MS
 from coordinator.limits import PENDING_OFFSETS_MAX
@@ -76,15 +77,19 @@ class EmptyConsumerGroupsEnd:
 class ConsumerHandoversAddUp:
     """I1: each handover names the holder before, and the holders after all of them are those of the state.
 
-    Two topics have the same name if one was made anew. They are not told apart here. While two names have one id, which
-    only wrong facts say, the names of the handovers mean nothing: then the holders are those of the state.
+    Two topics have the same name if one was made anew. They are not told apart here. Two names that wrong facts give
+    one id are left out: a handover may then have either of them.
     """
 
     def __init__(self) -> None:
         self.holders: defaultdict[str, Counter[tuple[Place, str]]] = defaultdict(Counter)
-        self.names: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self.names: defaultdict[str, set[str]] = defaultdict(set)
+        """The names of each topic id, as facts have them."""
+
+        self.ambiguous: set[str] = set()
 
     def watch(self, step: Step) -> None:
+        self._note_names(step)
         for output in step.news:
             if forgotten(output) or isinstance(output, GroupConverted):
                 self.holders.pop(output.group_id or "", None)
@@ -100,18 +105,19 @@ class ConsumerHandoversAddUp:
                 for partitions in (member.assigned, member.revoking):
                     for topic_id, numbers in partitions.items():
                         found.update(((group.name_of(topic_id), number), member_id) for number in numbers)
-            if self._has_ambiguous_names(group):
-                self.holders[group_id] = found
-            told = +self.holders[group_id]
+            told, found = (self._named(held) for held in (+self.holders[group_id], found))
             assert told == found, f"in {group_id}, {found - told} took over untold, {told - found} gave up untold"
 
-    def _has_ambiguous_names(self, group: ConsumerGroup) -> bool:
-        """Return whether two names have one id, or the name of an id has changed."""
-        ids = [topic.topic_id for topic in group.topics.values() if topic.topic_id is not None]
-        names, before = {t: group.name_of(t) for t in group.holders}, self.names[group.group_id]
-        is_renamed = any(before.get(topic_id, name) != name for topic_id, name in names.items())
-        self.names[group.group_id] = {**before, **names}
-        return is_renamed or len(ids) > len(set(ids))
+    def _note_names(self, step: Step) -> None:
+        for _, request in step.requests:
+            for fact in getattr(request, "topics", None) or ():
+                if isinstance(fact, TopicFact) and fact.topic_id is not None:
+                    names = self.names[fact.topic_id]
+                    names.add(fact.topic)
+                    self.ambiguous |= names if len(names) > 1 else set()
+
+    def _named(self, held: Counter[tuple[Place, str]]) -> Counter[tuple[Place, str]]:
+        return Counter({key: count for key, count in held.items() if key[0][0] not in self.ambiguous})
 
     def _changed(self, event: AssignmentChanged) -> None:
         holders = self.holders[event.group_id or ""]

@@ -6,13 +6,14 @@ rounds      join rounds, generations, assignments, deadlines
 commits     committed offsets, and published records
 state       the stored state, the log and its time, groups that affect each other
 consumers   groups of the consumer protocol
+transactions  offsets inside transactions
 hunt        runs simulations with each bug until one breaks a promise: `python -m tests.simulation --bugs`
 """
 
-from tests.simulation.bugs import commits, consumers, known, members, rounds, state
+from tests.simulation.bugs import commits, consumers, known, members, rounds, state, transactions
 from tests.simulation.bugs.bug import Bug
 from tests.simulation.bugs.known import Known
 
-BUGS: dict[str, Bug | Known] = {
-    bug.name: bug for part in (known, members, rounds, commits, state, consumers) for bug in part.BUGS
-}
+PARTS = (known, members, rounds, commits, state, consumers, transactions)
+
+BUGS: dict[str, Bug | Known] = {bug.name: bug for part in PARTS for bug in part.BUGS}

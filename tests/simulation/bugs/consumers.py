@@ -1,7 +1,8 @@
 """Bugs of groups of the consumer protocol: members, plans, topics, conversions."""
 
 from coordinator import codec, converting
-from coordinator.consumer import checks, heartbeats, offsets, planning, reconciling, topics
+from coordinator import offsets as committed
+from coordinator.consumer import checks, heartbeats, offsets, planning, publishing, reconciling, topics
 from coordinator.consumer_group import ConsumerGroup
 from tests.simulation.bugs.bug import Bug
 
@@ -18,7 +19,7 @@ BUGS = (
         "TheSettledHaveTheirTargets"),
     Bug("a member that waits for partitions never gets them", reconciling.reconcile,
         "member.state is MemberState.STABLE and is_current", "member.state is not MemberState.UNREVOKED and is_current",
-        "StableInThreeRounds"),
+        "ComesToRest"),
     Bug("a member that has to give up partitions may wait for ever", heartbeats._await_revocation,
         "if member.state is MemberState.UNREVOKED:", "if False:", "RevocationsEnd"),
     Bug("the deadlines of revocations are lost between batches", codec._encode_consumer_vitals,
@@ -33,11 +34,9 @@ BUGS = (
     Bug("a plan waits for the next request", planning.schedule,
         "vitals.plan_ms = vitals.noting(max(now_ms, _next_ms(group, config)))", "pass", "RevocationsEnd"),
     Bug("partitions are added and no plan is made", topics.learn,
-        "has_changed = has_changed or topic != (before or Topic())",
-        "has_changed = has_changed or topic.topic_id != (before or Topic()).topic_id", "PlansAreComplete"),
+        "topic != (before or Topic())", "topic.topic_id != (before or Topic()).topic_id", "PlansAreComplete"),
     Bug("a topic that was made anew keeps its plan", topics.learn,
-        "has_changed = has_changed or topic != (before or Topic())",
-        "has_changed = has_changed or topic.partitions != (before or Topic()).partitions",
+        "topic != (before or Topic())", "topic.partitions != (before or Topic()).partitions",
         "TheSettledHaveTheirTargets"),
     Bug("a plan leaves out the members of the classic protocol", planning._spec,
         "for member_id, m in group.members.items()",
@@ -61,4 +60,24 @@ BUGS = (
         "if request.generation_id == epoch:", "if request.generation_id == epoch > 3:", "CommitsComeFromHolders"),
     Bug("a parked join is not answered when its group is converted", converting._answer_parked,
         "if member.awaiting_join is not None:", "if False:", "EachRequestIsAnsweredOnce"),
+    Bug("a downgrade without a removal takes a generation back", converting.downgrade,
+        "group.vitals.group_epoch -= has_lost_consumer", "group.vitals.group_epoch -= 1",
+        "GenerationsOutliveConversions"),
+    # -- as in classic groups ------------------------------------------------------------------------------------------
+    Bug("a member takes a partition with its earlier token", heartbeats._follow,
+        "member.fencing_token = group.next_token(now_ms, config.fencing_token_floor)", "pass",
+        "TakersHaveHigherTokens"),
+    Bug("the size of a group of the consumer protocol is not limited", checks.has_room,
+        "is_refused = request.member_epoch >= JOIN_EPOCH and not is_known", "is_refused = False",
+        "ConsumerGroupsAreBounded"),
+    Bug("offsets of topics that consumers subscribe to expire", ConsumerGroup.subscribes,
+        "return topic in self.subscribed", "return False", "OffsetsAreForgottenInTime"),
+    Bug("an Empty group of the consumer protocol stays for ever", committed.next_expiry_ms,
+        "if not group.offsets and group.phase is Phase.EMPTY:",
+        "if not group.offsets and group.phase is Phase.EMPTY and group.type.value == 'classic':",
+        "EmptyConsumerGroupsEnd"),
+    Bug("offsets of topics that no consumer subscribes to stay", publishing._publish_changes,
+        "group.look_at_offsets(now_ms)", "pass", "OffsetsAreForgottenAtLast"),
+    Bug("a release of partitions is not reported", ConsumerGroup.hold,
+        "self.news.handovers.append((topic_id, number, member_id, None))", "pass", "ConsumerHandoversAddUp"),
 )  # fmt: skip

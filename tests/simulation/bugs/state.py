@@ -52,7 +52,7 @@ BUGS = (
         " if removed.until_ms <= horizon_ms]", "]", "GenerationsGrow"),
     # -- groups that affect each other ---------------------------------------------------------------------------------
     Bug("a new group takes the place of another one that was forgotten", GroupStore._begin,
-        "removed_groups.pop(group_id, None)", "removed_groups.pop(next(iter(self.removed_groups), group_id), None)",
+        "removed_groups.get(group_id)", "removed_groups.get(next(iter(self.removed_groups), group_id))",
         "GenerationsGrow"),
     Bug("a group that does not exist returns another group's offsets", Shard._handle,
         "yield from kind.handler(subject, request, context)",
@@ -60,9 +60,9 @@ BUGS = (
         "            subject = next(iter(self._groups._groups.values()), None)\n"
         "        yield from kind.handler(subject, request, context)", "CommitsAreKept"),
     Bug("groups of one batch share the time of the first", Shard._handle,
-        "Context(at_ms,",
-        "Context(max(v.now_ms for v in self._groups.vitals.values())"
-        " if subject and kind.answer.__name__ == 'OffsetCommitAnswer' else at_ms,", "TimeNeverGoesBack"),
+        "self._context(received, at_ms)",
+        "self._context(received, max(v.now_ms for v in self._groups.vitals.values())"
+        " if subject and kind.answer.__name__ == 'OffsetCommitAnswer' else at_ms)", "TimeNeverGoesBack"),
     Bug("a listing leaves the last group out", administration.list_groups,
         "group_type in groups", "group_type in list(groups)[:-1]", "AnswersFitTheGroup"),
     Bug("a description is of the generation before", describe.describe,

@@ -1,0 +1,51 @@
+"""Bugs of offsets inside transactions."""
+
+from coordinator import codec, converting, offsets, transactions
+from coordinator.consumer import offsets as consumer_offsets
+from coordinator.group_store import _lowest_place
+from streaming.query.settling import Settling
+from tests.simulation.bugs.bug import Bug
+
+RETURNS = "    group.vitals = vitals\n"
+
+BUGS = (
+    # -- while they are pending ----------------------------------------------------------------------------------------
+    Bug("a pending offset is visible to a plain fetch", transactions.commit,
+        "pending.setdefault(asked.topic, {})[asked.partition] = offset",
+        "pending.setdefault(asked.topic, {})[asked.partition] = offset\n"
+        "            group.keep_offset(asked.topic, asked.partition, offset)", "PendingOffsetsAreHidden"),
+    Bug("a stable fetch is answered while a transaction is open", offsets.fetch,
+        "if group and group.pending_commits and request.require_stable:", "if False:", "PendingOffsetsAreHidden"),
+    Bug("an open transaction makes all partitions unstable", offsets.fetch,
+        "if group.is_unstable(f.topic, f.partition)", "if True", "PendingOffsetsAreHidden"),
+    Bug("a group with pending commits is forgotten", offsets.offsets_due,
+        "group.phase is Phase.EMPTY and not group.offsets and not group.pending_commits",
+        "group.phase is Phase.EMPTY and not group.offsets", "PendingCommitsAreKept"),
+    Bug("an offset expires while a transaction may replace it", offsets._stable_offsets,
+        "if not group.pending_commits:", "if True:", "PendingCommitsAreKept"),
+    Bug("a converted group loses its pending commits", converting._take_over,
+        "group.pending_commits = before.pending_commits", "pass", "PendingCommitsAreKept"),
+    Bug("pending commits are lost between batches", codec.decode_rest,
+        RETURNS, f"{RETURNS}    group.pending_commits = {{}}\n", "PendingCommitsAreKept"),
+    # -- when they have ended ------------------------------------------------------------------------------------------
+    Bug("an aborted commit is stored", transactions.settle,
+        "if place in committed:", "if True:", "OnlyCommittedOffsetsAreStored"),
+    Bug("a committed commit is dropped", transactions.settle,
+        "if place in committed:", "if False:", "CommittedOffsetsAreStored"),
+    Bug("an earlier transaction replaces a later commit", offsets.store_offset,
+        "group.replace_pending(topic, partition, before)", "pass", "PendingCommitsAreKept"),
+    Bug("an earlier transaction drops the offsets of later ones", offsets.store_offset,
+        "group.replace_pending(topic, partition, before)", "group.replace_pending(topic, partition)",
+        "PendingCommitsAreKept"),
+    Bug("a commit after the end of its transaction is accepted", transactions.refuse_late,
+        "if request.place >= context.settled_before:", "if True:", "LateCommitsAreRefused"),
+    Bug("a report of another topic is believed", transactions.Settling.is_of_earlier_topic,
+        "return bool(self.topic_id) and self.topic_id != report.topic_id", "return False", "PendingOffsetsAreHidden"),
+    Bug("a group's latest pending commit hides its earlier ones", _lowest_place,
+        "return min(", "return max(", "CommittedOffsetsAreStored"),
+    Bug("a lost report is not made again", Settling.sent,
+        "del self._on_their_way[shard]", "pass", "ComesToRest"),
+    Bug("a commit of any older epoch is accepted in a transaction", consumer_offsets.may_commit_in_transaction,
+        "(request.generation_id < epoch and _had_all(group, member, request, config))", "request.generation_id < epoch",
+        "CommitsComeFromHolders"),
+)  # fmt: skip
