@@ -2,10 +2,10 @@
 
 Two copiers of one group use two gateways. In the end their copies are counted, as in `test_exactly_once`.
 
-librdkafka 2.16.0 was not seen to continue after a transactional producer had lost all brokers at once, as it does when its
-gateway is killed: it ends the open transaction, but the next `send_offsets_to_transaction` sends no TxnOffsetCommit and
-does not return. So the copiers are started again after the kill of a gateway. A gateway that stands still would end in the same way;
-`test_exactly_once_late` has such gateways, with a raw client.
+librdkafka 2.16.0 was not seen to continue after a transactional producer had lost all brokers at once, as it does when
+its gateway is killed: it ends the open transaction, but the next `send_offsets_to_transaction` sends no TxnOffsetCommit
+and does not return. So the copiers are started again after the kill of a gateway. `test_exactly_once_late` has gateways
+that stall, with a raw client.
 """
 
 from collections.abc import Callable, Iterator
