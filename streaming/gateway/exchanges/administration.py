@@ -4,15 +4,16 @@ Source: KafkaApis.handleDescribeGroupsRequest, handleListGroupsRequest and handl
 GroupMetadataManager.describeGroups; AclEntry.supportedOperations.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.admin.groups import DescribeGroupsResponse, ListGroupsResponse
 from kafka.protocol.api_message import ApiMessage
 
 from coordinator import requests
 from coordinator.access import Operation, Resource
+from coordinator.consumer_requests import ConsumerGroupDescribe
 from coordinator.errors import ErrorCode
 from coordinator.outputs import AnyAnswer, CheckAccessAnswer, DeleteGroupAnswer, DescribeGroupAnswer, ListGroupsAnswer
 from coordinator.phases import Phase
@@ -44,9 +45,41 @@ _MEMBER = _GROUP.DescribedGroupMember
 
 def describe(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Describe groups, with one question for each group. The response has a group as often as the request names it."""
-    version, group_ids = message.version, message.groups
+
+    def respond(named: Sequence[Named]) -> ApiMessage:
+        groups = [_described(each.group_id, each.answer, message.version, each.rights) for each in named]
+        return DescribeGroupsResponse(version=message.version, groups=groups)
+
+    return describing(message, message.groups, requests.DescribeGroup, (asker, world), respond)
+
+
+class Named(NamedTuple):
+    """A group that a request names, with the answer about it.
+
+    Args:
+        rights: The operations that the client may do, if the request asks for them.
+    """
+
+    group_id: str
+    answer: AnyAnswer
+    rights: frozenset[int] | None
+
+
+def describing(
+    message: Any,
+    group_ids: Sequence[str],
+    kind: type[requests.DescribeGroup] | type[ConsumerGroupDescribe],
+    sender: tuple[Asker, GatewayData],
+    respond: Callable[[Sequence[Named]], ApiMessage],
+) -> Exchange:
+    """Describe groups, with one question for each group, and one for its rights if the request asks for them.
+
+    Args:
+        respond: Makes the response from the named groups, each as often as the request names it.
+    """
+    asker, world = sender
     asked = tuple(dict.fromkeys(group_ids))
-    questions = [Question(requests.DescribeGroup(**asker.fields(), group_id=group_id)) for group_id in asked]
+    questions = [Question(kind(**asker.fields(), group_id=group_id)) for group_id in asked]
     tells_rights = message.include_authorized_operations
     if tells_rights and world.has_rules:
         questions += [may(asker, each, [(what, Resource.GROUP, each) for what in OPERATIONS]) for each in asked]
@@ -54,11 +87,9 @@ def describe(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     def described(answers: Sequence[AnyAnswer]) -> ApiMessage:
         named = dict(zip(asked, answers, strict=False))
         rights = dict(zip(asked, map(rights_of, answers[len(asked) :]), strict=False))
-        groups = [
-            _described(each, named[each], version, rights.get(each, ALLOWED) if tells_rights else None)
-            for each in group_ids
-        ]
-        return DescribeGroupsResponse(version=version, groups=groups)
+        return respond(
+            [Named(each, named[each], rights.get(each, ALLOWED) if tells_rights else None) for each in group_ids]
+        )
 
     return Exchange(tuple(questions), described)
 

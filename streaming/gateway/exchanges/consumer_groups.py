@@ -12,7 +12,6 @@ from typing import Any
 from kafka.protocol.api_message import ApiMessage
 
 from coordinator import consumer_requests as requests
-from coordinator.access import Resource
 from coordinator.errors import ErrorCode
 from coordinator.limits import SUBSCRIBED_NAMES_MAX
 from coordinator.outputs import (
@@ -23,15 +22,13 @@ from coordinator.outputs import (
     DescribedConsumer,
 )
 from streaming.gateway.definitions import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
-from streaming.gateway.exchanges.administration import ALLOWED, OPERATIONS, rights_of
+from streaming.gateway.exchanges.administration import Named, describing
 from streaming.gateway.exchanges.exchange import (
     Asker,
     Exchange,
     GatewayData,
-    Question,
     Subscription,
     expected,
-    may,
     of_one,
 )
 from streaming.gateway.ids import id_of, id_text
@@ -113,23 +110,13 @@ _MEMBER = _GROUP.Member
 
 def describe(message: Any, asker: Asker, world: GatewayData) -> Exchange:
     """Describe groups. In the response, groups that the client may not see come first, as in Kafka."""
-    version, group_ids = message.version, message.group_ids
-    asked = tuple(dict.fromkeys(group_ids))
-    questions = [Question(requests.ConsumerGroupDescribe(**asker.fields(), group_id=each)) for each in asked]
-    tells_rights = message.include_authorized_operations
-    if tells_rights and world.has_rules:
-        questions += [may(asker, each, [(what, Resource.GROUP, each) for what in OPERATIONS]) for each in asked]
 
-    def described(answers: Sequence[AnyAnswer]) -> ApiMessage:
-        named = dict(zip(asked, answers, strict=False))
-        rights = dict(zip(asked, map(rights_of, answers[len(asked) :]), strict=False))
-        groups = [
-            _described(each, named[each], rights.get(each, ALLOWED) if tells_rights else None) for each in group_ids
-        ]
+    def respond(named: Sequence[Named]) -> ApiMessage:
+        groups = [_described(*each) for each in named]
         groups.sort(key=lambda group: group.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED.number)
-        return ConsumerGroupDescribeResponse(version=version, groups=groups)
+        return ConsumerGroupDescribeResponse(version=message.version, groups=groups)
 
-    return Exchange(tuple(questions), described)
+    return describing(message, message.group_ids, requests.ConsumerGroupDescribe, (asker, world), respond)
 
 
 def _described(group_id: str, answer: AnyAnswer, allowed: frozenset[int] | None) -> Any:
