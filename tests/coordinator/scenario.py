@@ -70,8 +70,7 @@ class PlainHeartbeat(Heartbeat, frozen=True, kw_only=True, tag="heartbeat"):
 def _long_path(received: Received) -> Received:
     """Return a record whose heartbeat takes the path of all other requests."""
     request = received.request
-    if type(request) is Heartbeat:
-        request = PlainHeartbeat(**asdict(request))
+    request = PlainHeartbeat(**asdict(request)) if type(request) is Heartbeat else request
     return Received(received.offset, received.at_ms, request)
 
 

@@ -17,16 +17,16 @@ from typing import Any
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.group_parts import NEVER_MS
 from coordinator.hashing import shard_of
-from coordinator.member_config import MemberConfig
 from coordinator.outputs import AnyAnswer, Reply
 from coordinator.requests import Received, Request, Unreadable, Wake
 from tests.simulation import rest
-from tests.simulation.actors import FOLLOWERS, OPERATORS, STRANGERS, TOOLS, Process, Stranger
+from tests.simulation.actors import FOLLOWERS, OPERATORS, STRANGERS, TOOLS, Stranger
 from tests.simulation.clocks import DAY_MS, Clocks
 from tests.simulation.cluster import Cluster
 from tests.simulation.consumers import Consumer
 from tests.simulation.faults import Swarm
 from tests.simulation.judge import OLDER, Broken, Judge
+from tests.simulation.processes import AnyProcess, Processes
 from tests.simulation.producers import Producers
 from tests.simulation.script import Batch, Script
 from tests.simulation.topic import GroupsTopic
@@ -95,20 +95,18 @@ class Simulation:
         self.rounds = rest.Rounds(self.script.config.group_consumer_heartbeat_interval_ms)
         protocols = draw_members(chance, is_crowded=self.is_crowded, groups=len(sizes))
         self.protocols = dict(zip(self.group_ids, protocols, strict=True))
-        self.processes: list[Process | Consumer] = []
-        self._started = 0
-        self._inboxes: dict[str, list[Process | Consumer]] = {}
+        self.processes = Processes(chance, self.protocols, self.cluster, self.swarm)
         self._to_log: list[tuple[int, int, Request | Unreadable]] = []
         self._log: deque[Received] = deque()
         self._to_inbox: list[tuple[int, int, str, AnyAnswer]] = []
         self._sent = self._offset = 0
         self.clocks, self.topic = Clocks(chance), GroupsTopic()
         self._unavailable_until_ms = self._slow_until_ms = self._takes_max = 0
-        self._restarts: list[tuple[int, MemberConfig]] = []
-        self.producers = Producers(name, self.group_ids, lone, self._of_group, is_exact=is_exact, now_ms=self.now_ms)
+        living = self.processes.of_group
+        self.producers = Producers(name, self.group_ids, lone, living, is_exact=is_exact, now_ms=self.now_ms)
         for group_id, size in zip(self.group_ids, sizes, strict=True):
             for n in range(size):
-                self._start(draw_member(chance, group_id, n))
+                self.processes.start(draw_member(chance, group_id, n), self.now_ms)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
@@ -132,7 +130,7 @@ class Simulation:
             if self.now_ms >= until_ms:
                 raise Broken("ComesToRest", restless)
             self._turn(self.chance.choice((500, 1_000, 2_000)))
-            if (late := self.rounds.overdue(self.judge.groups, self._living(), self.now_ms)) is not None:
+            if (late := self.rounds.overdue(self.judge.groups, self.processes.subscribed(), self.now_ms)) is not None:
                 raise Broken("StableInThreeRounds", late)
 
     def _turn(self, wait_ms: int) -> None:
@@ -148,14 +146,14 @@ class Simulation:
         if self._unavailable_until_ms <= now_ms and (self._log or self.judge.deferred):
             self._batch()
         self._deliver()
-        for process in self.processes:
+        for process in self.processes.running:
             if process.due_ms <= now_ms:
                 for request in process.turn(now_ms):
                     self._send(request)
 
     def _next_ms(self) -> int:
         """Return the time of the next event."""
-        next_ms = min((process.due_ms for process in self.processes), default=NEVER_MS)
+        next_ms = min((process.due_ms for process in self.processes.running), default=NEVER_MS)
         for queue in (self._to_log, self._to_inbox):
             if queue:
                 next_ms = min(next_ms, queue[0][0])
@@ -276,7 +274,7 @@ class Simulation:
         asleep = []
         while self._to_inbox and self._to_inbox[0][0] <= self.now_ms:
             _, _, to, answer = arrival = heapq.heappop(self._to_inbox)
-            listeners = self._inboxes.get(to, ())
+            listeners = self.processes.readers(to)
             self.heard += bool(listeners) or self.producers.hear(to, answer, self.now_ms)
             for process in listeners:
                 if process.asleep_until_ms > self.now_ms:
@@ -292,8 +290,8 @@ class Simulation:
     def _apply_faults(self) -> None:
         chance, now_ms = self.chance, self.now_ms
         for fault in self.swarm.faults("turn of the members"):
-            if self.processes:
-                self._apply_fault_to(chance.choice(self.processes), fault)
+            if self.processes.running:
+                self._apply_fault_to(chance.choice(self.processes.running), fault)
         for fault in self.swarm.faults("turn of others"):
             if fault == "a topic changes":
                 self.cluster.change(self.now_ms)
@@ -308,7 +306,7 @@ class Simulation:
                 self._takes_max = chance.randint(1, 8)
             else:
                 self.clocks.befall(fault, now_ms)
-        self._restart(now_ms)
+        self.processes.restart(now_ms, now_ms)
 
     def _ask(self, fault: str) -> None:
         """Send a request that is no member's."""
@@ -325,12 +323,12 @@ class Simulation:
         for group_id, protocols in self.protocols.items():
             if protocols is not Members.CLASSIC:
                 self._send(self.cluster.told(group_id, self.now_ms))
-        for process in self.processes:
+        for process in self.processes.running:
             if isinstance(process, Consumer) and process.regex and process.is_subscribed:
                 resolver = process.member_id, process.regex
                 self._send(self.cluster.told(process.config.group_id, self.now_ms, (), resolver))
 
-    def _apply_fault_to(self, process: Process | Consumer, fault: str) -> None:
+    def _apply_fault_to(self, process: AnyProcess, fault: str) -> None:
         now_ms, chance, requests = self.now_ms, self.chance, list[Request]()
         match fault:
             case "sleeps":
@@ -338,46 +336,18 @@ class Simulation:
             case "does not poll":
                 process.idle_until_ms = now_ms + int(90_000 * chance.random() ** 2)
             case "is killed":
-                self._kill(process)
-                self._restarts.append((now_ms + int(30_000 * chance.random() ** 2), process.config))
+                self.processes.kill(process)
+                self.processes.start_later(process.config, now_ms + int(30_000 * chance.random() ** 2))
             case "leaves":
                 requests = process.leave(now_ms)
             case "subscribes anew":
                 requests = process.subscribe(now_ms)
             case "is started twice":
-                self._start(process.config)
+                self.processes.start(process.config, now_ms)
             case "moves to another mailbox":
-                self._move(process)
+                self.processes.move(process)
         for request in requests:
             self._send(request)
-
-    def _restart(self, now_ms: int) -> None:
-        for due in [r for r in self._restarts if r[0] <= now_ms]:
-            self._restarts.remove(due)
-            self._start(due[1])
-
-    def _start(self, config: MemberConfig) -> None:
-        protocols = self.protocols[config.group_id]
-        process: Process | Consumer
-        if protocols is Members.CONSUMER or (protocols is Members.MIXED and self.chance.random() < 0.5):
-            process = Consumer(config, self._started, self.chance, self.cluster, self.now_ms)
-        else:
-            cluster = self.cluster if protocols is Members.MIXED else None
-            process = Process(config, self._started, self.chance, self.swarm, self.now_ms, cluster)
-        self._started += 1
-        self.processes.append(process)
-        self._inboxes.setdefault(config.reply_to, []).append(process)
-
-    def _move(self, process: Process | Consumer) -> None:
-        """Change a process's mailbox; the process reads the earlier mailbox as well."""
-        if process.inbox == process.config.reply_to:
-            process.inbox = f"{process.config.reply_to}, moved by {process.number}"
-            self._inboxes[process.inbox] = [process]
-
-    def _kill(self, process: Process | Consumer) -> None:
-        self.processes.remove(process)
-        for inbox in {process.config.reply_to: None, process.inbox: None}:
-            self._inboxes[inbox].remove(process)
 
     # -- calm ----------------------------------------------------------------------------------------------------------
 
@@ -389,13 +359,12 @@ class Simulation:
         self.cluster.calm()
         self.producers.calm()
         self._unavailable_until_ms = self._slow_until_ms = 0
-        self._restart(NEVER_MS)
-        for process in list(self.processes):
+        self.processes.restart(NEVER_MS, self.now_ms)
+        for process in self.processes.running:
             process.asleep_until_ms = process.idle_until_ms = process.due_ms = 0
-            if sum(other.config == process.config for other in self.processes) > 1:
-                self._kill(process)
+        self.processes.kill_doubles()
         self._keep_apart()
-        for process in self.processes:
+        for process in self.processes.running:
             for request in process.make_up(self.now_ms):
                 self._send(request)
         self._tell_topics()
@@ -406,22 +375,13 @@ class Simulation:
 
     def _restless(self) -> str | None:
         """Return a message about a group or key that is not at rest; None if all are."""
-        restless = rest.restless(self.judge.groups, self._living()) or self.topic.wrong()
+        restless = rest.restless(self.judge.groups, self.processes.subscribed()) or self.topic.wrong()
         return restless or self.producers.wrong(self.judge.kept.pending)
-
-    def _living(self) -> dict[str, list[rest.AnyProcess]]:
-        """Return the subscribed processes of each group."""
-        living = [process for process in self.processes if process.is_subscribed]
-        return {group_id: [p for p in living if p.config.group_id == group_id] for group_id in self.group_ids}
-
-    def _of_group(self, group_id: str) -> list[rest.AnyProcess]:
-        """Return the processes of a group."""
-        return [process for process in self.processes if process.config.group_id == group_id]
 
     def _keep_apart(self) -> None:
         """Stop the processes that may not be in their group, because no conversion of it is allowed."""
         policy = self.script.config.group_consumer_migration_policy
-        for process in [p for p in self.processes if policy not in (BOTH_WAYS, "upgrade")]:
+        for process in [p for p in self.processes.running if policy not in (BOTH_WAYS, "upgrade")]:
             group = self.judge.groups.get(process.config.group_id)
             if isinstance(process, Consumer) != isinstance(group, ConsumerGroup):
-                self._kill(process)
+                self.processes.kill(process)

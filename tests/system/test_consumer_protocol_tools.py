@@ -130,6 +130,20 @@ def test_console_consumer_leaves_at_once(coordinator: Coordinator, gateway: Gate
     assert "member_expired" not in [event["event"] for event in reader.events()]
 
 
+def test_share_consumer_ends_with_a_sentence(gateway: Gateway, topic: str) -> None:
+    """Share groups are not served. The gateway does not offer their requests, and Java's client gives the reason."""
+    command = java.run(java.SHARE, "--bootstrap-server", gateway.bootstrap_servers, "--topic", topic, "--group", topic)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as consumer:
+        assert consumer.stdout is not None
+        said = []
+        for line in consumer.stdout:
+            said.append(line)
+            if "transitioned to fatal state" in line:
+                break
+        consumer.kill()  # the tool itself does not end
+    assert "does not support" in "".join(said), said
+
+
 @pytest.mark.nightly
 def test_verifiable_consumers_lose_no_record(
     broker: Broker, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory

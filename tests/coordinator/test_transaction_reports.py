@@ -1,0 +1,42 @@
+"""Reports of ended transactions: a gap between two of them, one with too much to store, and a topic made anew."""
+
+import pytest
+
+from coordinator import transactions
+from tests.coordinator.scenario import Scenario
+from tests.coordinator.test_transactions import T0, UNSTABLE, pend, settle, stable
+
+
+def test_a_report_after_a_missing_one_is_not_believed():
+    """The missing report may have had the commits that this one takes for aborted."""
+    s = Scenario.stable("c1")
+    settle(s, 5)
+    pend(s, "c1", 10, {T0: 8})
+    settle(s, 20, [15], settled_from=11)
+    assert (s.said.committed, s.said.aborted, s.said.settled_before) == (0, 0, 5)
+    assert stable(s, T0) == [UNSTABLE]
+    settle(s, 20, [10, 15], settled_from=5)
+    assert (s.said.committed, s.said.aborted, s.said.settled_before) == (1, 0, 20)
+    assert stable(s, T0) == [(8, 0)]
+
+
+def test_a_report_with_too_much_to_store_is_handled_in_part(monkeypatch: pytest.MonkeyPatch):
+    """The rest stays pending, and the answer has the place where the next report begins."""
+    monkeypatch.setattr(transactions, "SETTLED_BYTES_MAX", 1)
+    s = Scenario.stable("c1")
+    for place in (10, 12, 14):
+        pend(s, "c1", place, {("t", place): place})
+    settle(s, 20, [10, 12, 14])
+    assert (s.said.committed, s.said.settled_before) == (1, 12)
+    assert stable(s, ("t", 10), ("t", 12)) == [(10, 0), UNSTABLE]
+    settle(s, 20, [12, 14], settled_from=12)
+    settle(s, 20, [14], settled_from=14)
+    assert (s.said.committed, s.said.settled_before) == (1, 20)
+    assert stable(s, ("t", 12), ("t", 14)) == [(12, 0), (14, 0)]
+
+
+def test_a_new_topic_takes_nothing_of_a_report_that_begins_late():
+    s = Scenario.stable("c1")
+    settle(s, 30)
+    settle(s, 9, settled_from=4, topic_id="another")
+    assert s.said.settled_before == 0, "the driver begins again at the oldest record"
