@@ -244,11 +244,11 @@ MEANINGS: Mapping[str, Meaning] = {
         )
         for kind, how, goal_s, goal_ratio in (("", "idle", 0.8, 0.2), ("_committing", "commits each second", 1.5, None))
         for figure, rest, goal in (
-            ("ours_p50_s", "through the gateway, median, s", goal_s if what == "join" else None),
+            ("ours_p50_s", "through the gateway, median, s", goal_s),
             ("ours_max_s", "... the longest, s", None),
             ("kafka_p50_s", "Kafka's own coordinator, median, s", None),
             ("kafka_max_s", "... the longest, s", None),
-            ("ratio", "ours to Kafka's, medians", goal_ratio if what == "join" else None),
+            ("ratio", "ours to Kafka's, medians", goal_ratio),
         )
     },
     "next_storm_ours_s": Meaning("simultaneous joins until each partition has an owner, through the gateway, s"),
