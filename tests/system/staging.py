@@ -129,11 +129,15 @@ class Group:
         """Return the group's state for the message of a wait that timed out."""
         raise NotImplementedError
 
+    def _latest_events(self) -> list[Any]:
+        """Return the group's latest events, for the message of a wait that timed out."""
+        return Reader(self.settings, self.group_id).events()[-20:]
+
     def until(self, is_so: Callable[[], object], *, alone: Callable[[], object] | None = None) -> None:
         """Call `turn`, or `alone` if it is given, until the condition holds."""
         until_s = time.monotonic() + HANG_S
         while not is_so():
-            assert time.monotonic() < until_s, self.account()
+            assert time.monotonic() < until_s, (self.account(), self._latest_events())
             (alone or self.turn)()
 
     def published(self, kind: type) -> Iterator[Any]:
