@@ -14,7 +14,8 @@ from kafka.protocol.api_message import ApiMessage
 
 def _message(name: str) -> Any:
     """Return the class of the message that the file of this name defines."""
-    return new_class(name, (ApiMessage,), {"load_json": sys.modules[__name__]})
+    own = {"__module__": __name__}
+    return new_class(name, (ApiMessage,), {"load_json": sys.modules[__name__]}, lambda body: body.update(own))
 
 
 ConsumerGroupHeartbeatRequest = _message("ConsumerGroupHeartbeatRequest")
