@@ -46,7 +46,7 @@ NEWEST = {
     "describe-consumer": 1,
     "describe": 6,
     "list": 5,
-    "delete": 2,
+    "delete": 3,
     "forget": 0,
 }
 
