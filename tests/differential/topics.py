@@ -13,7 +13,7 @@ from streaming.gateway.ids import id_text
 from tests.coordinator.telling import TOPIC
 from tests.coordinator.trace import by_topic
 
-SHARED = {"t": 3, "u": 3, "four": 4, "six": 6}
+SHARED = {"t": 3, "u": 3, "one": 1, "four": 4, "six": 6}
 """The topics that all conversations share, with their numbers of partitions."""
 
 UNKNOWN = "?"
