@@ -100,6 +100,7 @@ class Settling:
         self._committed: defaultdict[int, list[int]] = defaultdict(list)
         self._read_to: dict[int, int] = {}
         self._on_their_way: dict[int, OnItsWay] = {}
+        self._known: dict[int, str] = {}
         self.settled: dict[int, int] = {}
         """By partition, the offset before which its shard has settled all."""
 
@@ -120,6 +121,7 @@ class Settling:
             settled: What each shard has settled, not older than `handled`.
         """
         for shard, (topic_id, place) in settled.items():
+            self._known[shard] = topic_id
             self.settled[shard] = place if topic_id == self._topic_id else 0
             committed = self._committed[shard]
             del committed[: bisect_left(committed, self.settled[shard])]
@@ -127,13 +129,13 @@ class Settling:
             if sent.offset is not None and sent.offset < handled.get(shard, 0):
                 del self._on_their_way[shard]
 
-    def reports(self, settled: Mapping[int, Settled]) -> Iterator[tuple[int, SettleTransactions]]:
+    def reports(self) -> Iterator[tuple[int, SettleTransactions]]:
         """Yield the reports that are due, each with its shard. A shard that knows another topic gets one at once."""
         for partition, read_to in self._read_to.items():
-            if partition in self._on_their_way or partition not in settled:
+            if partition in self._on_their_way or partition not in self._known:
                 continue
-            known, begin = settled[partition][0], self.settled.get(partition, 0)
-            if read_to > begin or known not in ("", self._topic_id):
+            begin = self.settled[partition]
+            if read_to > begin or self._known[partition] not in ("", self._topic_id):
                 report = self._report(begin, read_to, self._committed[partition])
                 self._on_their_way[partition] = OnItsWay(report.request_id)
                 yield partition, report
@@ -252,9 +254,8 @@ class TransactionWatch:
         """Send the reports that are due."""
         sender.poll(0)
         handled = self._tallies.read_to
-        settled = self._tallies.settled  # read last, so it is not older
-        settling.note(handled, settled)
-        for shard, report in settling.reports(settled):
+        settling.note(handled, self._tallies.settled)  # read last, so it is not older
+        for shard, report in settling.reports():
             value = self._signer.value_of(report, unix_ms())
             told = partial(_delivered, settling, shard, report.request_id)
             sender.produce(self._settings.requests_topic, value, partition=shard, on_delivery=told)

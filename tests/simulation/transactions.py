@@ -156,7 +156,7 @@ class Driver:
     def reports(self, handled: int, settled: Settled) -> Iterator[SettleTransactions]:
         """Yield the report that is due."""
         self._settling.note({0: handled}, {0: settled})
-        for _, report in self._settling.reports({0: settled}):
+        for _, report in self._settling.reports():
             yield report
 
     def sent(self, report: SettleTransactions, offset: int | None) -> None:
