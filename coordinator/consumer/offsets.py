@@ -44,8 +44,7 @@ def may_commit(group: ConsumerGroup, request: OffsetCommit, config: Config) -> E
 def may_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommit, config: Config) -> ErrorCode:
     """UNKNOWN_MEMBER_ID: the sender is no member, and the commit names one.
 
-    ILLEGAL_GENERATION: the epoch is above the member's, or the member is a classic one of another generation.
-    STALE_MEMBER_EPOCH: as for other commits.
+    ILLEGAL_GENERATION: as STALE_MEMBER_EPOCH for other commits, which producers do not know.
     """
     if request.generation_id < 0 and (not group.members or names_no_member(request)):
         return ErrorCode.NONE
@@ -53,9 +52,10 @@ def may_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommit, co
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     epoch = group.epoch_of(member.member_id)
-    if request.generation_id == epoch or (request.generation_id < epoch and _had_all(group, member, request, config)):
+    is_older = request.generation_id < epoch
+    if request.generation_id == epoch or (is_older and _had_all(group, member, request, config)):
         return ErrorCode.NONE
-    return _stale(member) if request.generation_id < epoch else ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.ILLEGAL_GENERATION
 
 
 def _stale(member: ConsumerMember) -> ErrorCode:

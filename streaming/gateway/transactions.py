@@ -55,6 +55,8 @@ class ClientTransactions:
 
     async def write(self, message: Any, until_s: float) -> Written:
         """Prepare a TxnOffsetCommit. The result is an error if the client has left: its record has no effect then."""
+        if not message.group_id:
+            return Written(INVALID_GROUP)
         if refusal := await self._refusal(message, until_s):
             return refusal
         written = await self._shared.transactions.write(
@@ -67,8 +69,6 @@ class ClientTransactions:
 
     async def _refusal(self, message: Any, until_s: float) -> Written | None:
         """Return the error of a request that the client may not send; None if it may."""
-        if not message.group_id:
-            return Written(INVALID_GROUP)
         authorizer, client = self._shared.authorizer, self._identity.client
         if not authorizer.may_use_transaction(client, message.transactional_id):
             return Written(ID_REFUSED)

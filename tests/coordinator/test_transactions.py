@@ -325,7 +325,7 @@ def a_rebalanced_group() -> Conversation:
         ("A", 3, 9, 0),
         ("A", 4, 0, 22),
         ("A", 2, 0, 0),
-        ("A", 2, 9, 113),
+        ("A", 2, 9, 22),
         ("X", 3, 0, 25),
         ("", -1, 0, 0),
         ("", -1, 9, 0),
@@ -333,7 +333,7 @@ def a_rebalanced_group() -> Conversation:
     ],
 )
 def test_a_consumer_member_is_fenced_by_its_epoch(member_id: str, epoch: int, partition: int, code: int):
-    """next-generation.md 6.1: an epoch above the member's is ILLEGAL_GENERATION here, and one below may be accepted."""
+    """next-generation.md 6.1: another epoch is ILLEGAL_GENERATION here, but one below may be accepted."""
     said = a_rebalanced_group().sends(
         TxnOffsetCommit,
         member_id=member_id,

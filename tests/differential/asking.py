@@ -29,6 +29,14 @@ from tests.coordinator.telling import TOPIC
 from tests.coordinator.trace import by_topic
 from tests.coordinator.wire import assignment, subscription
 from tests.differential.language import Line, unfolded
+from tests.differential.transacting import (
+    AddOffsets,
+    AddPartitions,
+    EndTransaction,
+    InitProducer,
+    OfProducer,
+    SendOffsets,
+)
 from tests.differential.transcript import ClientRequest, Member, Names
 
 HOST = "/127.0.0.1"
@@ -48,6 +56,12 @@ NEWEST = {
     "list": 5,
     "delete": 3,
     "forget": 0,
+    "init": 5,
+    "partitions": 3,  # 4 is for brokers
+    "add": 4,
+    "send": 4,
+    "end": 4,
+    "settle": 9,
 }
 
 BY_ID = 10
@@ -55,6 +69,9 @@ BY_ID = 10
 
 WITH_MEMBERS = 9
 """The first version of OffsetFetch with a member id and an epoch."""
+
+UNKNOWN_PRODUCER = 2**40
+"""A producer id that no producer has."""
 
 ALL_FIELDS = {"names": TOPIC, "own": "none", "rebalance": "60000"}
 """The fields of a full heartbeat."""
@@ -171,26 +188,31 @@ def _none_if_named(said: str | None) -> str | None:
 
 def _commit(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> Request:
     known = known or Member("" if line.who == "outside" else line.who)
-    metadata, epoch = line.options.get("metadata"), int(line.options.get("epoch", -1))
-    offsets = [re.fullmatch(r"(.+)-(-?\d+)=(-?\d+)", word) for word in line.words[1:]]
     return OffsetCommit(
         **every,
         generation_id=int(line.options.get("generation", known.generation_id)),
         member_id=_id(line, names, known.member_id),
         group_instance_id=_instance(line, names),
         version=version,
-        offsets=tuple(
-            OffsetToCommit(
-                topic=names.topics.full(m[1]),
-                partition=int(m[2]),
-                offset=int(m[3]),
-                leader_epoch=epoch,
-                metadata=metadata if metadata is None else unfolded(metadata),
-                topic_id=names.topics.id_of(m[1]),
-            )
-            for m in offsets
-            if m
-        ),
+        offsets=_offsets(line, names, leader_epoch=int(line.options.get("epoch", -1))),
+    )
+
+
+def _offsets(line: Line, names: Names, *, leader_epoch: int = -1) -> tuple[OffsetToCommit, ...]:
+    """Return the offsets of words like `t-0=5`, all with the line's metadata."""
+    metadata = line.options.get("metadata")
+    offsets = [re.fullmatch(r"(.+)-(-?\d+)=(-?\d+)", word) for word in line.words[1:]]
+    return tuple(
+        OffsetToCommit(
+            topic=names.topics.full(m[1]),
+            partition=int(m[2]),
+            offset=int(m[3]),
+            leader_epoch=leader_epoch,
+            metadata=metadata if metadata is None else unfolded(metadata),
+            topic_id=names.topics.id_of(m[1]),
+        )
+        for m in offsets
+        if m
     )
 
 
@@ -198,14 +220,19 @@ def _fetch(line: Line, names: Names, known: Member | None, version: int, every: 
     names_members = version >= WITH_MEMBERS
     return OffsetFetch(
         **every,
-        topics=None if line.words == ("all",) else _topics(line.words, names, with_ids=version >= BY_ID),
+        topics=None if "all" in line.words else _topics(_partitions(line), names, with_ids=version >= BY_ID),
         member_id=_id(line, names, line.options["id"]) if "id" in line.options and names_members else None,
         generation_id=int(line.options.get("generation", -1)) if names_members else -1,
+        require_stable="stable" in line.words or line.verb == "settle",
     )
 
 
 def _forget(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> Request:
     return OffsetDelete(**every, topics=_topics(line.words, names))
+
+
+def _partitions(line: Line) -> list[str]:
+    return [word for word in line.words if word != "stable"]
 
 
 def _topics(words: Iterable[str], names: Names, *, with_ids: bool = False) -> tuple[TopicPartitions, ...]:
@@ -261,6 +288,47 @@ def _describe_consumer(line: Line, names: Names, known: Member | None, version: 
     return ConsumerGroupDescribe(**every)
 
 
+# -- transactional producers -------------------------------------------------------------------------------------------
+
+
+def _producer(line: Line, names: Names, every: Fields) -> Fields:
+    """Return the fields of a producer: those that it was given last, unless the line has others."""
+    producer_id, epoch = names.producers.get(line.who, (UNKNOWN_PRODUCER, 0))
+    return {
+        **every,
+        "transactional_id": line.options.get("id", names.transactional_id(line.who)),
+        "producer_id": producer_id,
+        "producer_epoch": int(line.options.get("epoch", epoch)),
+    }
+
+
+def _init(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> InitProducer:
+    return InitProducer(**every, transactional_id=names.transactional_id(line.who))
+
+
+def _add_partitions(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> AddPartitions:
+    return AddPartitions(**_producer(line, names, every), topics=_topics(line.words[1:], names))
+
+
+def _add_offsets(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> AddOffsets:
+    return AddOffsets(**_producer(line, names, every))
+
+
+def _send(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> SendOffsets:
+    member = names.members.get(line.options.get("member", ""))
+    return SendOffsets(
+        **_producer(line, names, every),
+        generation_id=int(line.options.get("generation", member.generation_id if member else -1)),
+        member_id=member.member_id if member else line.options.get("member", ""),
+        group_instance_id=line.options.get("instance"),
+        offsets=_offsets(line, names),
+    )
+
+
+def _end(line: Line, names: Names, known: Member | None, version: int, every: Fields) -> EndTransaction:
+    return EndTransaction(**_producer(line, names, every), is_committed="commit" in line.words)
+
+
 # -- administrators ----------------------------------------------------------------------------------------------------
 
 
@@ -280,7 +348,7 @@ def _delete(line: Line, names: Names, known: Member | None, version: int, every:
     return DeleteGroup(**every)
 
 
-REQUESTS: dict[str, Callable[[Line, Names, Member | None, int, Fields], Request]] = {
+REQUESTS: dict[str, Callable[[Line, Names, Member | None, int, Fields], Request | OfProducer]] = {
     "join": _join,
     "sync": _sync,
     "heartbeat": _heartbeat,
@@ -293,4 +361,10 @@ REQUESTS: dict[str, Callable[[Line, Names, Member | None, int, Fields], Request]
     "describe": _describe,
     "list": _list,
     "delete": _delete,
+    "init": _init,
+    "partitions": _add_partitions,
+    "add": _add_offsets,
+    "send": _send,
+    "end": _end,
+    "settle": _fetch,
 }

@@ -21,6 +21,9 @@ from tests.differential.topics import SHARED
 from tests.system.conftest import start_service
 from tests.system.waiting import wait_until
 
+OF_TRANSACTIONS = 1
+"""The kind of a coordinator of transactions, in a FindCoordinator request."""
+
 
 @pytest.fixture(scope="session")
 def kafkas(broker: Broker) -> Iterator[Transcripts]:
@@ -72,5 +75,7 @@ def coordinator_behind(bootstrap_servers: str) -> Address:
     with closing(Connection((host, int(port)), "first")) as first:
         find = partial(first.call, FindCoordinatorRequest(key="g", key_type=0), 3)
         wait_until(lambda: find().error_code == 0)  # Kafka creates its offsets topic at the first request
+        of_transactions = FindCoordinatorRequest(key="t", key_type=OF_TRANSACTIONS)
+        wait_until(lambda: first.call(of_transactions, 3).error_code == 0)  # and its topic of transactions
         wait_until(lambda: first.call(DescribeGroupsRequest(groups=["g"]), 5).groups[0].error_code == 0)
         return find().host, find().port

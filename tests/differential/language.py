@@ -23,7 +23,7 @@ Commands, with options as `option=value`; `v=3` uses an older version of the req
     leave NAME...       reason=; `NAME@` leaves without its instance id, `@INSTANCE` is removed by it
     commit NAME t-0=5   generation= metadata= epoch= id=
     commit outside t-0=5          as tools do: no member, no generation
-    fetch t-0 t-1, fetch all      generation= id=
+    fetch t-0 t-1, fetch all      generation= id= stable
     describe, list      states=a,b types=a,b
     delete, forget t-0  the group, its committed offsets
     wait MS             time passes until an event happens, MS after the last time
@@ -36,12 +36,22 @@ and those of the consumer protocol (KIP-848):
     topic x=4           topic x has 4 partitions from now on; `x=gone` deletes it, `x=4 anew` deletes and creates it
     set session=800 beats=100 interval=0      this group's session timeout, interval of heartbeats, and of plans, in ms
 
+and those of a transactional producer, which only a gateway's clients can send:
+
+    init NAME           begins as a producer with that transactional id
+    partitions NAME t-0 adds partitions to the transaction
+    add NAME            adds the group's offsets to the transaction
+    send NAME t-0=5     commits offsets inside the transaction; member= generation= instance= of a member, metadata=
+    end NAME commit     ends the transaction, or `end NAME abort`
+    settle t-0          fetches stable offsets until no transaction can change them any more
+
 A name is a client and its member: `c1#2` is the second id that client c1 was given. An unknown name is used as a member
 id itself, and `id=` sets another one. A member sends its instance id with each request; `instance=` sets another one,
 and `instance=none` leaves it out. A new member joins twice, first to get an id and then with that id, unless `once`. A
 client that has an id joins without it as `new`, the client's next process, or `again`, if it never received that id.
 `group=h` names another group than g, and `x*99` is a text of 99 letters. `topics=none` is no subscription at all, and
-`topics=broken` one that announces more topics than it has.
+`topics=broken` one that announces more topics than it has. A producer's requests have
+its name as the transactional id and the epoch that it was given last; `id=` and `epoch=` set other ones.
 """
 
 import re
@@ -55,7 +65,8 @@ REPEATED = re.compile(r"(.)\*(\d+)")
 NOTHING = {"parked", "silence"}
 TIME = {"wait", "pass"}
 SURROUNDINGS = {"topic", "set"}
-NAMELESS = {"fetch", "forget", "topic"}
+NAMELESS = {"fetch", "forget", "topic", "settle"}
+OF_PRODUCERS = {"init", "partitions", "add", "send", "end", "settle"}
 FIRST_VERSION_WITH_TWO_STEPS = 4
 
 Options = dict[str, str]
@@ -127,6 +138,11 @@ class Conversation:
         return any(line.verb in SURROUNDINGS for line in self.lines)
 
     @property
+    def has_transactions(self) -> bool:
+        """True if a transactional producer takes part."""
+        return any(line.verb in OF_PRODUCERS for line in self.lines)
+
+    @property
     def is_about_all(self) -> bool:
         """True if the conversation uses the group without a name, which all conversations share."""
         return any(line.options.get("group") == "" for line in self.lines)
@@ -193,7 +209,7 @@ MEMBERSHIP = {
     "reason",
 }
 OPTIONS = MEMBERSHIP | {"metadata", "epoch", "group", "states", "types", "v"}
-OPTIONS |= {"own", "names", "regex", "assignor", "rack", "beats", "interval"}
+OPTIONS |= {"member", "own", "names", "regex", "assignor", "rack", "beats", "interval"}
 
 
 def _is_option(word: str) -> bool:

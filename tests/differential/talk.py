@@ -14,7 +14,9 @@ from coordinator.outputs import AnyAnswer, ListGroupsAnswer
 from tests.differential.asking import ask
 from tests.differential.language import Conversation, Heard, Line
 from tests.differential.topics import SHARED, Topics
+from tests.differential.transacting import is_to_repeat
 from tests.differential.transcript import ClientRequest, Description, Names, Step, codes
+from tests.system.waiting import wait_until
 
 
 class Side(Protocol):
@@ -44,7 +46,8 @@ class Side(Protocol):
 
 def hold(conversation: Conversation, side: Side, *, theirs: bool) -> list[Step]:
     """Send all lines to one side, each after the responses to the line before, and record the responses."""
-    names, steps = Names(Topics(conversation.slug, conversation.own_topics)), []
+    prefix = f"{conversation.slug}.{'kafka' if theirs else 'ours'}"
+    names, steps = Names(Topics(conversation.slug, conversation.own_topics), prefix), []
     for fact in side.facts(SHARED):
         names.topics.learn(fact)
 
@@ -61,14 +64,31 @@ def hold(conversation: Conversation, side: Side, *, theirs: bool) -> list[Step]:
             side.set(group_id("g"), {name: int(ms) for name, ms in line.options.items()})
         elif line.verb == "topic":
             _change_topic(line, side, names, group_id("g"))
+        expected = line.kafka if theirs else line.ours
+        if line.is_request:
+            heard = _heard(side, line, ask(line, names, number, group_id), expected)
         else:
-            side.ask(ask(line, names, number, group_id))
-        heard = side.hear(line.kafka if theirs else line.ours)
+            heard = side.hear(expected)
         for asked, answer in heard:
             names.learn(asked, answer)
         told = sorted((asked.label, codes(a), names.tell(_own(a, names))) for asked, a in heard)
         steps.append(Step(line.text, tuple(told), names.tell_group(side.look(group_id("g")))))
     return steps
+
+
+def _heard(
+    side: Side, line: Line, request: ClientRequest, expected: tuple[Heard, ...]
+) -> list[tuple[ClientRequest, AnyAnswer]]:
+    """Send a line's request, and return all responses; repeat it as long as a client would."""
+    heard: list[tuple[ClientRequest, AnyAnswer]] = []
+
+    def is_final() -> bool:
+        side.ask(request)
+        heard[:] = side.hear(expected)
+        return not is_to_repeat(line, [codes(answer) for _, answer in heard])
+
+    wait_until(is_final)
+    return heard
 
 
 def _change_topic(line: Line, side: Side, names: Names, group_id: str) -> None:

@@ -17,6 +17,7 @@ from tests.differential.differences import DIFFERENCES
 from tests.differential.language import Conversation, Heard, Line
 from tests.differential.ours import config_of
 from tests.differential.theirs import Theirs
+from tests.differential.transacting import OfProducer
 from tests.differential.transcript import ClientRequest, Description
 
 SLOWNESS = 40
@@ -24,6 +25,9 @@ SLOWNESS = 40
 
 AT_ONCE = 50
 """More than the conversations with waits; fewer than all, because batches must not be long during those waits."""
+
+AT_BROKERS = OffsetCommit | OffsetDelete | ConsumerGroupHeartbeat | OfProducer
+"""Requests that may wait until the brokers have answered a question of the gateway. They are never parked."""
 
 RULED_MS = ("group_initial_rebalance_delay_ms", "group_min_session_timeout_ms", "group_max_session_timeout_ms")
 
@@ -46,8 +50,8 @@ class ThroughGateway(Theirs):
 
     Requests of two connections have no order until the gateway has read them. After a request, a third client (the
     onlooker) sends a request to the gateway. Once it is answered, the gateway has sent the first request to the log. So
-    a description of the group comes after all responses to the first request. Commits and deletions of offsets are
-    never parked, but they may wait until the brokers have answered about topics; their responses are waited for.
+    a description of the group comes after all responses to the first request. The responses to requests of `AT_BROKERS`
+    are waited for.
     """
 
     looks = 0
@@ -56,7 +60,7 @@ class ThroughGateway(Theirs):
 
     def ask(self, asked: ClientRequest) -> None:
         super().ask(replace(asked, request=_slower(asked.request)))
-        self._looks_ahead = not isinstance(asked.request, OffsetCommit | OffsetDelete | ConsumerGroupHeartbeat)
+        self._looks_ahead = not isinstance(asked.request, AT_BROKERS)
 
     def wait(self, ms: int, *, quietly: bool = False) -> None:
         super().wait(ms * SLOWNESS, quietly=quietly)
@@ -74,7 +78,7 @@ class ThroughGateway(Theirs):
         return described or super().look(group_id)
 
 
-def _slower(request: Request) -> Request:
+def _slower(request: Request | OfProducer) -> Request | OfProducer:
     if isinstance(request, ConsumerGroupHeartbeat) and request.rebalance_timeout_ms > 0:
         return replaced(request, rebalance_timeout_ms=request.rebalance_timeout_ms * SLOWNESS)
     if not isinstance(request, JoinGroup):

@@ -25,11 +25,12 @@ from coordinator.outputs import (
 from coordinator.phases import Phase
 from coordinator.requests import JoinGroup, Request
 from tests.differential.topics import Topics
+from tests.differential.transacting import OfProducer, ProducerAnswer
 
 SUFFIX_CHARS = 37
 """A dash and a UUID: the part that makes an id unique, after the client's id or the instance id."""
 
-UNSEEN = {"request_id", "error", "error_message", "topic_id", "pending", "fencing_token", "ask"}
+UNSEEN = {"request_id", "error", "error_message", "topic_id", "pending", "fencing_token", "ask", "producer_id"}
 UNSEEN_IN_A_DESCRIPTION = UNSEEN | {
     *("since_ms", "generation_id", "leader", "subscribed_topics", "awaited", "deadline_ms"),
     *("session_timeout_ms", "rebalance_timeout_ms", "awaiting"),
@@ -42,6 +43,7 @@ SHORT = {
     "protocol_name": "protocol",
     "client_host": "host",
     "member_epoch": "epoch",
+    "producer_epoch": "epoch",
     "heartbeat_interval_ms": "interval",
     "subscribed_topic_names": "names",
     "subscribed_topic_regex": "regex",
@@ -62,7 +64,7 @@ class ClientRequest:
 
     label: str
     who: str
-    request: Request
+    request: Request | OfProducer
     version: int
 
 
@@ -94,20 +96,26 @@ class Names:
     """One side's ids and the names of the members that first had them."""
 
     topics: Topics = field(default_factory=lambda: Topics("", ()))
+    prefix: str = ""
+    """The first part of this side's transactional ids: both sides use the same brokers."""
     members: dict[str, Member] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
     processes: Counter[str] = field(default_factory=Counter)
     """The number of restarts of each client."""
+    producers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The producer id and the epoch that each producer was given last."""
     _names: dict[str, str] = field(default_factory=dict)
 
     def learn(self, asked: ClientRequest, answer: AnyAnswer) -> None:
-        """Store ids, generations and epochs from the responses to joins and to heartbeats of the consumer protocol."""
+        """Store ids, generations and epochs from responses to joins, heartbeats of consumers, and new producers."""
         if isinstance(answer, ConsumerGroupHeartbeatAnswer) and isinstance(asked.request, ConsumerGroupHeartbeat):
             if not answer.code:
                 assert answer.member_id, "a response without a member id"
                 self._named(asked.who, answer.member_id).generation_id = answer.member_epoch
             return
+        if isinstance(answer, ProducerAnswer) and answer.producer_id >= 0:
+            self.producers[asked.who] = (answer.producer_id, answer.producer_epoch)
         if not isinstance(answer, JoinGroupAnswer) or not isinstance(asked.request, JoinGroup):
             return
         if answer.code not in (ErrorCode.NONE.number, ErrorCode.MEMBER_ID_REQUIRED.number):
@@ -121,6 +129,10 @@ class Names:
         if answer.code == ErrorCode.NONE.number:
             member.generation_id = answer.generation_id
             member.protocol_type, member.protocol_name = answer.protocol_type or "consumer", answer.protocol_name
+
+    def transactional_id(self, name: str) -> str:
+        """Return the transactional id of a producer on this side."""
+        return f"{self.prefix}.{name}"
 
     def _named(self, who: str, member_id: str) -> Member:
         """Return the member of an id. An id that is new gets the client's next name."""

@@ -41,7 +41,7 @@ from coordinator.phases import Phase
 from coordinator.requests import Request
 from streaming.gateway.definitions import DeleteGroupsRequest
 from streaming.gateway.ids import id_of, id_text
-from tests.differential import wire_consumers
+from tests.differential import transacting, wire_consumers
 from tests.differential.asking import BY_ID
 from tests.differential.wire_consumers import named
 
@@ -58,9 +58,11 @@ Field = dict[str, Any]
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-def message(request: Request, version: int) -> Message:
+def message(request: Request | transacting.OfProducer, version: int) -> Message:
     """Return a request as a message of that version."""
     match request:
+        case transacting.OfProducer():
+            return transacting.message(request, version)
         case asked.JoinGroup():
             offer = JoinGroupRequest.JoinGroupRequestProtocol
             return JoinGroupRequest(
@@ -165,13 +167,15 @@ def _fetch(request: asked.OffsetFetch, version: int) -> Message:
     topic = group.OffsetFetchRequestTopics
     topics = None if wanted is None else [topic(**name, partition_indexes=numbers) for name, numbers in wanted]
     who = {"member_id": request.member_id, "member_epoch": request.generation_id}
-    return OffsetFetchRequest(groups=[group(group_id=request.group_id, topics=topics, **who)])
+    return OffsetFetchRequest(
+        groups=[group(group_id=request.group_id, topics=topics, **who)], require_stable=request.require_stable
+    )
 
 
 # -- responses ---------------------------------------------------------------------------------------------------------
 
 
-def answer(request: Request, version: int, said: Message) -> AnyAnswer:
+def answer(request: Request | transacting.OfProducer, version: int, said: Message) -> AnyAnswer:
     """Convert Kafka's response to this project's response."""
     return READERS[type(request)](request, version, said)
 
@@ -294,7 +298,8 @@ def _forgotten(request: Request, version: int, said: Message) -> AnyAnswer:
     return OffsetDeleteAnswer(request_id=request.request_id, **named(said.error_code), partitions=tuple(partitions))
 
 
-READERS: dict[type, Callable[[Request, int, Message], AnyAnswer]] = {
+READERS: dict[type, Callable[[Any, int, Message], Any]] = {
+    **transacting.READERS,
     asked.JoinGroup: _joined,
     asked.SyncGroup: _synced,
     asked.Heartbeat: _alive,

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from itertools import compress, repeat
 from typing import Any
 
+from kafka.errors import InvalidTxnStateError, TransactionAbortableError
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.producer.transaction import AddOffsetsToTxnResponse, TxnOffsetCommitResponse
 
@@ -21,6 +22,9 @@ from streaming.gateway.exchanges.offsets import about_missing, codes_of, each_wi
 
 _TOPIC = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _PARTITION = _TOPIC.TxnOffsetCommitResponsePartition
+
+ABORTABLE_FROM = 4
+"""The first version of TxnOffsetCommit whose clients know TRANSACTION_ABORTABLE (KIP-890)."""
 
 
 def join(preparing: Preparing, message: Any, until_s: float) -> Awaitable[Any]:
@@ -51,7 +55,7 @@ def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any)
         return TxnOffsetCommitResponse(version=message.version, topics=topics)
 
     if written.code:
-        return Exchange((), lambda answers: respond(repeat(written.code)))
+        return Exchange((), lambda answers: respond(repeat(_known(written.code, message.version))))
 
     def committed(said: TxnOffsetCommitAnswer, rest: Sequence[AnyAnswer]) -> ApiMessage:
         return respond(codes_of(named, known, said, secret_codes(missing, rest)))
@@ -73,6 +77,12 @@ def commit_offsets(message: Any, asker: Asker, world: GatewayData, written: Any)
         (Question(request), *about),
         lambda answers: committed(expected(answers[0], TxnOffsetCommitAnswer), answers[1:]),
     )
+
+
+def _known(code: int, version: int) -> int:
+    """Return an error of the brokers as clients of a version know it."""
+    is_abortable = code == InvalidTxnStateError.errno and version >= ABORTABLE_FROM
+    return TransactionAbortableError.errno if is_abortable else code
 
 
 def _to_commit(topic: str, partition: Any, world: GatewayData) -> requests.OffsetToCommit:

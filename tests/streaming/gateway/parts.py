@@ -76,10 +76,13 @@ class FakeTransport(asyncio.Transport):
 
 
 class Socket:
-    """A double of the system's socket that accepts every option."""
+    """A double of the system's socket that accepts every option, and whose peer has closed it."""
 
     def setsockopt(self, *arguments: object) -> None:
         pass
+
+    def fileno(self) -> int:
+        return -1
 
 
 @dataclass

@@ -82,6 +82,13 @@ def test_a_commit_without_a_record_is_not_sent(code: int):
     assert (asked.questions, codes(asked.respond([]))) == ((), [("t", [(0, code)]), ("nowhere", [(0, code)])])
 
 
+@pytest.mark.parametrize(("version", "code"), [(3, 48), (4, 120)])
+def test_a_commit_outside_of_the_transaction_can_be_aborted(version: int, code: int):
+    """KIP-890: INVALID_TXN_STATE is TRANSACTION_ABORTABLE for clients that know it."""
+    asked = exchange(commit(version, ("t", [0])), Written(48))
+    assert codes(asked.respond([])) == [("t", [(0, code)])]
+
+
 def test_a_commit_of_missing_partitions_alone_is_not_sent():
     asked = exchange(commit(3, ("nowhere", [0])), Written(0, 41))
     assert (asked.questions, codes(asked.respond([]))) == ((), [("nowhere", [(0, 3)])])
