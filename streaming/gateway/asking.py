@@ -18,6 +18,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
 from coordinator.limits import RECORD_BYTES_MAX
@@ -25,6 +26,7 @@ from coordinator.outputs import AnyAnswer, ErrorAnswer, RebalanceNotice
 from coordinator.requests import Request
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
+from streaming.gateway.unanswered import LOST_AFTER_S, Unanswered, key_of
 from streaming.kafka.clients import ANSWER_WAIT_S, Options, consumer, producer
 from streaming.wire.inbox import Inbox, OnAnswer, read_answer
 from streaming.wire.signing import Signer
@@ -39,7 +41,7 @@ DELIVERIES_MAX = 2
 """The maximum number of lists of answers that the event loop has not handled yet. The reading thread then waits until
 the loop has handled one. Meanwhile answers wait in librdkafka's queue, which is bounded."""
 
-SEND_WAIT_MS = 30_000
+SEND_WAIT_MS = int(1_000 * LOST_AFTER_S)
 """The time for which brokers may be unreachable before a request fails."""
 
 QUEUED_KBYTES = 65_536
@@ -75,6 +77,9 @@ class Asking:
 
     The event loop calls all methods except `list_topics` and `close`.
 
+    Attributes:
+        unanswered: The heartbeats of members of the consumer protocol that have no answer.
+
     Args:
         settings: The settings of the coordinator.
         loop: The event loop that gets the answers.
@@ -90,6 +95,7 @@ class Asking:
         self._name = secrets.token_hex(TOKEN_BYTES)
         self._numbers = itertools.count(1)
         self._inbox = Inbox()
+        self.unanswered = Unanswered()
         self._last_answer_s = float("-inf")
         self._heard = asyncio.Event()
         self._room = threading.Semaphore(DELIVERIES_MAX - 1)
@@ -165,6 +171,8 @@ class Asking:
         """
         asked = request.reply_to, request.request_id
         self._inbox.expect(*asked, told)
+        if type(request) is ConsumerGroupHeartbeat and request.member_epoch > 0 and not request.again:
+            self.unanswered.sent(key_of(request), request.request_id)
         try:
             self._producer.produce(
                 self._settings.requests_topic,
@@ -188,6 +196,7 @@ class Asking:
         return self._inbox.waiting
 
     def _give_up(self, asked: tuple[str, str], error: Any) -> None:
+        self.unanswered.answered(asked[1])
         if told := self._inbox.withdraw(*asked):
             log.warning("the brokers did not accept a request: %s", error.str())
             too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
@@ -236,6 +245,8 @@ class Asking:
         heard, self._heard = self._heard, asyncio.Event()
         heard.set()
         for mailbox, answer, size in answers:
+            if self.unanswered:
+                self.unanswered.answered(answer.request_id)
             self._inbox.deliver(mailbox, answer, size)
 
     def close(self) -> None:

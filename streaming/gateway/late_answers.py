@@ -77,6 +77,10 @@ class LateAnswers:
     def _is_open(self, last: _Asked) -> bool:
         return last.is_open and last.slot.answer is not None and self._clock() < last.since_s + self._wait_s
 
+    def knows(self, request: ConsumerGroupHeartbeat) -> bool:
+        """Return whether the last heartbeat of a request's member came over this connection."""
+        return (request.group_id, request.member_id) in self._asked
+
     def answer_to(self, request: ConsumerGroupHeartbeat) -> AnyAnswer | None:
         """Remove and return the answer to the last heartbeat of a request's member, if it is here already."""
         last = self._asked[request.group_id, request.member_id]

@@ -35,6 +35,7 @@ from streaming.gateway.late_answers import LateAnswers
 from streaming.gateway.questions import Questions
 from streaming.gateway.shared import Shared
 from streaming.gateway.slots import Slot
+from streaming.gateway.unanswered import key_of
 from streaming.gateway.work import Work
 
 RIGHTS_WAIT_S = 10.0
@@ -62,6 +63,7 @@ class Members:
         may_see: Callable[[str], bool],
     ) -> None:
         self._topics, self._following = shared.topics, shared.following
+        self._unanswered = shared.asking.unanswered
         self._flow, self._work, self._questions, self._may_see = flow, work, questions, may_see
         self._heartbeats = heartbeats
         self._has_rules = shared.settings.access == "rules"
@@ -69,6 +71,7 @@ class Members:
         hold_ms_max = shared.settings.gateway_consumer_heartbeat_hold_ms
         self._holding = ConsumerHeartbeats(hold_ms_max, flow.give, self._ask)
         self._late = LateAnswers(self._interval_ms / 1_000)
+        self._is_closed = False
         self._followers: dict[tuple[str, str], Follower] = {}
         self._timers: dict[Slot, asyncio.TimerHandle] = {}
 
@@ -79,13 +82,24 @@ class Members:
             patience_s = max(interval_ms - PATIENCE_MS, PATIENCE_MS) / 1_000
             self._timers[slot] = asyncio.get_running_loop().call_later(patience_s, self._give_up, slot)
 
-    def take_over(self, slot: Slot, request: ConsumerGroupHeartbeat) -> bool:
-        """Return whether the answer to an earlier heartbeat answers this one too. Otherwise it has to be sent."""
+    def take_over(self, slot: Slot, request: ConsumerGroupHeartbeat, later: Callable[[], object]) -> bool:
+        """Return whether a heartbeat is not sent now.
+
+        The answer to an earlier one answers it too, or an earlier one over another connection has no answer yet. In the
+        second case `later` is called after that answer.
+        """
+        is_elsewhere = request.member_epoch > 0 and not self._late.knows(request)
+        if is_elsewhere and self._unanswered.wait(key_of(request), lambda: self._is_open(slot) and later()):
+            return True
         if not self._late.take_over(slot, request):
             return False
         if (answer := self._late.answer_to(request)) is not None:
             self._react(slot, request, answer, repeats=0)
         return True
+
+    def _is_open(self, slot: Slot) -> bool:
+        """Return whether the client waits for a response."""
+        return slot.answer is None and not self._is_closed
 
     def answered(self, slot: Slot, request: ConsumerGroupHeartbeat, answer: AnyAnswer, repeats: int = 0) -> None:
         """Send the response to a heartbeat, hold it, or repeat the heartbeat with the facts that it lacks."""
@@ -116,6 +130,7 @@ class Members:
 
     def close(self) -> None:
         """Forget the members: the connection is closed."""
+        self._is_closed = True
         self._holding.forget()
         for timer in self._timers.values():
             timer.cancel()

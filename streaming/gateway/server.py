@@ -164,6 +164,7 @@ class Gateway:
         self.authorizer = await self._make_authorizer()
         self._bootstrap = await self._listen(settings.gateway_port, None)
         await self.cluster.refresh()
+        await self.offer_of(None)
         self._sweeper = self._loop.create_task(self._sweep())
         self._follower = self._loop.create_task(self.following.keep(settings.metadata_refresh_ms / 1_000))
         self._report(f"The gateway listens on {self.bootstrap_servers}. Use it as bootstrap.servers of Kafka clients.")
@@ -226,9 +227,13 @@ class Gateway:
             offer = await asyncio.wait_for(self._ask_versions(node_id), CONNECT_WAIT_S)
         except (OSError, ValueError, asyncio.IncompleteReadError) as error:
             log.warning("broker %s does not return its API versions: %s", node_id, error)
-            return offer
+            return offer if offer is not None else self._offer_of_any()
         self._offers[node_id] = time.monotonic(), offer
         return offer
+
+    def _offer_of_any(self) -> Any | None:
+        """Return what another broker has returned. A client would keep a response without most APIs for long."""
+        return next((offer for _, offer in self._offers.values()), None)
 
     async def _ask_versions(self, node_id: int | None) -> Any:
         host, port = self._real(node_id)

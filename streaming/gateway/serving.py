@@ -152,7 +152,8 @@ class Serving:
 
     def _ask(self, slot: Slot, exchange: Exchange, message: Any) -> None:
         is_beat = slot.header.api_key == ConsumerGroupHeartbeatRequest.API_KEY
-        if is_beat and self._members.take_over(slot, _heartbeat_in(exchange)):
+        later = partial(self._ask, slot, exchange, message)
+        if is_beat and self._members.take_over(slot, _heartbeat_in(exchange), later):
             return
         self._questions.ask(exchange.questions, partial(self._answer, slot, message, exchange))
         self._flow.bound()

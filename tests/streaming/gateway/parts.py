@@ -21,6 +21,7 @@ from streaming.gateway.metrics import Metrics
 from streaming.gateway.outgoing import Ledger, Outgoing
 from streaming.gateway.slots import Slot
 from streaming.gateway.topics import Topics
+from streaming.gateway.unanswered import Unanswered
 from streaming.gateway.upstream import Upstream
 from streaming.gateway.writing import Written
 from streaming.kafka.transactional import Transaction
@@ -157,6 +158,7 @@ class FakeAsking:
         self.sent: list[tuple[Request, int | None]] = []
         self.inboxes: dict[str, Callable[[RebalanceNotice], object]] = {}
         self._told: dict[str, Callable[[AnyAnswer, int], object]] = {}
+        self.unanswered = Unanswered()
         self._numbers = count(1)
 
     def open_inbox(self, tell: Callable[[RebalanceNotice], object] = lambda _: None) -> str:

@@ -216,3 +216,36 @@ def test_a_join_may_wait_as_long_as_the_client_does():
 
 def test_ids_of_topics_are_those_of_the_brokers():
     assert id_of(T.topic_id or "") == UUID(bytes=b"t".ljust(16, b"."))
+
+
+# -- heartbeats over another connection --------------------------------------------------------------------------------
+
+
+def test_a_heartbeat_waits_for_the_answer_to_the_last_one_over_another_connection():
+    """Otherwise a client that connects again and again, while the brokers are away, would be fenced by its copies."""
+
+    async def scenario(bench: Bench) -> None:
+        unanswered = bench.shared.asking.unanswered
+        unanswered.sent(("g", "m", bench.identity.principal), "over another connection")
+        bench.beat(5)
+        await bench.idle()
+        assert bench.asking.requests == []
+        unanswered.answered("over another connection")
+        await bench.idle()
+        (request,) = bench.asking.requests
+        assert (request.member_id, request.member_epoch) == ("m", 5)
+
+    run(scenario)
+
+
+def test_a_heartbeat_that_waits_is_not_sent_if_its_connection_is_closed():
+    async def scenario(bench: Bench) -> None:
+        unanswered = bench.shared.asking.unanswered
+        unanswered.sent(("g", "m", bench.identity.principal), "over another connection")
+        bench.beat(5)
+        bench.members.close()
+        unanswered.answered("over another connection")
+        await bench.idle()
+        assert bench.asking.requests == []
+
+    run(scenario)
