@@ -62,6 +62,8 @@ class ConsumerMember(Struct, array_like=True, kw_only=True):
         previous_epoch: The member epoch before the latest change of the member's partitions.
         fencing_token: The group's token when the member was last given a partition; 0 before.
         classic: None for a member of the consumer protocol.
+        may_be_unaware: Heartbeats on the member's behalf have changed its epoch or its partitions, and the client may
+            have had no response since. It has shown no epoch below `previous_epoch` as its own.
     """
 
     member_id: str
@@ -80,6 +82,7 @@ class ConsumerMember(Struct, array_like=True, kw_only=True):
     revoking: Partitions = field(default_factory=dict)
     fencing_token: int = 0
     classic: Classic | None = None
+    may_be_unaware: bool = False
 
     @property
     def subscription_bytes(self) -> int:

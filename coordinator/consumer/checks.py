@@ -8,6 +8,7 @@ consumerGroupHeartbeat, getOrMaybeSubscribeStaticConsumerMember and throwIfConsu
 """
 
 from collections.abc import Callable, Collection, Mapping
+from itertools import chain
 
 from coordinator.config import Config
 from coordinator.consumer import topics
@@ -205,7 +206,8 @@ def has_an_accepted_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat,
     """FENCED_MEMBER_EPOCH: the epoch is not the member's.
 
     The previous epoch is accepted if the request lists owned partitions, and all of them are assigned to the member:
-    the last response to it was lost.
+    the last response to it was lost. A member for which a gateway has sent heartbeats may have missed several changes.
+    It may still own partitions that it has to give up, and is told of that again.
     """
     member = group.members.get(request.member_id)
     if member is None or request.member_epoch <= JOIN_EPOCH:
@@ -213,15 +215,22 @@ def has_an_accepted_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat,
     epoch = group.epoch_of(member.member_id)
     if request.member_epoch == epoch:
         return ErrorCode.NONE
-    is_behind = epoch > request.member_epoch == member.previous_epoch
+    is_previous = request.member_epoch == member.previous_epoch
+    if member.may_be_unaware:
+        is_previous = request.member_epoch >= member.previous_epoch
+    is_behind = is_previous and request.member_epoch < epoch
     return ErrorCode.NONE if is_behind and _owns_no_more(member, request) else ErrorCode.FENCED_MEMBER_EPOCH
 
 
 def _owns_no_more(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> bool:
-    """Return whether a request lists owned partitions, and all of them are assigned to the member."""
+    """Return whether a request lists owned partitions, and the member may own all of them."""
     if request.topic_partitions is None:
         return False
-    return all(member.assigned.get(o.topic_id, {}).keys() >= set(o.partitions) for o in request.topic_partitions)
+    may_own = (member.assigned, member.revoking) if member.may_be_unaware else (member.assigned,)
+    return all(
+        set(o.partitions) <= set(chain.from_iterable(some.get(o.topic_id, ()) for some in may_own))
+        for o in request.topic_partitions
+    )
 
 
 def has_a_pattern_that_is_taken(group: ConsumerGroup, request: ConsumerGroupHeartbeat, config: Config) -> ErrorCode:

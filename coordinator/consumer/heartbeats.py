@@ -84,7 +84,8 @@ def _follow(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Cont
     member, arrival = _enter(group, request, context)
     if arrival is not None:
         yield arrival
-    before = member.assigned
+    before, previous_epoch = member.assigned, member.previous_epoch
+    is_aware = not request.again and request.member_epoch in (JOIN_EPOCH, group.epoch_of(member.member_id))
     cause, has_changed = _take(group, member, request, config)
     if len(group.members) < members:
         cause = "member_left"  # it takes the place of a static member, and was another member before
@@ -95,6 +96,9 @@ def _follow(group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Cont
         yield from planning.make_plan(group, now_ms, config, request.server_assignor)
     if reconcile(group, member, request.topic_partitions, has_changed=has_changed):
         _await_revocation(group, member, now_ms)
+        member.may_be_unaware = request.again or (member.may_be_unaware and not is_aware)
+        if member.may_be_unaware:
+            member.previous_epoch = previous_epoch
     if any(after == member.member_id for *_, after in group.news.handovers):
         member.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
     if arrival is not None or not request.again:
@@ -155,7 +159,12 @@ def _come_back(
 ) -> tuple[ConsumerMember, MemberBack]:
     """Replace a static member that went away, or that uses the classic protocol, by its new process."""
     member = structs.replace(
-        old, member_id=member_id, client_id=request.client_id, client_host=request.client_host, classic=None
+        old,
+        member_id=member_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        classic=None,
+        may_be_unaware=False,
     )
     pulse = Pulse(NEVER_MS, context.config.group_consumer_session_timeout_ms)
     group.replace(old, member, pulse)

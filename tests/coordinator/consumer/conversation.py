@@ -4,6 +4,7 @@
     A 0 -> 2 {0 1 2 3}       member A sends epoch 0 and hears epoch 2 and an assignment; none if the answer has none
     A(i) 2 own 0 1 -> 3      with the instance id i, and with the partitions that it owns
     A 2 own 0 1 full -> 110  with all fields; the answer is an error
+    A 2 again -> 2 {0 1}     a gateway sends it on the member's behalf
     A 2 names T U -> ...     with a subscription; `regex ^a.* = T U` with a pattern and the topics that it matches
     -- 1000                  1,000 ms pass
     = Stable 3 3             the group's state, group epoch and assignment epoch
@@ -122,6 +123,7 @@ class Conversation:
             pattern, _, topics = said["regex"].partition("=")
             fields["subscribed_topic_regex"] = pattern.strip()
             fields["regex_topics"] = tuple(topics.split()) if "=" in said["regex"] else None
+        fields["again"] = "again" in said
         if "by" in said:
             fields["server_assignor"] = said["by"]
         names = (*(fields.get("subscribed_topic_names") or ()), *(fields.get("regex_topics") or ()))
@@ -208,7 +210,7 @@ class Conversation:
         return [answer.member_id for answer in answers if isinstance(answer, AssignmentNotice)]
 
 
-WORDS = ("own", "full", "names", "regex", "by")
+WORDS = ("own", "full", "again", "names", "regex", "by")
 
 
 def _fields(words: list[str]) -> dict[str, str]:
