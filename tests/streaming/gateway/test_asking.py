@@ -11,10 +11,11 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import ErrorCode
 from coordinator.hashing import shard_of
 from coordinator.limits import RECORD_BYTES_MAX
-from coordinator.outputs import AnyAnswer, HeartbeatAnswer, RebalanceNotice
+from coordinator.outputs import AnyAnswer, ConsumerGroupHeartbeatAnswer, HeartbeatAnswer, RebalanceNotice
 from coordinator.requests import Assignment, Heartbeat, Request, SyncGroup
 from streaming.config.settings import Settings
 from streaming.errors import BrokerUnreachable, NoCoordinator
@@ -248,6 +249,47 @@ def test_replies_from_before_the_start_are_not_read(kafka: Kafka):
         await asyncio.to_thread(gateway.asking.close)
 
     asyncio.run(main())
+
+
+# -- heartbeats of the consumer protocol without an answer -------------------------------------------------------------
+
+
+def beat(gateway: Gateway, **fields: Any) -> ConsumerGroupHeartbeat:
+    who = {"request_id": gateway.asking.request_id(), "reply_to": gateway.inbox}
+    return ConsumerGroupHeartbeat(**who, **{"group_id": "g", "member_id": "m", "member_epoch": 5, **fields})
+
+
+def test_a_heartbeat_is_stored_until_its_answer_comes_also_if_its_connection_is_closed(kafka: Kafka):
+    async def scenario(gateway: Gateway) -> None:
+        unanswered = gateway.asking.unanswered
+        request = gateway.send(beat(gateway))
+        assert len(unanswered) == 1
+        gateway.asking.forget(gateway.inbox, [request.request_id])
+        gateway.reply(ConsumerGroupHeartbeatAnswer(request_id=request.request_id, member_id="m", member_epoch=5))
+        await gateway.await_all_read()
+        assert len(unanswered) == 0
+
+    run(kafka, scenario)
+
+
+@pytest.mark.parametrize("fields", [{"member_epoch": 0}, {"member_epoch": -1}, {"again": True}])
+def test_joins_leaves_and_heartbeats_on_behalf_of_a_member_are_not_stored(kafka: Kafka, fields: dict[str, Any]):
+    async def scenario(gateway: Gateway) -> None:
+        gateway.send(beat(gateway, **fields))
+        assert len(gateway.asking.unanswered) == 0
+
+    run(kafka, scenario)
+
+
+def test_a_heartbeat_that_the_brokers_do_not_accept_is_not_stored_any_more(kafka: Kafka):
+    async def scenario(gateway: Gateway) -> None:
+        names = tuple(f"{number:0>249}" for number in range(RECORD_BYTES_MAX // 249))
+        request = gateway.send(beat(gateway, subscribed_topic_names=names))
+        while request.request_id not in gateway.responses:
+            await asyncio.sleep(0.01)
+        assert len(gateway.asking.unanswered) == 0
+
+    run(kafka, scenario)
 
 
 # -- inboxes -----------------------------------------------------------------------------------------------------------
