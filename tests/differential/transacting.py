@@ -23,7 +23,7 @@ from kafka.protocol.producer.transaction import (
 )
 
 from coordinator.base_request import BaseRequest
-from coordinator.outputs.replies import Answer, CommittedPartition, TxnOffsetCommitAnswer
+from coordinator.outputs.replies import Answer
 from coordinator.requests import OffsetToCommit, TopicPartitions
 from tests.differential.language import Line
 from tests.differential.wire_consumers import named
@@ -177,21 +177,11 @@ def _added(request: OfProducer, version: int, said: Any) -> Answer:
     return ProducerAnswer(request_id=request.request_id, **named(max(codes)))
 
 
-def _sent(request: OfProducer, version: int, said: Any) -> Answer:
-    partitions = [
-        CommittedPartition(topic.name, p.partition_index, **named(p.error_code))
-        for topic in said.topics
-        for p in topic.partitions
-    ]
-    return TxnOffsetCommitAnswer(request_id=request.request_id, partitions=tuple(partitions))
-
-
 READERS: dict[type, Callable[[Any, int, Any], Answer]] = {
     InitProducer: _begun,
     AddPartitions: _added,
     AddOffsets: _done,
     EndTransaction: _done,
-    SendOffsets: _sent,
 }
 
 

@@ -300,6 +300,7 @@ def _forgotten(request: Request, version: int, said: Message) -> AnyAnswer:
 
 READERS: dict[type, Callable[[Any, int, Message], Any]] = {
     **transacting.READERS,
+    transacting.SendOffsets: _committed,
     asked.JoinGroup: _joined,
     asked.SyncGroup: _synced,
     asked.Heartbeat: _alive,
