@@ -168,8 +168,8 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         new.previous_epoch = 0
 
     def rename_instance(self, member: ConsumerMember, group_instance_id: str) -> None:
-        """Set the instance id of a member. No other member has that id."""
-        self.news.is_changed = self.news.is_changed or member.group_instance_id != group_instance_id
+        """Set the instance id of a member. No member has that id."""
+        self.news.is_changed = True
         if member.group_instance_id is not None:
             del self.vitals.instances[member.group_instance_id]
         member.group_instance_id = group_instance_id

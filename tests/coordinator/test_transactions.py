@@ -167,6 +167,15 @@ def test_pending_offsets_of_a_deleted_topic_are_dropped():
     assert stable(s, T0) == [(2, 0)]
 
 
+def test_pending_offsets_of_all_groups_are_dropped_with_a_deleted_topic():
+    s = Scenario()
+    settle(s, 1)
+    for number in range(2):
+        pend_from_outside(s, 10 + number, {T0: number}, group_id=f"g{number}")
+    settle(s, 3, topic_id="a new topic")
+    assert (s.said.committed, s.said.aborted) == (0, 2)
+
+
 # -- who may commit ----------------------------------------------------------------------------------------------------
 
 
@@ -327,8 +336,10 @@ def a_rebalanced_group() -> Conversation:
         ("A", 2, 0, 0),
         ("A", 2, 9, 113),
         ("X", 3, 0, 25),
+        ("A", -1, 0, 113),
         ("", -1, 0, 0),
         ("", -1, 9, 0),
+        ("", 0, 0, 25),
         ("", 3, 0, 25),
     ],
 )
@@ -343,6 +354,16 @@ def test_a_consumer_member_is_fenced_by_its_epoch(member_id: str, epoch: int, pa
         producer_epoch=0,
         offsets=(OffsetToCommit("T", partition, 5),),
     )
+    assert [p.code for p in said.partitions] == [code]
+
+
+@pytest.mark.parametrize(("epoch", "code"), [(-1, 0), (0, 25), (4, 25)])
+def test_an_empty_group_of_the_consumer_protocol_takes_commits_without_an_epoch(epoch: int, code: int):
+    """next-generation.md 6.1, row 3: whatever ids they name."""
+    talk = Conversation().plays("T:1\nA 0 -> 2 {0}\nA -1 -> -1")
+    offsets = (OffsetToCommit("T", 0, 5),)
+    who = {"member_id": "A", "generation_id": epoch}
+    said = talk.sends(TxnOffsetCommit, **who, place=10, producer_id=7, producer_epoch=0, offsets=offsets)
     assert [p.code for p in said.partitions] == [code]
 
 

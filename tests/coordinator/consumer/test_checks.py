@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.consumer import refusing
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
 from coordinator.outputs import EpochFenced
 from tests.coordinator.consumer.conversation import Conversation, topic_id
@@ -51,7 +52,8 @@ def test_an_unknown_assignor_is_refused(assignor: str):
 @pytest.mark.parametrize("epoch", [1, -1])
 def test_a_group_that_does_not_exist_is_not_found(epoch: int):
     c = Conversation()
-    assert c.sends(ConsumerGroupHeartbeat, member_id="A", member_epoch=epoch).code == 69
+    answer = c.sends(ConsumerGroupHeartbeat, member_id="A", member_epoch=epoch)
+    assert (answer.code, answer.error_message) == (69, refusing.NOT_OF_CONSUMERS)
     assert c.shard.is_blank
 
 
@@ -165,12 +167,15 @@ def test_a_pattern_that_does_not_compile_is_refused():
 
 
 def test_a_member_without_an_id_gets_one_in_version_0():
-    """A repeat of the request gets the same id; another client gets another one."""
+    """A repeat of the request gets the same id. The same request to another group gets another one."""
     c = Conversation().plays("T:4")
     answer = c.sends(ConsumerGroupHeartbeat, **JOIN | {"member_id": "", "version": 0})
     assert answer.code == 0
     assert answer.member_id in c.group.members
     assert len(answer.member_id) >= 22
+    other = Conversation()
+    other.group_id = "h"
+    assert other.sends(ConsumerGroupHeartbeat, **JOIN | {"member_id": "", "version": 0}).member_id != answer.member_id
 
 
 def test_every_error_has_a_sentence():
