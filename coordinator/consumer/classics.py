@@ -208,7 +208,7 @@ def _enter(
     For a repeated first join, the member is the one that the first request added.
     """
     classic = Classic(request.protocols)
-    holder = group.vitals.instances.get(request.group_instance_id or "")
+    holder = group.holder_of(request.group_instance_id)
     member_id = request.member_id or _new_id(request, context)
     known = group.members.get(member_id)
     pulse = Pulse(NEVER_MS, request.session_timeout_ms, is_classic=True)

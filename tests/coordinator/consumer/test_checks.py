@@ -24,6 +24,7 @@ INVALID: dict[str, dict[str, Any]] = {
     "no member id to leave": {"member_id": "", "member_epoch": -1, "version": 0},
     "no group id": JOIN | {"group_id": " "},
     "an empty instance id": JOIN | {"group_instance_id": ""},
+    "an instance id of control characters": JOIN | {"group_instance_id": "\0\x1f"},
     "a blank rack": JOIN | {"rack_id": " "},
     "a join without a rebalance timeout": JOIN | {"rebalance_timeout_ms": -1},
     "a join that does not say what it owns": JOIN | {"topic_partitions": None},
@@ -41,6 +42,12 @@ def test_an_invalid_heartbeat_is_refused(fields: dict[str, Any]):
     answer = c.sends(ConsumerGroupHeartbeat, **fields)
     assert (answer.code, answer.member_id, answer.member_epoch) == (42, None, 0)
     assert c.shard.consumer_group("g") is None
+
+
+def test_only_the_spaces_of_java_are_blank():
+    """`String.trim` keeps an ideographic space."""
+    c = Conversation()
+    assert c.sends(ConsumerGroupHeartbeat, **JOIN | {"group_instance_id": "\u3000"}).code == 0
 
 
 @pytest.mark.parametrize("assignor", ["", "sticky", "Uniform"])
@@ -114,12 +121,14 @@ def test_an_epoch_that_is_not_the_members_is_fenced():
         A 2 own 0 1      -> 3
         A 2              -> 110
         A 2 own 0 1 2    -> 110
+        A 2 own 0 U 0    -> 110
         A 2 own 0        -> 3
         A 2 own 0 1 full -> 3 {0 1}
     """)
     assert [(e.error, e.claimed_epoch, e.member_epoch) for e in c.events(EpochFenced)] == [
         ("FENCED_MEMBER_EPOCH", 3, 2),
         ("FENCED_MEMBER_EPOCH", 1, 2),
+        ("FENCED_MEMBER_EPOCH", 2, 3),
         ("FENCED_MEMBER_EPOCH", 2, 3),
         ("FENCED_MEMBER_EPOCH", 2, 3),
     ]

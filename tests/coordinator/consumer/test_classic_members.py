@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator.consumer_protocol import Subscription, read_assignment, write_subscription
-from coordinator.outputs import MemberExpired, RebalanceStarted
+from coordinator.outputs import MemberExpired, MemberJoined, RebalanceStarted
 from coordinator.requests import JoinGroup, Protocol, Received, SyncGroup
 from tests.coordinator.consumer.test_mixed import Mixed
 
@@ -160,3 +160,77 @@ def test_member_of_the_consumer_protocol_joins_under_its_own_id():
     pulse = c.group.vitals.sessions["A"]
     assert (pulse.is_classic, pulse.timeout_ms) == (True, 10_000)
     c.plays("= Stable 2 2")
+
+
+def test_member_that_becomes_classic_while_it_gives_up_has_no_deadline_for_that():
+    """An eager join confirms the release, and a classic member that does not follow misses its sync."""
+    c = Mixed()
+    c.plays("T:4\nA 0 by range -> 2 {0 1 2 3}\n-- 1000\nB 0 -> 3 {}\nA 2 -> 2 {0 1}")
+    assert c.joins("A", owned={"T": [0, 1, 2, 3]}).generation_id == 2
+    assert (c.group.vitals.revocations, c.group.members["A"].assignor) == ({}, None)
+    assert c.beats("A", 2) == 27
+
+
+# -- subscriptions -----------------------------------------------------------------------------------------------------
+
+
+def test_event_of_a_classic_member_that_joins():
+    c = Mixed()
+    c.plays("T:1\nA 0 -> 2 {0}")
+    answer = c.joins("C", reason="new")
+    assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
+    joined = c.events(MemberJoined)[-1]
+    assert (joined.member_id, joined.client_id, joined.reason) == ("C", "client-C", "new")
+    started = c.events(RebalanceStarted)[-1]
+    assert (started.cause, started.member_id, started.reason) == ("member_joined", "C", "new")
+
+
+def test_join_that_drops_a_topic_gives_its_partitions_up_at_once():
+    """Before the next target assignment, which has to wait for a second."""
+    c = Mixed()
+    c.plays("T:1\nU:1\nA 0 names none -> 1 {}")
+    both = Protocol("range", write_subscription(Subscription(("T", "U"))))
+    facts = c.fact("T"), c.fact("U")
+    assert c.joins("C", protocols=(both,), topics=facts).generation_id == 2
+    assert read_assignment(c.sends(SyncGroup, member_id="C", generation_id=2).assignment)[0] == {"T": [0], "U": [0]}
+    assert c.joins("C").generation_id == 2
+    assert read_assignment(c.sends(SyncGroup, member_id="C", generation_id=2).assignment)[0] == {"T": [0]}
+    c.plays("= Assigning 3 2")
+
+
+def test_join_with_the_same_subscription_keeps_the_partitions_of_a_deleted_topic():
+    """The next target assignment takes them away (next-generation.md 2.7)."""
+    c = beside_a_consumer()
+    c.plays("T:0")
+    c.tells_topics("T")
+    assert c.joins("C", topics=()).generation_id == 3
+    assert (c.syncs("C", 3), c.state) == ("2 3", "Assigning 4 3")
+
+
+def test_facts_of_a_join_do_not_change_the_id_of_a_topic():
+    """As those of a heartbeat: only `group_topics` is authoritative."""
+    c = beside_a_consumer()
+    before = c.group.topics["T"]
+    c.plays("T:4 anew")
+    assert c.joins("C").generation_id == 3
+    assert c.group.topics["T"] == before
+
+
+def test_owned_partitions_of_unknown_topics_are_ignored():
+    c = beside_a_consumer()
+    assert c.joins("C", owned={"X": [0], "T": [2, 3]}).generation_id == 3
+    assert c.syncs("C", 3) == "2 3"
+
+
+# -- the way back ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size_max", "is_converted"), [(2, True), (1, False)])
+def test_group_with_more_members_than_a_classic_one_may_have_stays(size_max: int, is_converted: bool):
+    """next-generation.md 8.4."""
+    c = Mixed(group_max_size=size_max)
+    c.plays("T:2\nA 0 -> 2 {0 1}")
+    c.joins("C")
+    c.joins("D")
+    c.plays("A -1 -> -1")
+    assert (c.shard.consumer_group("g") is None) == is_converted

@@ -70,3 +70,8 @@ def test_the_offsets_of_a_group_without_members_expire():
     assert c.group.offsets_count == 1
     c.passes(1)
     assert c.shard.consumer_group("g") is None or c.group.offsets_count == 0
+
+
+def test_members_that_expire_at_the_same_time_are_removed_in_the_order_of_their_joins():
+    c = Conversation(group_consumer_session_timeout_ms=10_000).plays("T:1\nB 0 -> 2 {0}\nA 0 -> 2 {}\n-- 10000")
+    assert [e.member_id for e in c.events(MemberExpired)] == ["B", "A"]

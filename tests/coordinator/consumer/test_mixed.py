@@ -200,7 +200,7 @@ def test_any_member_id_may_join(c: Mixed):
     [
         ({"protocol_type": "connect"}, 23),
         ({"protocols": ()}, 23),
-        ({"protocols": (Protocol("sticky", b""),)}, 23),
+        ({"protocols": (Protocol("sticky", b"\0" * 10),)}, 23),
         ({"protocols": (Protocol("range", b"\x00"),)}, 23),
         ({"name": "N", "instance": "unknown"}, 25),
         ({"name": "N", "instance": "s"}, 82),

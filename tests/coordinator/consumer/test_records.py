@@ -293,10 +293,11 @@ def test_event_of_an_operators_rebalance():
 def test_events_of_members_that_an_administrator_removes():
     """The rebalance names the first member, with its reason."""
     c = Conversation().plays("T:2\nA 0 -> 2 {0 1}\nB(i) 0 -> 2 {}\nC 0 -> 2 {}")
-    entries = (Leaving("X"), Leaving("", "i", "upgrade"), Leaving("C", None, "idle"))
+    entries = (Leaving("X"), Leaving("A", "i"), Leaving("", "i", "upgrade"), Leaving("C", None, "idle"))
     answer = c.sends(LeaveGroup, members=entries)
     assert [(m.member_id, m.group_instance_id, m.error, m.code) for m in answer.members] == [
         ("X", None, "UNKNOWN_MEMBER_ID", 25),
+        ("A", "i", "FENCED_INSTANCE_ID", 82),
         ("", "i", "NONE", 0),
         ("C", None, "NONE", 0),
     ]
