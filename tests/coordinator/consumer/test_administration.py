@@ -88,7 +88,16 @@ def test_a_commit_from_outside_needs_an_empty_group():
 
 @pytest.mark.parametrize(
     ("member_id", "epoch", "code"),
-    [(None, -1, 0), (None, 0, 25), ("A", 3, 0), ("A", 2, 113), ("A", 4, 113), ("A", -1, 113), ("C", 3, 25), ("", 3, 25)],
+    [
+        (None, -1, 0),
+        (None, 0, 25),
+        ("A", 3, 0),
+        ("A", 2, 113),
+        ("A", 4, 113),
+        ("A", -1, 113),
+        ("C", 3, 25),
+        ("", 3, 25),
+    ],
 )
 def test_fetch(member_id: str | None, epoch: int, code: int):
     """next-generation.md 6.2."""

@@ -1,13 +1,19 @@
 """Tests of many requests in one step. The group is decoded once, so its caches have to follow every change."""
 
-from typing import Any
-
 import pytest
 
 from coordinator.consumer import checks, classics
 from coordinator.consumer_protocol import Subscription, write_subscription
 from coordinator.consumer_requests import GroupTopics, ResolvedPattern
-from coordinator.requests import LeaveGroup, Leaving, OffsetCommit, OffsetDelete, OffsetToCommit, Protocol, TopicPartitions
+from coordinator.requests import (
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetToCommit,
+    Protocol,
+    TopicPartitions,
+)
 from tests.coordinator.consumer.conversation import Conversation
 from tests.coordinator.consumer.test_conversations import CONVERSATIONS
 from tests.coordinator.consumer.test_mixed import Mixed
