@@ -1,4 +1,4 @@
-"""Tests of the target assignment: when it is computed, by which assignor, and what it counts (next-generation.md 2.6)."""
+"""Tests of the target assignment: its time, its assignor and its input (next-generation.md 2.6)."""
 
 import pytest
 

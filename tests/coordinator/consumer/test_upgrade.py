@@ -150,7 +150,8 @@ REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "the policy":              ({"group_consumer_migration_policy": "disabled"}, {},
                                 "its members use the classic protocol, and may not be mixed"),
     "no consumers":            ({}, {"protocol_type": "connect"}, "its members are no consumers"),
-    "unreadable subscription": ({}, {"protocols": (Protocol("range", b""),)}, "the data of its member {} cannot be read"),
+    "unreadable subscription": ({}, {"protocols": (Protocol("range", b""),)},
+                                "the data of its member {} cannot be read"),
 }  # fmt: skip
 
 
