@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator.consumer_protocol import Subscription, read_assignment, write_subscription
-from coordinator.outputs import MemberExpired, MemberJoined, RebalanceStarted
+from coordinator.outputs import GroupRecord, MemberExpired, MemberJoined, Published, RebalanceStarted
 from coordinator.requests import JoinGroup, Protocol, Received, SyncGroup
 from tests.coordinator.consumer.test_mixed import Mixed
 
@@ -169,6 +169,21 @@ def test_member_that_becomes_classic_while_it_gives_up_has_no_deadline_for_that(
     assert c.joins("A", owned={"T": [0, 1, 2, 3]}).generation_id == 2
     assert (c.group.vitals.revocations, c.group.members["A"].assignor) == ({}, None)
     assert c.beats("A", 2) == 27
+
+
+def test_classic_member_that_uses_the_consumer_protocol_waits_for_no_sync():
+    """Its record names the protocol, although nothing else has changed."""
+    c = Mixed()
+    c.plays("T:1\nA 0 -> 2 {0}\nB 0 names none -> 2 {}")
+    c.joins("C")
+    c.plays("-- 1000\nA 2 -> 3\nB 2 -> 3")
+    c.joins("C")
+    assert list(c.group.vitals.syncs) == ["C"]
+    c.plays("C 3 -> 3")
+    assert (c.group.vitals.syncs, c.group.vitals.sessions["C"].timeout_ms) == ({}, 45_000)
+    (record,) = [o.record for o in c.latest if isinstance(o, Published) and isinstance(o.record, GroupRecord)]
+    assert [m.protocol for m in record.members] == ["consumer"] * 3
+    assert c.group.vitals.sessions["C"].deadline_ms == c.now_ms + 45_000
 
 
 # -- subscriptions -----------------------------------------------------------------------------------------------------

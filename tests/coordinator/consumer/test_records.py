@@ -228,10 +228,11 @@ def test_event_of_a_member_that_leaves():
 def test_event_of_a_member_that_goes_away_and_comes_back():
     c = Conversation().plays("T:2\nA(i) 0 -> 2 {0 1}\n-- 100\nA(i) -2 -> -2")
     assert latest(c, MemberAway) == {**of("A", "i"), "until_ms": START_MS + 45_000}
-    c.plays("-- 100\nB(i) 0 -> 2 {0 1}")
-    assert latest(c, MemberBack) == {**of("B", "i"), "replaces": "A"}
+    fields: dict[str, Any] = {"rebalance_timeout_ms": 1, "subscribed_topic_names": ("T",), "topic_partitions": ()}
+    c.sends(ConsumerGroupHeartbeat, member_id="B", group_instance_id="i", client_host="/10.0.0.9", **fields)
+    assert latest(c, MemberBack) == {**of("B", "i"), "client_host": "/10.0.0.9", "replaces": "A"}
     (back,) = c.group.members.values()
-    assert (back.client_id, back.client_host) == ("client-B", "/10.0.0.1")
+    assert (back.client_id, back.client_host) == ("client-B", "/10.0.0.9")
 
 
 def test_event_of_a_fenced_member():

@@ -139,6 +139,11 @@ def test_a_pattern_that_nobody_has_resolved_brings_nothing_and_is_asked_for():
     assert causes(c) == ["regex_resolved"]
 
 
+def test_a_heartbeat_brings_other_topics_of_its_members_pattern():
+    c = Conversation().plays("T:1\nU:1\nA 0 regex .* = T -> 2 {0}\n-- 1000\nA 2 regex .* = T U -> 3 {T 0, U 0}")
+    assert causes(c) == ["member_joined", "regex_resolved"]
+
+
 def test_a_known_pattern_counts_as_resolved():
     c = Conversation().plays("T:2\nA 0 regex T = T -> 2 {0 1}\n-- 1000\nB 0 regex T -> 3 {}")
     assert causes(c) == ["member_joined", "member_joined"]
