@@ -196,6 +196,22 @@ def test_members_are_removed_by_an_administrator():
     assert c.group.vitals.group_epoch == 5
 
 
+def test_nothing_changes_if_an_administrator_removes_no_member():
+    """next-generation.md 7."""
+    c = two()
+    before = c.group.version
+    answer = c.sends(LeaveGroup, members=(Leaving("X"), Leaving("", "i")))
+    assert [member.code for member in answer.members] == [25, 25]
+    assert (c.state, c.group.version) == ("Stable 3 3", before)
+
+
+def test_a_group_without_members_is_not_rebalanced():
+    c = Conversation().plays("T:1\nA 0 -> 2 {0}\nA -1 -> -1")
+    answer = c.sends(RebalanceGroup)
+    assert (answer.code, answer.state.value, answer.generation_id) == (0, "Empty", 3)
+    assert c.state == "Empty 3 3"
+
+
 def test_a_member_is_expelled():
     c = two()
     assert c.sends(ExpelMember, member_id="X").code == 25
