@@ -75,6 +75,15 @@ def test_member_without_a_rebalance_timeout_has_no_time_to_sync():
     assert [(e.member_id, e.why) for e in c.events(MemberExpired)] == [("C", "syncs_overdue")]
 
 
+def test_members_that_do_not_sync_are_dropped_in_the_order_of_their_joins():
+    c = Mixed()
+    c.plays("T:1\nA 0 -> 2 {0}")
+    for name in "QP":
+        c.joins(name, session_timeout_ms=60_000)
+    c.passes(20_000)
+    assert [(e.member_id, e.why) for e in c.events(MemberExpired)] == [("Q", "syncs_overdue"), ("P", "syncs_overdue")]
+
+
 def test_same_first_join_to_another_group_gets_another_id():
     c = Mixed()
     c.plays("T:1\nA 0 -> 2 {0}")

@@ -1,5 +1,10 @@
 """Tests of the deadlines of a group of the consumer protocol (next-generation.md 3.7, 10.5)."""
 
+from typing import Any
+
+import pytest
+
+from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.outputs import MemberExpired, PlanMade
 from coordinator.requests import OffsetCommit, OffsetToCommit
 from tests.coordinator.consumer.conversation import START_MS, Conversation
@@ -15,6 +20,18 @@ def test_a_member_that_gives_nothing_up_has_not_been_silent():
             c.plays("A 2 -> 2\nB 3 -> 3")
     (expired,) = c.events(MemberExpired)
     assert (expired.at_ms, expired.why, expired.silence_ms) == (START_MS + 31_000, "revocation_overdue", None)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -5])
+def test_a_member_without_a_rebalance_timeout_is_removed_at_once(timeout_ms: int):
+    """Kafka accepts every timeout but -1."""
+    c = Conversation()
+    c.counts["T"] = 2
+    fields: dict[str, Any] = {"subscribed_topic_names": ("T",), "topic_partitions": (), "topics": (c.fact("T"),)}
+    c.sends(ConsumerGroupHeartbeat, member_id="A", rebalance_timeout_ms=timeout_ms, **fields)
+    c.plays("-- 1000\nB 0 -> 3 {}\nA 2 -> 2 {0}")
+    (expired,) = c.events(MemberExpired)
+    assert (expired.member_id, expired.why, expired.at_ms) == ("A", "revocation_overdue", c.now_ms)
 
 
 def test_a_second_late_notice_removes_the_members():

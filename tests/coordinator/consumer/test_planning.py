@@ -25,6 +25,12 @@ def test_vote_for_another_assignor_raises_the_epoch():
     assert causes(c).count("assignor_changed") == 1
 
 
+def test_tied_vote_of_a_request_raises_the_epoch():
+    """The assignor that the request names wins."""
+    c = two().plays("-- 1000\nA 3 by uniform -> 3\nB 3 by range -> 4")
+    assert (c.group.assignor, causes(c)[-1]) == ("range", "assignor_changed")
+
+
 def test_vote_for_the_present_assignor_raises_no_epoch():
     c = two().plays("-- 1000\nA 3 by uniform -> 3\n= Stable 3 3")
     assert "assignor_changed" not in causes(c)

@@ -36,6 +36,11 @@ def test_added_partitions_are_assigned_and_none_can_be_taken_away():
     c.plays("A 3 -> 3\n= Stable 3 3")
 
 
+def test_a_heartbeat_brings_added_partitions():
+    c = Conversation().plays("T:2\nA 0 -> 2 {0 1}\n-- 1000\nT:3\nA 2 names T -> 3 {0 1 2}")
+    assert causes(c) == ["member_joined", "topics_changed"]
+
+
 def test_a_deleted_topic_is_taken_away():
     c = Conversation().plays("T:2\nU:1\nA 0 names T U -> 2 {T 0 1, U 0}\n-- 1000\nT:0")
     c.tells_topics("T")
