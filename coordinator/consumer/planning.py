@@ -84,7 +84,7 @@ def voted_assignor(group: ConsumerGroup, config: Config, named: str | None = Non
 
 
 def _spec(group: ConsumerGroup) -> GroupSpec:
-    """Return the input of an assignor."""
+    """Return the input of an assignor. The group has members: without them, no target assignment is due."""
     subscriptions = {(m.names, m.regex): m for m in group.members.values()}
     topic_ids = {key: group.topic_ids_of(member) for key, member in subscriptions.items()}
     subscribed = frozenset().union(*topic_ids.values())
@@ -104,7 +104,7 @@ def _spec(group: ConsumerGroup) -> GroupSpec:
         partitions=counts,
         names=group.names_by_id,
         is_homogeneous=is_homogeneous,
-        names_subscribed=max((len(set(group.names_of(m))) for m in subscriptions.values()), default=0),
+        names_subscribed=max(len(set(group.names_of(m))) for m in subscriptions.values()),
     )
 
 

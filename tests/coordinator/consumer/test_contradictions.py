@@ -6,8 +6,9 @@ import pytest
 
 from coordinator.assignors.server import SERVER_ASSIGNORS
 from coordinator.consumer import planning
-from coordinator.consumer_parts import Topic
+from coordinator.consumer_parts import Change, Topic
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, TopicFact
+from coordinator.outputs import PlanMade
 from coordinator.requests import Assignment, JoinGroup, Protocol, SyncGroup
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 from tests.coordinator.wire import assignment, subscription
@@ -60,6 +61,16 @@ def test_a_state_of_earlier_code_with_two_topics_of_one_id_is_assigned():
     group.vitals.group_epoch += 1
     list(planning.make_plan(group, c.now_ms, c.config))
     assert sorted(n for target in group.targets.values() for numbers in target.values() for n in numbers) == [0]
+
+
+def test_a_target_assignment_begins_a_rebalance_if_the_state_has_none():
+    """A raise of the group epoch begins one, so only a state of earlier code can lack it."""
+    c = Conversation().plays("T:1\nA 0 -> 2 {0}\nB 0 -> 2 {}")
+    group = c.group
+    group.change = None
+    (made,) = planning.make_plan(group, c.now_ms, c.config)
+    assert isinstance(made, PlanMade)
+    assert (made.waited_ms, group.change) == (0, Change(c.now_ms, c.now_ms, ("A", "B")))
 
 
 def test_a_conversion_ignores_a_fact_with_the_id_of_another_topic():

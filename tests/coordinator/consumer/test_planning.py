@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.consumer import publishing
+from coordinator.assignors.server import GroupSpec, MemberSpec
+from coordinator.consumer import planning, publishing
 from coordinator.consumer_requests import GroupTopics, TopicFact
 from coordinator.outputs import GroupRecord, PlanMade, Published, RebalanceStarted
 from tests.coordinator.consumer.conversation import START_MS, Conversation, topic_id
@@ -93,6 +94,38 @@ def test_deadline_of_a_late_change_is_now():
 def test_moved_partitions_are_those_that_were_not_in_the_members_target():
     c = two().plays("-- 1000\nC 0 -> 4 {}")
     assert [(e.members, e.partitions, e.moved) for e in c.events(PlanMade)] == [(1, 4, 4), (2, 4, 2), (3, 4, 1)]
+
+
+def test_an_assignor_is_given_the_members_and_the_existing_topics():
+    c = Conversation().plays("T:1\nU:2\nA(i) 0 names T U X -> 2 {T 0, U 0 1}\nB 0 names T U X -> 2 {}")
+    topic_ids = frozenset([topic_id("T"), topic_id("U")])
+    assert planning._spec(c.group) == GroupSpec(
+        members=[
+            MemberSpec("A", "i", topic_ids, {topic_id("T"): [0], topic_id("U"): [0, 1]}),
+            MemberSpec("B", None, topic_ids, {}),
+        ],
+        partitions={topic_id("T"): 1, topic_id("U"): 2},
+        names={topic_id("T"): "T", topic_id("U"): "U"},
+        is_homogeneous=True,
+        names_subscribed=3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "is_homogeneous"),
+    [
+        ("names T", "names T", True),
+        ("names none regex .* = T", "names none regex .* = T", True),
+        ("names T", "names T U", False),
+        ("names T", "names none regex .* = T", False),
+        ("names T regex .* = T", "names T regex .* = T", False),
+    ],
+)
+def test_subscription_type(a: str, b: str, is_homogeneous: bool):
+    """next-generation.md 2.5."""
+    c = Conversation().plays(f"T:1\nU:1\nA 0 {a} -> 2 {{0}}")
+    c.says(f"B 0 {b}")
+    assert planning._spec(c.group).is_homogeneous is is_homogeneous
 
 
 def test_members_with_one_pattern_are_planned_as_members_with_the_same_names():

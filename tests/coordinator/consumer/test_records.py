@@ -330,6 +330,31 @@ def test_event_of_a_conversion():
     assert latest(c, GroupConverted) == {"group_type": "classic", "members": 0, "generation_before": 3}
 
 
+# -- responses ---------------------------------------------------------------------------------------------------------
+
+
+def test_response_says_what_is_pending():
+    """A member that has its target waits too, while the group waits for a target assignment."""
+    c = Conversation().plays("T:2\n-- 1")
+    assert c.says("A 0").pending == "none"
+    c.passes(1_000)
+    assert c.says("B 0").pending == "waiting"
+    assert c.says("A 2").pending == "revoking"
+    assert c.says("A 2 own 0").pending == "none"
+    assert c.says("B 3").pending == "none"
+    assert c.says("C 0").pending == "waiting"
+
+
+def test_response_with_an_assignment_has_the_token():
+    c = Conversation().plays("T:1")
+    answer = c.says("A 0")
+    assert (answer.member_id, answer.heartbeat_interval_ms) == ("A", 5_000)
+    assert answer.fencing_token == c.group.members["A"].fencing_token > 0
+    assert c.says("A 2").fencing_token == 0
+    goodbye = c.says("A -1")
+    assert (goodbye.member_id, goodbye.member_epoch, goodbye.heartbeat_interval_ms) == ("A", -1, 0)
+
+
 # -- notices -----------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from coordinator.consumer import checks
-from coordinator.consumer.heartbeats import heartbeat_of_vitals
+from coordinator.consumer.heartbeats import heartbeat_of_vitals, repeats_the_assignment
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions, TopicFact
 from coordinator.group import Vitals
 from coordinator.outputs import ConsumerGroupHeartbeatAnswer, Reply
@@ -80,6 +80,25 @@ def test_a_group_that_waits_for_something_needs_the_long_path():
     vitals = c.group.vitals
     vitals.asks = True
     assert heartbeat_of_vitals(vitals, plain(), c.now_ms, c.config) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_costly"),
+    [
+        ({}, False),
+        ({"topic_partitions": ()}, False),
+        ({"member_epoch": 0}, True),
+        ({"rebalance_timeout_ms": 1, "subscribed_topic_names": (), "topic_partitions": ()}, True),
+        ({"rebalance_timeout_ms": 1, "subscribed_topic_regex": "", "topic_partitions": ()}, True),
+        ({"rebalance_timeout_ms": 1, "topic_partitions": ()}, False),
+        ({"subscribed_topic_names": (), "topic_partitions": ()}, False),
+        ({"rebalance_timeout_ms": 1, "subscribed_topic_names": ()}, False),
+    ],
+    ids=str,
+)
+def test_joins_and_full_requests_are_answered_with_the_whole_assignment(fields: dict[str, Any], is_costly: bool):
+    """next-generation.md 1.1: so their responses count against the allowance for large ones."""
+    assert repeats_the_assignment(settled().group, plain(**fields)) is is_costly
 
 
 @pytest.mark.parametrize("pulse", [{"is_settled": False}, {"is_classic": True}], ids=str)
