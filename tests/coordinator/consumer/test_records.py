@@ -369,3 +369,13 @@ def test_notices_name_the_member_and_the_epoch():
         Reply("box-A", AssignmentNotice(member_id="A", group_epoch=3, **fields)),
         Reply("box-C", RebalanceNotice(member_id="C", generation_id=3, **fields)),
     ]
+
+
+def test_a_member_that_has_to_confirm_a_release_first_is_not_told():
+    c = Conversation().plays("T:6\nA 0 -> 2 {0 1 2 3 4 5}\n-- 1000\nB 0 -> 3 {}\nA 2 -> 2 {0 1 2}\n-- 1000\nC 0 -> 4 {}")
+    assert c.noticed == ["B"]
+
+
+def test_a_member_that_is_away_is_not_told():
+    c = Conversation().plays("T:2\nA(i) 0 -> 2 {0 1}\nA(i) -2 -> -2\n-- 1000\nB 0 -> 3 {}")
+    assert c.noticed == []
