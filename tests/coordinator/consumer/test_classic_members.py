@@ -195,6 +195,17 @@ def test_classic_member_that_uses_the_consumer_protocol_waits_for_no_sync():
     assert c.group.vitals.sessions["C"].deadline_ms == c.now_ms + 45_000
 
 
+def test_process_that_replaces_a_static_member_may_still_own_its_partitions():
+    """It begins at epoch 0, and has to confirm the release first (next-generation.md 2.7)."""
+    c = Mixed()
+    c.plays("T:4\nA(i) 0 -> 2 {0 1 2 3}\n-- 1000\nB 0 -> 3 {}\nA(i) 2 -> 2 {0 1}")
+    joined = c.joins(instance="i", owned={"T": [0, 1, 2, 3]})
+    assert (joined.code, joined.generation_id) == (0, 0)
+    assert c.group.members[joined.member_id].previous_epoch == 0
+    assert c.syncs(joined.member_id, 0, group_instance_id="i") == "0 1"
+    assert c.joins(joined.member_id, instance="i", owned={"T": [0, 1]}).generation_id == 3
+
+
 # -- subscriptions -----------------------------------------------------------------------------------------------------
 
 

@@ -67,10 +67,10 @@ def test_a_late_notice_extends_the_time_to_give_partitions_up():
     assert (wait.deadline_ms, wait.extended) == (c.now_ms + c.config.clock_slack_ms + 30_000, True)
 
 
-def test_a_member_that_leaves_takes_its_deadlines_along():
+def test_a_member_that_leaves_takes_its_deadlines_and_its_target_along():
     c = Conversation().plays("T:4\nA 0 -> 2 {0 1 2 3}\n-- 1000\nB 0 -> 3 {}\nA 2 -> 2 {0 1}\nA -1 -> -1")
     vitals = c.group.vitals
-    assert (list(vitals.sessions), vitals.revocations) == (["B"], {})
+    assert (list(vitals.sessions), vitals.revocations, list(c.group.targets)) == (["B"], {}, ["B"])
 
 
 def test_a_group_without_members_waits_for_no_target_assignment():

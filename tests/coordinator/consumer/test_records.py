@@ -372,7 +372,9 @@ def test_notices_name_the_member_and_the_epoch():
 
 
 def test_a_member_that_has_to_confirm_a_release_first_is_not_told():
-    c = Conversation().plays("T:6\nA 0 -> 2 {0 1 2 3 4 5}\n-- 1000\nB 0 -> 3 {}\nA 2 -> 2 {0 1 2}\n-- 1000\nC 0 -> 4 {}")
+    c = Conversation().plays(
+        "T:6\nA 0 -> 2 {0 1 2 3 4 5}\n-- 1000\nB 0 -> 3 {}\nA 2 -> 2 {0 1 2}\n-- 1000\nC 0 -> 4 {}"
+    )
     assert c.noticed == ["B"]
 
 

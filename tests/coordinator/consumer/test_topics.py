@@ -132,6 +132,7 @@ def test_a_pattern_is_resolved_with_the_request():
     c = Conversation().plays("T:2\nU:1\nA 0 regex [TU] = T U -> 2 {T 0 1, U 0}\n= Stable 2 2")
     assert c.group.subscribes("U")
     assert causes(c) == ["member_joined"]
+    assert not c.group.vitals.asks
 
 
 def test_a_pattern_that_nobody_has_resolved_brings_nothing_and_is_asked_for():
