@@ -42,6 +42,25 @@ TEXTS = CONVERSATIONS | {
         A 3              -> 4 {T 0 1, U 0}
         = Stable 4 4
     """,
+    "partitions are free for the owners of a later target assignment": """
+        T:6
+        A 0             -> 2 {0 1 2 3 4 5}
+        -- 1000
+        B 0             -> 3 {}
+        A 2             -> 2 {0 1 2}
+        A 2 own 0 1 2   -> 3
+        B 3             -> 3 {3 4 5}
+        -- 1000
+        C 0             -> 4 {}
+        A 3             -> 3 {0 1}
+        A 3 own 0 1     -> 4
+        C 4             -> 4 {2}
+        -- 1000
+        B -1            -> -1
+        A 4             -> 5 {0 1 3}
+        C 4             -> 5 {2 4 5}
+        = Stable 5 5
+    """,
     "a pattern": """
         T:1
         U:1

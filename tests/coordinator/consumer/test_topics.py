@@ -52,6 +52,16 @@ def test_a_deleted_topic_is_taken_away():
     c.plays("A 3 -> 4 {T 0, U 0}")
 
 
+def test_a_topic_that_comes_back_with_its_id_is_not_gone():
+    c = Conversation().plays("T:2\nA 0 -> 2 {0 1}\nT:0")
+    c.tells_topics("T")
+    assert (c.group.gone_topics, c.group.name_of(topic_id("T"))) == ({topic_id("T"): "T"}, "T")
+    c.plays("T:2")
+    c.tells_topics("T")
+    assert (c.group.gone_topics, c.group.name_of(topic_id("T"))) == ({}, "T")
+    assert c.group.name_of(topic_id("U")) == "", "no topic has ever had this id"
+
+
 def test_a_topic_that_is_made_anew_is_another_topic():
     """The old partitions are taken away, the new ones are given; both have the same name."""
     c = Conversation().plays("T:2\nA 0 -> 2 {0 1}\n-- 1000\nT:2 anew")
