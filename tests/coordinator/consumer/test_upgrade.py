@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator.consumer_protocol import Subscription, write_subscription
-from coordinator.consumer_requests import ConsumerGroupHeartbeat
+from coordinator.consumer_requests import ConsumerGroupHeartbeat, TopicFact
 from coordinator.outputs import (
     Ask,
     GroupConverted,
@@ -90,6 +90,16 @@ def test_partitions_that_do_not_exist_are_left_out(c: Mixed):
     p = alone(c, {"T": [0, 1, 2, -1], "gone": [0]})
     converts(c, "T", "gone")
     assert c.group.members[p].assigned == {topic_id("T"): {0: 1, 1: 1}}
+
+
+def test_the_first_of_two_facts_with_different_ids_counts(c: Mixed):
+    """Facts of a heartbeat do not change the id of a topic."""
+    c.counts["T"] = 1
+    p = alone(c, {"T": [0]})
+    facts = c.fact("T"), TopicFact("T", topic_id("T", 1), 1)
+    fields = JOIN | {"subscribed_topic_names": ()}
+    assert c.sends(ConsumerGroupHeartbeat, member_id="X", topics=facts, **fields).code == 0
+    assert set(c.group.members[p].assigned) == {topic_id("T")}
 
 
 def test_partitions_of_topics_without_a_subscriber_are_held_under_their_name(c: Mixed):
