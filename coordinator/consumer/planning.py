@@ -113,7 +113,7 @@ def _existing(target: Target, counts: Mapping[str, int]) -> Target:
 
     Kafka cannot take partitions away from a topic, but a topic may be reported as gone and then with fewer partitions.
     """
-    beyond = [each for each, numbers in target.items() if each in counts and max(numbers, default=-1) >= counts[each]]
+    beyond = [each for each, numbers in target.items() if each in counts and max(numbers) >= counts[each]]
     if not beyond:
         return target
     cut = target | {topic_id: [n for n in target[topic_id] if n < counts[topic_id]] for topic_id in beyond}

@@ -96,6 +96,12 @@ def test_moved_partitions_are_those_that_were_not_in_the_members_target():
     assert [(e.members, e.partitions, e.moved) for e in c.events(PlanMade)] == [(1, 4, 4), (2, 4, 2), (3, 4, 1)]
 
 
+def test_moved_partitions_of_all_members_are_counted():
+    c = two().plays("-- 1000\nT:6")
+    c.tells_topics("T")
+    assert c.events(PlanMade)[-1].moved == 2
+
+
 def test_an_assignor_is_given_the_members_and_the_existing_topics():
     c = Conversation().plays("T:1\nU:2\nA(i) 0 names T U X -> 2 {T 0, U 0 1}\nB 0 names T U X -> 2 {}")
     topic_ids = frozenset([topic_id("T"), topic_id("U")])
@@ -142,9 +148,9 @@ def test_members_with_one_pattern_are_planned_as_members_with_the_same_names():
 def test_partitions_beyond_a_topic_that_came_back_smaller_are_in_no_target():
     c = Conversation().plays("T:3\nU:2\nA 0 names T U -> 2 {T 0 1 2, U 0 1}")
     c.sends(GroupTopics, topics=(TopicFact("T"),))
-    c.sends(GroupTopics, topics=(TopicFact("T", topic_id("T"), 1),))
+    c.sends(GroupTopics, topics=(TopicFact("T", topic_id("T"), 2),))
     c.plays("-- 1000")
-    assert c.group.targets == {"A": {topic_id("T"): [0], topic_id("U"): [0, 1]}}
+    assert c.group.targets == {"A": {topic_id("T"): [0, 1], topic_id("U"): [0, 1]}}
     assert c.events(PlanMade)[-1].moved == 0
 
 

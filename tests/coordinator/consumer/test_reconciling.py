@@ -1,9 +1,12 @@
 """Tests of the reconciliation of a member with its target (next-generation.md 2.7)."""
 
 from coordinator.consumer_member import MemberState, Partitions
+from coordinator.consumer_protocol import Subscription, write_subscription
 from coordinator.outputs import AssignmentChanged, GroupRecord, Published, RebalanceStarted
+from coordinator.requests import Protocol
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 from tests.coordinator.consumer.test_members import two
+from tests.coordinator.consumer.test_mixed import Mixed
 
 
 def numbers(partitions: Partitions) -> dict[str, list[int]]:
@@ -59,6 +62,19 @@ def test_a_rejoin_that_unsubscribes_frees_the_partitions_at_once():
     ]
 
 
+def test_a_request_may_unsubscribe_and_confirm_the_release_at_once():
+    c = Conversation().plays("T:2\nU:1\nA 0 names T U -> 2 {T 0 1, U 0}\nA 2 names T own T 0 1 -> 2 {0 1}")
+    a = c.group.members["A"]
+    assert (a.state, a.revoking) == (MemberState.STABLE, {})
+    assert c.group.holders[topic_id("T")] == {0: "A", 1: "A"}
+
+
+def test_a_request_that_unsubscribes_and_still_owns_has_to_confirm():
+    c = Conversation().plays("T:2\nU:1\nA 0 names T U -> 2 {T 0 1, U 0}\nA 2 names T own T 0 1 U 0 -> 2 {0 1}")
+    a = c.group.members["A"]
+    assert (a.state, numbers(a.revoking)) == (MemberState.UNREVOKED, {topic_id("U"): [0]})
+
+
 def test_a_subscription_to_a_further_topic_gives_nothing_up():
     """It does not extend the time that the member has to give partitions up."""
     c = revoking()
@@ -105,6 +121,61 @@ def test_a_waiting_member_takes_each_partition_when_it_is_free():
         = Stable 4 4
     """)
     assert c.group.members["C"].assigned == {topic_id("T"): {2: 4, 5: 4}}
+
+
+def waiting(c: Conversation) -> None:
+    """Make C wait for partition 2 of A and for 5 of B, at epoch 4."""
+    c.plays("""
+        T:6
+        A 0             -> 2 {0 1 2 3 4 5}
+        -- 1000
+        B 0             -> 3 {}
+        A 2             -> 2 {0 1 2}
+        A 2 own 0 1 2   -> 3
+        B 3             -> 3 {3 4 5}
+        -- 1000
+    """)
+
+
+def test_a_member_is_told_of_each_free_partition():
+    c = Conversation()
+    waiting(c)
+    c.plays("C 0 -> 4 {}\nA 3 -> 3 {0 1}\nA 3 own 0 1 -> 4")
+    assert c.noticed == ["C"]
+    c.plays("C 4 -> 4 {2}\nB 3 -> 3 {3 4}\nB 3 own 3 4 -> 4")
+    assert c.noticed == ["C"]
+
+
+def test_a_classic_member_is_told_when_all_are_free():
+    """Each join costs it a round, so it joins once for all."""
+    c = Mixed()
+    waiting(c)
+    assert c.joins("C").generation_id == 4
+    c.plays("A 3 -> 3 {0 1}\nA 3 own 0 1 -> 4")
+    assert c.beats("C", 4) == 0, "5 is not free"
+    c.plays("B 3 -> 3 {3 4}\nB 3 own 3 4 -> 4")
+    assert c.beats("C", 4) == 27
+
+
+def test_the_partitions_that_a_classic_member_has_are_not_waited_for():
+    c = Mixed()
+    waiting(c)
+    c.joins("C")
+    c.plays("A 3 -> 3 {0 1}\nA 3 own 0 1 -> 4")
+    assert c.joins("C").generation_id == 4
+    assert c.syncs("C", 4) == "2"
+    c.plays("B 3 -> 3 {3 4}\nB 3 own 3 4 -> 4")
+    assert c.beats("C", 4) == 27
+
+
+def test_a_classic_member_is_told_of_a_topic_that_nobody_holds():
+    c = Mixed()
+    both = Protocol("range", write_subscription(Subscription(("T", "U"))))
+    c.plays("T:1\nU:1\nA 0 names T U -> 2 {T 0, U 0}\n-- 1000")
+    assert c.joins("C", protocols=(both,)).generation_id == 3
+    (mine,) = [name for name in "TU" if topic_id(name) in c.group.targets["A"]]
+    assert c.says(f"A 2 own {mine} 0").member_epoch == 3
+    assert c.beats("C", 3) == 27
 
 
 def test_a_subscription_that_takes_nothing_away_changes_no_assignment():
