@@ -217,12 +217,18 @@ def test_there_is_no_such_version(version: int):
 
 def test_lengths_below_minus_one_are_refused():
     """-1 stands for null. The user data and the rack may be null."""
-    with pytest.raises(ValueError, match="a length beyond the data"):
+    with pytest.raises(ValueError, match=r"^a length beyond the data$"):
         read_subscription(pack(">hii", 0, 0, -2))
     with pytest.raises(ValueError, match="a length beyond the data"):
         read_subscription(pack(">hiiiih", 3, 0, -1, 0, -1, -2))
     assert read_subscription(pack(">hiiiih", 3, 0, -1, 0, -1, -1)) == Subscription(())
     assert read_subscription(pack(">hiiiih", 3, 0, 0, 0, -1, 0)) == Subscription((), b"", {}, -1, "")
+
+
+def test_a_count_beyond_the_data_is_named():
+    """The count is checked before anything of the list is read."""
+    with pytest.raises(ValueError, match=r"^a count beyond the data$"):
+        read_subscription(pack(">hi", 0, 3) + 5 * b"\0")
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
