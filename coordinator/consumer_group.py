@@ -168,8 +168,8 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         new.previous_epoch = 0
 
     def rename_instance(self, member: ConsumerMember, group_instance_id: str) -> None:
-        """Set the instance id of a member. No other member has that id."""
-        self.news.is_changed = self.news.is_changed or member.group_instance_id != group_instance_id
+        """Set the instance id of a member. No member has that id."""
+        self.news.is_changed = True
         if member.group_instance_id is not None:
             del self.vitals.instances[member.group_instance_id]
         member.group_instance_id = group_instance_id
@@ -228,10 +228,14 @@ class ConsumerGroup(AnyGroup, Struct, array_like=True, kw_only=True, dict=True):
         member.classic = classic
         self.protocols_bytes += member.protocols_bytes
 
+    def holder_of(self, group_instance_id: str | None) -> str | None:
+        """Return the id of the member that has an instance id; None if no member has it."""
+        return None if group_instance_id is None else self.vitals.instances.get(group_instance_id)
+
     def sender_of(self, member_id: str, group_instance_id: str | None) -> ConsumerMember | None:
         """Return the member that sends a join, or that the sender of the join replaces; None for a new member."""
-        holder = self.vitals.instances.get(group_instance_id or "", "")
-        return self.members.get(member_id) or self.members.get(holder)
+        holder = self.holder_of(group_instance_id)
+        return self.members.get(member_id) or (self.members[holder] if holder is not None else None)
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 

@@ -88,8 +88,8 @@ def is_from_outside(group: AnyGroup, request: TxnOffsetCommit) -> bool:
 
 
 def names_no_member(request: TxnOffsetCommit) -> bool:
-    """Return whether a commit has neither a generation nor ids: it is accepted in any state, as in Kafka."""
-    return request.generation_id < 0 and not request.member_id and request.group_instance_id is None
+    """Return whether a commit has no ids. If it has no generation either, it is accepted in any state, as in Kafka."""
+    return not request.member_id and request.group_instance_id is None
 
 
 def refuse_late(group: AnyGroup | None, request: TxnOffsetCommit, context: Context) -> Iterable[Output] | None:

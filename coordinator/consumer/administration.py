@@ -30,9 +30,9 @@ def names_a_member(group: ConsumerGroup, request: Leaving | ExpelMember, config:
 
     FENCED_INSTANCE_ID: another member has the instance id. An instance id of a member passes without a member id.
     """
-    holder = group.vitals.instances.get(request.group_instance_id or "")
     if request.group_instance_id is None:
         return ErrorCode.NONE if request.member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+    holder = group.holder_of(request.group_instance_id)
     if holder is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     is_same = request.member_id in ("", holder)
@@ -50,7 +50,7 @@ def leave(group: ConsumerGroup, request: LeaveGroup, context: Context) -> Iterat
     for entry in request.members:
         error = names_a_member(group, entry)
         if error is ErrorCode.NONE:
-            member = group.members[group.vitals.instances.get(entry.group_instance_id or "", entry.member_id)]
+            member = group.members[group.holder_of(entry.group_instance_id) or entry.member_id]
             behind = behind or blame(member, "member_left", entry.reason)
             group.remove(member)
             yield member_event(MemberLeft, group, member, context.now_ms, reason=entry.reason)
@@ -62,7 +62,7 @@ def leave(group: ConsumerGroup, request: LeaveGroup, context: Context) -> Iterat
 
 def expel(group: ConsumerGroup, request: ExpelMember, context: Context) -> Iterator[Output]:
     """Remove a member at an operator's request."""
-    member = group.members[group.vitals.instances.get(request.group_instance_id or "", request.member_id)]
+    member = group.members[group.holder_of(request.group_instance_id) or request.member_id]
     yield from drop(group, member, "expelled", context.now_ms, reason=request.reason)
     behind = Blame("operator", member.member_id, request.client_id, request.client_host, request.reason)
     yield from after_removal(group, behind, context.now_ms)

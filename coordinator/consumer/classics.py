@@ -182,7 +182,8 @@ def join(group: ConsumerGroup, request: JoinGroup, context: Context) -> Iterator
     if planning.is_due(group, now_ms, config):
         yield from planning.make_plan(group, now_ms, config)
     reconcile(group, member, _owned(group, subscription.owned), has_changed=has_changed)
-    if any(after == member.member_id for *_, after in group.news.handovers):
+    is_given_some = any(after == member.member_id for *_, after in group.news.handovers)
+    if is_given_some and not isinstance(arrival, MemberFenced):  # such a member has a new token, which the event names
         member.fencing_token = group.next_token(now_ms, config.fencing_token_floor)
     vitals = group.vitals
     vitals.renew(vitals.sessions[member.member_id], now_ms)
@@ -207,7 +208,7 @@ def _enter(
     For a repeated first join, the member is the one that the first request added.
     """
     classic = Classic(request.protocols)
-    holder = group.vitals.instances.get(request.group_instance_id or "")
+    holder = group.holder_of(request.group_instance_id)
     member_id = request.member_id or _new_id(request, context)
     known = group.members.get(member_id)
     pulse = Pulse(NEVER_MS, request.session_timeout_ms, is_classic=True)

@@ -117,7 +117,7 @@ def _enter(
     if request.member_epoch != JOIN_EPOCH:
         return _of_this_protocol(group, group.members[request.member_id], context), None
     member_id = _new_id(request, context) if is_blank(request.member_id) else request.member_id
-    holder = group.vitals.instances.get(request.group_instance_id or "")
+    holder = group.holder_of(request.group_instance_id)
     if holder is not None:
         return _come_back(group, group.members[holder], member_id, request, context)
     pulse = Pulse(NEVER_MS, context.config.group_consumer_session_timeout_ms)

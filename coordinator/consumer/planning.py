@@ -84,7 +84,7 @@ def voted_assignor(group: ConsumerGroup, config: Config, named: str | None = Non
 
 
 def _spec(group: ConsumerGroup) -> GroupSpec:
-    """Return the input of an assignor."""
+    """Return the input of an assignor. The group has members: without them, no target assignment is due."""
     subscriptions = {(m.names, m.regex): m for m in group.members.values()}
     topic_ids = {key: group.topic_ids_of(member) for key, member in subscriptions.items()}
     subscribed = frozenset().union(*topic_ids.values())
@@ -104,7 +104,7 @@ def _spec(group: ConsumerGroup) -> GroupSpec:
         partitions=counts,
         names=group.names_by_id,
         is_homogeneous=is_homogeneous,
-        names_subscribed=max((len(set(group.names_of(m))) for m in subscriptions.values()), default=0),
+        names_subscribed=max(len(set(group.names_of(m))) for m in subscriptions.values()),
     )
 
 
@@ -113,7 +113,7 @@ def _existing(target: Target, counts: Mapping[str, int]) -> Target:
 
     Kafka cannot take partitions away from a topic, but a topic may be reported as gone and then with fewer partitions.
     """
-    beyond = [each for each, numbers in target.items() if each in counts and max(numbers, default=-1) >= counts[each]]
+    beyond = [each for each, numbers in target.items() if each in counts and max(numbers) >= counts[each]]
     if not beyond:
         return target
     cut = target | {topic_id: [n for n in target[topic_id] if n < counts[topic_id]] for topic_id in beyond}

@@ -10,6 +10,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from coordinator.consumer_protocol import (
     Subscription,
     assigned_partitions,
+    read_assignment,
     read_subscription,
     subscribed_topics,
     write_assignment,
@@ -185,6 +186,60 @@ def test_hostile_bytes_raise_for_members(data: bytes):
 def test_a_topic_that_occurs_twice_has_the_partitions_of_both():
     owned = pack(">i", 2) + 2 * (text("t") + pack(">ii", 1, 0)) + pack(">ih", -1, -1)
     assert read_subscription(subscription(["t"], version=3, rest=pack(">i", -1) + owned)).owned == {"t": [0, 0]}
+
+
+def test_an_assignment_is_read_with_its_user_data():
+    assert read_assignment(ASSIGNMENT_V3) == ({"foo": [0, 1]}, b"")
+    assert read_assignment(write_assignment({"foo": [1]}, b"data")) == ({"foo": [1]}, b"data")
+    assert read_assignment(b"") == ({}, b"")
+
+
+@pytest.mark.parametrize("length", range(1, len(ASSIGNMENT_V3)))
+def test_an_assignment_that_ends_too_soon_raises(length: int):
+    with pytest.raises(ValueError, match=r"^an assignment that ends too soon|beyond the data$"):
+        read_assignment(ASSIGNMENT_V3[:length])
+
+
+def test_a_message_names_the_version_or_the_end():
+    with pytest.raises(ValueError, match=r"^a version below zero: -1$"):
+        read_subscription(b"\xff\xff")
+    with pytest.raises(ValueError, match=r"^a subscription that ends too soon: unpack_from requires"):
+        read_subscription(b"\0")
+
+
+@pytest.mark.parametrize("version", [-1, 4])
+def test_there_is_no_such_version(version: int):
+    with pytest.raises(AssertionError, match=f"^there is no version {version}$"):
+        write_subscription(OWNS_FOO, version)
+    with pytest.raises(AssertionError, match=f"^there is no version {version}$"):
+        write_assignment({}, version=version)
+
+
+def test_lengths_below_minus_one_are_refused():
+    """-1 stands for null. The user data and the rack may be null."""
+    with pytest.raises(ValueError, match=r"^a length beyond the data$"):
+        read_subscription(pack(">hii", 0, 0, -2))
+    with pytest.raises(ValueError, match="a length beyond the data"):
+        read_subscription(pack(">hiiiih", 3, 0, -1, 0, -1, -2))
+    assert read_subscription(pack(">hiiiih", 3, 0, -1, 0, -1, -1)) == Subscription(())
+    assert read_subscription(pack(">hiiiih", 3, 0, 0, 0, -1, 0)) == Subscription((), b"", {}, -1, "")
+
+
+def test_a_count_beyond_the_data_is_named():
+    """The count is checked before anything of the list is read."""
+    with pytest.raises(ValueError, match=r"^a count beyond the data$"):
+        read_subscription(pack(">hi", 0, 3) + 5 * b"\0")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_count_is_at_most_what_the_data_have_room_for(count: int):
+    """Two bytes for an empty name, and six for a topic without partitions."""
+    names = pack(">hi", 0, count) + count * pack(">h", 0)
+    assert subscribed_topics(names) == [""] * count
+    assert subscribed_topics(names[:-1]) is None
+    owned = pack(">hi", 0, count) + count * pack(">hi", 0, 0)
+    assert assigned_partitions(owned) == {"": []}
+    assert assigned_partitions(owned[:-1]) is None
 
 
 # -- kafka-python ------------------------------------------------------------------------------------------------------

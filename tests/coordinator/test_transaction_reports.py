@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator import transactions
+from coordinator.outputs import Published
 from tests.coordinator.scenario import Scenario
 from tests.coordinator.test_transactions import T0, UNSTABLE, pend, settle, stable
 
@@ -33,6 +34,25 @@ def test_a_report_with_too_much_to_store_is_handled_in_part(monkeypatch: pytest.
     settle(s, 20, [14], settled_from=14)
     assert (s.said.committed, s.said.settled_before) == (1, 20)
     assert stable(s, ("t", 12), ("t", 14)) == [(12, 0), (14, 0)]
+
+
+def test_a_report_counts_its_commits():
+    s = Scenario.stable("c1")
+    for place in range(10, 16):
+        pend(s, "c1", place, {("t", place): place}, producer_id=place)
+    settle(s, 15, [10, 12, 14])
+    assert (s.said.committed, s.said.aborted, s.said.settled_before) == (3, 2, 15)
+
+
+def test_a_report_may_store_up_to_its_bound(monkeypatch: pytest.MonkeyPatch):
+    """The records of all its commits count together."""
+    monkeypatch.setattr(transactions, "SETTLED_BYTES_MAX", 100)
+    monkeypatch.setattr(transactions, "size_of", lambda output: 100 if isinstance(output, Published) else 0)
+    s = Scenario.stable("c1")
+    for place in range(10, 13):
+        pend(s, "c1", place, {("t", place): place}, producer_id=place)
+    settle(s, 13, [10, 11, 12])
+    assert (s.said.committed, s.said.settled_before) == (2, 12)
 
 
 def test_a_new_topic_takes_nothing_of_a_report_that_begins_late():

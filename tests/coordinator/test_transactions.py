@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from coordinator import codec, limits, transactions
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.errors import ErrorCode
+from coordinator.group_parts import Offset
 from coordinator.outputs import OffsetRecord, Published, SettleTransactionsAnswer
 from coordinator.requests import (
     OffsetCommit,
@@ -81,6 +83,16 @@ def test_an_offset_is_pending_until_its_transaction_is_committed():
     assert stable(s, T0, T1) == [(8, 0), NOTHING]
 
 
+def test_a_committed_offset_has_all_fields_of_its_request():
+    """Its time is that of the report: see `_store`."""
+    s = Scenario.stable("c1")
+    topic_id = "A" * 22
+    asked = OffsetToCommit("t", 0, 5, leader_epoch=3, metadata="mine", topic_id=topic_id)
+    s.ask("c1", TxnOffsetCommit, place=1, producer_id=7, producer_epoch=0, offsets=(asked,))
+    settle(s, 2, [1])
+    assert s.group.offsets == {"t": {0: Offset(5, 3, "mine", s.now_ms, None, topic_id)}}
+
+
 def test_an_aborted_offset_is_dropped():
     s = Scenario.stable("c1").commit("c1", {T0: 5})
     pend(s, "c1", 10, {T0: 8})
@@ -120,6 +132,7 @@ def test_a_commit_is_refused_after_its_transaction_has_ended(place: int, code: i
     settle(s, 11)
     pend(s, "c1", place, {T0: 1, T1: 2})
     assert codes(s) == [code, code]
+    assert s.said.error_message == ("the transaction has ended already" if code else UNSET)
     assert stable(s, T0) == [NOTHING if code else UNSTABLE]
 
 
@@ -167,6 +180,15 @@ def test_pending_offsets_of_a_deleted_topic_are_dropped():
     assert stable(s, T0) == [(2, 0)]
 
 
+def test_pending_offsets_of_all_groups_are_dropped_with_a_deleted_topic():
+    s = Scenario()
+    settle(s, 1)
+    for number in range(2):
+        pend_from_outside(s, 10 + number, {T0: number}, group_id=f"g{number}")
+    settle(s, 3, topic_id="a new topic")
+    assert (s.said.committed, s.said.aborted) == (0, 2)
+
+
 # -- who may commit ----------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +220,14 @@ def test_a_classic_member_is_fenced_by_its_generation(phase: str, fields: dict[s
     assert codes(s) == [code]
     settle(s, 11, [10])
     assert s.said.committed == (code == 0)
+
+
+def test_an_empty_group_takes_commits_without_a_generation():
+    """Whatever ids they name. Generation 0 is none of the group's either."""
+    s = Scenario().commit_from_outside("tool", {T0: 1})
+    for generation_id, code in ((-1, 0), (0, 25), (1, 25)):
+        pend(s, "tool", 10, {T0: 1}, member_id="made-up", generation_id=generation_id)
+        assert codes(s) == [code]
 
 
 @pytest.mark.parametrize(("generation_id", "code"), [(-1, 0), (0, 22), (3, 22)])
@@ -327,8 +357,10 @@ def a_rebalanced_group() -> Conversation:
         ("A", 2, 0, 0),
         ("A", 2, 9, 22),
         ("X", 3, 0, 25),
+        ("A", -1, 0, 113),
         ("", -1, 0, 0),
         ("", -1, 9, 0),
+        ("", 0, 0, 25),
         ("", 3, 0, 25),
     ],
 )
@@ -343,6 +375,16 @@ def test_a_consumer_member_is_fenced_by_its_epoch(member_id: str, epoch: int, pa
         producer_epoch=0,
         offsets=(OffsetToCommit("T", partition, 5),),
     )
+    assert [p.code for p in said.partitions] == [code]
+
+
+@pytest.mark.parametrize(("epoch", "code"), [(-1, 0), (0, 25), (4, 25)])
+def test_an_empty_group_of_the_consumer_protocol_takes_commits_without_an_epoch(epoch: int, code: int):
+    """next-generation.md 6.1, row 3: whatever ids they name."""
+    talk = Conversation().plays("T:1\nA 0 -> 2 {0}\nA -1 -> -1")
+    offsets = (OffsetToCommit("T", 0, 5),)
+    who = {"member_id": "A", "generation_id": epoch}
+    said = talk.sends(TxnOffsetCommit, **who, place=10, producer_id=7, producer_epoch=0, offsets=offsets)
     assert [p.code for p in said.partitions] == [code]
 
 

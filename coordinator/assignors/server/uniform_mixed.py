@@ -95,7 +95,7 @@ class _Levelling:
         leveller = _Leveller(subscribers, self.sizes)
         movable = {number: sorted(self.owned[number].get(topic_id, ())) for number in subscribers}
         has_moved = False
-        while not leveller.is_balanced:
+        while True:
             giver = leveller.most()
             while giver is not None and not movable[giver]:
                 leveller.exclude()

@@ -83,12 +83,21 @@ def test_a_commit_from_outside_needs_an_empty_group():
     assert commit(c, "", -1) == 25
     c.plays("A -1 -> -1")
     assert commit(c, "", -1) == 0
-    assert commit(c, "", 3) == 25
+    assert [commit(c, "", epoch) for epoch in (0, 3)] == [25, 25]
 
 
 @pytest.mark.parametrize(
     ("member_id", "epoch", "code"),
-    [(None, -1, 0), ("A", 3, 0), ("A", 2, 113), ("A", 4, 113), ("C", 3, 25), ("", 3, 25)],
+    [
+        (None, -1, 0),
+        (None, 0, 25),
+        ("A", 3, 0),
+        ("A", 2, 113),
+        ("A", 4, 113),
+        ("A", -1, 113),
+        ("C", 3, 25),
+        ("", 3, 25),
+    ],
 )
 def test_fetch(member_id: str | None, epoch: int, code: int):
     """next-generation.md 6.2."""
@@ -130,10 +139,13 @@ def test_an_empty_group_is_forgotten_and_its_epochs_go_on():
 def test_description():
     """next-generation.md 1.4: what a member has includes what it has to give up."""
     c = Conversation().plays("T:4\nA(i) 0 -> 2 {0 1 2 3}\n-- 1000\nB 0 by range -> 3 {}\nA(i) 2 -> 2 {0 1}")
+    c.sends(ConsumerGroupHeartbeat, member_id="A", member_epoch=2, rack_id="r")
     answer = c.sends(ConsumerGroupDescribe)
     assert (answer.state.value, answer.group_epoch, answer.assignment_epoch) == ("Reconciling", 3, 3)
-    assert answer.assignor == "range"
+    assert (answer.group_id, answer.assignor) == ("g", "range")
     a, b = answer.members
+    assert (a.rack_id, a.client_id, a.client_host) == ("r", "client-A", "/10.0.0.1")
+    assert (a.subscribed_topic_names, a.is_classic, b.rack_id) == (("T",), False, None)
     assert (a.member_id, a.group_instance_id, a.member_epoch, a.subscribed_topic_regex) == ("A", "i", 2, "")
     assert [(each.topic, each.topic_id, each.partitions) for each in a.assignment] == [
         ("T", topic_id("T"), (0, 1, 2, 3))
@@ -151,14 +163,17 @@ def test_description_leaves_out_topics_that_are_gone():
 
 def test_the_classic_description_is_that_of_no_group():
     answer = two().sends(DescribeGroup)
-    assert (answer.code, answer.state.value, answer.members) == (0, "Dead", ())
+    assert (answer.code, answer.group_id, answer.state.value, answer.members) == (0, "g", "Dead", ())
 
 
 def test_a_classic_group_has_no_description_of_the_consumer_protocol():
+    """The sentences are Kafka's: kafka-consumer-groups prints them."""
     c = Conversation()
-    assert c.sends(ConsumerGroupDescribe).code == 69
+    answer = c.sends(ConsumerGroupDescribe)
+    assert (answer.code, answer.group_id, answer.error_message) == (69, "g", "Group g not found.")
     classic_join(c)
-    assert c.sends(ConsumerGroupDescribe).code == 69
+    answer = c.sends(ConsumerGroupDescribe)
+    assert (answer.code, answer.group_id, answer.error_message) == (69, "g", "Group g is not a consumer group.")
 
 
 def test_listing():
@@ -179,6 +194,22 @@ def test_members_are_removed_by_an_administrator():
     assert list(c.group.members) == ["A"]
     assert [(e.member_id, e.reason) for e in c.events(MemberLeft)] == [("C", "upgrade"), ("B", None)]
     assert c.group.vitals.group_epoch == 5
+
+
+def test_nothing_changes_if_an_administrator_removes_no_member():
+    """next-generation.md 7."""
+    c = two()
+    before = c.group.version
+    answer = c.sends(LeaveGroup, members=(Leaving("X"), Leaving("", "i")))
+    assert [member.code for member in answer.members] == [25, 25]
+    assert (c.state, c.group.version) == ("Stable 3 3", before)
+
+
+def test_a_group_without_members_is_not_rebalanced():
+    c = Conversation().plays("T:1\nA 0 -> 2 {0}\nA -1 -> -1")
+    answer = c.sends(RebalanceGroup)
+    assert (answer.code, answer.state.value, answer.generation_id) == (0, "Empty", 3)
+    assert c.state == "Empty 3 3"
 
 
 def test_a_member_is_expelled():

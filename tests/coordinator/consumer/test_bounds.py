@@ -105,6 +105,37 @@ def test_the_subscriptions_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatc
     assert c.group.subscriptions_bytes == 4
 
 
+def test_names_and_patterns_count_together(monkeypatch: pytest.MonkeyPatch):
+    """A field that a request does not have counts with the member's earlier value. A request to leave has no bound."""
+    monkeypatch.setattr(checks, "GROUP_SUBSCRIPTIONS_BYTES_MAX", 8)
+    Conversation().plays("""
+        A 0 names abcd        -> 2 {}
+        A 2 regex abcd        -> 81
+        A 2 regex abc         -> 2
+        A 2 names abcde       -> 81
+        A 2 names none regex abcdefghi -> 81
+        A 2 names abcdefg regex        -> 2
+        A -1 names abcdefghi  -> -1
+    """)
+
+
+def test_a_static_member_that_comes_back_replaces_its_subscription(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checks, "GROUP_SUBSCRIPTIONS_BYTES_MAX", 8)
+    Conversation().plays("""
+        A(i) 0 names abcd     -> 2 {}
+        A(i) -2               -> -2
+        B(i) 0 names abcdefg  -> 2 {}
+    """)
+
+
+def test_what_a_group_has_already_is_kept_above_a_lower_bound(monkeypatch: pytest.MonkeyPatch):
+    """The bound of a later release may be lower: a member that repeats its subscription goes on."""
+    c = Conversation().plays("A 0 names abc regex a = abc -> 2 {}")
+    monkeypatch.setattr(checks, "GROUP_SUBSCRIPTIONS_BYTES_MAX", 2)
+    monkeypatch.setattr(checks, "GROUP_RESOLUTIONS_BYTES_MAX", 2)
+    c.plays("A 2 names abc regex a = abc -> 2\nA 2 names abc regex a = ab -> 2")
+
+
 def test_the_patterns_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(checks, "PATTERNS_MAX", 1)
     Conversation().plays("A 0 regex a -> 1 {}\nB 0 regex b -> 81\nB 0 regex a -> 1 {}")
@@ -155,6 +186,12 @@ def test_the_subscriptions_of_classic_members_are_bounded(monkeypatch: pytest.Mo
 
     assert [joins("P", "abcdef"), joins("P", "abcde"), joins("P", "abcde"), joins("P", "abcdef")] == [81, 0, 0, 81]
     assert c.group.subscriptions_bytes == 8
+    metadata = Protocol("range", write_subscription(Subscription(("abcde",))))
+    c.plays("P -1 -> -1")
+    assert [c.joins(instance="i", protocols=(metadata,)).code for _ in range(2)] == [0, 0], "the second one replaces it"
+    monkeypatch.setattr(checks, "GROUP_SUBSCRIPTIONS_BYTES_MAX", 2)
+    monkeypatch.setattr(classics, "GROUP_PROTOCOLS_BYTES_MAX", 2)
+    assert c.joins(instance="i", protocols=(metadata,)).code == 0, "a lower bound keeps no member out"
 
 
 def test_the_metadata_of_classic_members_are_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -168,6 +205,9 @@ def test_the_metadata_of_classic_members_are_bounded(monkeypatch: pytest.MonkeyP
         protocols = tuple(Protocol(name, metadata) for name in ("range", "x", "y", "z")[:offers])
         return c.joins(name, instance=instance, protocols=protocols)
 
+    monkeypatch.setattr(classics, "GROUP_PROTOCOLS_BYTES_MAX", 4 * size - 1)
+    assert joins("P", 4).code == 81
+    monkeypatch.setattr(classics, "GROUP_PROTOCOLS_BYTES_MAX", 3 * size)
     assert [joins("P", 4).code, joins("P", 2).code, joins("Q", 2).code, joins("Q", 1).code] == [81, 0, 81, 0]
     assert c.group.protocols_bytes == 3 * size
     c.plays("P 2 names T -> 2")
@@ -190,6 +230,12 @@ def test_the_topics_of_patterns_are_bounded(monkeypatch: pytest.MonkeyPatch):
         A 2 regex a = ab   -> 2
     """)
     assert c.group.resolutions_bytes == 7
+    c.plays("B 2 regex c = abcde -> 81")
+
+    def brings(member_id: str, *names: str) -> int:
+        return int(c.sends(ConsumerGroupHeartbeat, member_id=member_id, member_epoch=2, regex_topics=names).code)
+
+    assert [brings("A", "abcd"), brings("A", "ab"), brings("X", "abcd")] == [81, 0, 25], "for the pattern that it has"
 
     def tells(regex: str, *names: str, member_id: str) -> int:
         return int(c.sends(GroupTopics, regexes=(ResolvedPattern(regex, names, member_id),)).code)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.consumer import refusing
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, OwnedPartitions
 from coordinator.outputs import EpochFenced
 from tests.coordinator.consumer.conversation import Conversation, topic_id
@@ -23,6 +24,7 @@ INVALID: dict[str, dict[str, Any]] = {
     "no member id to leave": {"member_id": "", "member_epoch": -1, "version": 0},
     "no group id": JOIN | {"group_id": " "},
     "an empty instance id": JOIN | {"group_instance_id": ""},
+    "an instance id of control characters": JOIN | {"group_instance_id": "\0\x1f"},
     "a blank rack": JOIN | {"rack_id": " "},
     "a join without a rebalance timeout": JOIN | {"rebalance_timeout_ms": -1},
     "a join that does not say what it owns": JOIN | {"topic_partitions": None},
@@ -42,6 +44,12 @@ def test_an_invalid_heartbeat_is_refused(fields: dict[str, Any]):
     assert c.shard.consumer_group("g") is None
 
 
+def test_only_the_spaces_of_java_are_blank():
+    """`String.trim` keeps an ideographic space."""
+    c = Conversation()
+    assert c.sends(ConsumerGroupHeartbeat, **JOIN | {"group_instance_id": "\u3000"}).code == 0
+
+
 @pytest.mark.parametrize("assignor", ["", "sticky", "Uniform"])
 def test_an_unknown_assignor_is_refused(assignor: str):
     c = Conversation()
@@ -51,7 +59,8 @@ def test_an_unknown_assignor_is_refused(assignor: str):
 @pytest.mark.parametrize("epoch", [1, -1])
 def test_a_group_that_does_not_exist_is_not_found(epoch: int):
     c = Conversation()
-    assert c.sends(ConsumerGroupHeartbeat, member_id="A", member_epoch=epoch).code == 69
+    answer = c.sends(ConsumerGroupHeartbeat, member_id="A", member_epoch=epoch)
+    assert (answer.code, answer.error_message) == (69, refusing.NOT_OF_CONSUMERS)
     assert c.shard.is_blank
 
 
@@ -112,12 +121,14 @@ def test_an_epoch_that_is_not_the_members_is_fenced():
         A 2 own 0 1      -> 3
         A 2              -> 110
         A 2 own 0 1 2    -> 110
+        A 2 own 0 U 0    -> 110
         A 2 own 0        -> 3
         A 2 own 0 1 full -> 3 {0 1}
     """)
     assert [(e.error, e.claimed_epoch, e.member_epoch) for e in c.events(EpochFenced)] == [
         ("FENCED_MEMBER_EPOCH", 3, 2),
         ("FENCED_MEMBER_EPOCH", 1, 2),
+        ("FENCED_MEMBER_EPOCH", 2, 3),
         ("FENCED_MEMBER_EPOCH", 2, 3),
         ("FENCED_MEMBER_EPOCH", 2, 3),
     ]
@@ -165,12 +176,15 @@ def test_a_pattern_that_does_not_compile_is_refused():
 
 
 def test_a_member_without_an_id_gets_one_in_version_0():
-    """A repeat of the request gets the same id; another client gets another one."""
+    """A repeat of the request gets the same id. The same request to another group gets another one."""
     c = Conversation().plays("T:4")
     answer = c.sends(ConsumerGroupHeartbeat, **JOIN | {"member_id": "", "version": 0})
     assert answer.code == 0
     assert answer.member_id in c.group.members
     assert len(answer.member_id) >= 22
+    other = Conversation()
+    other.group_id = "h"
+    assert other.sends(ConsumerGroupHeartbeat, **JOIN | {"member_id": "", "version": 0}).member_id != answer.member_id
 
 
 def test_every_error_has_a_sentence():

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from coordinator.assignors.server import SERVER_ASSIGNORS
-from coordinator.consumer import planning
-from coordinator.consumer_parts import Topic
+from coordinator.consumer import planning, topics
+from coordinator.consumer_parts import Change, Topic
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, TopicFact
+from coordinator.outputs import PlanMade
 from coordinator.requests import Assignment, JoinGroup, Protocol, SyncGroup
 from tests.coordinator.consumer.conversation import Conversation, topic_id
 from tests.coordinator.wire import assignment, subscription
@@ -25,6 +26,19 @@ def test_a_fact_with_the_id_of_another_topic_is_ignored(assignor: str, names: tu
     c.sends(ConsumerGroupHeartbeat, member_id="B", subscribed_topic_names=names, topics=facts, **JOIN)
     assert c.group.topics == {"T": Topic(topic_id("T"), 4)}
     assert not c.sends(GroupTopics, topics=facts).changed
+
+
+def test_the_facts_after_one_that_is_ignored_are_taken():
+    c = Conversation().plays("T:4\nA 0 names T U V -> 2 {0 1 2 3}\n-- 1000")
+    old, wrong = TopicFact("T", topic_id("T"), 1), TopicFact("U", topic_id("T"), 1)
+    assert c.sends(GroupTopics, topics=(old, wrong, TopicFact("V", topic_id("V"), 1))).changed
+    assert c.group.topics == {"T": Topic(topic_id("T"), 4), "U": Topic(), "V": Topic(topic_id("V"), 1)}
+
+
+def test_a_topic_that_does_not_exist_has_no_partitions():
+    c = Conversation().plays("T:4\nA 0 -> 2 {0 1 2 3}")
+    assert c.sends(GroupTopics, topics=(TopicFact("T", None, 5),)).changed
+    assert c.group.topics == {"T": Topic(None, 0)}
 
 
 def test_an_id_is_free_when_its_topic_has_another_one():
@@ -60,6 +74,25 @@ def test_a_state_of_earlier_code_with_two_topics_of_one_id_is_assigned():
     group.vitals.group_epoch += 1
     list(planning.make_plan(group, c.now_ms, c.config))
     assert sorted(n for target in group.targets.values() for numbers in target.values() for n in numbers) == [0]
+
+
+def test_two_topics_of_one_id_both_get_another_one():
+    c = Conversation().plays("T:4\nU:1\nA 0 names T U -> 2 {T 0 1 2 3, U 0}")
+    group = c.group
+    group.topics["U"] = Topic(topic_id("T"), 1)
+    facts = TopicFact("T", topic_id("T", 1), 1), TopicFact("U", topic_id("U", 1), 1)
+    told = topics.told(group, facts, is_authoritative=True)
+    assert told == {"T": Topic(topic_id("T", 1), 1), "U": Topic(topic_id("U", 1), 1)}
+
+
+def test_a_target_assignment_begins_a_rebalance_if_the_state_has_none():
+    """A raise of the group epoch begins one, so only a state of earlier code can lack it."""
+    c = Conversation().plays("T:1\nA 0 -> 2 {0}\nB 0 -> 2 {}")
+    group = c.group
+    group.change = None
+    (made,) = planning.make_plan(group, c.now_ms, c.config)
+    assert isinstance(made, PlanMade)
+    assert (made.waited_ms, group.change) == (0, Change(c.now_ms, c.now_ms, ("A", "B")))
 
 
 def test_a_conversion_ignores_a_fact_with_the_id_of_another_topic():

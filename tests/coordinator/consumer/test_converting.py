@@ -9,7 +9,15 @@ from coordinator.consumer import checks
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.outputs import GroupConverted, GroupRecord, Published
 from coordinator.phases import Phase
-from coordinator.requests import Assignment, OffsetCommit, OffsetFetch, OffsetToCommit, SyncGroup
+from coordinator.requests import (
+    Assignment,
+    LeaveGroup,
+    Leaving,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    SyncGroup,
+)
 from tests.coordinator.consumer.conversation import Conversation
 from tests.coordinator.consumer.test_mixed import Mixed, classic
 from tests.coordinator.wire import assignment
@@ -75,6 +83,20 @@ def test_a_refused_join_does_not_convert_a_group(c: Mixed):
     assert c.shard.group("g") == before
     assert not c.events(GroupConverted)
     assert c.beats(q, 2) == 0
+
+
+def test_a_refused_join_does_not_replace_an_empty_group(c: Mixed):
+    """The allowance for large responses is used up, and the group of the other protocol would take it over."""
+    _, q = classic(c)
+    offsets = tuple(OffsetToCommit("big", i, i, metadata="m" * 4_000) for i in range(1_800))
+    c.sends(OffsetCommit, member_id=q, generation_id=2, offsets=offsets)
+    c.sends(LeaveGroup, members=(Leaving("", "p"), Leaving(q)))
+    while c.sends(OffsetFetch, topics=None, member_id=None).code == 0:
+        pass
+    c.plays("X 0 -> 14")
+    group = c.shard.group("g")
+    assert group is not None
+    assert group.phase is Phase.EMPTY
 
 
 def test_a_response_that_asks_for_many_topics_counts_against_the_allowance(c: Mixed):

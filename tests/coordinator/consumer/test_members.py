@@ -259,8 +259,9 @@ def test_the_assignor_with_the_most_votes_makes_the_plan(votes: str, assignor: s
 
 
 def test_a_tied_vote_is_won_by_the_request():
-    c = Conversation().plays("T:4\nA 0 by range -> 2 {0 1 2 3}\n-- 1000\nB 0 by uniform -> 3 {}")
-    assert c.group.assignor == "uniform"
+    """Without such a request, the first configured one wins."""
+    c = Conversation().plays("T:4\nA 0 by uniform -> 2 {0 1 2 3}\n-- 1000\nB 0 by range -> 3 {}")
+    assert c.group.assignor == "range"
     c.plays("-- 1000\nC 0 -> 4 {}")
     assert c.group.assignor == "uniform"
 

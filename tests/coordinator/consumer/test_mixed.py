@@ -200,7 +200,7 @@ def test_any_member_id_may_join(c: Mixed):
     [
         ({"protocol_type": "connect"}, 23),
         ({"protocols": ()}, 23),
-        ({"protocols": (Protocol("sticky", b""),)}, 23),
+        ({"protocols": (Protocol("sticky", b"\0" * 10),)}, 23),
         ({"protocols": (Protocol("range", b"\x00"),)}, 23),
         ({"name": "N", "instance": "unknown"}, 25),
         ({"name": "N", "instance": "s"}, 82),
@@ -228,6 +228,8 @@ def test_requests_of_classic_members_are_checked(c: Mixed):
     assert c.syncs("C", 1) == "22"
     assert c.syncs("A", 2) == "25"
     assert c.syncs("C", 2, group_instance_id="i") == "25"
+    c.plays("S(s) 0 names none -> 2 {}")
+    assert c.syncs("C", 2, group_instance_id="s") == "82"
     assert c.beats("C", 3) == 22
     assert c.beats("A", 2) == 25
 

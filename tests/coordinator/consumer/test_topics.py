@@ -4,6 +4,7 @@ import pytest
 from msgspec import UNSET
 
 from coordinator import limits
+from coordinator.consumer import refusing, topics
 from coordinator.consumer_requests import ConsumerGroupHeartbeat, GroupTopics, ResolvedPattern, TopicFact
 from coordinator.outputs import Ask, GroupRecord, OffsetsExpired, Published, RebalanceStarted
 from coordinator.requests import OffsetCommit, OffsetToCommit
@@ -22,6 +23,8 @@ def test_a_topic_that_appears_is_assigned():
     assert c.tells_topics("T").changed
     c.plays("= Reconciling 3 3\nA 2 -> 3 {0 1}\n= Stable 3 3")
     assert causes(c) == ["member_joined", "topics_changed"]
+    started = c.events(RebalanceStarted)[-1]
+    assert (started.member_id, started.client_id, started.client_host) == ("", "client-?", "/10.0.0.1")
 
 
 def test_added_partitions_are_assigned_and_none_can_be_taken_away():
@@ -33,6 +36,11 @@ def test_added_partitions_are_assigned_and_none_can_be_taken_away():
     c.plays("A 3 -> 3\n= Stable 3 3")
 
 
+def test_a_heartbeat_brings_added_partitions():
+    c = Conversation().plays("T:2\nA 0 -> 2 {0 1}\n-- 1000\nT:3\nA 2 names T -> 3 {0 1 2}")
+    assert causes(c) == ["member_joined", "topics_changed"]
+
+
 def test_a_deleted_topic_is_taken_away():
     c = Conversation().plays("T:2\nU:1\nA 0 names T U -> 2 {T 0 1, U 0}\n-- 1000\nT:0")
     c.tells_topics("T")
@@ -42,6 +50,16 @@ def test_a_deleted_topic_is_taken_away():
     c.tells_topics("T")
     assert c.group.gone_topics == {}
     c.plays("A 3 -> 4 {T 0, U 0}")
+
+
+def test_a_topic_that_comes_back_with_its_id_is_not_gone():
+    c = Conversation().plays("T:2\nA 0 -> 2 {0 1}\nT:0")
+    c.tells_topics("T")
+    assert (c.group.gone_topics, c.group.name_of(topic_id("T"))) == ({topic_id("T"): "T"}, "T")
+    c.plays("T:2")
+    c.tells_topics("T")
+    assert (c.group.gone_topics, c.group.name_of(topic_id("T"))) == ({}, "T")
+    assert c.group.name_of(topic_id("U")) == "", "no topic has ever had this id"
 
 
 def test_a_topic_that_is_made_anew_is_another_topic():
@@ -76,6 +94,25 @@ def test_the_answer_asks_for_topics_of_which_the_group_was_never_told():
     assert c.state == "Stable 2 2"
 
 
+def test_every_heartbeat_asks_until_all_topics_are_known():
+    c = Conversation().plays("T:1\nA 0 names T -> 2 {0}\n-- 1000")
+    fields = {"subscribed_topic_names": ("T", "U"), "member_epoch": 2}
+    assert c.sends(ConsumerGroupHeartbeat, member_id="A", **fields).ask == Ask(("U",))
+    c.plays("-- 1000")
+    plain = {"member_id": "A", "member_epoch": 3}
+    assert [c.sends(ConsumerGroupHeartbeat, **plain).ask for _ in range(2)] == [Ask(("U",))] * 2
+    c.tells_topics("U")
+    assert not c.group.vitals.asks
+    assert c.sends(ConsumerGroupHeartbeat, **plain).ask is UNSET
+
+
+def test_a_response_asks_for_names_up_to_a_bound(monkeypatch: pytest.MonkeyPatch):
+    """The bound counts the characters of the names, and a byte for each name."""
+    monkeypatch.setattr(topics, "ASK_BYTES_MAX", 5)
+    fields = {"rebalance_timeout_ms": 1_000, "subscribed_topic_names": ("a", "bc", "d"), "topic_partitions": ()}
+    assert Conversation().sends(ConsumerGroupHeartbeat, member_id="A", **fields).ask == Ask(("a", "bc"))
+
+
 def test_facts_about_topics_that_nobody_reads_are_not_kept():
     c = Conversation().plays("T:2\nU:2\nA 0 -> 2 {0 1}")
     assert not c.tells_topics("U").changed
@@ -93,7 +130,8 @@ def test_facts_for_a_group_without_members_raise_no_epoch():
 
 def test_facts_for_no_group_are_refused():
     c = Conversation()
-    assert c.sends(GroupTopics, topics=(TopicFact("T", topic_id("T"), 1),)).code == 69
+    answer = c.sends(GroupTopics, topics=(TopicFact("T", topic_id("T"), 1),))
+    assert (answer.code, answer.error_message) == (69, refusing.NOT_OF_CONSUMERS)
     assert c.shard.is_blank
 
 
@@ -104,6 +142,7 @@ def test_a_pattern_is_resolved_with_the_request():
     c = Conversation().plays("T:2\nU:1\nA 0 regex [TU] = T U -> 2 {T 0 1, U 0}\n= Stable 2 2")
     assert c.group.subscribes("U")
     assert causes(c) == ["member_joined"]
+    assert not c.group.vitals.asks
 
 
 def test_a_pattern_that_nobody_has_resolved_brings_nothing_and_is_asked_for():
@@ -114,6 +153,11 @@ def test_a_pattern_that_nobody_has_resolved_brings_nothing_and_is_asked_for():
     assert c.sends(GroupTopics, topics=(c.fact("T"),), regexes=told).changed is True
     c.plays("A 1 -> 2 {0 1}")
     assert causes(c) == ["regex_resolved"]
+
+
+def test_a_heartbeat_brings_other_topics_of_its_members_pattern():
+    c = Conversation().plays("T:1\nU:1\nA 0 regex .* = T -> 2 {0}\n-- 1000\nA 2 regex .* = T U -> 3 {T 0, U 0}")
+    assert causes(c) == ["member_joined", "regex_resolved"]
 
 
 def test_a_known_pattern_counts_as_resolved():

@@ -1,11 +1,21 @@
 """Tests of the server assignors, with plans that Kafka's own classes have computed."""
 
+from base64 import urlsafe_b64encode
+from struct import pack
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.assignors.server import SERVER_ASSIGNORS, GroupSpec, MemberSpec, Targets
-from coordinator.assignors.server.order import bucket, buckets_after_growth, buckets_of_copy, partitions_in_order
+from coordinator.assignors.server.order import (
+    bucket,
+    buckets_after_growth,
+    buckets_of_copy,
+    id_hash,
+    partitions_in_order,
+    topics_in_order,
+)
 from coordinator.limits import TOPIC_PARTITIONS_MAX
 from tests.coordinator.assignors.server.examples import id_of, spec, targets
 
@@ -50,6 +60,17 @@ UNIFORM = {
         "A{T1} has T1 0-8; B{T1 T2}; C{T2}",
         "A T1 0-8; B T2 0 2 4 6 8 10 12 14 16 18 20; C T2 1 3 5 7 9 11 13 15 17 19",
     ),
+    "H12": (
+        "T1:2 T2:7 T3:4",
+        "A{T1 T2 T3} has T3 0-3; B{T1 T3}; C{T1 T2 T3}",
+        "A T2 5 6 T3 0 1; B T1 0 1 T3 2 3; C T2 0-4",
+    ),
+    "H13": ("T1:6 T2:2", "A{T1 T2} has T2 0 1; B{T2}; C{T1 T2}", "A T1 3-5; B T2 0 1; C T1 0-2"),
+    "H14": (
+        "T1:5 T2:7 T3:5 T4:3",
+        "A{T4} has T4 0-2; B{T1 T2 T4}; C{T2 T3 T4}; D{T4}",
+        "A T4 0 1; B T1 0-4 T2 0 2 4 6; C T2 1 3 5 T3 0-4; D T4 2",
+    ),
 }
 
 RANGE = {
@@ -60,6 +81,7 @@ RANGE = {
     "R6": ("T1:6", "A has T1 0-2; B has T1 3-5; AA", "A T1 0 1; AA T1 2 3; B T1 4 5"),
     "R7": ("T1:4 T2:2 T3:3", "A{T1 T3}; B{T1 T2}; C{T2 T3}", "A T1 0 1 T3 0 1; B T1 2 3 T2 0; C T2 1 T3 2"),
     "R8": ("T1:4", "b; B; a(x)", "a T1 0 1; B T1 2; b T1 3"),
+    "R9": ("T1:3", "C2(i1); C3(i0); C1", "C3 T1 0; C2 T1 1; C1 T1 2"),
 }
 
 
@@ -93,6 +115,28 @@ def test_partitions_in_the_order_of_a_hash_table():
     assert partitions_in_order([]) == []
     assert partitions_in_order([3, 0, 2]) == [0, 2, 3]
     assert partitions_in_order([18, 17, 16, 8, 1]) == [16, 1, 17, 18, 8]
+    assert partitions_in_order([1, 16]) == [16, 1]
+
+
+def test_hash_of_a_topic_id():
+    """Java's `Uuid.hashCode`: both halves, and both halves of these, by exclusive or."""
+    topic_id = urlsafe_b64encode(pack(">iiii", 0x0F, 0x33, 0x55, -1)).rstrip(b"=").decode()
+    assert id_hash(topic_id) == (0x0F ^ 0x33 ^ 0x55 ^ 0xFFFF_FFFF)
+
+
+def test_topics_of_one_bucket_are_sorted_by_name():
+    """A topic that is gone has no name any more."""
+    one, other = id_of("T1"), id_of("T17")
+    assert topics_in_order([one, other], {one: "b", other: "a"}, 16) == [other, one]
+    assert topics_in_order([one, other], {one: "A"}, 16) == [other, one]
+
+
+def test_range_sorts_members_as_java_sorts_strings():
+    """By UTF-16 units: a character beyond the first plane comes before U+FFFD. Half a pair is sorted too."""
+    member_ids = "\ufffd", "\U00010000", "\ud800"
+    members = [MemberSpec(each, None, frozenset([id_of("T1")])) for each in member_ids]
+    plan = SERVER_ASSIGNORS["range"](GroupSpec(members, {id_of("T1"): 3}, {}, True, 1))
+    assert [plan[each][id_of("T1")] for each in member_ids] == [[2], [1], [0]]
 
 
 def test_high_bits_count_in_a_bucket():
