@@ -46,6 +46,6 @@ BUGS = (
     Bug("a lost report is not made again", Settling.sent,
         "del self._on_their_way[shard]", "pass", "ComesToRest"),
     Bug("a commit of any older epoch is accepted in a transaction", consumer_offsets.may_commit_in_transaction,
-        "(request.generation_id < epoch and _had_all(group, member, request, config))", "request.generation_id < epoch",
+        "(is_older and _had_all(group, member, request, config))", "is_older",
         "CommitsComeFromHolders"),
 )  # fmt: skip
