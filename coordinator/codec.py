@@ -10,7 +10,8 @@
                               [how much of the allowance for listings is used up, the time of that count],
                               place before which all transactions have ended,
                               {id of a group with pending commits: the lowest place of one},
-                              id of the transactions topic]
+                              id of the transactions topic,
+                              policies: [when they were made, [entries]], deflated]
 
 Vitals and rest are byte strings inside the state, so a group without changes is copied and never decoded. The rest is
 deflated, because subscriptions, client ids and hosts repeat from member to member. Every batch carries all bytes of a
@@ -40,6 +41,7 @@ from coordinator.errors import CorruptState
 from coordinator.group import Group, Vitals
 from coordinator.group_parts import NEVER_MS, Session
 from coordinator.phases import Phase
+from coordinator.policies import Policies
 from coordinator.rosters import Roster, Rosters, roster_of
 
 VERSION = 6
@@ -80,8 +82,8 @@ class Kept(Struct, array_like=True, frozen=True):
     """The whole state of a shard.
 
     It has the groups, the removed groups (the oldest first), the access rules, the clock, the allowance for listings,
-    the place before which all transactions have ended, the groups with pending commits, each with the lowest place, and
-    the id of the topic that the places belong to.
+    the place before which all transactions have ended, the groups with pending commits, each with the lowest place, the
+    id of the topic that the places belong to, and the policies.
     """
 
     groups: dict[str, Stored] = {}
@@ -92,6 +94,7 @@ class Kept(Struct, array_like=True, frozen=True):
     settled_before: int = 0
     pending: dict[str, int] = {}
     transactions_topic_id: str = ""
+    policies: bytes = b""
 
 
 class _Pulse(Struct, array_like=True):
@@ -168,11 +171,13 @@ _consumer_pulse_decoder = msgspec.msgpack.Decoder(_ConsumerPulse)
 _consumer_group_decoder = msgspec.msgpack.Decoder(ConsumerGroup)
 _group_decoder = msgspec.msgpack.Decoder(Group)
 _access_decoder = msgspec.msgpack.Decoder(Access)
+_policies_decoder = msgspec.msgpack.Decoder(Policies)
 
 
 def encode_shard(kept: Kept) -> bytes:
     """Encode the whole state of a shard."""
-    body = ENCODER.encode(kept)
+    values = msgspec.structs.astuple(kept)
+    body = ENCODER.encode(values if kept.policies else values[:-1])
     return b"%c%b%b" % (VERSION, _checksum(VERSION, body), body)
 
 
@@ -349,6 +354,16 @@ def decode_rest(data: bytes, vitals: Vitals | ConsumerVitals) -> Group | Consume
     group = decode(_group_decoder, inflate(data))
     group.vitals = vitals
     return group
+
+
+def encode_policies(policies: Policies) -> bytes:
+    """Encode the policies."""
+    return zlib.compress(ENCODER.encode(policies), DEFLATE_LEVEL)
+
+
+def decode_policies(data: bytes) -> Policies:
+    """Decode the bytes that `encode_policies` wrote; no bytes are no policies."""
+    return decode(_policies_decoder, inflate(data)) if data else Policies()
 
 
 def encode_access(access: Access) -> bytes:

@@ -185,3 +185,27 @@ AWAY_MS_MAX = 600_000
 
 CLOCK_STANDS_STILL_MS_MAX = 60_000
 """The longest time by which a shard's time may grow in one batch while the driver's clock is behind the log."""
+
+POLICIES_MAX = 200
+"""Policy entries; every shard keeps all of them in its state, and every batch carries that state."""
+
+POLICIES_BYTES_MAX = 64 * 2**10
+"""The size of all policy entries together, encoded and not deflated. Beyond it: INVALID_REQUEST."""
+
+POLICIES_AHEAD_MS = RULES_AHEAD_MS
+"""The longest time that the `made_ms` of policies may be in the future, as for access rules."""
+
+POLICY_ASSIGNORS_MAX = 16
+"""Assignors that one policy entry may name; four have assignments of partitions alone."""
+
+POLICY_LOOKUPS_MAX = 2**16
+"""The number of groups whose policy entry is cached, some 150 bytes each."""
+
+FREEZE_MS_MAX = 72 * 3_600_000
+"""The longest freeze: a weekend. Beyond it, standbys and uneven assignments would be forgotten."""
+
+FREEZE_WINDOWS_MAX = 21
+"""Windows of the week in which a group is frozen: three for each day."""
+
+FLAPS_MAX = 20
+"""Ends of memberships of one client that are counted for its quarantine."""

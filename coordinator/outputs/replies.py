@@ -4,9 +4,10 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from coordinator.access import Rule
+from coordinator.access import Pattern, Rule
 from coordinator.errors import ErrorCode
 from coordinator.phases import Phase
+from coordinator.policies import Policy
 
 
 class Answer(Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -140,8 +141,70 @@ class DescribedMember(Struct, frozen=True):
     awaiting: str | None
 
 
+class PolicyName(Struct, frozen=True):
+    """The name of the policy entry that is in force for a group."""
+
+    name: str
+    pattern: Pattern
+
+
+class VacantSeat(Struct, frozen=True, kw_only=True):
+    """The assignment of a member that is gone.
+
+    Args:
+        member_id: "" for partitions that were added.
+        offered_to: The member that may take it now, until it has done so or has let the time pass.
+        led: The member was the leader.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    policy: str
+    cause: str
+    partitions: dict[str, list[int]]
+    since_ms: int
+    until_ms: int
+    offered_to: str | None
+    led: bool
+
+
+class StandingBy(Struct, frozen=True):
+    """A newcomer that has no partitions yet; it gets some by a rebalance at `until_ms` at the latest."""
+
+    member_id: str
+    policy: str
+    since_ms: int
+    until_ms: int
+
+
+class Quarantined(Struct, frozen=True):
+    """A member in quarantine, with the fields of its `member_quarantined` event."""
+
+    member_id: str
+    identity: str
+    flaps: int
+    times: int
+    until_ms: int
+
+
+class DescribedHold(Struct, frozen=True, kw_only=True):
+    """The effect of policies on a group, as `Hold` has it, with each seat and member."""
+
+    since_ms: int | None
+    until_ms: int | None
+    frozen_until_ms: int | None
+    vacant: tuple[VacantSeat, ...]
+    standing_by: tuple[StandingBy, ...]
+    quarantined: tuple[Quarantined, ...]
+
+
 class DescribeGroupAnswer(Answer, frozen=True, kw_only=True, tag="describe_group"):
-    """A group as it is now: `awaited` are the members it waits for, `deadline_ms` is when it stops waiting."""
+    """A group as it is now: `awaited` are the members it waits for, `deadline_ms` is when it stops waiting.
+
+    `policy` names the policy entry in force, and `hold` is the effect of policies; both are left out if there is none.
+    """
 
     group_id: str
     state: Phase = Phase.DEAD
@@ -154,6 +217,8 @@ class DescribeGroupAnswer(Answer, frozen=True, kw_only=True, tag="describe_group
     members: tuple[DescribedMember, ...] = ()
     awaited: tuple[str, ...] = ()
     deadline_ms: int | None = None
+    policy: PolicyName | UnsetType = UNSET
+    hold: DescribedHold | UnsetType = UNSET
 
 
 class ListedGroup(Struct, frozen=True):
@@ -226,6 +291,19 @@ class CheckAccessAnswer(Answer, frozen=True, kw_only=True, tag="check_access"):
     """The result for each action, in the order requested: true if the client may perform it."""
 
     allowed: tuple[bool, ...] = ()
+
+
+class SetPoliciesAnswer(Answer, frozen=True, kw_only=True, tag="set_policies"):
+    """The time at which the shard's present policies were made."""
+
+    made_ms: int = 0
+
+
+class DescribePoliciesAnswer(Answer, frozen=True, kw_only=True, tag="describe_policies"):
+    """The policies that the shard keeps, and the time at which they were made; 0 if none were ever set."""
+
+    made_ms: int = 0
+    policies: tuple[Policy, ...] = ()
 
 
 class AssignedTopic(Struct, frozen=True):
@@ -334,6 +412,8 @@ AnyAnswer = (
     | SetAccessAnswer
     | DescribeAccessAnswer
     | CheckAccessAnswer
+    | SetPoliciesAnswer
+    | DescribePoliciesAnswer
     | ErrorAnswer
     | RebalanceNotice
     | ConsumerGroupHeartbeatAnswer
