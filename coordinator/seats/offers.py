@@ -143,7 +143,7 @@ def restart(group: Group, old: Member, new: Member, session: Session) -> None:
         standby.likeness = likeness
     elif has_lost and offered is not None and offered.how == "took":
         now_ms = arm(group, group.vitals.now_ms)
-        group.seats.standbys[new.member_id] = Standby(now_ms, now_ms, "succession", likeness)
+        group.seats.standbys[new.member_id] = Standby(now_ms, now_ms, "succession", 0, likeness)
     put_in(group, new)
 
 

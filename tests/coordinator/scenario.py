@@ -291,8 +291,7 @@ class Scenario:
 
     def step(self, log: list[Received], now_ms: int) -> list[Output]:
         """Run one batch in each of the shards, and check every promise."""
-        log = log or [wake(now_ms)]
-        before = self.shard.to_bytes()
+        log, before = log or [wake(now_ms)], self.shard.to_bytes()
         self.shard = self.new_shard(before)
         self.latest = self.shard.step(log, now_ms)
         assert self._living.step(log, now_ms) == self.latest, "encoding and decoding changes the outputs (I18)"

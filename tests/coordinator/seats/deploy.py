@@ -41,13 +41,13 @@ class Deploy(Scenario):
         return self.join(name, member_id="", **fields)
 
     def beat(self, *names: str) -> Self:
-        """Keep members alive."""
+        """Send a heartbeat of some members; of all, if none is named."""
         for name in names or [self.name(member_id) for member_id in self.group.members]:
             self.heartbeat(name)
         return self
 
     def live_until(self, now_ms: int, *names: str) -> Self:
-        """Let time pass, while these members send heartbeats; all members, if none is named."""
+        """Pass time, while some members send heartbeats; all members, if none is named."""
         while self.now_ms + 20_000 < now_ms:
             self.until(self.now_ms + 20_000).beat(*names)
         return self.until(now_ms)

@@ -20,7 +20,7 @@ def group(quarantine: Quarantine = QUARANTINE, **policies: Any) -> Deploy:
 
 
 def flap(s: Deploy, *names: str, **fields: Any) -> Deploy:
-    """Let members join and leave at once, a second after each other."""
+    """Join and leave at once as some members, a second after each other."""
     for name in names:
         s.at(s.now_ms + 1_000).new(name.split("#")[0], **fields).leave(name)
     return s
