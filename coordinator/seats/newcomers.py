@@ -236,7 +236,8 @@ def wait_for_quiet(group: Group, quiet_ms: int, max_ms: int, now_ms: int) -> int
     if seats.quiet is None:
         seats.quiet = Quiet(now_ms, until_ms, quiet_ms)
     seats.quiet.wait_ms = quiet_ms
-    seats.quiet.until_ms = max(seats.quiet.until_ms, min(until_ms, seats.quiet.first_ms + max_ms))
+    longest_ms = max(seats.quiet.first_ms + max_ms, now_ms)  # the earlier debts may wait for their offers
+    seats.quiet.until_ms = max(seats.quiet.until_ms, min(until_ms, longest_ms))
     seats.quiet.debts += 1
     return arm(group, seats.quiet.until_ms)
 

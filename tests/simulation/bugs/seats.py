@@ -20,7 +20,7 @@ BUGS = (
         "return arm(group, group.vitals.wait(now_ms, wait_ms)), wait_ms", "return now_ms + wait_ms, wait_ms",
         "SeatsEnd"),
     Bug("newcomers put a rebalance off without end", newcomers.wait_for_quiet,
-        "min(until_ms, seats.quiet.first_ms + max_ms)", "until_ms + max_ms", "SeatsEnd"),
+        "min(until_ms, longest_ms)", "until_ms + max_ms", "SeatsEnd"),
     Bug("a member in quarantine is in the roll", rebalance.joined,
         "for m in group.visible", "for m in group.members.values()", "GenerationsAreAgreed"),
     Bug("all clients that flap are in quarantine", newcomers.is_quarantined_and_others_own,
