@@ -18,9 +18,10 @@ from coordinator.outputs import (
     Published,
     RebalanceNotice,
     Reply,
+    SyncGroupAnswer,
 )
 from coordinator.requests import Unreadable
-from tests.coordinator.invariants.step import GONE, NONE, Asker, KnownRequests, Step, forgotten
+from tests.coordinator.invariants.step import GONE, NONE, REBALANCE_IN_PROGRESS, Asker, KnownRequests, Step, forgotten
 
 NUMBERS = {code.name: code.number for code in ErrorCode}
 
@@ -50,7 +51,9 @@ class RepliesFitTheirRequests:
             if not isinstance(output, Reply):
                 continue
             answer, request = output.answer, self.asked.by(output)
-            if isinstance(answer, JoinGroupAnswer) and answer.code != NONE and answer.member_id:
+            if not isinstance(answer, JoinGroupAnswer | SyncGroupAnswer) or answer.code != REBALANCE_IN_PROGRESS:
+                refused = {}
+            elif isinstance(answer, JoinGroupAnswer):
                 refused[getattr(request, "group_id", None), answer.member_id] = output.to
             if isinstance(answer, ConsumerGroupHeartbeatAnswer | JoinGroupAnswer) and answer.member_id:
                 self.heard[answer.member_id].add(output.to)
