@@ -127,6 +127,7 @@ def _join_again(group: Group, member: Member, request: JoinGroup, asked: Parked)
     if group.phase is Phase.PREPARING:
         yield refuse_join(asked, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
     else:
+        offers.note_told(group, member)
         yield Reply(asked.reply_to, _answer_without_rebalance(group, member, request))
 
 
@@ -196,6 +197,7 @@ def _rejoin(
     is_repeat = become is answers.Rejoin.SEAT and not offers.note_join(group, member, asked)
     if become is answers.Rejoin.REPEAT or is_repeat:
         note_repeated_join(group, member.member_id, asked)
+        offers.note_told(group, member)
         yield Reply(asked.reply_to, joined(group, member, asked.request_id))
         return
     asks_as_before = _offered(member.protocols) == _offered(request.protocols)

@@ -173,6 +173,12 @@ def note_join(group: Group, member: Member, asked: Parked) -> bool:
     return True
 
 
+def note_told(group: Group, member: Member) -> None:
+    """Note that a response tells a member that it leads, although the leader's seat is vacant: it leads from now on."""
+    if group.seats.led is not None and group.leader_id == member.member_id:
+        group.seats.led, group.seats.awaits_plan = None, True
+
+
 def may_lead(group: Group, member_id: str) -> bool:
     """Return whether a member or a newcomer may be told that it leads, because the leader's seat is vacant."""
     vacancy = None if group.seats.led is None else group.seats.vacant[group.seats.led]
@@ -192,6 +198,7 @@ def take_seat(group: Group, member: Member, asked: Parked, now_ms: int, config: 
         return
     take_out(group, member)
     del group.seats.offers[member.member_id]
+    group.vitals.called.pop(member.member_id, None)
     group.seats.remove_standby(member.member_id)
     group.seats.lapsed.pop(member.member_id, None)
     put_in(group, member)

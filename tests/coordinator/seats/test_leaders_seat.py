@@ -8,6 +8,7 @@ import pytest
 from coordinator.errors import ErrorCode
 from coordinator.outputs import JoinGroupAnswer
 from coordinator.policies import Freeze, Settle, Succession
+from coordinator.requests import JoinGroup
 from tests.coordinator.seats.deploy import NAMES, Deploy, joined
 
 SUCCESSION = Succession(vacant_ms=30_000, standby_ms=60_000)
@@ -49,6 +50,13 @@ def test_a_leader_that_was_not_told_leads_when_it_joins():
     assert roll(s, s.said) == ["c2", "c3", "c4"]
     s.sync("c2", AS_PLANNED).is_("Stable").new("n")
     assert s.name(joined(s, "n").leader) == "c2", "the vacancy leads no more"
+
+
+def test_a_repeated_join_tells_a_leader_too():
+    """policies.md P7: its response names the leader, and its sender may wait for it."""
+    s = Deploy.of(succession=SUCCESSION).at(1_000).join("c2").leave("c1")
+    s.send("c2", s.last_request("c2", JoinGroup))
+    assert (s.name(joined(s, "c2").leader), s.group.seats.led) == ("c2", None)
 
 
 def test_a_second_leader_that_leaves_does_not_take_the_leaders_seat_along():
