@@ -18,9 +18,11 @@
     ├── NoCheckpoint        The checkpoint does not exist, or holds no finished batch
     ├── CheckpointMismatch  The checkpoint belongs to another query or to other settings
     ├── InUse               A coordinator runs on the checkpoint, or a command changes it
+    │ streaming.administration.policy_files
+    ├── BadPolicies         The file contains no valid policies
     │ streaming.administration.rules
     ├── BadRules            The text contains no valid rules
-    ├── RulesRefused        The coordinator refused to set the rules, or to show them
+    ├── RulesRefused        The brokers refused to show their rules
     │ streaming.cli.changing
     ├── NotConfirmed        The change was not confirmed
     ├── Ambiguous           A name means several members
