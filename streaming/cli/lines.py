@@ -7,7 +7,7 @@ from streaming.cli.output import Column
 from streaming.views import GroupView, answers
 from streaming.views.lag import Ends
 from streaming.views.rows import MemberRow, OffsetRow
-from streaming.views.words import by_topic
+from streaming.views.text import by_topic
 
 
 class PartitionLine(NamedTuple):

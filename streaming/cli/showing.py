@@ -23,8 +23,8 @@ from streaming.views.fold import TopicKind
 from streaming.views.lag import EndOffsets, Ends, places
 from streaming.views.reading import Reading
 from streaming.views.rows import GroupDetail, GroupSummary
+from streaming.views.text import escape
 from streaming.views.waits import in_short
-from streaming.views.words import escape
 
 
 class BadPattern(UserError):

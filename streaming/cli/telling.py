@@ -13,8 +13,9 @@ from streaming.moments import unix_ms
 from streaming.views import GroupView, Views, answers
 from streaming.views.owners import Span, spans_of_owners
 from streaming.views.rows import RebalanceRow, Timeline
+from streaming.views.text import brief, duration, escape
 from streaming.views.why import why as explained
-from streaming.views.words import brief, duration, escape, phases
+from streaming.views.words import phases
 
 
 class BadPlace(UserError):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from streaming.views.words import escape
+from streaming.views.text import escape
 
 FINDINGS_MAX = 1_000
 """The number of findings that are listed. One fault can break a promise a million times; the rest are only counted."""

@@ -21,9 +21,9 @@ from streaming.verify.findings import FINDINGS_MAX, Finding, Kind
 from streaming.verify.offsets import Committed, WrittenOffsets
 from streaming.verify.tokens import Tokens
 from streaming.verify.version_audit import Holes, VersionAudit
+from streaming.views.text import brief, escape
 from streaming.views.version_follower import EVENTS, GROUPS
 from streaming.views.watching import decode_group
-from streaming.views.words import brief, escape
 from streaming.wire.records import Tombstone, decode_event, decode_group_key
 from streaming.wire.standing import Standing, order_of
 

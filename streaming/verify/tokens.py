@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from coordinator.consumer_protocol import READABLE, assigned_partitions
 from coordinator.outputs import GroupRecord, MemberFenced, RebalanceCompleted
 from coordinator.phases import GroupType, Phase
-from streaming.views.words import brief, escape
+from streaming.views.text import brief, escape
 
 
 class Tokens(Struct):

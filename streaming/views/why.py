@@ -21,8 +21,8 @@ from streaming.views.advice import ADVICE, DID, DID_OF_CONSUMERS, OF_CONSUMERS, 
 from streaming.views.epochs import EpochCause, epochs, in_words
 from streaming.views.group import GroupView
 from streaming.views.rebalances import Rebalance, latest, rebalances
+from streaming.views.text import brief, clock, duration, escape
 from streaming.views.waits import WaitedFor, waits
-from streaming.views.words import brief, clock, duration, escape
 
 COMES_BACK_MS = 120_000
 """A client that leaves and joins again within this time was restarted."""

@@ -4,8 +4,7 @@ Clients choose ids, so every character that could move a cursor or hide text is 
 """
 
 import json
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,7 +41,7 @@ from coordinator.outputs import (
     Rejected,
 )
 from coordinator.phases import GroupType, Phase
-from streaming.moments import calendar_time
+from streaming.views.text import brief, clock, counted, duration, escape, in_partitions, in_quotes, names, plain, spans
 from streaming.wire.records import Tombstone
 
 
@@ -91,71 +90,6 @@ class Line(NamedTuple):
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def escape(text: str) -> str:
-    """Return text with each non-printable character as Python writes it: `\\x1b`."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def clock(at_ms: int | None) -> str:
-    """Return the local time of day, to the millisecond; the number itself if it is outside the calendar."""
-    if at_ms is None:
-        return "--:--:--.---"
-    at = calendar_time(at_ms)
-    return str(at_ms) if at is None else at.strftime("%H:%M:%S.%f")[:-3]
-
-
-def duration(wait_ms: int) -> str:
-    """Return a duration with its unit."""
-    if wait_ms < 1_000:
-        return f"{wait_ms} ms"
-    return f"{wait_ms / 1_000:.1f} s" if wait_ms < 60_000 else f"{wait_ms / 60_000:.1f} min"
-
-
-_SUFFIX = re.compile(r"-([0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
-
-
-def brief(member_id: str | None) -> str:
-    """Return a short name of a member: its client id, and enough of the rest to distinguish members of the same client
-    id.
-    """
-    if member_id is None:
-        return "nobody"
-    return escape(_SUFFIX.sub(r"-\1", member_id))
-
-
-def spans(numbers: Collection[int]) -> str:
-    """Return numbers as runs: `0-2 5`."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
-def in_partitions(assigned: Mapping[str, Collection[int]]) -> str:
-    """Return partitions by topic as text: `orders 0-2 5, payments 1`."""
-    return escape(by_topic(assigned)) or "nothing"
-
-
-def by_topic(assigned: Mapping[str, Collection[int]]) -> str:
-    """Return partitions by topic as text that is not escaped; "" if there are none."""
-    return ", ".join(f"{topic} {spans(each)}" for topic, each in sorted(assigned.items()) if each)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _reason(reason: str | None) -> str:
-    return f' ("{escape(reason)}")' if reason else ""
-
-
-def _names(member_ids: Collection[str]) -> str:
-    return ", ".join(map(brief, member_ids)) or "nobody"
-
-
 def _share(member: GroupMember) -> str:
     if member.assigned is None:
         return f"{brief(member.member_id)}: {len(member.assignment)} bytes"
@@ -167,7 +101,7 @@ def _group(record: GroupRecord) -> str:
         return _consumer_group(record)
     text = f"{record.state.value}, generation {record.generation_id}"
     if record.state is not Phase.STABLE:
-        return f"{text}, {_count(len(record.members), 'member')}"
+        return f"{text}, {counted(len(record.members), 'member')}"
     return f"{text}, led by {brief(record.leader)} | " + " | ".join(map(_share, record.members))
 
 
@@ -195,8 +129,8 @@ def _offset(record: OffsetRecord) -> str:
 
 def _started(event: RebalanceStarted) -> str:
     who = f", {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
-    cause = escape(event.cause).replace("_", " ")
-    told = f"rebalance: {cause}{who}{_reason(event.reason)}"
+    cause = plain(event.cause)
+    told = f"rebalance: {cause}{who}{in_quotes(event.reason)}"
     waits_ms = event.joins_until_ms - event.at_ms
     return f"{told}; waits for joins, {duration(waits_ms)} at most" if waits_ms > 0 else told
 
@@ -211,8 +145,8 @@ def phases(event: RebalanceCompleted) -> str:
 
 def _completed(event: RebalanceCompleted) -> str:
     took = f"in {duration(event.duration_ms)} ({phases(event)})"
-    changes = [f"{verb} {_names(ids)}" for verb, ids in (("joined", event.joined), ("gone", event.gone)) if ids]
-    return "; ".join([f"rebalanced {took}, {_count(len(event.members_after), 'member')}", *changes])
+    changes = [f"{verb} {names(ids)}" for verb, ids in (("joined", event.joined), ("gone", event.gone)) if ids]
+    return "; ".join([f"rebalanced {took}, {counted(len(event.members_after), 'member')}", *changes])
 
 
 def _handovers(event: AssignmentChanged) -> str:
@@ -227,9 +161,7 @@ def _handovers(event: AssignmentChanged) -> str:
 
 def _expired(event: MemberExpired) -> str:
     silence = f" after {duration(event.silence_ms)} of silence" if event.silence_ms is not None else ""
-    return (
-        f"{brief(event.member_id)} was dropped: {escape(event.why).replace('_', ' ')}{silence}{_reason(event.reason)}"
-    )
+    return f"{brief(event.member_id)} was dropped: {plain(event.why)}{silence}{in_quotes(event.reason)}"
 
 
 def _fenced(event: MemberFenced) -> str:
@@ -240,7 +172,7 @@ def _fenced(event: MemberFenced) -> str:
 
 
 def _planned(event: PlanMade) -> str:
-    work = f"{_count(event.partitions, 'partition')} for {_count(event.members, 'member')}, {event.moved} moved"
+    work = f"{counted(event.partitions, 'partition')} for {counted(event.members, 'member')}, {event.moved} moved"
     when = f"{duration(event.waited_ms)} after the rebalance began"
     return f"plan {event.generation_id} by {escape(event.assignor)}: {work}, {when}"
 
@@ -270,7 +202,7 @@ def _log_broken(event: LogBroken) -> str:
 
 
 def _clock_ahead(event: ClockAhead) -> str:
-    what = f"{_count(event.records, 'request')} from {event.partition}@{event.offset} on"
+    what = f"{counted(event.records, 'request')} from {event.partition}@{event.offset} on"
     return f"{what} dated up to {event.ahead_ms} ms too late: the clock of a broker is wrong, or the coordinator's"
 
 
@@ -283,7 +215,7 @@ def _access_denied(event: AccessDenied) -> str:
 
 def _access_changed(event: AccessChanged) -> str:
     who = f"{escape(event.principal)} at {escape(event.client_host) or '?'}"
-    return f"shard {event.partition} uses {_count(event.rules, 'rule')} of {who}"
+    return f"shard {event.partition} uses {counted(event.rules, 'rule')} of {who}"
 
 
 NAMES_SHOWN = 5
@@ -302,8 +234,8 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     RebalanceStarted: _started,
     RebalanceCompleted: _completed,
     AssignmentChanged: _handovers,
-    MemberJoined: lambda e: f"{brief(e.member_id)} joined from {escape(e.client_host) or '?'}{_reason(e.reason)}",
-    MemberLeft: lambda e: f"{brief(e.member_id)} left{_reason(e.reason)}",
+    MemberJoined: lambda e: f"{brief(e.member_id)} joined from {escape(e.client_host) or '?'}{in_quotes(e.reason)}",
+    MemberLeft: lambda e: f"{brief(e.member_id)} left{in_quotes(e.reason)}",
     MemberExpired: _expired,
     MemberFenced: _fenced,
     PlanMade: _planned,
@@ -311,11 +243,11 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     MemberBack: _back,
     EpochFenced: _epoch_fenced,
     GroupConverted: lambda e: (
-        f"the group has the {escape(e.group_type)} protocol now, with {_count(e.members, 'member')}"
+        f"the group has the {escape(e.group_type)} protocol now, with {counted(e.members, 'member')}"
     ),
     CommitRejected: _commit_rejected,
-    OffsetsExpired: lambda e: f"{_count(len(e.partitions), 'offset')} expired",
-    OffsetsDeleted: lambda e: f"{_count(len(e.partitions), 'offset')} deleted on request",
+    OffsetsExpired: lambda e: f"{counted(len(e.partitions), 'offset')} expired",
+    OffsetsDeleted: lambda e: f"{counted(len(e.partitions), 'offset')} deleted on request",
     GroupEmptied: lambda e: "the last member has left",
     GroupDeleted: lambda e: f"group deleted: {escape(e.why)}",
     Rejected: lambda e: f"request {e.partition}@{e.offset} is not a request: {escape(e.why)}",
