@@ -186,7 +186,7 @@ class _Reader:
         return until_ms
 
 
-_SPELLED = {(Freeze, "until_ms"): "until"}
+_SPELLED: dict[tuple[type, str], str] = {(Freeze, "until_ms"): "until"}
 """The keys of the file that have another name in a request."""
 
 
@@ -268,7 +268,7 @@ def _entry(policy: Policy) -> str:
 
 
 def _freeze(freeze: Freeze) -> dict[str, Any]:
-    values = msgspec.to_builtins(freeze)
+    values: dict[str, Any] = msgspec.to_builtins(freeze)
     if freeze.until_ms is not None:
         values = {"until": EPOCH + timedelta(milliseconds=values.pop("until_ms")), **values}
     if freeze.windows:

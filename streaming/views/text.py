@@ -22,6 +22,13 @@ def clock(at_ms: int | None) -> str:
     return str(at_ms) if at is None else at.strftime("%H:%M:%S.%f")[:-3]
 
 
+def clock_after(at_ms: int | None, from_ms: int) -> str:
+    """Return the local time of day, with the date in front if it is not the date of another time."""
+    at, begin = (None if each is None else calendar_time(each) for each in (at_ms, from_ms))
+    day = f"{at:%Y-%m-%d} " if at is not None and begin is not None and at.date() != begin.date() else ""
+    return f"{day}{clock(at_ms)}"
+
+
 def duration(wait_ms: int) -> str:
     """Return a duration with its unit."""
     if wait_ms < 1_000:

@@ -19,11 +19,14 @@ from coordinator.outputs import (
     ClockAhead,
     CommitRejected,
     EpochFenced,
+    FreezeBegun,
+    FreezeBroken,
     GroupConverted,
     GroupDeleted,
     GroupEmptied,
     GroupMember,
     GroupRecord,
+    Hold,
     LogBroken,
     MemberAway,
     MemberBack,
@@ -31,17 +34,35 @@ from coordinator.outputs import (
     MemberFenced,
     MemberJoined,
     MemberLeft,
+    MemberQuarantined,
     OffsetRecord,
     OffsetsDeleted,
     OffsetsExpired,
     Oversized,
     PlanMade,
+    PolicySet,
+    QuarantineEnded,
     RebalanceCompleted,
+    RebalanceHeld,
     RebalanceStarted,
     Rejected,
+    SeatTaken,
+    SeatVacated,
 )
 from coordinator.phases import GroupType, Phase
-from streaming.views.text import brief, clock, counted, duration, escape, in_partitions, in_quotes, names, plain, spans
+from streaming.views.text import (
+    brief,
+    clock,
+    clock_after,
+    counted,
+    duration,
+    escape,
+    in_partitions,
+    in_quotes,
+    names,
+    plain,
+    spans,
+)
 from streaming.wire.records import Tombstone
 
 
@@ -91,15 +112,28 @@ class Line(NamedTuple):
 
 
 def _share(member: GroupMember) -> str:
+    standing = f" ({plain(member.standing)})" if isinstance(member.standing, str) else ""
     if member.assigned is None:
-        return f"{brief(member.member_id)}: {len(member.assignment)} bytes"
-    return f"{brief(member.member_id)}: {in_partitions(member.assigned)}"
+        return f"{brief(member.member_id)}{standing}: {len(member.assignment)} bytes"
+    return f"{brief(member.member_id)}{standing}: {in_partitions(member.assigned)}"
+
+
+def _hold(hold: Hold) -> str:
+    counts = (
+        (hold.vacant, "seat", "vacant"),
+        (hold.standing_by, "member", "standing by"),
+        (hold.quarantined, "member", "in quarantine"),
+    )
+    frozen = [f"frozen until {clock(hold.frozen_until_ms)}"] if hold.frozen_until_ms is not None else []
+    return ", ".join([*frozen, *(f"{counted(number, what)} {how}" for number, what, how in counts if number)])
 
 
 def _group(record: GroupRecord) -> str:
     if record.type == GroupType.CONSUMER.value:
         return _consumer_group(record)
     text = f"{record.state.value}, generation {record.generation_id}"
+    if isinstance(record.hold, Hold):
+        text += f", {_hold(record.hold)}"
     if record.state is not Phase.STABLE:
         return f"{text}, {counted(len(record.members), 'member')}"
     return f"{text}, led by {brief(record.leader)} | " + " | ".join(map(_share, record.members))
@@ -130,7 +164,8 @@ def _offset(record: OffsetRecord) -> str:
 def _started(event: RebalanceStarted) -> str:
     who = f", {brief(event.member_id)} at {escape(event.client_host) or '?'}" if event.member_id else ""
     cause = plain(event.cause)
-    told = f"rebalance: {cause}{who}{in_quotes(event.reason)}"
+    held = f", held for {duration(event.held_ms)}" if isinstance(event.held_ms, int) else ""
+    told = f"rebalance: {cause}{who}{in_quotes(event.reason)}{held}"
     waits_ms = event.joins_until_ms - event.at_ms
     return f"{told}; waits for joins, {duration(waits_ms)} at most" if waits_ms > 0 else told
 
@@ -218,6 +253,57 @@ def _access_changed(event: AccessChanged) -> str:
     return f"shard {event.partition} uses {counted(event.rules, 'rule')} of {who}"
 
 
+def _until(event: RebalanceHeld | SeatVacated | MemberQuarantined | FreezeBegun | FreezeBroken) -> str:
+    return clock_after(event.until_ms, event.at_ms)
+
+
+def _held(event: RebalanceHeld) -> str:
+    who = f", {brief(event.member_id)}" if event.member_id else ""
+    by = f"by {plain(event.policy)} until {_until(event)} at the latest"
+    return f"rebalance held {by}: {plain(event.cause)}{who}"
+
+
+def seat_of(member_id: str) -> str:
+    """Return the name of a seat, by the member that had it."""
+    return f"the seat of {brief(member_id)}" if member_id else "the seat of added partitions"
+
+
+def _vacated(event: SeatVacated) -> str:
+    why = f"{plain(event.cause)}{in_quotes(event.reason)}"
+    kept = f"kept by {plain(event.policy)} until {_until(event)} at the latest"
+    return f"{seat_of(event.member_id)} is vacant ({in_partitions(event.partitions)}): {why}; {kept}"
+
+
+HOW = {
+    "took": "{who} took {seat}",
+    "passed": "{who} stood by and took {seat}",
+    "adopted": "{who} adopted {seat} beside its own",
+}
+"""How a seat is taken."""
+
+
+def _taken(event: SeatTaken) -> str:
+    how = HOW.get(event.how, "{who} has {seat}").format(who=brief(event.member_id), seat=seat_of(event.before))
+    return f"{how} ({in_partitions(event.partitions)}), without an owner for {duration(event.unowned_ms)}"
+
+
+def _quarantined(event: MemberQuarantined) -> str:
+    until = f"until {_until(event)}, time {event.times}"
+    why = f"{counted(event.flaps, 'membership')} of {escape(event.identity)} ended too soon"
+    return f"{brief(event.member_id)} is in quarantine {until}: {why}"
+
+
+def _freeze_broken(event: FreezeBroken) -> str:
+    did = f"{seat_of(event.member_id)} is adopted" if event.how == "adopted" else "all members join again"
+    return f"the freeze until {_until(event)} is broken: {plain(event.why)}; {did}"
+
+
+def _policy_set(event: PolicySet) -> str:
+    who = f"{escape(event.principal)} at {escape(event.client_host) or '?'}"
+    number = "1 policy" if event.policies == 1 else f"{event.policies} policies"
+    return f"shard {event.partition} uses {number} of {who}"
+
+
 NAMES_SHOWN = 5
 """The maximum number of named resources that were denied."""
 
@@ -255,6 +341,14 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     ClockAhead: _clock_ahead,
     AccessDenied: _access_denied,
     AccessChanged: _access_changed,
+    RebalanceHeld: _held,
+    SeatVacated: _vacated,
+    SeatTaken: _taken,
+    MemberQuarantined: _quarantined,
+    QuarantineEnded: lambda e: f"the quarantine of {brief(e.member_id)} has ended: {plain(e.why)}",
+    FreezeBegun: lambda e: f"the group is frozen until {_until(e)}",
+    FreezeBroken: _freeze_broken,
+    PolicySet: _policy_set,
     Oversized: lambda e: f"{escape(e.what)} of {e.bytes} bytes is too large for a record and was omitted",
     Tombstone: _tombstone,
     Gap: lambda g: f"MISSING: versions {g.first} to {g.last} of this group were published and are not in the topics",
