@@ -21,9 +21,12 @@ The member ids are in the rest alone: vitals hold sessions without ids, in the m
 names the members is called the roster. A `Rosters` caches the roster by the bytes of the rest, so a heartbeat does not
 inflate them.
 
+Policies, and what they have done in a group, are at the ends of their arrays. They are left out where there are none:
+then the bytes are those of the sixth version.
+
 The newest code reads every older version. Version 1 had no entries for removed groups. Version 2 wrote ids into the
 vitals. Version 3 had no access rules. Version 4 had no times and no fencing tokens. Version 5 had no groups of the
-consumer protocol. Any other version raises `CorruptState`.
+consumer protocol. Version 6 had no policies. Any other version raises `CorruptState`.
 """
 
 import zlib
@@ -43,8 +46,9 @@ from coordinator.group_parts import NEVER_MS, Session
 from coordinator.phases import Phase
 from coordinator.policies import Policies
 from coordinator.rosters import Roster, Rosters, roster_of
+from coordinator.seat_parts import Seats
 
-VERSION = 6
+VERSION = 7
 DEFLATE_LEVEL = 1
 
 
@@ -115,6 +119,13 @@ class _Pulse(Struct, array_like=True):
     publish_ms: int = NEVER_MS
 
 
+class _SeatedPulse(_Pulse, array_like=True):
+    """Vitals of a group in which a policy has to act. A called member is written as its place among the sessions."""
+
+    seats_ms: int = NEVER_MS
+    called: list[int] = []
+
+
 class _ConsumerPulse(Struct, array_like=True):
     """Vitals of the consumer protocol as they are written. Their ids and instances are those of the roster."""
 
@@ -159,11 +170,12 @@ class _Typed(Struct, array_like=True):
     protocol_type: str | None
 
 
-_NO_VITALS = Vitals()
+_WRITTEN_NO_VITALS = msgspec.structs.astuple(Vitals())[:13]
 _NO_CONSUMER_VITALS = ConsumerVitals()
 _shard_decoder = msgspec.msgpack.Decoder(Kept)
 _first_shard_decoder = msgspec.msgpack.Decoder(dict[str, Stored])
-_pulse_decoder = msgspec.msgpack.Decoder(_Pulse)
+_NO_SEATS = Seats()
+_pulse_decoder = msgspec.msgpack.Decoder(_SeatedPulse)
 _phased_decoder = msgspec.msgpack.Decoder(_Phased)
 _timed_decoder = msgspec.msgpack.Decoder(_Timed)
 _typed_decoder = msgspec.msgpack.Decoder(_Typed)
@@ -212,7 +224,7 @@ def encode_vitals(vitals: Vitals | ConsumerVitals, rest: bytes, rosters: Rosters
     known = (Rosters() if rosters is None else rosters).of(rest)
     if isinstance(vitals, ConsumerVitals):
         return _encode_consumer_vitals(vitals, known)
-    pulse = _Pulse(
+    pulse = (
         vitals.phase,
         vitals.generation_id,
         vitals.now_ms,
@@ -227,7 +239,10 @@ def encode_vitals(vitals: Vitals | ConsumerVitals, rest: bytes, rosters: Rosters
         None if vitals.instances == known.instances else vitals.instances,
         vitals.publish_ms,
     )
-    return ENCODER.encode(pulse)
+    if vitals.seats_ms == NEVER_MS and not vitals.called:
+        return ENCODER.encode(_Pulse(*pulse))
+    called = [place for place, member_id in enumerate(vitals.sessions) if member_id in vitals.called]
+    return ENCODER.encode(_SeatedPulse(*pulse, vitals.seats_ms, called))
 
 
 def decode_vitals(stored: Stored, rosters: Rosters | None = None) -> Vitals | ConsumerVitals:
@@ -253,6 +268,7 @@ def _decode_classic_vitals(data: bytes, rest: bytes, rosters: Rosters) -> Vitals
         sessions = dict(zip(member_ids, sessions, strict=True))
     if instances is None:
         instances = dict(rosters.of(rest).instances)
+    called = frozenset(pulse.called)
     return Vitals(
         pulse.phase,
         pulse.generation_id,
@@ -267,6 +283,8 @@ def _decode_classic_vitals(data: bytes, rest: bytes, rosters: Rosters) -> Vitals
         pulse.back_ms,
         instances,
         pulse.publish_ms,
+        pulse.seats_ms,
+        {member_id: None for place, member_id in enumerate(sessions) if place in called} if called else {},
     )
 
 
@@ -334,11 +352,12 @@ def decode_protocol_type(data: bytes) -> str:
 
 def encode_rest(group: Group | ConsumerGroup, rosters: Rosters | None = None) -> bytes:
     """Encode a group of either protocol without its vitals, and cache its roster in `rosters`."""
-    without: Group | ConsumerGroup
+    without: object
     if isinstance(group, ConsumerGroup):
         without = msgspec.structs.replace(group, vitals=_NO_CONSUMER_VITALS)
     else:
-        without = msgspec.structs.replace(group, vitals=_NO_VITALS)
+        _, *values, seats = msgspec.structs.astuple(group)
+        without = (_WRITTEN_NO_VITALS, *values) if seats == _NO_SEATS else (_WRITTEN_NO_VITALS, *values, seats)
     rest = zlib.compress(ENCODER.encode(without), DEFLATE_LEVEL)
     if rosters is not None:
         rosters.note(rest, roster_of(group.members.values()))

@@ -6,6 +6,7 @@ removed group are kept for a while, and a new group with the same id continues t
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from coordinator import codec
 from coordinator.codec import RemovedGroup, Stored
@@ -98,6 +99,18 @@ class GroupStore:
         opened = {group_id: _lowest_place(group) for group_id, group in self._groups.items()}
         known = {**self.pending, **opened}
         return [group_id for group_id, place in known.items() if place < before and group_id in self.stored]
+
+    def held(self) -> list[str]:
+        """Return the ids of the groups in which a policy has to act at some time."""
+        return [
+            group_id
+            for group_id, stored in self.stored.items()
+            if not stored.is_consumer and self._vitals(group_id, stored).seats_ms < NEVER_MS
+        ]
+
+    def _vitals(self, group_id: str, stored: Stored) -> Any:
+        """Return the vitals of a group, which are not kept for the step."""
+        return self.vitals.get(group_id) or codec.decode_vitals(stored, self._rosters)
 
     # -- creation and removal ------------------------------------------------------------------------------------------
 

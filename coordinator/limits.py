@@ -209,3 +209,15 @@ FREEZE_WINDOWS_MAX = 21
 
 FLAPS_MAX = 20
 """Ends of memberships of one client that are counted for its quarantine."""
+
+FLAPPERS_MAX = 64
+"""Clients of one group whose ends of memberships are counted. Beyond it, the one that ended longest ago is dropped."""
+
+FLAP_MS = 60_000
+"""A membership that ends by itself within this time of its beginning counts for a quarantine."""
+
+SEAT_OFFER_MS = 15_000
+"""How long a member may take a vacancy that is offered to it: clients join within some heartbeats, and then sync."""
+
+SEATS_EVERY_MS = 1_000
+"""Deadlines of offers, and of vacancies in a freeze, fall on multiples of this time, so that many fire at once."""

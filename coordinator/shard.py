@@ -22,6 +22,7 @@ from coordinator.consumer_kinds import CONSUMER_KINDS
 from coordinator.consumer_requests import ConsumerGroupHeartbeat
 from coordinator.context import Context
 from coordinator.converting import convert, downgrade, found
+from coordinator.describe import publishing
 from coordinator.errors import ErrorCode
 from coordinator.events import clock_ahead
 from coordinator.group import Group
@@ -34,6 +35,7 @@ from coordinator.outputs import Output
 from coordinator.phases import Phase
 from coordinator.refusals import reject
 from coordinator.requests import Heartbeat, JoinGroup, Received, Unreadable, Wake
+from coordinator.seats.debts import reconsider
 from coordinator.shard_state import ShardState
 from coordinator.transactions import Settling
 
@@ -242,7 +244,15 @@ class Shard(ShardState):
         for group_id in self._groups.due_by(received.at_ms):
             if group_id not in self._waiting:
                 yield from self._advance(group_id, received.at_ms, self._times.now_ms)
+        before = self._policies.written
         yield from self._handle(kind, self._policies, received, received.at_ms)
+        if self._policies.written != before:
+            for group_id in self._groups.held():
+                group = self._groups.open(group_id)
+                assert isinstance(group, Group), "only classic groups are held"
+                at_ms, config = self._begin(group, received), self._policies.config_of(group_id)
+                yield from publishing(group, reconsider(group, at_ms, config))
+                yield from self._advance(group_id, at_ms, noticed_ms=at_ms)
 
     def _handle(self, kind: Kind, subject: Any, received: Received, at_ms: int) -> Iterator[Output]:
         """Check a request, and call its handler or refuse it."""

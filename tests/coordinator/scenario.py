@@ -30,6 +30,7 @@ from coordinator.outputs import (
     RebalanceNotice,
     Reply,
 )
+from coordinator.policies import Policy
 from coordinator.requests import (
     Assignment,
     DeleteGroup,
@@ -49,6 +50,7 @@ from coordinator.requests import (
     Received,
     RepublishGroup,
     Request,
+    SetPolicies,
     SyncGroup,
     TopicPartition,
     TopicPartitions,
@@ -102,7 +104,8 @@ class Scenario:
         self.asked: dict[str, tuple[str, Request | Unreadable]] = {}
         self.answers: dict[str, list[AnyAnswer]] = {}
         self.latest_request_id = ""
-        self._offset = 0
+        self._offset = self._made_ms = 0
+        self._settings: dict[str, Any] = {}
         self._waiting: list[Received] | None = None
 
     def new_shard(self, state: bytes | None = None, **config: Any) -> Shard:
@@ -253,6 +256,16 @@ class Scenario:
     def expel(self, who: str, name: str = "admin", **fields: Any) -> Self:
         """Expel the member with that name or member id."""
         return self.ask(name, ExpelMember, member_id=self.ids.get(who, who), **fields)
+
+    def policies(self, *entries: Policy) -> Self:
+        """Set all policies of the shard."""
+        self._made_ms = max(self._made_ms + 1, self.now_ms)
+        return self.ask("admin", SetPolicies, group_id="", made_ms=self._made_ms, policies=entries)
+
+    def policy(self, **settings: Any) -> Self:
+        """Set policies of the group, beside those that were set so before; None for a policy switches it off."""
+        self._settings |= settings
+        return self.policies(Policy(name=self.group_id, **self._settings))
 
     def ask(self, name: str, kind: type[Any], **fields: Any) -> Self:
         """Send any request, by default with the member id and generation of `name`."""

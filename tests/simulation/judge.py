@@ -219,5 +219,5 @@ added groups of the consumer protocol."""
 
 
 def _with_whole_vitals(stored: Stored) -> Stored:
-    vitals = codec.decode_vitals(stored)
+    vitals = msgspec.structs.astuple(codec.decode_vitals(stored))[:13]
     return msgspec.structs.replace(stored, vitals=_encode(vitals))

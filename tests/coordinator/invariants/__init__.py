@@ -7,6 +7,7 @@ bytes it did not change.
 """
 
 from coordinator.config import Config
+from tests.coordinator.invariants.agreements import GenerationsAreAgreed, PlansArePassedOn, SeatsHaveOneHolder
 from tests.coordinator.invariants.answers import (
     EachRequestIsAnsweredOnce,
     RepeatsMakeNobodyNew,
@@ -42,13 +43,8 @@ from tests.coordinator.invariants.consumer_members import (
     PartitionsHaveOneUser,
 )
 from tests.coordinator.invariants.dropped import NobodyIsDroppedUnheard, PendingIdsAreGood, SessionsEnd
-from tests.coordinator.invariants.generations import (
-    GenerationsAreAgreed,
-    GenerationsGrow,
-    HandoversAddUp,
-    PhasesAreLegal,
-    PlansArePassedOn,
-)
+from tests.coordinator.invariants.generations import GenerationsGrow, PhasesAreLegal
+from tests.coordinator.invariants.handovers import HandoversAddUp
 from tests.coordinator.invariants.lives import (
     GroupsAreBounded,
     NothingWaitsForEver,
@@ -82,6 +78,7 @@ def all_checkers(config: Config) -> list[Checker]:
         classic(PhasesAreLegal()),
         classic(GenerationsAreAgreed(by_classic)),
         classic(PlansArePassedOn(by_classic)),
+        classic(SeatsHaveOneHolder(by_classic)),
         classic(TokensGrow(by_classic)),
         EachRequestIsAnsweredOnce(),
         classic(RepeatsMakeNobodyNew(by_classic)),
@@ -101,7 +98,7 @@ def all_checkers(config: Config) -> list[Checker]:
         classic(SessionsEnd(by_classic)),
         classic(NobodyIsDroppedUnheard(config, by_classic)),
         classic(PendingIdsAreGood(by_classic)),
-        classic(HandoversAddUp()),
+        classic(HandoversAddUp(by_classic)),
         classic(JumpsHarmNobody(config)),
         classic(TheUnreadIsHeardFirst()),
         OutputsAreBounded(),
