@@ -378,19 +378,26 @@ def _is_converted(read: Record, latest: GroupRecord | None) -> bool:
 def _judge_owners(group: Watched, record: GroupRecord) -> Iterator[Wrong]:
     """Judge the owners in a Stable group. Earlier in a rebalance, members show their assignments of the last
     generation.
+
+    A policy may pass a partition on within the generation, but only after its last owner has left the group.
     """
     if record.state is not Phase.STABLE or record.protocol_type not in READABLE:
         return
     before = group.owners if group.owned_in == record.generation_id else {}
-    group.owners, group.owned_in = {}, record.generation_id
+    present, now = {member.member_id for member in record.members}, dict[tuple[str, int], tuple[str, str]]()
     for member in record.members:
         who = member.group_instance_id or member.member_id, member.member_id
         for topic, partitions in (assigned_partitions(member.assignment) or {}).items():
             for place in {(topic, partition) for partition in partitions}:
                 where = f"in generation {record.generation_id} {escape(topic)}-{place[1]} is"
-                if place in group.owners:
-                    both = f"{brief(group.owners[place][1])}'s and {brief(who[1])}'s"
+                last = before.get(place, who)
+                if place in now:
+                    both = f"{brief(now[place][1])}'s and {brief(who[1])}'s"
                     yield Kind.PLANNED_TWICE, f"{where} {both}, as the leader {brief(record.leader)} assigned it"
-                elif place in before and before[place][0] != who[0]:
-                    yield Kind.TWO_OWNERS, f"{where} {brief(who[1])}'s, and was {brief(before[place][1])}'s"
-                group.owners.setdefault(place, who)
+                elif last[0] != who[0] and last[1] in present:
+                    yield (
+                        Kind.TWO_OWNERS,
+                        f"{where} {brief(who[1])}'s, and was {brief(last[1])}'s, which is a member yet",
+                    )
+                now.setdefault(place, who)
+    group.owners, group.owned_in = before | now, record.generation_id

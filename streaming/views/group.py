@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -56,6 +56,12 @@ OF_POLICIES = (RebalanceHeld, SeatVacated, SeatTaken, MemberQuarantined, Quarant
 DURATIONS_MS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 """The upper bounds of the buckets of rebalance durations."""
 
+UNOWNED_MS = (100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000)
+"""The upper bounds of the buckets of the times in which nobody owned a seat."""
+
+
+Key = TypeVar("Key")
+
 
 class Tallied(Struct):
     """Counts of what has happened since the start of reading. Earlier records do not count.
@@ -71,6 +77,9 @@ class Tallied(Struct):
         plans: Plans of server assignors; `moved` are the partitions that they gave to another member.
         commits: Committed partitions.
         missing: Version numbers that never came.
+        seats_taken: Seats that another member took, by how it did.
+        unowned: These seats by bucket of `UNOWNED_MS`; the last bucket has the longer times. `unowned_ms` is their sum.
+        held: Causes of rebalances that policies held, by policy and cause.
     """
 
     rebalances: dict[str, int] = field(default_factory=dict)
@@ -90,6 +99,10 @@ class Tallied(Struct):
     commits: int = 0
     missing: int = 0
     is_rebalancing: bool = False
+    seats_taken: dict[str, int] = field(default_factory=dict)
+    unowned: list[int] = field(default_factory=lambda: [0] * (len(UNOWNED_MS) + 1))
+    unowned_ms: int = 0
+    held: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def count(self, event: AnyEvent) -> None:
         """Count an event."""
@@ -122,9 +135,15 @@ class Tallied(Struct):
             case PlanMade():
                 self.plans += 1
                 self.moved += event.moved
+            case SeatTaken():
+                _add(self.seats_taken, event.how)
+                self.unowned[bisect_left(UNOWNED_MS, event.unowned_ms)] += 1
+                self.unowned_ms += event.unowned_ms
+            case RebalanceHeld() | SeatVacated():
+                _add(self.held, (event.policy, event.cause))
 
 
-def _add(counts: dict[str, int], name: str) -> None:
+def _add(counts: dict[Key, int], name: Key) -> None:
     counts[name] = counts.get(name, 0) + 1
 
 

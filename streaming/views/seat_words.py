@@ -30,7 +30,7 @@ def _causes(hold: HoldRow) -> Iterator[str]:
 
 def _in_short(seat: Seat) -> str:
     number = counted(sum(map(len, seat.partitions.values())), "partition")
-    return f"{brief(seat.member_id) if seat.member_id else 'added'}, {number}"
+    return f"{brief(seat.member_id)}, {number}" if seat.member_id else "added partitions"
 
 
 def quarantine_in_words(each: Quarantine) -> str:

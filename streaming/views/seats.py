@@ -29,12 +29,16 @@ from streaming.views.group import GroupView
 TAKEN, REBALANCED, EMPTIED = "taken", "rebalanced", "emptied"
 """The ends of a vacancy."""
 
+ADDED = ""
+"""The member id of the seat of partitions that were added in a freeze."""
+
 
 class Seat(Struct, kw_only=True):
     """The assignment of a member that is gone, kept for another member. A value from before the history is null.
 
     Args:
-        member_id: The member that had it; "" for partitions that were added in a freeze.
+        member_id: The member that had it; "" for partitions that were added in a freeze. `partitions` does not have
+            these before the seat is taken.
         policy: The policy that keeps it: succession, settle or freeze.
         cause: Why the member is gone.
         until_ms: When a rebalance begins, or in a freeze a present member gets the partitions.
@@ -101,8 +105,11 @@ class SeatHistory:
 
     def _take(self, event: AnyEvent) -> None:
         match event:
-            case RebalanceHeld():
+            case RebalanceHeld(cause="member_joined"):
                 self.standing_by[event.member_id] = event
+                self._hold(event)
+            case RebalanceHeld():
+                self._add(event)
                 self._hold(event)
             case SeatVacated():
                 self._vacate(event)
@@ -149,6 +156,20 @@ class SeatHistory:
         self.seats.append(seat)
         self.vacant.append(seat)
 
+    def _add(self, event: RebalanceHeld) -> None:
+        """Add the seat of added partitions, which one event or several announce. Its taker's event names them."""
+        if not any(seat.member_id == ADDED for seat in self.vacant):
+            seat = Seat(
+                member_id=ADDED,
+                policy=event.policy,
+                cause=event.cause,
+                partitions={},
+                vacated_ms=event.at_ms,
+                until_ms=event.until_ms,
+            )
+            self.seats.append(seat)
+            self.vacant.append(seat)
+
     def _seat(self, event: SeatTaken) -> None:
         seat = next((each for each in self.vacant if each.member_id == event.before), None)
         if seat is None:
@@ -157,7 +178,7 @@ class SeatHistory:
             self.seats.append(seat)
         else:
             self.vacant.remove(seat)
-        seat.ended_ms, seat.ended = event.at_ms, TAKEN
+        seat.ended_ms, seat.ended, seat.partitions = event.at_ms, TAKEN, event.partitions
         seat.taken_by, seat.taken_client_id, seat.how = event.member_id, event.client_id, event.how
         seat.unowned_ms, seat.fencing_token = event.unowned_ms, event.fencing_token
 
@@ -255,7 +276,11 @@ def hold_now(group: GroupView) -> HoldRow | None:
         frozen_until_ms=hold.frozen_until_ms,
         vacant=hold.vacant,
         seats=history.vacant if hold.vacant else [],
-        standing_by=[_standby(id_, history) for id_, what in standing.items() if what == "standing_by"],
+        standing_by=[
+            _standby(id_, history)
+            for id_, what in standing.items()
+            if what == "standing_by" or (what == "called" and id_ in history.standing_by)
+        ],
         quarantined=[_quarantine(id_, history) for id_, what in standing.items() if what == "quarantined"],
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from msgspec import structs
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -35,10 +36,14 @@ from coordinator.outputs import (
 )
 from coordinator.phases import GroupType, Phase
 from coordinator.requests import OffsetCommit
+from coordinator.seats import added
 from streaming.views import Raw, Views, metrics
 from streaming.views.metrics import CAUSES, ERRORS, STATES, WHYS, GroupFigures
+from streaming.views.policy_metrics import CAUSES as POLICY_CAUSES
+from streaming.views.policy_metrics import HOW, POLICIES
 from streaming.wire.records import OutputTopics, to_row
 from tests.streaming.views.consumers import ENDED_MS, REVOKING_MS, ConsumerTopics, Member, life_at
+from tests.streaming.views.deploy import DEPLOY, RECORD
 from tests.streaming.views.test_views import folded, raws
 from tests.streaming.views.test_waits import away
 
@@ -302,11 +307,12 @@ def test_counters_begin_at_zero() -> None:
 
 
 def test_labels_have_every_cause_reason_and_error_of_the_coordinator() -> None:
-    source = "".join(map(inspect.getsource, (administration, leaving, membership, rebalance, converting)))
+    source = "".join(map(inspect.getsource, (administration, leaving, membership, rebalance, converting, added)))
     causes = set(re.findall(r'(?:blame\(.+?, |Blame\(\s*|cause = )"([a-z_]+)"', source))
     causes |= set(re.findall(r'"([a-z_]+)" if is_leader and asks_as_before else "([a-z_]+)"', source)[0])
+    causes.remove("group_full")  # a group drops a member for want of room only in a join phase, so that none begins
     assert causes == set(CAUSES[GroupType.CLASSIC])
-    assert set(re.findall(r'drop\(group, member, "([a-z_]+)"', source)) == set(WHYS[GroupType.CLASSIC])
+    assert set(re.findall(r'(?:drop|expired)\(group, member, "([a-z_]+)"', source)) == set(WHYS[GroupType.CLASSIC])
     docstrings = " ".join(check.__doc__ or "" for check in KINDS[OffsetCommit].of_the_group)
     assert set(re.findall(r"([A-Z_]+): ", docstrings)) == set(ERRORS[GroupType.CLASSIC])
 
@@ -320,6 +326,34 @@ def test_labels_have_every_cause_reason_and_error_of_consumer_groups() -> None:
     assert dropped == set(WHYS[GroupType.CONSUMER])
     errors = set(re.findall(r"([A-Z]+_[A-Z_]+)", may_commit.__doc__ or ""))
     assert errors == set(ERRORS[GroupType.CONSUMER])
+
+
+def test_metrics_of_policies() -> None:
+    """policies.md 3.4: seats that passed on, how long nobody owned them, and the effect of policies now."""
+    shown = ScrapedViews()
+    shown.group("h")
+    shown.add_record(structs.replace(RECORD, group_id="g", version=shown._next("g")))
+    for event in DEPLOY:
+        shown._add(structs.replace(event, group_id="g", version=shown._next("g")))
+    figures = shown.scraped()
+    now = {
+        name: figures[f"groupcoord_views_{name}", "g"]
+        for name in ("seats_vacant", "standing_by", "quarantined", "frozen")
+    }
+    assert now == {"seats_vacant": 1, "standing_by": 1, "quarantined": 1, "frozen": 1}
+    assert {how: figures["groupcoord_views_seats_taken_total", "g", how] for how in HOW} == dict.fromkeys(HOW, 1)
+    held = {key[:1:-1]: value for key, value in figures.items() if key[0] == "groupcoord_views_rebalances_held_total"}
+    assert held.keys() == {(policy, cause) for policy in POLICIES for cause in POLICY_CAUSES}
+    assert {key: value for key, value in held.items() if value} == {
+        ("succession", "member_left"): 2, ("succession", "member_joined"): 1, ("freeze", "session_expired"): 1,
+        ("freeze", "member_joined"): 1, ("freeze", "member_left"): 1,
+    }  # fmt: skip
+    unowned = "groupcoord_views_seat_unowned_seconds"
+    assert (figures[f"{unowned}_count", "g"], figures[f"{unowned}_sum", "g"]) == (3, 64.4)
+    assert figures[f"{unowned}_bucket", "g", "5.0"] == 2
+    assert not any(key[0].startswith(unowned) and key[1:2] == ("h",) for key in figures), (
+        "no policy has an effect there"
+    )
 
 
 def test_metrics_of_a_consumer_group() -> None:
