@@ -35,8 +35,8 @@ class SeatedTopics(WrittenTopics):
         members: By name, the member id of each client that runs.
     """
 
-    def __init__(self) -> None:
-        super().__init__(["g"])
+    def __init__(self, now_ms: int = 1_000_000) -> None:
+        super().__init__(["g"], now_ms)
         self.members: dict[str, str] = {}
         self.generations: dict[str, int] = {}
         self.name_of: dict[str, str] = {}
@@ -127,9 +127,9 @@ SUCCESSION = Policy(name="g", succession=Succession())
 SUCCESSION_AND_QUARANTINE = Policy(name="g", succession=Succession(), quarantine=Quarantine(flaps=2))
 
 
-def deployed() -> SeatedTopics:
-    """Return a group whose members were replaced under policies."""
-    world = SeatedTopics()
+def deployed(now_ms: int = 1_000_000) -> SeatedTopics:
+    """Return a group whose members were replaced under policies, from a time on."""
+    world = SeatedTopics(now_ms)
     world.policies(SUCCESSION)
     world.start("c1", "c2", "c3")
     world.wait(5 * S)
