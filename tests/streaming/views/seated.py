@@ -65,7 +65,7 @@ class SeatedTopics(WrittenTopics):
             del self.members[name]
 
     def wait(self, wait_ms: int, step_ms: int = 2 * S) -> None:
-        """Let time pass, with the heartbeats of all clients."""
+        """Advance the time, with the heartbeats of all clients."""
         until_ms = self.now_ms + wait_ms
         while self.now_ms < until_ms:
             self.now_ms = min(until_ms, self.now_ms + step_ms)
@@ -176,7 +176,7 @@ POLICIES = (
 
 
 def converse_seated(world: SeatedTopics, chance: random.Random, turns: int) -> None:
-    """Let clients come, leave, die and wait at random, while policies change."""
+    """Start, stop and kill clients at random, while policies change."""
     started = 0
     for _ in range(turns):
         name = chance.choice(list(world.members)) if world.members else ""
