@@ -62,6 +62,8 @@ class HeldBy(Struct, kw_only=True):
 
 def seat_count(group: GroupView, until_ms: int) -> SeatCount | None:
     """Return the seats that fell vacant within the day before a time; None if none did."""
+    if not group.has_holds:
+        return None
     seats = [s for s in SeatHistory(group.events).seats if until_ms - PERIOD_MS < s.vacated_ms <= until_ms]
     if not seats:
         return None
@@ -133,7 +135,7 @@ def spared_by(group: GroupView, rebalance: Rebalance) -> Spared | None:
 def _by_succession(group: GroupView, first: RebalanceStarted) -> Spared | None:
     if first.cause in ("member_left", "session_expired"):
         others = _near(group, first, SUCCESSION.standby_ms, SUCCESSION.vacant_ms, (MemberJoined,))
-        founded_ms = _founded_ms(group, first)
+        founded_ms = _founded_ms(group, first) if others else 0
         gone, came = first, _nearest([each for each in others if each.at_ms > founded_ms], first)
     elif first.cause == "member_joined":
         others = _near(group, first, SUCCESSION.vacant_ms, SUCCESSION.standby_ms, (MemberLeft, MemberExpired))
