@@ -6,7 +6,6 @@ removed group are kept for a while, and a new group with the same id continues t
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from coordinator import codec
 from coordinator.codec import RemovedGroup, Stored
@@ -101,16 +100,12 @@ class GroupStore:
         return [group_id for group_id, place in known.items() if place < before and group_id in self.stored]
 
     def held(self) -> list[str]:
-        """Return the ids of the groups in which a policy has to act at some time."""
-        return [
-            group_id
+        """Return the ids of the classic groups in which a policy has to act at some time."""
+        vitals = (
+            (group_id, self.vitals.get(group_id) or codec.decode_vitals(stored, self._rosters))
             for group_id, stored in self.stored.items()
-            if not stored.is_consumer and self._vitals(group_id, stored).seats_ms < NEVER_MS
-        ]
-
-    def _vitals(self, group_id: str, stored: Stored) -> Any:
-        """Return the vitals of a group, which are not kept for the step."""
-        return self.vitals.get(group_id) or codec.decode_vitals(stored, self._rosters)
+        )
+        return [group_id for group_id, each in vitals if isinstance(each, Vitals) and each.seats_ms < NEVER_MS]
 
     # -- creation and removal ------------------------------------------------------------------------------------------
 

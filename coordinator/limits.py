@@ -216,6 +216,10 @@ FLAPPERS_MAX = 64
 FLAP_MS = 60_000
 """A membership that ends by itself within this time of its beginning counts for a quarantine."""
 
+SEATED_MAX = 20_000
+"""Members of one generation, those that are gone included, whose ids are remembered because of policies: twice the
+largest group. The newcomer beyond it rebalances, and then the next generation remembers only its own members."""
+
 SEAT_OFFER_MS = 15_000
 """How long a member may take a vacancy that is offered to it: clients join within some heartbeats, and then sync."""
 

@@ -37,6 +37,7 @@ from coordinator.rebalance import (
 )
 from coordinator.refusals import refusal
 from coordinator.requests import Heartbeat, JoinGroup, Protocol, SyncGroup
+from coordinator.seating import note_repeated_join
 from coordinator.seats import newcomers, offers
 from coordinator.seats.added import look_at_plan
 from coordinator.seats.departures import Departure
@@ -159,7 +160,7 @@ def _join_newcomer(
     new = newcomers.coming(group, member, now_ms, config)
     then, policy = newcomers.becomes(new) if new is not None else (Becomes.AS_EVER, "")
     if new is not None and then is not Becomes.AS_EVER and group.phase is not Phase.PREPARING:
-        yield from newcomers.seat(new, request, then, policy)
+        yield from newcomers.seat(new, request, asked, then, policy)
         yield Reply(asked.reply_to, joined(group, member, asked.request_id))
         return
     group.open_round(now_ms)
@@ -192,7 +193,9 @@ def _rejoin(
     member.reply_to = request.reply_to
     is_leader, session = member.member_id == group.leader_id, group.vitals.sessions[member.member_id]
     become = offers.rejoin(group, member, request, now_ms, config)
-    if become is answers.Rejoin.REPEAT:
+    is_repeat = become is answers.Rejoin.SEAT and not offers.note_join(group, member, asked)
+    if become is answers.Rejoin.REPEAT or is_repeat:
+        note_repeated_join(group, member.member_id, asked)
         yield Reply(asked.reply_to, joined(group, member, asked.request_id))
         return
     asks_as_before = _offered(member.protocols) == _offered(request.protocols)
@@ -200,7 +203,6 @@ def _rejoin(
     member.rebalance_timeout_ms, session.timeout_ms = request.rebalance_timeout_ms, request.session_timeout_ms
     if become is answers.Rejoin.SEAT:
         group.vitals.renew(session, now_ms)
-        offers.note_join(group, member)
         yield Reply(asked.reply_to, joined(group, member, asked.request_id))
         return
     yield from _park_join(group, member, asked)
@@ -265,7 +267,7 @@ def _replace(
     if group.phase is Phase.STABLE and (_offers_same_names(old, new) or vote(group) == group.protocol_name):
         is_seated = offers.is_seated_by_joining(group, new)
         if is_seated:
-            offers.note_join(group, new)
+            offers.note_join(group, new, asked)
         yield from publish_at_a_bounded_rate(group, now_ms)
         answer = _answer_without_rebalance(group, new, request)
         if not (request.supports_skipping_assignment or is_seated):  # it must compute nothing: a follower's response
@@ -315,8 +317,9 @@ def sync(group: Group, request: SyncGroup, context: Context) -> Iterator[Output]
     if answers.SYNC[group.phase] is answers.Sync.PLAN:
         group.settle_sync(member)
         group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
-        yield from offers.take_seat(group, member, now_ms, context.config)
-        yield synced(group, member, Parked(request.request_id, request.reply_to))
+        asked = Parked(request.request_id, request.reply_to)
+        yield from offers.take_seat(group, member, asked, now_ms, context.config)
+        yield synced(group, member, asked)
         yield from look_at_plan(group, member, request, now_ms, context.config)
         return
     yield from _park_sync(group, member, request)

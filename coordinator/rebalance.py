@@ -40,7 +40,13 @@ from coordinator.outputs import (
 )
 from coordinator.phases import Cause, Phase
 from coordinator.seat_parts import NO_PARTITIONS
-from coordinator.seating import broken_freeze, end_quarantine_of_the_last, has_plain_assignments
+from coordinator.seating import (
+    broken_freeze,
+    end_quarantine_of_the_last,
+    has_plain_assignments,
+    note_requests,
+    note_sync,
+)
 
 # -- the join round ----------------------------------------------------------------------------------------------------
 
@@ -138,7 +144,8 @@ def complete(group: Group, now_ms: int, config: Config) -> Iterator[Output]:
         group.leader_id = present[0]
     vitals.generation_id += 1
     group.protocol_name = vote(group)
-    group.subscribed_topics = subscribed(group)
+    group.subscribed_topics, group.seats.topics = subscribed(group), {}
+    note_requests(group, config)
     group.move(Cause.JOINS_COMPLETE, now_ms)
     assert group.round is not None, "joins are collected in a round"
     group.round.joined_ms = now_ms
@@ -306,6 +313,7 @@ def answer_sync(group: Group, member: Member, now_ms: int, error: ErrorCode = Er
     parked, member.awaiting_sync = member.awaiting_sync, None
     if parked:
         group.vitals.renew(group.vitals.sessions[member.member_id], now_ms)
+        note_sync(group, member.member_id, parked)
         yield synced(group, member, parked) if error is ErrorCode.NONE else refuse_sync(parked, error)
 
 

@@ -14,6 +14,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from msgspec import Struct, field
 
@@ -128,6 +129,22 @@ class Flapper(Struct, array_like=True):
     shared_ms: int = -NEVER_MS
 
 
+class Answered(Struct, array_like=True):
+    """Checksums of the latest join and the latest sync of a member; 0 for none.
+
+    A request may be repeated in the log. A repeat of a join or a sync from before an offer must not take a seat: its
+    sender reads no response to it, and would not know that it has the partitions.
+    """
+
+    join: int = 0
+    sync: int = 0
+
+
+def checksum_of(request_id: str, reply_to: str) -> int:
+    """Return the checksum of a request."""
+    return crc32(reply_to.encode(), crc32(request_id.encode()))
+
+
 class Seats(Struct, array_like=True):
     """All of it that a group has. A group in which no policy has had an effect has the defaults.
 
@@ -147,6 +164,8 @@ class Seats(Struct, array_like=True):
         awaits_plan: The leader was told that it leads in this generation, and its assignments have not come.
         was_extended: The deadlines of this hold were extended once, as sessions are.
         topics: Topics of standbys that the group's `subscribed_topics` do not have.
+        answered: By member id, of all members that this generation had while a policy was in force: checksums of the
+            latest join and the latest sync, to recognize their repeats.
     """
 
     vacant: dict[str, Vacancy] = field(default_factory=dict)
@@ -164,6 +183,7 @@ class Seats(Struct, array_like=True):
     awaits_plan: bool = False
     was_extended: bool = False
     topics: dict[str, None] = field(default_factory=dict)
+    answered: dict[str, Answered] = field(default_factory=dict)
 
     @property
     def is_held(self) -> bool:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from coordinator.config import Config
 from coordinator.consumer_protocol import assigned_partitions
 from coordinator.events import Blame, event, member_event
-from coordinator.group import Group, Member
+from coordinator.group import Group, Member, Parked
 from coordinator.outputs import FreezeBroken, QuarantineEnded
 from coordinator.phases import Phase
+from coordinator.seat_parts import Answered, checksum_of
 
 WHY_A_FREEZE_BREAKS = {
     # cause of the rebalance: reason of the broken freeze
@@ -38,6 +39,27 @@ def is_seatable(group: Group, config: Config) -> bool:
 def frozen_until_ms(config: Config, now_ms: int) -> int | None:
     """Return the end of the freeze that is in force; None if none is."""
     return config.policy.frozen_until_ms(now_ms) if config.policy is not None else None
+
+
+def note_requests(group: Group, config: Config) -> None:
+    """Store the parked joins of a generation that begins, to recognize their repeats, if a policy may seat members."""
+    group.seats.answered = {}
+    if has_plain_assignments(group, config):
+        for member in group.members.values():
+            if (parked := member.awaiting_join) is not None:
+                group.seats.answered[member.member_id] = Answered(checksum_of(parked.request_id, parked.reply_to))
+
+
+def note_repeated_join(group: Group, member_id: str, asked: Parked) -> None:
+    """Store the join of a member that is answered as before, if its earlier join was stored."""
+    if (answered := group.seats.answered.get(member_id)) is not None:
+        answered.join = checksum_of(asked.request_id, asked.reply_to)
+
+
+def note_sync(group: Group, member_id: str, asked: Parked) -> None:
+    """Store the sync of a member, if its join was stored."""
+    if (answered := group.seats.answered.get(member_id)) is not None:
+        answered.sync = checksum_of(asked.request_id, asked.reply_to)
 
 
 def owns_partitions(member: Member) -> bool:

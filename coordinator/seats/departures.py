@@ -12,7 +12,7 @@ from coordinator.group import Group, Member
 from coordinator.outputs import Output, SeatVacated
 from coordinator.policies import Policy
 from coordinator.rebalance import let_go
-from coordinator.seat_parts import Kin, Vacancy
+from coordinator.seat_parts import Answered, Kin, Vacancy
 from coordinator.seating import frozen_until_ms, is_seatable, owns_partitions
 from coordinator.seats.freezing import begin_freeze, unowned_until_ms
 from coordinator.seats.indexing import index_of, kin_of, put_in_vacancy, take_out
@@ -123,6 +123,7 @@ class Departure:
             if leads_by_its_offer and self._freed and self._group.seats.led is None:
                 self._group.seats.led = self._freed[0]
             take_out(self._group, self._member)
+            self._group.seats.answered.setdefault(self._member.member_id, Answered())
         yield from let_go(self._group, self._member)
 
     def leave_behind(self, behind: Blame) -> Iterator[Output]:

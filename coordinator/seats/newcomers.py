@@ -12,8 +12,9 @@ from coordinator.config import Config
 from coordinator.consumer_protocol import subscribed_topics
 from coordinator.events import blame, member_event
 from coordinator.flaps import flapper_in_quarantine, note_join
-from coordinator.group import Group, Member
+from coordinator.group import Group, Member, Parked
 from coordinator.group_parts import NEVER_MS, Session
+from coordinator.limits import SEATED_MAX
 from coordinator.outputs import MemberJoined, MemberQuarantined, Output, RebalanceHeld
 from coordinator.phases import Phase
 from coordinator.policies import Policy
@@ -59,7 +60,8 @@ class Coming(NamedTuple):
 def is_quarantined_and_others_own(coming: Coming) -> bool:
     """Return whether a newcomer has to be in quarantine, and there is room for it: other members own partitions."""
     group, quarantine = coming.group, coming.policy.quarantine
-    if quarantine is None or not has_plain_assignments(group, coming.config):
+    fits = group.phase is Phase.PREPARING or _offers_its_assignor(coming)
+    if quarantine is None or not (fits and has_plain_assignments(group, coming.config)):
         return False
     if flapper_in_quarantine(group, coming.member, coming.now_ms) is None:
         return False
@@ -70,8 +72,11 @@ def is_quarantined_and_others_own(coming: Coming) -> bool:
 
 def is_not_seatable(coming: Coming) -> bool:
     """Return whether the group's rebalances are not held, or the newcomer does not offer the group's assignor."""
-    offers = any(p.name == coming.group.protocol_name for p in coming.member.protocols)
-    return not (offers and is_seatable(coming.group, coming.config))
+    return not (_offers_its_assignor(coming) and is_seatable(coming.group, coming.config))
+
+
+def _offers_its_assignor(coming: Coming) -> bool:
+    return any(p.name == coming.group.protocol_name for p in coming.member.protocols)
 
 
 def finds_a_vacancy_like_it(coming: Coming) -> bool:
@@ -118,16 +123,27 @@ def becomes(coming: Coming) -> tuple[Becomes, str]:
 
 
 def coming(group: Group, member: Member, now_ms: int, config: Config) -> Coming | None:
-    """Return a newcomer for the table; None if no policy is in force."""
-    if config.policy is None:
+    """Return a newcomer for the table; None if no policy is in force, or if it may not be seated in this generation.
+
+    A repeat of a first join brings back the member id of a member that is gone. In the same generation, the former
+    process could commit under that id, so this one needs another generation. So does the newcomer beyond the number of
+    members that one generation remembers.
+    """
+    answered = group.seats.answered
+    is_barred = member.member_id in answered or len(answered) >= SEATED_MAX
+    if config.policy is None or (is_barred and group.phase is not Phase.PREPARING):
         return None
-    return Coming(group, member, kin_of(group, member), now_ms, config.policy, config)
+    return _coming(group, member, now_ms, config, config.policy)
+
+
+def _coming(group: Group, member: Member, now_ms: int, config: Config, policy: Policy) -> Coming:
+    return Coming(group, member, kin_of(group, member), now_ms, policy, config)
 
 
 # -- what follows ------------------------------------------------------------------------------------------------------
 
 
-def seat(new: Coming, request: JoinGroup, then: Becomes, policy: str) -> Iterator[Output]:
+def seat(new: Coming, request: JoinGroup, asked: Parked, then: Becomes, policy: str) -> Iterator[Output]:
     """Add a newcomer to the running generation, without partitions. The caller answers its join."""
     group, member, now_ms = new.group, new.member, new.now_ms
     member.is_new, member.assignment, member.fencing_token = False, NO_PARTITIONS, group.token
@@ -139,7 +155,7 @@ def seat(new: Coming, request: JoinGroup, then: Becomes, policy: str) -> Iterato
     note_join(group, member.member_id, now_ms, new.config)
     yield member_event(MemberJoined, group, member, now_ms, reason=request.reason)
     yield from PLACES[then](new, policy, request.reason)
-    note_seated_join(group, member)
+    note_seated_join(group, member, asked)
 
 
 def hide(new: Coming, policy: str, reason: str | None) -> Iterator[Output]:
@@ -227,13 +243,15 @@ def wait_for_quiet(group: Group, quiet_ms: int, max_ms: int, now_ms: int) -> int
 
 def release(group: Group, member: Member, why: str, now_ms: int, config: Config) -> Iterator[Output]:
     """End the quarantine of a member. It gets the place of a newcomer; while joins are collected it has one."""
+    if group.phase is Phase.STABLE:
+        index_of(group)  # made without the member, which gets its place below
     yield end_quarantine(group, member, why, now_ms)
     if group.phase is Phase.PREPARING:
         return
-    new = coming(group, member, now_ms, config)
-    if new is None or group.phase is not Phase.STABLE:
+    if config.policy is None or group.phase is not Phase.STABLE:
         yield from prepare(group, blame(member, "member_joined"), now_ms, config)
         return
+    new = _coming(group, member, now_ms, config, config.policy)
     then, policy = becomes(new)
     yield from PLACES[then](new, policy, None)
     if then is Becomes.TAKER:

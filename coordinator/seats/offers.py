@@ -15,13 +15,13 @@ from coordinator.answers import Rejoin
 from coordinator.config import Config
 from coordinator.consumer_protocol import assigned_partitions, write_assignment
 from coordinator.events import member_event
-from coordinator.group import Group, Member
+from coordinator.group import Group, Member, Parked
 from coordinator.group_parts import Session
 from coordinator.limits import SEAT_OFFER_MS, SEATS_EVERY_MS
 from coordinator.outputs import Output, RebalanceNotice, Reply, SeatTaken
 from coordinator.requests import JoinGroup
-from coordinator.seat_parts import Offer, Standby, likeness_of
-from coordinator.seating import frozen_until_ms, is_seatable
+from coordinator.seat_parts import Answered, Offer, Standby, checksum_of, likeness_of
+from coordinator.seating import frozen_until_ms, is_seatable, note_sync
 from coordinator.seats.indexing import index_of, kin_of, put_in, put_in_vacancy, take_out, take_out_vacancy
 
 
@@ -77,12 +77,22 @@ def offer_to_standby(group: Group, key: str, now_ms: int) -> Iterator[Output]:
 
 
 def withdraw(group: Group, member: Member) -> list[str]:
-    """End the offer of a member, and return the vacancies, which are free again and come last."""
+    """End the offer of a member, and return the vacancies, which are free again and come last.
+
+    A debt whose deadline has passed during the offer is due now.
+    """
+    seats, now_ms = group.seats, group.vitals.now_ms
     group.vitals.called.pop(member.member_id, None)
-    offered = group.seats.offers.get(member.member_id)
+    offered = seats.offers.get(member.member_id)
     for key in offered.vacancies if offered is not None else ():
         take_out_vacancy(group, key)
-    keys = group.seats.take_back(member.member_id)
+    keys = seats.take_back(member.member_id)
+    standby = seats.standbys.get(member.member_id)
+    for debt in (*(seats.vacant[key] for key in keys), *(() if standby is None else (standby,))):
+        debt.until_ms = max(debt.until_ms, now_ms)
+        arm(group, max(seats.due_ms(debt), now_ms))
+    if seats.quiet is not None:
+        seats.quiet.until_ms = max(seats.quiet.until_ms, now_ms)
     for key in keys:
         put_in_vacancy(group, key)
     return keys
@@ -132,12 +142,17 @@ def _asks_as_before(group: Group, member: Member, request: JoinGroup) -> bool:
     return likeness_of(protocol_type, request.protocols) == likeness_of(protocol_type, member.protocols)
 
 
-def note_join(group: Group, member: Member) -> None:
-    """Note that a member has joined in the running generation. It leads if it was offered the seat of the leader.
+def note_join(group: Group, member: Member, asked: Parked) -> bool:
+    """Note that a member has joined in the running generation. Return whether this is no repeat of its latest join.
 
-    A leader that joins so is told that it leads, and its assignments are awaited.
+    It leads from now on if it was offered the seat of the leader. A leader that joins so is told that it leads, and its
+    assignments are awaited.
     """
-    seats = group.seats
+    seats, checksum = group.seats, checksum_of(asked.request_id, asked.reply_to)
+    answered = seats.answered.setdefault(member.member_id, Answered())
+    if answered.join == checksum:
+        return False
+    answered.join = checksum
     group.vitals.called.pop(member.member_id, None)
     if (offered := seats.offers.get(member.member_id)) is not None:
         offered.has_joined = True
@@ -145,6 +160,7 @@ def note_join(group: Group, member: Member) -> None:
             group.leader_id = member.member_id
     if group.leader_id == member.member_id:
         seats.led, seats.awaits_plan = None, True
+    return True
 
 
 def may_lead(group: Group, member_id: str) -> bool:
@@ -153,10 +169,16 @@ def may_lead(group: Group, member_id: str) -> bool:
     return vacancy is not None and vacancy.offered_to in ("", member_id)
 
 
-def take_seat(group: Group, member: Member, now_ms: int, config: Config) -> Iterator[Output]:
-    """Assign a member the vacancies that it was offered, if it has joined since, under a new fencing token."""
-    offered = group.seats.offers.get(member.member_id)
-    if offered is None or not offered.has_joined:
+def take_seat(group: Group, member: Member, asked: Parked, now_ms: int, config: Config) -> Iterator[Output]:
+    """Assign a member the vacancies that it was offered, if it has joined since, under a new fencing token.
+
+    Args:
+        asked: The member's sync. A repeat of its latest sync takes nothing.
+    """
+    offered, answered = group.seats.offers.get(member.member_id), group.seats.answered.get(member.member_id)
+    is_repeat = answered is not None and answered.sync == checksum_of(asked.request_id, asked.reply_to)
+    note_sync(group, member.member_id, asked)
+    if offered is None or not offered.has_joined or is_repeat:
         return
     take_out(group, member)
     del group.seats.offers[member.member_id]

@@ -9,14 +9,14 @@ from coordinator.codec import RemovedGroup
 from coordinator.consumer_group import ConsumerGroup
 from coordinator.group import Group
 from coordinator.outputs import AssignmentNotice, Output, RebalanceNotice, Reply
-from coordinator.requests import ListGroups, Received, SettleTransactions, Wake
+from coordinator.requests import ListGroups, Received, SetPolicies, SettleTransactions, Wake
 from coordinator.shard import Shard
 from tests.coordinator.consumer.long_path import long_paths, on_long_path
 from tests.coordinator.waking import wake
 from tests.simulation.judge import Broken, Judge
 from tests.simulation.script import Script
 
-OF_ALL_GROUPS = (ListGroups, SettleTransactions, Wake)
+OF_ALL_GROUPS = (ListGroups, SetPolicies, SettleTransactions, Wake)
 """The records that are not of one group."""
 
 ByGroup = dict[str | None, list[Output]]

@@ -53,6 +53,7 @@ from tests.coordinator.invariants.lives import (
     TimeNeverGoesBack,
 )
 from tests.coordinator.invariants.rolls import AnswersFitTheGroup, MisroutedIsRefused
+from tests.coordinator.invariants.seats import SeatsAreBounded, SeatsEnd
 from tests.coordinator.invariants.sizes import OutputsAreBounded
 from tests.coordinator.invariants.step import Checker, KnownRequests, Step, Truth
 from tests.coordinator.invariants.tokens import TokensGrow
@@ -79,6 +80,8 @@ def all_checkers(config: Config) -> list[Checker]:
         classic(GenerationsAreAgreed(by_classic)),
         classic(PlansArePassedOn(by_classic)),
         classic(SeatsHaveOneHolder(by_classic)),
+        classic(SeatsEnd(config, by_classic)),
+        classic(SeatsAreBounded(by_classic)),
         classic(TokensGrow(by_classic)),
         EachRequestIsAnsweredOnce(),
         classic(RepeatsMakeNobodyNew(by_classic)),

@@ -50,6 +50,7 @@ class HandoversAddUp:
             if forgotten(output) or isinstance(output, GroupEmptied):
                 self.owners.pop(output.group_id, None)
                 self.members.pop(output.group_id, None)
+                self.begun.pop(output.group_id, None)
             elif isinstance(output, MemberFenced):
                 self._replaced(output)
             elif isinstance(output, RebalanceCompleted):

@@ -87,6 +87,7 @@ class AnswersFitTheGroup:
         self.called: defaultdict[str, set[str]] = defaultdict(set)
         """The members that were told alone to join again, and have not."""
         self.was_called: dict[str, frozenset[str]] = {}
+        self.joined: set[tuple[str, str | None]] = set()
 
     def watch(self, step: Step) -> None:
         self.asked.note(step)
@@ -119,7 +120,10 @@ class AnswersFitTheGroup:
             if isinstance(answer, RebalanceNotice) and self.rolls[answer.group_id].state is Phase.STABLE:
                 self.called[answer.group_id].add(answer.member_id)
             elif isinstance(answer, JoinGroupAnswer) and answer.code == NONE:
-                self.called[self.asked.by(output).group_id].discard(answer.member_id)
+                asker = output.to, answer.request_id
+                if asker not in self.joined:  # a repeat of an earlier join does not count
+                    self.called[self.asked.by(output).group_id].discard(answer.member_id)
+                self.joined.add(asker)
         elif isinstance(output, RebalanceStarted):
             self.called[output.group_id or ""] = set()
 
