@@ -63,7 +63,9 @@
     │ streaming.query.outdated
     ├── CheckpointOutdated  Another checkpoint was in use after this one
     │ streaming.query.replan
-    └── NothingPlanned      The checkpoint has no planned batch that is not finished
+    ├── NothingPlanned      The checkpoint has no planned batch that is not finished
+    │ streaming.trial.trying
+    └── TrialDiffers        The recorded requests do not give the recorded rebalances once more
 
 An error that one module raises may be defined there; an error that several modules raise is defined here. Errors in the
 coordinator's responses to a consumer are raised as kafka-python's `kafka.errors`.

@@ -1,4 +1,4 @@
-"""`coordinator policy`: set and show the policies of groups, freeze a group, and end a freeze."""
+"""`coordinator policy`: set, show and try the policies of groups, freeze a group, and end a freeze."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from coordinator.limits import FREEZE_MS_MAX
-from streaming.cli.groups import GroupId, Sentences, Words
+from streaming.cli.groups import Form, GroupId, Sentences, Words
 from streaming.cli.options import BootstrapServers, TopicPrefix
-from streaming.cli.times import moment, read_duration
+from streaming.cli.output import Output, OutputFormat
+from streaming.cli.times import moment, read_duration, read_time
 from streaming.config.settings import Settings
 from streaming.logs import fit_for_a_terminal, tell
 from streaming.moments import unix_ms
@@ -81,6 +82,40 @@ def of(
     typer.echo(fit_for_a_terminal(written([policy])), nl=False)
     if (until_ms := policy.frozen_until_ms(unix_ms())) is not None:
         tell(f"{group} is frozen until {moment(until_ms)}.")
+
+
+@app.command("try")
+def try_(
+    group: GroupId,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A file as of `set`; by default, each policy as suggested is tried.", show_default=False),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Begin here; by default with the log.", show_default=False),
+    ] = None,
+    until: Annotated[str, typer.Option(metavar="TIME", help="End at this time.")] = "now",
+    output: Form = OutputFormat.table,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+) -> None:
+    """Show what a group's recorded life would have cost under other policies. It changes nothing.
+
+    Exits 3 if there is no such group, 1 if the recorded requests do not give the recorded rebalances once more.
+    """
+    from streaming.administration.policy_files import policies_in
+    from streaming.cli.trying import show_trial
+    from streaming.kafka.reader import Progress
+    from streaming.trial.reading import read
+    from streaming.trial.trying import run_trial
+
+    now_ms = unix_ms()
+    since_ms = 0 if since is None else read_time(since, now_ms)
+    policies = None if file is None else {file.name: policies_in(file, now_ms)}
+    settings = Settings.load(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
+    recording = read(settings, group, since_ms, read_time(until, now_ms), Progress.in_words(tell))
+    show_trial(run_trial(recording, since_ms, policies), Output.to_stdout(output))
 
 
 @app.command()

@@ -55,4 +55,7 @@ def test_a_seat_that_passes_on_is_shown_by_each_command(
     assert "1 departure became 0 rebalances: 1 seat passed on" in run("why", stage.group_id).out
     assert "HELD" not in run("describe", stage.group_id).out
     assert " seat_taken " in run("timeline", stage.group_id).out
+    tried = run("try", stage.group_id, "-o", "json", command="policy").json
+    assert tried["recorded"]["seats_passed_on"] == tried["model"]["seats_passed_on"] == 1
+    assert tried["under"]["settle"]["seats_passed_on"] == 0
     assert not verify(coordinator.settings, [stage.group_id]).findings

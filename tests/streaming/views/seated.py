@@ -40,6 +40,8 @@ class SeatedTopics(WrittenTopics):
         self.members: dict[str, str] = {}
         self.generations: dict[str, int] = {}
         self.name_of: dict[str, str] = {}
+        self.who: dict[str, dict[str, str]] = {}
+        self.joins: dict[str, dict[str, Any]] = {}
 
     def policies(self, *policies: Policy) -> None:
         """Replace the policies."""
@@ -50,13 +52,17 @@ class SeatedTopics(WrittenTopics):
         """Start clients; each one's client id is its name without the digits."""
         for name in names:
             self.members[name] = ""
-            self._join(name, **fields)
+            host = fields.get("client_host", f"/{name}")
+            self.who[name] = {"client_id": name.rstrip("0123456789"), "client_host": host}
+            self.joins[name] = fields
+            self._join(name)
         self.settle()
 
     def stop(self, *names: str) -> None:
         """Stop clients, which leave their group."""
         for name in names:
-            self.ask(LeaveGroup, "g", members=(Leaving(self.members.pop(name), None, "closed"),))
+            members = (Leaving(self.members.pop(name), None, "closed"),)
+            self.ask(LeaveGroup, "g", members=members, **self.who[name])
         self.settle()
 
     def kill(self, *names: str) -> None:
@@ -70,8 +76,8 @@ class SeatedTopics(WrittenTopics):
         while self.now_ms < until_ms:
             self.now_ms = min(until_ms, self.now_ms + step_ms)
             for name, member_id in list(self.members.items()):
-                asked = self.ask(Heartbeat, "g", generation_id=self.generations.get(name, -1), member_id=member_id)
-                self.name_of[asked] = name
+                beat = {"generation_id": self.generations.get(name, -1), "member_id": member_id}
+                self.name_of[self.ask(Heartbeat, "g", **beat, **self.who[name])] = name
             self.settle()
 
     def rebalance(self) -> None:
@@ -87,12 +93,11 @@ class SeatedTopics(WrittenTopics):
                 return
             self.now_ms += 50
 
-    def _join(self, name: str, **fields: Any) -> None:
+    def _join(self, name: str) -> None:
         wanted: dict[str, Any] = {
             "session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": 60 * S, "protocol_type": "consumer",
             "protocols": (Protocol("range", write_subscription(Subscription(("t",)))),),
-            "require_known_member_id": False, "client_id": name.rstrip("0123456789"), "client_host": f"/{name}",
-            **fields,
+            "require_known_member_id": False, **self.who[name], **self.joins[name],
         }  # fmt: skip
         self.name_of[self.ask(JoinGroup, "g", member_id=self.members[name], **wanted)] = name
 
@@ -105,6 +110,10 @@ class SeatedTopics(WrittenTopics):
             return False
         if isinstance(answer, JoinGroupAnswer) and not answer.code:
             self._sync(name, answer)
+            return True
+        if isinstance(answer, JoinGroupAnswer) and answer.error == "MEMBER_ID_REQUIRED":
+            self.members[name] = answer.member_id
+            self._join(name)
             return True
         is_told = isinstance(answer, HeartbeatAnswer) and answer.error == "REBALANCE_IN_PROGRESS"
         if is_told or isinstance(answer, RebalanceNotice):
@@ -120,7 +129,7 @@ class SeatedTopics(WrittenTopics):
             for n, member_id in enumerate(ids)
         )
         sync = {"generation_id": answer.generation_id, "member_id": answer.member_id, "assignments": plan}
-        self.name_of[self.ask(SyncGroup, "g", **sync)] = name
+        self.name_of[self.ask(SyncGroup, "g", **sync, **self.who[name])] = name
 
 
 SUCCESSION = Policy(name="g", succession=Succession())
