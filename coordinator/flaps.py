@@ -12,7 +12,7 @@ from enum import Enum, auto
 from coordinator.config import Config
 from coordinator.group import Group, Member
 from coordinator.group_parts import NEVER_MS
-from coordinator.limits import FLAP_MS, FLAPPERS_MAX, FLAPS_MAX
+from coordinator.limits import FLAP_MS, FLAPPERS_MAX, FLAPS_MAX, NAMESAKES_MAX
 from coordinator.policies import Quarantine
 from coordinator.seat_parts import Flapper
 
@@ -106,7 +106,9 @@ def _is_shared(group: Group, member: Member, end: End, now_ms: int) -> bool:
     is_silent = end is End.EXPIRED and session.deadline_ms < NEVER_MS
     heard_ms = session.deadline_ms - session.timeout_ms if is_silent else now_ms
     joined_ms, present = group.seats.joined_ms, _present(group, member.identity)
-    return any(joined_ms.get(other, -NEVER_MS) < heard_ms for other in present if other != member.member_id)
+    return len(present) > NAMESAKES_MAX or any(
+        joined_ms.get(other, -NEVER_MS) < heard_ms for other in present if other != member.member_id
+    )
 
 
 def _present(group: Group, identity: str) -> set[str]:

@@ -213,6 +213,9 @@ FLAPS_MAX = 20
 FLAPPERS_MAX = 64
 """Clients of one group whose ends of memberships are counted. Beyond it, the one that ended longest ago is dropped."""
 
+NAMESAKES_MAX = 16
+"""Members that may have one identity before it counts as shared by several clients, whenever they joined."""
+
 FLAP_MS = 60_000
 """A membership that ends by itself within this time of its beginning counts for a quarantine."""
 

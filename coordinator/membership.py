@@ -203,6 +203,7 @@ def _rejoin(
     member.rebalance_timeout_ms, session.timeout_ms = request.rebalance_timeout_ms, request.session_timeout_ms
     if become is answers.Rejoin.SEAT:
         group.vitals.renew(session, now_ms)
+        group.subscribe_too(subscribed_topics(member.metadata(group.protocol_name)))
         yield Reply(asked.reply_to, joined(group, member, asked.request_id))
         return
     yield from _park_join(group, member, asked)

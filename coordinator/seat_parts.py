@@ -48,6 +48,7 @@ class Vacancy(Struct, array_like=True, kw_only=True):
     Args:
         member_id: "" for partitions that were added.
         policy: succession, settle or freeze. Nobody may take a vacancy of settle; it only delays the rebalance.
+        wait_ms: The time that the policy gives it, from `since_ms` on or from the end of an outage.
         cause, reason: Those of the rebalance that it delays.
         offered_to: The member that has an offer for it; "" for none.
     """
@@ -61,6 +62,7 @@ class Vacancy(Struct, array_like=True, kw_only=True):
     since_ms: int
     until_ms: int
     policy: str
+    wait_ms: int
     cause: str
     reason: str | None
     offered_to: str = ""
@@ -80,12 +82,14 @@ class Standby(Struct, array_like=True):
 
     Args:
         policy: succession, settle or freeze.
+        wait_ms: The time that the policy gives it; 0 in a freeze, which lasts until a time.
         reason: The reason of its join.
     """
 
     since_ms: int
     until_ms: int
     policy: str
+    wait_ms: int
     likeness: bytes
     reason: str | None = None
 
@@ -106,10 +110,18 @@ class Offer(Struct, array_like=True):
 
 
 class Quiet(Struct, array_like=True):
-    """The clock of the policy settle: when the first cause came, when the rebalance begins, and the number of debts."""
+    """The clock of the policy settle.
+
+    Args:
+        first_ms: When the first cause came.
+        until_ms: When the rebalance begins.
+        wait_ms: The quiet time that the latest cause has asked for.
+        debts: The number of causes that are debts still.
+    """
 
     first_ms: int
     until_ms: int
+    wait_ms: int
     debts: int = 0
 
 

@@ -4,6 +4,8 @@ Each type is the JSON object that a record holds. `Reply`, `Published` and `Even
 come only from the coordinator's own state, never from a topic name in a request.
 """
 
+from coordinator.outputs.base_events import Event, MemberEvent
+from coordinator.outputs.described import DescribedHold, PolicyName, Quarantined, StandingBy, VacantSeat
 from coordinator.outputs.events import (
     AccessChanged,
     AccessDenied,
@@ -12,9 +14,6 @@ from coordinator.outputs.events import (
     ClockAhead,
     CommitRejected,
     EpochFenced,
-    Event,
-    FreezeBegun,
-    FreezeBroken,
     GroupConverted,
     GroupDeleted,
     GroupEmptied,
@@ -22,22 +21,25 @@ from coordinator.outputs.events import (
     LogBroken,
     MemberAway,
     MemberBack,
-    MemberEvent,
     MemberExpired,
     MemberFenced,
     MemberJoined,
     MemberLeft,
-    MemberQuarantined,
     OffsetsDeleted,
     OffsetsExpired,
     Oversized,
     PlanMade,
-    PolicySet,
-    QuarantineEnded,
     RebalanceCompleted,
-    RebalanceHeld,
     RebalanceStarted,
     Rejected,
+)
+from coordinator.outputs.policy_events import (
+    FreezeBegun,
+    FreezeBroken,
+    MemberQuarantined,
+    PolicySet,
+    QuarantineEnded,
+    RebalanceHeld,
     SeatTaken,
     SeatVacated,
 )
@@ -64,7 +66,6 @@ from coordinator.outputs.replies import (
     DeleteGroupAnswer,
     DescribeAccessAnswer,
     DescribedConsumer,
-    DescribedHold,
     DescribedMember,
     DescribeGroupAnswer,
     DescribePoliciesAnswer,
@@ -82,8 +83,6 @@ from coordinator.outputs.replies import (
     OffsetCommitAnswer,
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
-    PolicyName,
-    Quarantined,
     RebalanceGroupAnswer,
     RebalanceNotice,
     Reply,
@@ -91,10 +90,8 @@ from coordinator.outputs.replies import (
     SetAccessAnswer,
     SetPoliciesAnswer,
     SettleTransactionsAnswer,
-    StandingBy,
     SyncGroupAnswer,
     TxnOffsetCommitAnswer,
-    VacantSeat,
 )
 
 Output = Reply | Published | AnyEvent

@@ -16,7 +16,7 @@ from coordinator.rebalance import prepare
 from coordinator.requests import SyncGroup
 from coordinator.seat_parts import Vacancy
 from coordinator.seating import frozen_until_ms, is_seatable
-from coordinator.seats.freezing import begin_freeze, unowned_until_ms
+from coordinator.seats.freezing import begin_freeze, unowned_max_ms, unowned_until_ms
 from coordinator.seats.indexing import kin_of, put_in_vacancy
 from coordinator.seats.offers import merged, offer_to_standby
 
@@ -81,6 +81,7 @@ def _keep_added(
         since_ms=now_ms,
         until_ms=until_ms,
         policy="freeze",
+        wait_ms=unowned_max_ms(config),
         cause="partitions_added",
         reason=None,
     )

@@ -81,8 +81,9 @@ def _wait_again(group: Group, member_id: str, now_ms: int, config: Config) -> It
         return
     member, frozen_ms = group.members[member_id], frozen_until_ms(config, now_ms)
     succession = policy.succession if policy is not None else None
-    until_ms = frozen_ms or group.vitals.wait(now_ms, succession.standby_ms if succession is not None else 0)
-    standbys[member_id] = Standby(now_ms, until_ms, "succession", kin_of(group, member).likeness)
+    wait_ms = succession.standby_ms if succession is not None else 0
+    until_ms = frozen_ms or group.vitals.wait(now_ms, wait_ms)
+    standbys[member_id] = Standby(now_ms, until_ms, "succession", wait_ms, kin_of(group, member).likeness)
     yield from _hold(group, member_id, "succession" if frozen_ms is None else "freeze", until_ms, now_ms, config)
 
 
@@ -92,6 +93,7 @@ def _hold(group: Group, member_id: str, policy: str, until_ms: int, now_ms: int,
     group.seats.pay(standby)
     standby.policy, standby.until_ms = policy, until_ms
     if policy == "freeze":
+        standby.wait_ms = 0
         yield from begin_freeze(group, now_ms, config)
     member = group.members[member_id]
     yield member_event(RebalanceHeld, group, member, now_ms, policy=policy, cause="member_joined", until_ms=until_ms)
@@ -131,11 +133,9 @@ def wait_once_more(group: Group, now_ms: int) -> bool:
     seats.was_extended = seats.earliest_ms <= now_ms
     for debt in seats.debts:
         if debt.until_ms <= now_ms:
-            is_until_a_time = debt.policy == "freeze" and isinstance(debt, Standby)
-            wait_ms = 0 if is_until_a_time else max(debt.until_ms - debt.since_ms, 1)
-            debt.until_ms = vitals.wait(now_ms, wait_ms)
+            debt.until_ms = vitals.wait(now_ms, debt.wait_ms)
     if seats.quiet is not None and seats.quiet.until_ms <= now_ms:
-        seats.quiet.until_ms = vitals.wait(now_ms, max(seats.quiet.until_ms - seats.quiet.first_ms, 1))
+        seats.quiet.until_ms = vitals.wait(now_ms, seats.quiet.wait_ms)
     for offered in seats.offers.values():
         offered.until_ms = max(offered.until_ms, rounded(vitals.wait(now_ms, SEAT_OFFER_MS)))
     for member_id, until_ms in seats.hidden.items():

@@ -14,7 +14,7 @@ from coordinator.policies import Policy
 from coordinator.rebalance import let_go
 from coordinator.seat_parts import Answered, Kin, Vacancy
 from coordinator.seating import frozen_until_ms, is_seatable, owns_partitions
-from coordinator.seats.freezing import begin_freeze, unowned_until_ms
+from coordinator.seats.freezing import begin_freeze, unowned_max_ms, unowned_until_ms
 from coordinator.seats.indexing import index_of, kin_of, put_in_vacancy, take_out
 from coordinator.seats.newcomers import wait_for_quiet
 from coordinator.seats.offers import arm, offer_to_standby, withdraw
@@ -155,7 +155,7 @@ def _leaves(going: Going) -> tuple[Leaves, str]:
 def _keep(going: Going, policy: str, behind: Blame, *, led: bool) -> Iterator[Output]:
     """Keep the assignment of a member that was removed."""
     group, member, now_ms = going.group, going.member, going.now_ms
-    until_ms = _until_ms(going, policy)
+    until_ms, wait_ms = _until_ms(going, policy)
     group.seats.vacant[member.member_id] = Vacancy(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -166,6 +166,7 @@ def _keep(going: Going, policy: str, behind: Blame, *, led: bool) -> Iterator[Ou
         since_ms=now_ms,
         until_ms=until_ms,
         policy=policy,
+        wait_ms=wait_ms,
         cause=behind.cause,
         reason=behind.reason,
     )
@@ -187,13 +188,15 @@ def _keep(going: Going, policy: str, behind: Blame, *, led: bool) -> Iterator[Ou
     )
 
 
-def _until_ms(going: Going, policy: str) -> int:
-    """Return the time at which the debt is due, and note it as a deadline."""
+def _until_ms(going: Going, policy: str) -> tuple[int, int]:
+    """Return the time at which the debt is due, noted as a deadline, and how long it waits."""
     group, policies, now_ms = going.group, going.policy, going.now_ms
     if policy == "freeze":
-        return unowned_until_ms(group, now_ms, going.config)
+        return unowned_until_ms(group, now_ms, going.config), unowned_max_ms(going.config)
     if policy == "succession":
         assert policies.succession is not None, "its row says so"
-        return arm(group, group.vitals.wait(now_ms, policies.succession.vacant_ms))
+        wait_ms = policies.succession.vacant_ms
+        return arm(group, group.vitals.wait(now_ms, wait_ms)), wait_ms
     assert policies.settle is not None, "its row says so"
-    return wait_for_quiet(group, policies.settle.leave_quiet_ms, policies.settle.max_ms, now_ms)
+    wait_ms = policies.settle.leave_quiet_ms
+    return wait_for_quiet(group, wait_ms, policies.settle.max_ms, now_ms), wait_ms

@@ -20,6 +20,11 @@ def begin_freeze(group: Group, now_ms: int, config: Config) -> Iterator[FreezeBe
 
 def unowned_until_ms(group: Group, now_ms: int, config: Config) -> int:
     """Return the time at which a present member adopts the partitions of a vacancy that begins now."""
+    return arm(group, rounded(group.vitals.wait(now_ms, unowned_max_ms(config))))
+
+
+def unowned_max_ms(config: Config) -> int:
+    """Return how long a partition may be without an owner in the freeze that is in force."""
     assert config.policy is not None, "a freeze is in force"
     assert config.policy.freeze is not None, "a freeze is in force"
-    return arm(group, rounded(group.vitals.wait(now_ms, config.policy.freeze.unowned_max_ms)))
+    return config.policy.freeze.unowned_max_ms

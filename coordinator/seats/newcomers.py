@@ -190,8 +190,8 @@ def _offer(new: Coming, policy: str, reason: str | None) -> Iterator[Output]:
 def _stand_by(new: Coming, policy: str, reason: str | None) -> Iterator[Output]:
     """Make a newcomer wait, as a debt."""
     group, member, now_ms = new.group, new.member, new.now_ms
-    until_ms = _until_ms(new, policy)
-    group.seats.standbys[member.member_id] = Standby(now_ms, until_ms, policy, new.kin.likeness, reason)
+    until_ms, wait_ms = _until_ms(new, policy)
+    group.seats.standbys[member.member_id] = Standby(now_ms, until_ms, policy, wait_ms, new.kin.likeness, reason)
     put_in(group, member)
     group.are_seats_news = True
     if policy == "freeze":
@@ -214,25 +214,28 @@ PLACES: dict[Becomes, Callable[[Coming, str, str | None], Iterator[Output]]] = {
 }
 
 
-def _until_ms(new: Coming, policy: str) -> int:
-    """Return the time at which the debt of a newcomer is due, and note it as a deadline."""
+def _until_ms(new: Coming, policy: str) -> tuple[int, int]:
+    """Return the time at which the debt of a newcomer is due, noted as a deadline, and how long it waits."""
     group, policies, now_ms = new.group, new.policy, new.now_ms
     if policy == "freeze":
         frozen_ms = frozen_until_ms(new.config, now_ms)
         assert frozen_ms is not None, "its row says so"
-        return arm(group, frozen_ms)
+        return arm(group, frozen_ms), 0
     if policy == "succession":
         assert policies.succession is not None, "its row says so"
-        return arm(group, group.vitals.wait(now_ms, policies.succession.standby_ms))
+        wait_ms = policies.succession.standby_ms
+        return arm(group, group.vitals.wait(now_ms, wait_ms)), wait_ms
     assert policies.settle is not None, "its row says so"
-    return wait_for_quiet(group, policies.settle.join_quiet_ms, policies.settle.max_ms, now_ms)
+    wait_ms = policies.settle.join_quiet_ms
+    return wait_for_quiet(group, wait_ms, policies.settle.max_ms, now_ms), wait_ms
 
 
 def wait_for_quiet(group: Group, quiet_ms: int, max_ms: int, now_ms: int) -> int:
     """Add a debt to the clock of settle, and return the time at which the rebalance begins now."""
     until_ms, seats = group.vitals.wait(now_ms, quiet_ms), group.seats
     if seats.quiet is None:
-        seats.quiet = Quiet(now_ms, until_ms)
+        seats.quiet = Quiet(now_ms, until_ms, quiet_ms)
+    seats.quiet.wait_ms = quiet_ms
     seats.quiet.until_ms = max(seats.quiet.until_ms, min(until_ms, seats.quiet.first_ms + max_ms))
     seats.quiet.debts += 1
     return arm(group, seats.quiet.until_ms)

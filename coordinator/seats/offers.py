@@ -19,6 +19,7 @@ from coordinator.group import Group, Member, Parked
 from coordinator.group_parts import Session
 from coordinator.limits import SEAT_OFFER_MS, SEATS_EVERY_MS
 from coordinator.outputs import Output, RebalanceNotice, Reply, SeatTaken
+from coordinator.phases import Phase
 from coordinator.requests import JoinGroup
 from coordinator.seat_parts import Answered, Offer, Standby, checksum_of, likeness_of
 from coordinator.seating import frozen_until_ms, is_seatable, note_sync
@@ -102,8 +103,17 @@ def withdraw(group: Group, member: Member) -> list[str]:
 
 
 def rejoin(group: Group, member: Member, request: JoinGroup, now_ms: int, config: Config) -> Rejoin:
-    """Return how to handle a join of a known member: its seat decides before the table of `answers`."""
-    is_leader = member.member_id == group.leader_id
+    """Return how to handle a join of a known member: its seat decides before the table of `answers`.
+
+    A member in quarantine may change what it subscribes to, because nobody assigns it anything.
+    """
+    is_leader, is_hidden = member.member_id == group.leader_id, member.member_id in group.seats.hidden
+    if (
+        is_hidden
+        and group.phase is not Phase.PREPARING
+        and any(p.name == group.protocol_name for p in request.protocols)
+    ):
+        return Rejoin.SEAT
     if is_seatable(group, config) and _asks_as_before(group, member, request):
         is_frozen_leader = is_leader and frozen_until_ms(config, now_ms) is not None
         if is_seated_by_joining(group, member) or is_frozen_leader or member.member_id in group.seats.lapsed:
@@ -133,7 +143,7 @@ def restart(group: Group, old: Member, new: Member, session: Session) -> None:
         standby.likeness = likeness
     elif has_lost and offered is not None and offered.how == "took":
         now_ms = arm(group, group.vitals.now_ms)
-        group.seats.standbys[new.member_id] = Standby(now_ms, now_ms, "succession", likeness)
+        group.seats.standbys[new.member_id] = Standby(now_ms, now_ms, "succession", 0, likeness)
     put_in(group, new)
 
 

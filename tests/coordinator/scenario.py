@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 from unittest.mock import patch
 
-from msgspec.structs import asdict
-
 from coordinator.config import Config
 from coordinator.errors import ErrorCode
 from coordinator.group import Group
@@ -59,21 +57,11 @@ from coordinator.requests import (
 from coordinator.rosters import Rosters
 from coordinator.shard import Shard
 from tests.coordinator.invariants import Step, all_checkers
+from tests.coordinator.plain import PlainHeartbeat, long_path
 from tests.coordinator.waking import wake
 from tests.coordinator.wire import assignment, subscription
 
 SECRET = b"sixteen secret bytes"
-
-
-class PlainHeartbeat(Heartbeat, frozen=True, kw_only=True, tag="heartbeat"):
-    """A heartbeat of another type, so that the shard handles it on the path of all other requests."""
-
-
-def _long_path(received: Received) -> Received:
-    """Return a record whose heartbeat takes the path of all other requests."""
-    request = received.request
-    request = PlainHeartbeat(**asdict(request)) if type(request) is Heartbeat else request
-    return Received(received.offset, received.at_ms, request)
 
 
 Partitions = Mapping[str, Sequence[int]]
@@ -303,8 +291,7 @@ class Scenario:
 
     def step(self, log: list[Received], now_ms: int) -> list[Output]:
         """Run one batch in each of the shards, and check every promise."""
-        log = log or [wake(now_ms)]
-        before = self.shard.to_bytes()
+        log, before = log or [wake(now_ms)], self.shard.to_bytes()
         self.shard = self.new_shard(before)
         self.latest = self.shard.step(log, now_ms)
         assert self._living.step(log, now_ms) == self.latest, "encoding and decoding changes the outputs (I18)"
@@ -314,7 +301,7 @@ class Scenario:
         self.rosters = Rosters()
         by_long_path = self.new_shard(before)
         with patch.dict(KINDS, {PlainHeartbeat: KINDS[Heartbeat]}):
-            assert by_long_path.step([*map(_long_path, log)], now_ms) == self.latest, "the short path changes outputs"
+            assert by_long_path.step([*map(long_path, log)], now_ms) == self.latest, "the short path changes outputs"
         assert by_long_path.to_bytes() == state, "the short path of heartbeats changes the bytes"
         self.batches.append((log, now_ms))
         self.outputs += self.latest

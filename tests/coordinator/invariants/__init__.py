@@ -77,12 +77,7 @@ def all_checkers(config: Config) -> list[Checker]:
         *checkers_of_transactions(asked),
         classic(GenerationsGrow()),
         classic(PhasesAreLegal()),
-        classic(GenerationsAreAgreed(by_classic)),
-        classic(PlansArePassedOn(by_classic)),
-        classic(SeatsHaveOneHolder(by_classic)),
-        classic(SeatsEnd(config, by_classic)),
-        classic(SeatsAreBounded(by_classic)),
-        classic(TokensGrow(by_classic)),
+        *map(classic, _of_generations(config, by_classic)),
         EachRequestIsAnsweredOnce(),
         classic(RepeatsMakeNobodyNew(by_classic)),
         VersionsHaveNoGap(),
@@ -106,6 +101,18 @@ def all_checkers(config: Config) -> list[Checker]:
         classic(TheUnreadIsHeardFirst()),
         OutputsAreBounded(),
         *_of_consumer_groups(config, asked),
+    ]
+
+
+def _of_generations(config: Config, asked: KnownRequests) -> list[Checker]:
+    """Return the checkers of leaders, assignments and seats (policies.md 2.4)."""
+    return [
+        GenerationsAreAgreed(asked),
+        PlansArePassedOn(asked),
+        SeatsHaveOneHolder(asked),
+        SeatsEnd(config, asked),
+        SeatsAreBounded(asked),
+        TokensGrow(asked),
     ]
 
 
