@@ -29,6 +29,9 @@ AT_ONCE = 50
 AT_BROKERS = OffsetCommit | OffsetDelete | ConsumerGroupHeartbeat | OfProducer
 """Requests that may wait until the brokers have answered a question of the gateway. They are never parked."""
 
+CONSUMER_SESSION_MS = 600_000
+"""The session timeout of the consumer protocol. No conversation waits for its end; a busy machine must not reach it."""
+
 RULED_MS = ("group_initial_rebalance_delay_ms", "group_min_session_timeout_ms", "group_max_session_timeout_ms")
 
 
@@ -39,6 +42,7 @@ def settings_of(rules: Mapping[str, str]) -> dict[str, int]:
         "group_max_size": config.group_max_size,
         "group_consumer_max_size": config.group_consumer_max_size,
         "group_consumer_assignment_interval_ms": config.group_consumer_assignment_interval_ms,
+        "group_consumer_session_timeout_ms": CONSUMER_SESSION_MS,
         "gateway_consumer_heartbeat_hold_ms": 0,
         "clock_slack_ms": 0,
         "late_notice_ms": 600_000,  # a busy machine must not count as an outage
