@@ -72,7 +72,8 @@ def test_every_request_to_one_group_has_a_row_for_the_consumer_protocol() -> Non
 @pytest.mark.parametrize("request_type", CONSUMER_KINDS)
 def test_both_rows_of_a_request_have_the_same_answer_and_rights(request_type: type[BaseRequest]) -> None:
     classic, consumer = KINDS[request_type], CONSUMER_KINDS[request_type]
-    for column in "answer", "right", "topic_right", "visible", "on_its_own", "refusal_fields":
+    columns = "answer", "right", "topic_right", "visible", "needs_group_id", "on_its_own", "refusal_fields", "reason"
+    for column in columns:
         assert getattr(classic, column) == getattr(consumer, column), column
 
 
