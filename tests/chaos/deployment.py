@@ -18,6 +18,7 @@ from typing import Any, Self
 import psutil
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
+from coordinator.consumer_protocol import read_assignment
 from coordinator.outputs import OffsetRecord
 from streaming.client.transport import Transport
 from streaming.config.settings import Settings
@@ -212,13 +213,18 @@ class Deployment:
         wait_until(lambda: self.acknowledged() > before, account=self._account)
 
     def await_settled(self) -> None:
-        """Wait until all members are in one Stable group, and commit."""
+        """Wait until all members are in one Stable group that has all partitions, and commit.
+
+        A cooperative rebalance that takes partitions away is followed by one that gives them to others (KIP-429).
+        """
         with Transport(self.settings.kafka_client_arguments(), self.settings.topic_prefix) as transport:
             asker = Asker(transport, GROUP)
 
             def is_settled() -> bool:
                 group = asker.describe()
-                return bool(group.state.value == "Stable" and len(group.members) == self._members)
+                owned = [set(read_assignment(member.assignment)[0].get(TOPIC, [])) for member in group.members]
+                is_whole = set().union(*owned) == set(range(PARTITIONS))
+                return bool(group.state.value == "Stable" and len(owned) == self._members and is_whole)
 
             wait_until(is_settled, account=asker.describe)
         self.await_progress()
