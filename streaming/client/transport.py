@@ -136,6 +136,7 @@ class Transport:
                 opened.pop_all()
         except (KafkaError, OSError) as error:
             raise BrokerUnreachable.at(self._servers, error) from error
+        clients[-1].cluster.add_topic(self.requests_topic)  # the producer would forget its leaders at the next refresh
         for client in clients:
             client.cluster.need_all_topic_metadata = False
         return reader

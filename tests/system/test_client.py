@@ -3,9 +3,10 @@
 import signal
 import socket
 import threading
+from functools import partial
 
 import pytest
-from kafka import ConsumerRebalanceListener, KafkaAdminClient, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import CommitFailedError, InvalidSessionTimeoutError, KafkaError, RebalanceInProgressError
 from kafka.structs import OffsetAndMetadata
 
@@ -19,6 +20,7 @@ from streaming.embedded import Broker
 from streaming.errors import BrokerUnreachable
 from streaming.kafka.topics import ensure
 from tests.system.staging import MakeStage, read
+from tests.system.waiting import wait_until
 
 # -- membership --------------------------------------------------------------------------------------------------------
 
@@ -235,7 +237,9 @@ def test_one_shot_requests_share_a_transport_with_members(stage: MakeStage) -> N
     assert s.consumer()._transport is ana._transport
 
 
-def test_error_for_a_missing_response_names_the_topic_and_the_group(broker: Broker) -> None:
+@pytest.fixture
+def unserved(broker: Broker) -> Settings:
+    """Return the settings of topics that no coordinator serves."""
     settings = Settings.load(
         bootstrap_servers=broker.bootstrap_servers,
         topic_prefix="nobody-serves",
@@ -244,8 +248,28 @@ def test_error_for_a_missing_response_names_the_topic_and_the_group(broker: Brok
         replication_factor=1,
     )
     ensure(settings)
+    return settings
+
+
+def test_requests_keep_their_leader_when_the_topics_are_fetched_again(unserved: Settings) -> None:
+    """A request that waits while its broker restarts is sent to the leader of the next metadata."""
+    clients = []
+
+    def recorded(**config: object) -> object:
+        clients.append(KafkaConsumer.DEFAULT_CONFIG["kafka_client"](**config))
+        return clients[-1]
+
+    with Transport(unserved.kafka_client_arguments() | {"kafka_client": recorded}, unserved.topic_prefix):
+        cluster = clients[-1].cluster
+        for _ in range(2):  # the first may be a request of the start, for all topics
+            fetched = cluster.request_update()
+            wait_until(partial(getattr, fetched, "is_done"))
+            assert cluster.partitions_for_topic(unserved.requests_topic) == {0}
+
+
+def test_error_for_a_missing_response_names_the_topic_and_the_group(unserved: Settings) -> None:
     with (
-        Transport(settings.kafka_client_arguments(), settings.topic_prefix) as transport,
+        Transport(unserved.kafka_client_arguments(), unserved.topic_prefix) as transport,
         pytest.raises(NoAnswer, match=r"'orders'.*nobody-serves\.replies within 0\.2 s.*nobody-serves\.requests"),
     ):
         transport.ask(describe("orders"), timeout_s=0.2)
