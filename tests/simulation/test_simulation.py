@@ -197,6 +197,12 @@ HANDFUL = (
     "an aborted commit is stored",
     "a committed commit is dropped",
     "an earlier transaction drops the offsets of later ones",
+    "a seat that was taken is offered again",
+    "a seat is taken with the token of its generation",
+    "a called member is not told so",
+    "a rebalance leaves debts",
+    "a vacancy has no deadline",
+    "a member in quarantine is in the roll",
 )
 
 
