@@ -227,9 +227,9 @@ class Seats(Struct, array_like=True):
 
     @property
     def earliest_ms(self) -> int:
-        """The earliest deadline of debts, offers and quarantines."""
+        """The earliest deadline of debts, offers and quarantines, and of the freeze that was reported."""
         others = (*(offer.until_ms for offer in self.offers.values()), *self.hidden.values())
-        return min((self.debts_until_ms, *others))
+        return min((self.debts_until_ms, self.frozen_until_ms or NEVER_MS, *others))
 
     def end_hold(self) -> None:
         """Remove all debts and offers: a rebalance pays them."""

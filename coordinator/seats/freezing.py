@@ -14,8 +14,15 @@ def begin_freeze(group: Group, now_ms: int, config: Config) -> Iterator[FreezeBe
     """Report that a freeze holds a rebalance of the group, if this freeze has not been reported yet."""
     until_ms = frozen_until_ms(config, now_ms)
     if until_ms is not None and group.seats.frozen_until_ms != until_ms:
-        group.seats.frozen_until_ms = until_ms
+        group.seats.frozen_until_ms = arm(group, until_ms)
         yield event(FreezeBegun, group, now_ms, until_ms=until_ms)
+
+
+def end_freeze(group: Group, now_ms: int, config: Config) -> None:
+    """Remove the freeze that was reported, if none is in force under other policies. The group's record follows."""
+    if group.seats.frozen_until_ms and frozen_until_ms(config, now_ms) is None:
+        group.seats.frozen_until_ms = 0
+        group.are_seats_news = True
 
 
 def unowned_until_ms(group: Group, now_ms: int, config: Config) -> int:

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from coordinator.errors import ErrorCode
-from coordinator.outputs import FreezeBegun, FreezeBroken, RebalanceHeld
+from coordinator.group_parts import NEVER_MS
+from coordinator.outputs import FreezeBegun, FreezeBroken, GroupRecord, RebalanceHeld
 from coordinator.policies import MONDAY_MS, Freeze, Succession, Window
 from tests.coordinator.seats.deploy import NAMES, Deploy
 
@@ -136,6 +138,32 @@ def test_thawing_pays_the_debts_at_once():
     """policies.md 3.3: debts whose policy is gone are due at the record's time."""
     s = frozen().at(1_000).new("n").at(5_000).policy(freeze=None).is_("PreparingRebalance")
     assert s.told()[-1] == "5000 rebalance member_joined n"
+
+
+@pytest.mark.parametrize("with_debt", [True, False])
+def test_a_thawed_group_is_not_shown_as_frozen(with_debt: bool):
+    """policies.md 2.3: `frozen_until_ms` is that of the freeze in force, also if nothing is held any more."""
+    s = frozen().at(1_000).new("n")
+    if not with_debt:
+        s.leave("n")
+    assert _frozen_until_ms(s) == HOURS_2_MS
+    s.at(5_000).policy(freeze=None)
+    assert _frozen_until_ms(s) is None
+    s.policy(freeze=Freeze(until_ms=HOURS_2_MS)).until(6_000)
+    assert s.group.seats.frozen_until_ms == 0
+
+
+def test_a_freeze_is_over_at_its_end_without_a_debt():
+    """policies.md 2.3: the next freeze is reported again."""
+    s = frozen().at(1_000).new("n").leave("n").live_until(HOURS_2_MS, *NAMES)
+    assert s.group.seats.frozen_until_ms == 0
+    assert s.group.vitals.seats_ms == NEVER_MS
+
+
+def _frozen_until_ms(s: Deploy) -> int | None:
+    """Return the end of the freeze in the group's latest record."""
+    records = [each.record for each in s.published() if isinstance(each.record, GroupRecord)]
+    return None if records[-1].hold is UNSET else records[-1].hold.frozen_until_ms
 
 
 @pytest.mark.parametrize(("until_ms", "due_ms"), [(20_000, 20_000), (HOURS_2_MS + 1, HOURS_2_MS)])
