@@ -69,7 +69,7 @@ def test_every_kind_of_fault_occurs():
     assert any(later.at_ms < earlier.at_ms for s in scripts for earlier, later in _pairs(_log(s)))
     assert {s.is_exact for s in scripts} == {True, False}
     kinds = {type(record.request).__name__ for script in scripts for record in _log(script)}
-    assert len(kinds) == 20, f"expected eighteen requests, Wake and Unreadable, got {sorted(kinds)}"
+    assert len(kinds) == 21, f"expected nineteen requests, Wake and Unreadable, got {sorted(kinds)}"
 
 
 def test_every_kind_of_fault_of_transactions_occurs():
